@@ -137,9 +137,9 @@ size:
     pip wheel --quiet --no-deps --wheel-dir target/size .
     du -h target/size/*.whl
 
-# The wheel into target/dist, named after the oldest Linux that it runs on, and checked
-wheel:
-    python tools/wheel.py
+# The wheel into target/dist, named after the oldest Linux that it runs on, and checked; `--helper` adds the ATen helper for the torch that is installed
+wheel *args:
+    python tools/wheel.py {{ args }}
 
 # Install that wheel without Rust or PyTorch under each Python from 3.10 that is here, and use it
 smoke:

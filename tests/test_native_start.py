@@ -257,6 +257,27 @@ def test_what_is_not_wanted_any_more_is_not_handed_over(
     assert len(offers) == 1
 
 
+def test_a_helper_that_came_with_the_package_needs_no_compiler(
+    native_helper: Trial,  # noqa: F811
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Made here by what copies the one of these tests; one that does not load is passed over."""
+    made = native_helper.helper._name
+    toy = compiler(tmp_path, COMPILER.replace('echo made > "$2"', f'cp {made} "$2"'))
+    monkeypatch.setenv("CXX", str(toy))
+    path = start.prebuild(tmp_path / "prebuilt")
+    monkeypatch.setattr(start, "PREBUILT", path.parent)
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert start.ready()._name == str(path)
+    monkeypatch.setenv("CXX", str(compiler(tmp_path)))
+    monkeypatch.setattr(start, "PREBUILT", tmp_path / "other" / "prebuilt")
+    start.prebuild(start.PREBUILT)
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(start.UnavailableError, match="there is no compiler"):
+        start.ready()
+
+
 def test_what_decides_the_library_is_in_its_name() -> None:
     names = {build.key("2.15.0", "a"), build.key("2.15.1", "a"), build.key("2.15.0", "b")}
     assert len(names) == 3

@@ -5,6 +5,7 @@ looks at gt._core alone when it names a wheel; auditwheel reads gt._kernels too,
 becomes the tag: manylinux_2_34 says glibc 2.34 or later.
 """
 
+import argparse
 import email.message
 import email.parser
 import io
@@ -14,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 
 from elftools.elf.elffile import ELFFile
@@ -87,8 +89,31 @@ def check_metadata(archive: zipfile.ZipFile) -> None:
     assert set(re.findall(r"^([\w-]+)=", read("entry_points.txt"), re.MULTILINE)) == SCRIPTS
 
 
+def add_helper(wheel: pathlib.Path) -> pathlib.Path:
+    """The wheel with the worker's ATen helper for the torch of this environment.
+
+    It needs that torch's libraries, so it comes after the audit: where a system has no such torch,
+    or older C and C++ libraries than this one, a worker passes it over and compiles its own.
+    """
+    from gt.worker.native import start
+
+    with tempfile.TemporaryDirectory() as folder:
+        run("wheel", "unpack", "--dest", folder, wheel)
+        (tree,) = pathlib.Path(folder).iterdir()
+        made = start.prebuild(tree / "gt/worker/native/prebuilt")
+        (made.parent / f"{made.stem}.lock").unlink()
+        run("wheel", "pack", "--dest-dir", FOLDER, tree)
+    (wheel,) = FOLDER.glob("*.whl")
+    return wheel
+
+
 def main() -> int:
     """Exit code 0: target/dist holds a wheel that is as it should be."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument(
+        "--helper", action="store_true", help="with the ATen helper for the torch that is installed"
+    )
+    options = parser.parse_args()
     wheel = build()
     tag, symbols = audit(wheel)
     wheel = name_after(wheel, tag)
@@ -97,6 +122,8 @@ def main() -> int:
     with zipfile.ZipFile(wheel) as archive:
         check_files(archive)
         check_metadata(archive)
+    if options.helper:
+        wheel = add_helper(wheel)
     newest = {
         library: max(versions, key=lambda one: [int(part) for part in re.findall(r"\d+", one)])
         for library, versions in symbols.items()

@@ -44,8 +44,14 @@ def key(torch_version: str, compiler_version: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def library(folder: pathlib.Path, name: str) -> pathlib.Path | None:
-    """The helper of this key, if it is there and is what was written."""
+def library(folder: pathlib.Path, name: str, *, is_installed: bool = False) -> pathlib.Path | None:
+    """The helper of this key, if it is there and is what was written.
+
+    Args:
+        folder: where it is looked for.
+        name: the key.
+        is_installed: it came with the package, whose owner need not be the user.
+    """
     path = folder / f"{name}.so"
     try:
         stated = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -53,7 +59,7 @@ def library(folder: pathlib.Path, name: str) -> pathlib.Path | None:
         is_ours = path.stat().st_uid == os.getuid() == folder.stat().st_uid
     except (OSError, ValueError):
         return None
-    return path if is_ours and stated == _facts(name, data) else None
+    return path if (is_ours or is_installed) and stated == _facts(name, data) else None
 
 
 def _facts(name: str, data: bytes) -> dict[str, object]:

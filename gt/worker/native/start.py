@@ -6,6 +6,7 @@ that computes something else) leaves the worker with its Python kernels.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import pathlib
@@ -28,6 +29,8 @@ TORCH_MIN = (2, 14)
 # A program that has ended by then has no use for a helper.
 SETTLE_SECONDS = 2.0
 _POLL_SECONDS = 0.1
+# Helpers that came with the package: keys that name no compiler.
+PREBUILT = pathlib.Path(build.__file__).with_name("prebuilt")
 
 
 class UnavailableError(Exception):
@@ -107,7 +110,29 @@ def ready(request: _Request | None = None) -> ctypes.PyDLL:
     Raises:
         UnavailableError: there is none.
     """
-    helper = _load(_file(request or _Request()))
+    with contextlib.suppress(UnavailableError):  # an older system's libraries, say: compiled here
+        found = build.library(PREBUILT, _key(PREBUILT.name), is_installed=True)
+        if found is not None:
+            return _tried(found)
+    return _tried(_file(request or _Request()))
+
+
+def prebuild(folder: pathlib.Path) -> pathlib.Path:
+    """Compiles the helper for whoever has the torch that is installed here; the helper's file.
+
+    Args:
+        folder: what becomes `PREBUILT` of a package.
+
+    Raises:
+        OSError: the folder cannot be written to.
+        RuntimeError: the compiler says that it cannot.
+        UnavailableError: torch is too old, or has no headers, or there is no compiler.
+    """
+    return build.compile_into(folder, _key(PREBUILT.name), _command(_compiler()))
+
+
+def _tried(path: pathlib.Path) -> ctypes.PyDLL:
+    helper = _load(path)
     text = trial.difference(trial.Trial(helper, Binder(helper, torch.device("cpu"))))
     if text:
         raise UnavailableError(text)
@@ -121,15 +146,23 @@ def _warn(text: bytes) -> None:
     warnings.warn(text.decode(errors="replace"), UserWarning, stacklevel=2)
 
 
-def _file(request: _Request) -> pathlib.Path:
+def _key(compiler_version: str) -> str:
     version = tuple(int(word) for word in torch.__version__.split(".")[:2])
     if version < TORCH_MIN:
         raise UnavailableError(f"torch {torch.__version__} is older than {TORCH_MIN}")
+    return build.key(f"{torch.__version__} {torch.version.git_version}", compiler_version)
+
+
+def _compiler() -> str:
     compiler = shutil.which(config.cpp_compiler())
     if compiler is None:
         raise UnavailableError(f"there is no compiler {config.cpp_compiler()}")
-    folder = config.cache_folder() / "aten"
-    name = build.key(f"{torch.__version__} {torch.version.git_version}", _version_of(compiler))
+    return compiler
+
+
+def _file(request: _Request) -> pathlib.Path:
+    compiler = _compiler()
+    folder, name = config.cache_folder() / "aten", _key(_version_of(compiler))
     found = build.library(folder, name)
     if found is None:
         _build(folder, name, compiler, request)
@@ -144,23 +177,27 @@ def _version_of(compiler: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-def _build(folder: pathlib.Path, name: str, compiler: str, request: _Request) -> None:
+def _command(compiler: str) -> list[str]:
     root = pathlib.Path(torch.__file__).parent
     if not (root / "include" / "ATen" / "core" / "ivalue.h").is_file():
         raise UnavailableError("torch is installed without its C++ headers")
-    if request.in_background:
-        text = build.failure(folder, name)
-        if text is not None:
-            raise UnavailableError(text)
-        if request.over.wait(SETTLE_SECONDS):
-            raise UnavailableError("the worker has ended")
-    command = [
+    return [
         compiler,
         *build.FLAGS,
         f"-I{root / 'include'}",
         f"-I{root / 'include' / 'torch' / 'csrc' / 'api' / 'include'}",
         f"-L{root / 'lib'}",
     ]
+
+
+def _build(folder: pathlib.Path, name: str, compiler: str, request: _Request) -> None:
+    command = _command(compiler)
+    if request.in_background:
+        text = build.failure(folder, name)
+        if text is not None:
+            raise UnavailableError(text)
+        if request.over.wait(SETTLE_SECONDS):
+            raise UnavailableError("the worker has ended")
     # A session of its own: it learns from its input that this process is gone, however that ended.
     with subprocess.Popen(
         [sys.executable, "-I", build.__file__, str(folder), name, *command],

@@ -125,7 +125,7 @@ sanitize:
     cmake -S csrc -B target/sanitize -G Ninja -DGT_SANITIZE=ON -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/sanitize
     LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 GT_KERNELS_DIR=target/sanitize \
-        pytest -q -p no:cacheprovider tests/test_matmul_kernels.py tests/test_attention_kernels.py
+        pytest -q -p no:cacheprovider tests/test_*_kernels.py
 
 # Lines by language, and the size of the wheel
 size:
@@ -178,7 +178,7 @@ quick:
     pytest -m fast $(grep -l 'mark\.fast' tests/test_*.py)
 
 # Everything of ci but the Python tests
-checks: check site rust sim examples cuda wheel smoke fuzz
+checks: check site rust sim examples cuda sanitize wheel smoke fuzz
 
 # What must be green before a commit lands; Python tests stand last
 ci: checks python

@@ -94,6 +94,7 @@ from gt import masked as masked
 from gt import mps as mps
 from gt import nn as nn
 from gt import onnx as onnx
+from gt import ops as ops
 from gt import optim as optim
 from gt import signal as signal
 from gt import sparse as sparse
@@ -119,6 +120,7 @@ from gt.functional import feature_dropout as feature_dropout
 from gt.signal.window_functions import hamming_window as hamming_window
 from gt.signal.window_functions import hann_window as hann_window
 from gt.signal.window_functions import kaiser_window as kaiser_window
+from gt.nn.functional.batch import native_batch_norm as native_batch_norm
 from gt.functional import range as range
 from gt.nn.functional import rrelu as rrelu
 from gt.nn.functional import rrelu_ as rrelu_

@@ -12,11 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kernel_module import load_kernels
 
 SHARED_MEMORY = Path("/dev/shm")
 LEAVE_SECONDS = 10.0  # a dispatcher or worker that lost its client ends well within this
 OURS = ("gt.worker", "gt.server", "gt-worker", "gt-dispatcher", "native/build.py", "aten.cpp")
 MARK = "GT_TEST_RUN"
+
+
+if "GT_KERNELS_DIR" in os.environ:  # in place of the installed ones, for every test
+    import gt
+
+    gt.__dict__["_kernels"] = sys.modules["gt._kernels"] = load_kernels()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -25,7 +26,7 @@ def _load(name: str, built: Path) -> ModuleType:
 def load_kernels() -> ModuleType:
     """The module gt._kernels."""
     folder = os.environ.get("GT_KERNELS_DIR")
-    if folder is None:
+    if folder is None or "gt._kernels" in sys.modules:
         return importlib.import_module("gt._kernels")
     return _load("gt._kernels", Path(folder) / "_kernels.abi3.so")
 

@@ -136,3 +136,31 @@ def test_names_of_types():
     assert gt.functional.einsum is gt.einsum
     with pytest.raises(AttributeError, match="no attribute"):
         _ = gt.functional.nothing_like_it
+
+
+def test_operators_by_their_names():
+    x = gt.tensor([1.0, -2.0], requires_grad=True)
+    aten = gt.ops.aten
+    (
+        aten.mul(x, x) + aten.add.Tensor(x, x) + aten.add.Scalar(x, 3) + aten.relu.default(x)
+    ).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [6.0, -1.0]
+    assert sorted(aten.add.overloads()) == ["Scalar", "Tensor"]
+    assert repr(aten.add.Tensor) == "<gt.ops.aten add.Tensor>"
+    assert "relu" in dir(aten)
+    for wrong, text in (
+        (lambda: aten.addd, "no operator 'addd'; did you mean add"),
+        (lambda: aten.add.Number, "no overload 'Number'; it has Scalar, Tensor"),
+        (lambda: aten.relu_, "no operator 'relu_'"),
+    ):
+        with pytest.raises(AttributeError, match=text):
+            wrong()
+    with pytest.raises(TypeError, match="must be Number, not Tensor"):
+        aten.add.Scalar(x, x)
+
+
+def test_a_named_overload_is_autocast_like_its_operator():
+    a, b = gt.ones(2, 3), gt.ones(3, 2)
+    with gt.autocast("cpu", dtype=gt.bfloat16):
+        assert gt.ops.aten.mm.default(a, b).dtype == gt.ops.aten.mm(a, b).dtype == gt.bfloat16

@@ -39,8 +39,11 @@ PRIVATE = {
     "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa",
     "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa", "_histogramdd_bin_edges",
     "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors", "_standard_gamma_grad",
-    "_dirichlet_grad",
+    "_dirichlet_grad", "_chunk_cat", "_safe_softmax", "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate",
 }  # fmt: skip
+# Functions of no namespace that only torch.ops.aten has.
+BACKWARD = {"native_dropout_backward"}
 BUILTIN = (type(torch.mm), type(torch.Tensor.mm))
 # Types of arguments and results that a call on the wire has; the last three a call leaves out, as
 # where a tensor is follows from its layout.
@@ -120,8 +123,8 @@ def _refusal(function: Callable[..., object], count: int) -> str:
 
 
 def _homes(name: str) -> str:
-    if name.startswith("_"):
-        return "p" if name in PRIVATE else ""
+    if name.startswith("_") or name in BACKWARD:
+        return "p" if name in PRIVATE | BACKWARD else ""
     homes = "".join(
         letter
         for letter, (home, prefix) in HOMES.items()

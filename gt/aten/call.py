@@ -73,9 +73,10 @@ def call(
 ) -> Returned:
     """Calls an operator of schemas.txt; within an autocast, of what that makes of its operands."""
     region = _core.autocast_region()
-    if region is not None and casting.acts(name, region):
+    operator = name.partition(".")[0]
+    if region is not None and casting.acts(operator, region):
         again = functools.partial(_again, name, is_method)
-        return casting.within(region, casting.POLICIES[name], again, tuple(args), named)
+        return casting.within(region, casting.POLICIES[operator], again, tuple(args), named)
     tensors: list[Tensor] = []
     state = (_core.is_grad_enabled(), _core.get_default_dtype())
     words = _key(tuple(named.items()), tensors) if named else ()

@@ -52,6 +52,13 @@ def _lines() -> dict[str, list[tuple[str, str]]]:
     return lines
 
 
+def _of(name: str) -> list[tuple[str, str]]:
+    """Letters and schema of each overload of `name`, or of `name.overload`."""
+    name, _, overload = name.partition(".")
+    start = f"{name}(" if overload == "default" else f"{name}.{overload}("
+    return [line for line in _lines()[name] if not overload or line[1].startswith(start)]
+
+
 def is_overloaded(name: str, count: int) -> bool:
     """Whether PyTorch's error for so many arguments lists signatures and names no argument."""
     return str(count) in _overloaded().get(name, ())
@@ -79,14 +86,17 @@ def known() -> frozenset[str]:
 
 
 def texts(name: str) -> list[str]:
-    """The schemas of an operator, as torch writes them."""
-    return [text for _, text in _lines()[name]]
+    """The schemas of an operator, or of `name.overload`, as torch writes them."""
+    return [text for _, text in _of(name)]
 
 
 @functools.cache
 def of(name: str) -> tuple[Schema, ...]:
-    """The overloads of an operator; those that take a number where others take a tensor first."""
-    found = [_schema(letters, text) for letters, text in _lines()[name]]
+    """The overloads of an operator; those that take a number where others take a tensor first.
+
+    Of `name.overload`, which is `name.default` where the schema names none, that one.
+    """
+    found = [_schema(letters, text) for letters, text in _of(name)]
     return tuple(sorted(found, key=_tensors))
 
 

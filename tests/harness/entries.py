@@ -124,7 +124,10 @@ def call_of(op: OpInfo) -> Callable[..., object] | None:
     function = getattr(home, name if module in SUBMODULES else op.name, None)
     if isinstance(function, kinds):
         return function
-    return _method(op.name) if hasattr(gt.Tensor, op.name) else None
+    if hasattr(gt.Tensor, op.name):
+        return _method(op.name)
+    name = op.name.removeprefix("torch.ops.aten.").removesuffix(".default")
+    return getattr(gt.ops.aten, name, None)
 
 
 def row_of(op: OpInfo) -> str | None:

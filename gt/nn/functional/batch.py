@@ -41,7 +41,16 @@ def batch_norm(
     x = _wide(input)
     if training:
         running = (running_mean, running_var)
-        return _of_batch(x, running, weight, bias, momentum, eps).to(input.dtype)
+        count = _values_a_channel(x)
+        if count == 1:
+            raise ValueError(
+                "Expected more than 1 value per channel when training, got input size "
+                f"{gt.Size(x.shape)}"
+            )
+        if x.ndim < 2 and not count:
+            return input.clone()  # without channels, as PyTorch has it
+        out, _, _ = _of_batch(x, running, weight, bias, momentum, eps)
+        return out.to(input.dtype)
     if running_mean is None or running_var is None:
         raise RuntimeError(
             "Expected running_mean and running_var to be defined when training=False"
@@ -52,6 +61,33 @@ def batch_norm(
     return _affine(centered, weight, bias).to(input.dtype)
 
 
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """batch_norm, and in training the batch's mean and 1 / sqrt(variance + eps) of each channel.
+
+    Both are empty where not in training. No gradient goes through them.
+    """
+    dtype = input.dtype if weight is None else weight.dtype
+    if not training:
+        out = batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return out, gt.empty(0, dtype=dtype), gt.empty(0, dtype=dtype)
+    running = (running_mean, running_var)
+    out, mean, rstd = _of_batch(_wide(input), running, weight, bias, momentum, eps)
+    return out.to(input.dtype), mean.detach().to(dtype), rstd.detach().to(dtype)
+
+
+def _values_a_channel(x: Tensor) -> int:
+    return math.prod(size for dim, size in enumerate(x.shape) if dim != 1)
+
+
 def _of_batch(
     x: Tensor,
     running: tuple[Tensor | None, Tensor | None],
@@ -59,23 +95,15 @@ def _of_batch(
     bias: Tensor | None,
     momentum: float | Tensor,
     eps: float,
-) -> Tensor:
-    """By the batch's own mean and variance, towards which the running ones move."""
-    count = math.prod(size for dim, size in enumerate(x.shape) if dim != 1)
-    if count == 1:
-        raise ValueError(
-            "Expected more than 1 value per channel when training, got input size "
-            f"{gt.Size(x.shape)}"
-        )
-    if x.ndim < 2 and not count:
-        return x.clone()  # without channels, as PyTorch has it
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By the batch's own mean and variance, towards which the running ones move; mean and rstd."""
     parameters = (None if p is None else p.to(x.dtype) for p in (weight, bias))
-    out, mean, _, var = _core.call("batch_norm", x, *parameters, eps=eps)
+    out, mean, rstd, var = _core.call("batch_norm", x, *parameters, eps=eps)
     with gt.no_grad():
         for kept, now in zip(running, (mean, var), strict=True):
-            if kept is not None and count:  # an empty batch moves nothing
+            if kept is not None and _values_a_channel(x):  # an empty batch moves nothing
                 kept.copy_(_core.call("lerp", kept, now.to(kept.dtype), momentum))
-    return out
+    return out, mean, rstd
 
 
 def group_norm(

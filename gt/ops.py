@@ -1,0 +1,66 @@
+"""PyTorch's operators by their names, as torch.ops has them: `gt.ops.aten.add(x, y)`.
+
+A worker runs such a call whole by torch, whether GT has a row of the operator or not. An operator
+has its overloads as attributes (`gt.ops.aten.add.Tensor`, `gt.ops.aten.relu.default`); without one
+the first overload is called that the arguments fit. There are those of gt/aten/schemas.txt: what
+writes into an operand, shares its memory or draws random numbers is not among them.
+"""
+
+import difflib
+
+from gt.aten import call, schemas
+
+__all__ = ["aten"]
+
+
+class Overload:
+    """One overload of an operator."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.__doc__ = "\n".join(str(schema) for schema in schemas.texts(name))
+
+    def __call__(self, *args: object, **named: object) -> object:
+        """The operator's results: tensors, or a named tuple of them."""
+        return call.call(self._name, args, named)
+
+    def __repr__(self) -> str:
+        return f"<gt.ops.aten {self._name}>"
+
+
+class Operator(Overload):
+    """An operator: called by the first overload that the arguments fit."""
+
+    def overloads(self) -> list[str]:
+        """Names of the overloads; "default" where the schema gives none."""
+        return [_overload(text) for text in schemas.texts(self._name)]
+
+    def __getattr__(self, overload: str) -> Overload:
+        if overload.startswith("__") or overload not in self.overloads():
+            raise AttributeError(
+                f"gt.ops.aten.{self._name} has no overload {overload!r}; it has "
+                f"{', '.join(self.overloads())}"
+            )
+        return Overload(f"{self._name}.{overload}")
+
+
+class Namespace:
+    """torch.ops.aten: an operator by its name."""
+
+    def __getattr__(self, name: str) -> Operator:
+        if name not in schemas.known():
+            nearest = difflib.get_close_matches(name, schemas.known(), n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            raise AttributeError(f"gt.ops.aten has no operator {name!r}{hint}")
+        return Operator(name)
+
+    def __dir__(self) -> list[str]:
+        """The operators' names."""
+        return sorted(schemas.known())
+
+
+def _overload(text: str) -> str:
+    return text.partition("(")[0].partition(".")[2] or "default"
+
+
+aten = Namespace()

@@ -6,12 +6,13 @@ mod distribute;
 mod read;
 
 use crate::event::{ClientFault, TraceNotes};
+use crate::number::slot_of;
 use crate::planner::Planner;
 use crate::session::Session;
 use crate::session::requests::{Request, RequestKind, request_number};
 use crate::session::value::Handle;
 use gt_protocol::message::{ToClient, ToWorker};
-use gt_protocol::{Attr, Id, Instruction, Op};
+use gt_protocol::{Attr, Instruction, Op};
 
 impl Planner<'_> {
     #[allow(
@@ -19,11 +20,11 @@ impl Planner<'_> {
         reason = "whatever is no instruction of clients is refused"
     )]
     pub fn control(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
-        if !matches!(instruction.op, Op::Free) {
-            self.launch_buckets_of(instruction);
+        if instruction.op == Op::Free {
+            return self.free_values(instruction);
         }
+        self.launch_buckets_of(instruction);
         match instruction.op {
-            Op::Free => self.free_values(instruction),
             Op::Read => self.read(instruction),
             Op::Chunk => self.chunk(instruction),
             Op::Synchronize => self.synchronize(instruction),
@@ -46,7 +47,7 @@ impl Planner<'_> {
     fn free_values(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         self.trace_plain(instruction);
         for id in instruction.values() {
-            self.release(id.as_slot().unwrap_or(u32::MAX))?;
+            self.release(slot_of(id))?;
         }
         Ok(())
     }
@@ -125,9 +126,4 @@ impl Planner<'_> {
             }
         }
     }
-}
-
-/// The slot of an instruction's first operand.
-fn first_slot(instruction: &Instruction<'_>) -> u32 {
-    instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX)
 }

@@ -25,6 +25,7 @@ pub(crate) use operands::KeepCopy;
 pub(crate) use results::Results;
 
 use crate::event::ClientFault;
+use crate::number::slot_of;
 use crate::planner::Planner;
 use crate::session::Session;
 use crate::session::failure::ValueFailure;
@@ -141,7 +142,7 @@ fn check_operands(
     instruction: &Instruction<'_>,
 ) -> Result<Option<ValueFailure>, ClientFault> {
     for id in instruction.values() {
-        let slot = id.as_slot().unwrap_or(u32::MAX);
+        let slot = slot_of(id);
         match session.handle(slot) {
             Handle::Live(_) => {}
             Handle::Failed(failure) => return Ok(Some(failure.clone())),

@@ -17,7 +17,7 @@ use crate::planner::Planner;
 use crate::session::provenance::Traffic;
 use crate::session::value::{Slots, slot_at};
 use gt_protocol::placement::Layout;
-use gt_protocol::{Attr, Id, Meta, Op, Operand};
+use gt_protocol::{Attr, Id, Meta, Op, Operand, Scalar};
 
 /// Slots of a value in the layout that was asked for.
 #[derive(Clone, Debug)]
@@ -63,6 +63,13 @@ impl Planner<'_> {
     /// The same memory under another slot, so that each can be freed.
     pub fn alias(&mut self, worker: u32, slot: u32, meta: Meta) -> u32 {
         self.emit(worker, Op::Reshape, &[slot], [Attr::Ints(meta.dims)])
+    }
+
+    /// A shard of one number.
+    fn filled(&mut self, worker: u32, meta: Meta, number: i64) -> u32 {
+        let attrs =
+            [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Int(number)), Attr::Dtype(meta.dtype)];
+        self.emit(worker, Op::Full, &[], attrs)
     }
 
     /// Sends one worker's value to another; the slot there.

@@ -1,7 +1,5 @@
 //! The one source of chance: splitmix64. Nothing else in a simulation may differ from run to run.
 
-use crate::exact::exact;
-
 /// A stream of numbers that follows from its seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -30,8 +28,8 @@ impl Random {
     }
 
     pub fn index(&mut self, length: usize) -> usize {
-        let limit = exact::<_, u64>(length);
-        exact::<_, usize>(self.below(limit))
+        let limit = u64::try_from(length).expect("a length has 64 bits at most");
+        usize::try_from(self.below(limit)).expect("what is below a length is a place")
     }
 
     /// Both bounds included.

@@ -3,6 +3,7 @@
 use crate::backend::{Collective, DirectReads, Turn};
 use crate::buffers::BorrowedBuffers;
 use crate::failure::Fault;
+use crate::reduce_op::reduce;
 use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dtype, Instruction, Meta, Op, Scalar};
 use smallvec::SmallVec;
@@ -173,7 +174,7 @@ pub trait Engine {
 
     /// Reduces shards of one dtype and length, in the order given, into `out`, which is as long.
     fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
-        crate::reduce(dtype, reduce_op, shards, out);
+        reduce(dtype, reduce_op, shards, out);
     }
 
     /// Returns when everything before has run.

@@ -1,8 +1,7 @@
 //! `distribute` and `local_shard`: a value in the layout that its client asks for, and one member's shard of it.
 
-use super::first_slot;
 use crate::event::ClientFault;
-use crate::number::signed;
+use crate::number::{first_slot, signed};
 use crate::plan::{KeepCopy, PlanStop, Results};
 use crate::planner::Planner;
 use crate::session::provenance::Decider;

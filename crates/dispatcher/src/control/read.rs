@@ -2,6 +2,7 @@
 //! to the client as they come; it puts them where they belong, so that no worker ever holds more than its share.
 
 use crate::event::ClientFault;
+use crate::number::first_slot;
 use crate::plan::KeepCopy;
 use crate::planner::Planner;
 use crate::session::requests::{ReadPart, Request, RequestKind, answer_failed, request_number};
@@ -22,7 +23,7 @@ struct ShardRead {
 impl Planner<'_> {
     pub(super) fn read(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let number = request_number(instruction)?;
-        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let slot = first_slot(instruction);
         self.materialize(slot, None);
         let value = match self.session.handle(slot) {
             Handle::Free => {

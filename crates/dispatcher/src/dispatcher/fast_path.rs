@@ -4,6 +4,7 @@
 
 use super::Dispatcher;
 use crate::event::{ClientFault, SessionId, Sink, low_half};
+use crate::number::slot_of;
 use crate::plan::infer_outputs;
 use crate::planner::Core;
 use crate::session::Session;
@@ -111,8 +112,8 @@ impl Dispatcher {
         let Self { sessions, core, .. } = self;
         let op = instruction.op;
         let session = sessions.get_mut(&id).filter(|_| core.is_fast(op))?;
-        let slots = instruction.values().map(|id| id.as_slot().unwrap_or(u32::MAX));
-        let defined = instruction.outputs.iter().map(|id| id.as_slot().unwrap_or(u32::MAX));
+        let slots = instruction.values().map(slot_of);
+        let defined = instruction.outputs.iter().copied().map(slot_of);
         let is_complete = op.info().fits_outputs(instruction.outputs.len());
         let plain = Plain::of(session, core, id, (op, instruction.signal), slots, &defined)
             .filter(|_| is_complete)?;

@@ -2,7 +2,7 @@
 //! Nothing is whole anywhere but in the client.
 
 use crate::event::ClientFault;
-use crate::number::wide;
+use crate::number::{first_slot, wide};
 use crate::planner::Planner;
 use crate::session::value::{Handle, Shards, Slots};
 use gt_protocol::placement::{Footprint, Layout, Placement, ShardRanges};
@@ -43,7 +43,7 @@ impl Planner<'_> {
     /// The instruction `chunk`.
     pub(crate) fn chunk(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let op = instruction.op;
-        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let slot = first_slot(instruction);
         let value = match self.session.handle(slot) {
             Handle::Live(value) => value,
             Handle::Failed(_) => return Ok(()),

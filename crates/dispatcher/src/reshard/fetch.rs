@@ -6,8 +6,8 @@ use super::redistribute::shard_box;
 use crate::number::signed;
 use crate::planner::Planner;
 use crate::session::value::{Shards, Slots};
+use gt_protocol::Meta;
 use gt_protocol::placement::{Interval, Intervals, Layout, Placement};
-use gt_protocol::{Attr, Meta, Op};
 use smallvec::SmallVec;
 
 /// A part of a member's shard, and who sends it.
@@ -71,14 +71,7 @@ impl Planner<'_> {
             arrived.push(self.send_part(meta, from, worker, part));
         }
         match arrived.as_slice() {
-            [] => {
-                let attrs = [
-                    Attr::Ints(dims_of(target)),
-                    Attr::Scalar(gt_protocol::Scalar::Int(0)),
-                    Attr::Dtype(meta.dtype),
-                ];
-                self.emit(worker, Op::Full, &[], attrs)
-            }
+            [] => self.filled(worker, Meta::new(meta.dtype, dims_of(target)), 0),
             [only] => *only,
             several => {
                 let dim = cut_dim(&from.layout).expect("several parts come from a cut value");

@@ -7,7 +7,7 @@ use crate::planner::Planner;
 use crate::session::value::{Shards, Slots, slot_at};
 use crate::workers::MeshLine;
 use gt_protocol::placement::{Layout, Placement, ReduceOp};
-use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
+use gt_protocol::{Dims, Meta};
 
 /// What each member of a layout holds.
 pub(crate) fn shard_box(layout: &Layout, dims: &Dims, place: usize) -> ShardBox {
@@ -171,16 +171,15 @@ impl Planner<'_> {
         meta: Meta,
     ) -> u32 {
         let nothing = match op {
-            ReduceOp::Sum => Scalar::Int(0),
-            ReduceOp::Prod => Scalar::Int(1),
+            ReduceOp::Sum => 0,
+            ReduceOp::Prod => 1,
             // The largest of equal values is that value.
             ReduceOp::Max | ReduceOp::Min => return self.alias(worker, slot, meta),
         };
         if coordinate == 0 {
             return self.alias(worker, slot, meta);
         }
-        let attrs = [Attr::Ints(meta.dims), Attr::Scalar(nothing), Attr::Dtype(meta.dtype)];
-        self.emit(worker, Op::Full, &[], attrs)
+        self.filled(worker, meta, nothing)
     }
 }
 

@@ -27,18 +27,16 @@ pub fn plan<V>(
     if op == Op::Receive {
         return Ok(receive(announced(instruction)?, 1, tag, group));
     }
-    if op == Op::Broadcast {
-        let root = group.place(instruction, "root")?;
-        if root != group.me {
-            return Ok(receive(announced(instruction)?, root, tag, group));
-        }
+    let root = root(instruction, group)?;
+    if let Some(root) = root.filter(|&root| root != group.me) {
+        return Ok(receive(announced(instruction)?, root, tag, group));
     }
     let id = first_value(instruction)?;
     let meta = table.held(id)?.meta;
     let planned = Planned { instruction, id, meta, tag, group };
     Ok(if op == Op::Send {
         CollectivePlan { result: None, ..planned.to_all() }
-    } else if op == Op::Broadcast {
+    } else if root.is_some() {
         planned.broadcast()?
     } else if op == Op::AllReduce {
         planned.all_reduce()?
@@ -209,10 +207,16 @@ fn resized(meta: &Meta, dim: usize, size: i64) -> Result<Meta, Fault> {
     }
 }
 
+/// The member whose value a broadcast sends.
+fn root(instruction: &Instruction<'_>, group: &Group) -> Result<Option<usize>, Fault> {
+    (instruction.op == Op::Broadcast).then(|| group.place(instruction, "root")).transpose()
+}
+
 /// Who waits for something of ours.
 pub fn receivers(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32; 8]> {
-    let is_root = || group.place(instruction, "root").is_ok_and(|root| root == group.me);
-    if instruction.op == Op::Receive || (instruction.op == Op::Broadcast && !is_root()) {
+    let root = root(instruction, group);
+    let is_sender = root.is_ok_and(|root| root.is_none_or(|root| root == group.me));
+    if instruction.op == Op::Receive || !is_sender {
         return SmallVec::new();
     }
     group.others().map(|(_, member)| member).collect()
@@ -223,8 +227,7 @@ pub fn senders(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32; 8
     if instruction.op == Op::Send {
         return SmallVec::new();
     }
-    let is_broadcast = instruction.op == Op::Broadcast;
-    let root = if is_broadcast { group.place(instruction, "root").ok() } else { None };
+    let root = root(instruction, group).ok().flatten();
     let others = group.others().filter(|&(place, _)| root.is_none_or(|root| root == place));
     others.map(|(_, member)| member).collect()
 }

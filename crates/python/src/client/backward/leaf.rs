@@ -1,12 +1,9 @@
 //! The end of a pass: what arrives at a leaf.
 
-use super::view_gradients::plus;
-use crate::client::emission::emit::{self, Arg};
+use super::view_gradients::{plus, plus_consuming};
 use crate::client::tape;
 use crate::client::value::variable::{Tensor, Var};
-use gt_protocol::Op;
 use pyo3::prelude::*;
-use smallvec::SmallVec;
 
 /// Adds to a variable's `.grad`, which keeps its identity.
 pub(super) fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
@@ -30,13 +27,6 @@ pub(super) fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()>
         return Ok(());
     }
     let consumes = u16::from(!old.is(grad) && old.sole_owner(py));
-    let sum = emit::emit_consuming(
-        py,
-        Op::Add,
-        &[Arg::Var(&old), Arg::Var(grad)],
-        SmallVec::new(),
-        consumes,
-    )?;
-    let sum = emit::only(sum)?.resolve(py)?.value;
+    let sum = plus_consuming(py, &old, grad, consumes)?.resolve(py)?.value;
     old.overwrite(py, sum)
 }

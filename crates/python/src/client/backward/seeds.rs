@@ -1,12 +1,11 @@
 //! What a backward pass begins with: the gradients of its roots.
 
-use crate::client::emission::emit::{self, Arg};
+use crate::client::emission::emit;
 use crate::client::session::errors;
 use crate::client::value::variable::{Tensor, Var};
+use gt_protocol::Scalar;
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Op, Scalar};
 use pyo3::prelude::*;
-use smallvec::smallvec;
 
 /// The gradient that arrives at `root`: a tensor as given, or a number for what has one element.
 pub(crate) fn seed<'py>(
@@ -20,9 +19,7 @@ pub(crate) fn seed<'py>(
     let meta = root.get().var.meta(py);
     match gradient.extract::<f64>() {
         Ok(scale) if meta.elements() == 1 => {
-            let scale = Attr::Scalar(Scalar::Float(scale));
-            let attrs = smallvec![Attr::Ints(meta.dims), scale, Attr::Dtype(meta.dtype)];
-            emit::tensor(py, Op::Full, &[], attrs)
+            Tensor::wrap(py, emit::full(py, meta.dims, Scalar::Float(scale), meta.dtype)?)
         }
         Ok(_) => Err(errors::mistake(
             py,
@@ -57,8 +54,7 @@ pub(super) fn ones_like(py: Python<'_>, root: &Var) -> PyResult<Var> {
         );
         return Err(errors::mistake(py, ErrorClass::Runtime, text));
     }
-    let attrs = [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Float(1.0)), Attr::Dtype(meta.dtype)];
-    emit::only(emit::emit(py, Op::FullLike, &[Arg::Var(root)], attrs.into_iter().collect())?)
+    emit::full_like(py, root, meta.dims, Scalar::Float(1.0), meta.dtype)
 }
 
 /// A given gradient, which has its root's shape.

@@ -179,10 +179,7 @@ impl Gaps<'_> {
         if let Some(zeros) = self.zeros.get(&length) {
             return Ok(zeros.clone_ref(py));
         }
-        let zero = Attr::Scalar(Scalar::Int(0));
-        let attrs = [Attr::Ints(*dims), zero, Attr::Dtype(self.whole.dtype)];
-        let args = [Arg::Var(self.like)];
-        let zeros = emit::only(emit::emit(py, Op::FullLike, &args, attrs.into_iter().collect())?)?;
+        let zeros = emit::full_like(py, self.like, *dims, Scalar::Int(0), self.whole.dtype)?;
         self.zeros.insert(length, zeros.clone_ref(py));
         Ok(zeros)
     }
@@ -197,5 +194,16 @@ fn with_size(dims: &Dims, dim: usize, size: i64) -> Dims {
 }
 
 pub(super) fn plus(py: Python<'_>, sum: &Var, grad: &Var) -> PyResult<Var> {
-    emit::only(emit::emit(py, Op::Add, &[Arg::Var(sum), Arg::Var(grad)], SmallVec::new())?)
+    plus_consuming(py, sum, grad, 0)
+}
+
+/// The same, where the operands whose bits `consumes` has are not needed any more.
+pub(super) fn plus_consuming(
+    py: Python<'_>,
+    sum: &Var,
+    grad: &Var,
+    consumes: u16,
+) -> PyResult<Var> {
+    let args = [Arg::Var(sum), Arg::Var(grad)];
+    emit::only(emit::emit_consuming(py, Op::Add, &args, SmallVec::new(), consumes)?)
 }

@@ -11,7 +11,7 @@ use crate::client::value::SharedValue;
 use crate::client::value::steps::{Path, Step};
 use crate::client::value::variable::{Edge, Tensor, Var};
 use gt_protocol::rules as shape_rules;
-use gt_protocol::{Attr, Dims, Dtype, Op};
+use gt_protocol::{Attr, Dims, Dtype, Op, Scalar};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -156,10 +156,7 @@ fn emit_cast(
     for (position, arg) in args.iter().enumerate() {
         let is_cast = position < 16 && floats & (1 << position) != 0;
         casts.push(match arg {
-            Arg::Scalar(scalar) if is_cast => {
-                let attrs = [Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(default)];
-                Some(single(py, Op::Full, &[], &attrs)?)
-            }
+            Arg::Scalar(scalar) if is_cast => Some(full(py, Dims::EMPTY, *scalar, default)?),
             Arg::Var(var) if is_cast => Some(cast(py, var, default)?),
             Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Var(_) => None,
         });
@@ -171,6 +168,23 @@ fn emit_cast(
 
 pub(crate) fn cast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
     single(py, Op::Cast, &[Arg::Var(var)], &[Attr::Dtype(dtype)])
+}
+
+/// A tensor of one number.
+pub(crate) fn full(py: Python<'_>, dims: Dims, scalar: Scalar, dtype: Dtype) -> PyResult<Var> {
+    single(py, Op::Full, &[], &[Attr::Ints(dims), Attr::Scalar(scalar), Attr::Dtype(dtype)])
+}
+
+/// A tensor of one number on the mesh of `like`.
+pub(crate) fn full_like(
+    py: Python<'_>,
+    like: &Var,
+    dims: Dims,
+    scalar: Scalar,
+    dtype: Dtype,
+) -> PyResult<Var> {
+    let attrs = [Attr::Ints(dims), Attr::Scalar(scalar), Attr::Dtype(dtype)];
+    single(py, Op::FullLike, &[Arg::Var(like)], &attrs)
 }
 
 /// What an operator would result in; nothing is sent.

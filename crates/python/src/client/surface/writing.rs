@@ -6,10 +6,8 @@ use crate::client::emission::emit::{Arg, cast};
 use crate::client::value::variable::Var;
 use crate::client::views;
 use crate::client::views::in_place::{assign, before_write, fill};
-use gt_protocol::{Attr, Op};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use smallvec::smallvec;
 
 /// Adds this file's functions.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -36,7 +34,7 @@ fn assign_<'py>(
     let wanted = var.meta(py);
     let mut new = value.clone();
     if new.meta(py).dims != wanted.dims {
-        new = views::take(py, &new, Op::Expand, smallvec![Attr::Ints(wanted.dims)])?;
+        new = views::expand(py, &new, wanted.dims)?;
     }
     if !var.is_same_data(py, value) {
         var.check_overlap(py, &[Arg::Var(value)])?;

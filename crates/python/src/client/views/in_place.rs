@@ -148,8 +148,7 @@ pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResul
         }
         OperandArg::Scalar(scalar) => {
             var.check_writable(py, false)?;
-            let attrs = [Attr::Ints(meta.dims), Attr::Scalar(*scalar), Attr::Dtype(meta.dtype)];
-            emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+            emit::full(py, meta.dims, *scalar, meta.dtype)?
         }
         OperandArg::Complex(parts) => {
             let number = complex::number(py, *parts, meta.dtype)?;

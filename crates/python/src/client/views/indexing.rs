@@ -70,8 +70,7 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
         }
         OperandArg::Scalar(scalar) => {
             view.check_writable(py, false)?;
-            let attrs = [Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(target.dtype)];
-            emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+            emit::full(py, Dims::EMPTY, *scalar, target.dtype)?
         }
         OperandArg::Complex(parts) => {
             view.check_writable(py, false)?;
@@ -89,10 +88,11 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
     args.extend(picked.lookups());
     let attrs: SmallVec<[Attr; 2]> = std::iter::once(Attr::Bool(false)).chain(NO_SHARD).collect();
     // Shapes first, then dtypes, and both before the old value may go with the instruction.
-    emit::results_of(py, Op::IndexPut, &args, &attrs)?;
+    let op = Op::IndexPut;
+    emit::results_of(py, op, &args, &attrs)?;
     same_dtype(py, &target, &value_meta)?;
     let consumes = u16::from(view.sole_owner(py));
-    let written = emit::only(emit::emit_consuming(py, Op::IndexPut, &args, attrs, consumes)?)?;
+    let written = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
     assign(py, view, written, true)
 }
 
@@ -137,7 +137,7 @@ fn fit(py: Python<'_>, value: Var, dims: &Dims) -> PyResult<Var> {
     if value.meta(py).dims == *dims {
         return Ok(value);
     }
-    views::take(py, &value, Op::Expand, smallvec![Attr::Ints(*dims)])
+    views::expand(py, &value, *dims)
 }
 
 /// PyTorch drops them from what is assigned.

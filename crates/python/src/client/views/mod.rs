@@ -42,6 +42,10 @@ pub(crate) fn reshape(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
     take(py, var, Op::Reshape, smallvec![Attr::Ints(dims)])
 }
 
+pub(crate) fn expand(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
+    take(py, var, Op::Expand, smallvec![Attr::Ints(dims)])
+}
+
 /// `x.view(size)`: like reshape, but an error where it cannot share storage.
 pub(crate) fn view(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
     let meta = var.meta(py);

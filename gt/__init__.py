@@ -182,7 +182,7 @@ _LAZY_NAMES = {
     "kaiser_window": "signal.window_functions",
     "native_batch_norm": "nn.functional.batch",
     "range": "functional",
-    "rrelu": "nn.functional",
+    "rrelu": "functional",
     "rrelu_": "nn.functional",
     "selu_": "nn.functional",
     "threshold_": "nn.functional",

@@ -122,7 +122,7 @@ from gt.signal.window_functions import hann_window as hann_window
 from gt.signal.window_functions import kaiser_window as kaiser_window
 from gt.nn.functional.batch import native_batch_norm as native_batch_norm
 from gt.functional import range as range
-from gt.nn.functional import rrelu as rrelu
+from gt.functional import rrelu as rrelu
 from gt.nn.functional import rrelu_ as rrelu_
 from gt.nn.functional import selu_ as selu_
 from gt.nn.functional import threshold_ as threshold_

@@ -16,6 +16,7 @@ __all__ = [
     "feature_alpha_dropout",
     "feature_dropout",
     "range",
+    "rrelu",
     "typename",
 ]
 
@@ -67,6 +68,7 @@ def range(
     layout: object = None,  # noqa: ARG001 - PyTorch's
     device: object = None,  # noqa: ARG001
     requires_grad: bool = False,
+    pin_memory: bool = False,  # noqa: ARG001
 ) -> Tensor:
     """start, start + step, … up to `end` inclusive: a vector in the default dtype.
 
@@ -84,6 +86,17 @@ def range(
     chosen = gt.get_default_dtype() if dtype is None else dtype
     line = gt.arange(count, dtype=gt.float64) * step + start
     return line.to(chosen).requires_grad_(requires_grad)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    generator: gt.Generator | None = None,
+) -> Tensor:
+    """leaky_relu with slopes drawn from [lower, upper) in training, else with their mean."""
+    return functional.rrelu(input, lower, upper, training, generator=generator)
 
 
 def typename(obj: object) -> str:
@@ -108,3 +121,7 @@ def __getattr__(name: str) -> object:
     if name in missing.names_of("gt.functional") and hasattr(gt, name):
         return getattr(gt, name)
     raise missing.attribute_error("gt.functional", name)
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name in missing.names_of("gt.functional") if hasattr(gt, name))

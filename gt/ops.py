@@ -64,3 +64,7 @@ def _overload(text: str) -> str:
 
 
 aten = Namespace()
+
+
+def __dir__() -> list[str]:
+    return __all__

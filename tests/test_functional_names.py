@@ -118,6 +118,18 @@ def test_a_range_has_its_end():
             gt.range(*wrong)
 
 
+def test_drawn_slopes_of_a_generator():
+    x = gt.linspace(-2, 2, 40)
+    one, two, other = (
+        gt.rrelu(x, 0.1, 0.3, True, gt.Generator().manual_seed(seed)).tolist() for seed in (1, 1, 2)
+    )
+    assert one == two != other
+    assert all(
+        0.3 * v - 1e-6 <= y <= 0.1 * v + 1e-6 for v, y in zip(x.tolist(), one, strict=True) if v < 0
+    )
+    equal(gt.rrelu(x), torch.rrelu(torch.linspace(-2, 2, 40)))
+
+
 @pytest.mark.filterwarnings("ignore:.*chain_matmul:UserWarning")
 def test_products_of_several():
     arrays = [torch.randn(*shape) for shape in ((3, 4), (4, 6), (6, 2))]
@@ -134,6 +146,7 @@ def test_names_of_types():
     assert gt.vmap is gt.func.vmap
     assert gt.celu_ is gt.nn.functional.celu_
     assert gt.functional.einsum is gt.einsum
+    assert "einsum" in dir(gt.functional)
     with pytest.raises(AttributeError, match="no attribute"):
         _ = gt.functional.nothing_like_it
 

@@ -39,13 +39,15 @@ def rrelu(
     upper: float = 1.0 / 3,
     training: bool = False,
     inplace: bool = False,
+    *,
+    generator: Generator | None = None,
 ) -> Tensor:
     """leaky_relu with slopes drawn from [lower, upper) in training, else with their mean.
 
     Raises:
         RuntimeError: A `lower` above `upper`.
     """
-    return _with_drawn_slopes(input, (lower, upper), training, inplace, None)
+    return _with_drawn_slopes(input, (lower, upper), training, inplace, generator)
 
 
 def rrelu_(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 from typing import Any
 
@@ -32,15 +33,17 @@ def _recurrent(name: str, *, bidirectional: bool = False) -> Any:
     return make
 
 
-def _attention(lib: ModuleType) -> Step:
+def _attention(lib: ModuleType, dropout_p: float = 0.0) -> Step:
     leaves = [lib.randn(*HEADS).requires_grad_() for _ in range(3)]
 
     def step() -> gt.Tensor | torch.Tensor:
         for leaf in leaves:
             leaf.grad = None
-        loss = lib.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True).mean()
+        attend = lib.nn.functional.scaled_dot_product_attention
+        loss = attend(*leaves, dropout_p=dropout_p, is_causal=True).mean()
         loss.backward()
-        return loss
+        # The values are another matter than the time: what is dropped is drawn by each.
+        return loss if not dropout_p else loss.detach() * 0
 
     return step
 
@@ -73,6 +76,14 @@ ROWS = [
         "ms",
         Target("ratio", 0.8),
         lambda: sides(_attention, 1, 1e-3),
+        rounds=7,
+    ),
+    Row(
+        "attention-dropout",
+        "the same, a tenth of the weights dropped",
+        "ms",
+        Target("ratio", 0.8),
+        lambda: sides(functools.partial(_attention, dropout_p=0.1), 1, 1e-3),
         rounds=7,
     ),
 ]

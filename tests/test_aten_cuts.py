@@ -132,11 +132,13 @@ SAMPLES: dict[str, list[Sample]] = {
     },
     # GT's own.
     "attention": [
-        ((causal, 0.5), [HEADS, sources, sources, *masks])
+        ((causal, 0.25, 0.5), [HEADS, sources, sources, *masks])
         for causal, sources, *masks in (
             (False, (N, 3, 7, 6)), (False, (N, 3, 7, 6), ("fixed", (4, 7))),
             (False, (N, 3, 7, 6), ("fixed", (N, 1, 4, 7))), (True, HEADS),
             (False, (N, 3, 7, 6), ("fixed", (1, 3, 4, 7))), (False, HEADS, ("fixed", (1, 1, 1, 4))),
+            (False, (N, 3, 7, 6), ("fixed", (4, 7)), ("seeds", HEADS[:3])),
+            (True, HEADS, ("fixed", (1, 1, 1, 4)), ("seeds", HEADS[:3])),
         )
     ],
     "lstm_layer": [((reverse,), [(4, N, 8), (N, 2), (N, 2), (8, 2)]) for reverse in (False, True)],
@@ -167,6 +169,8 @@ def made(kind: str, shape: tuple[int, ...]) -> torch.Tensor:
             return values.sort().values
         case "positive":
             return square @ square.mT
+        case "seeds":
+            return torch.randint(0, 2**63 - 1, shape, generator=generator)
         case "triangular":
             return square.triu()
     raise ValueError(kind)

@@ -86,6 +86,100 @@ def test_own_kernel_has_pytorchs_values_and_gradients(name):
     check(program, tolerance=2e-4)  # gradients are up to 57
 
 
+# Options, and the dtype: what runs on GT's own kernel by default, and what does not.
+DROPPED = {
+    "own kernel": ({}, "float32"),
+    "own kernel, causal": ({"is_causal": True}, "float32"),
+    "plain operators": ({}, "float64"),
+    "plain operators, causal": ({"is_causal": True}, "float64"),
+    "half precision": ({}, "bfloat16"),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_dropped_weights(name):
+    """The values are an identity, so that the output is the matrix of all weights."""
+    options, dtype = DROPPED[name]
+    shape, p, size = (2, 3, 80, 80), 0.25, 80
+    gt.manual_seed(5)
+    operands = leaves(torch, shape, shape)
+    ours = [gt.tensor(x.tolist(), dtype=getattr(gt, dtype)).requires_grad_() for x in operands]
+    ours.append(gt.eye(size, dtype=getattr(gt, dtype)).expand(shape).clone().requires_grad_())
+    attention = gt.nn.functional.scaled_dot_product_attention
+    kept = attention(*ours, dropout_p=p, **options)
+    theirs = [torch.from_numpy(x.detach().float().numpy()).requires_grad_() for x in ours]
+    weights = torch.nn.functional.scaled_dot_product_attention(*theirs, **options)
+    found = torch.from_numpy(kept.detach().float().numpy())
+    dropped = (found == 0) & (weights != 0)
+    assert abs(dropped.sum() / (weights != 0).sum() - p) < 0.02
+    # The same weights, dropped by hand, have the same values and gradients.
+    scores = theirs[0] @ theirs[1].mT / size**0.5
+    if options:
+        scores = scores.masked_fill(torch.ones(size, size).triu(1) > 0, -torch.inf)
+    expected = (scores.softmax(-1) * ~dropped / (1 - p)) @ theirs[2]
+    tolerance = 2e-2 if dtype == "bfloat16" else 1e-5
+    torch.testing.assert_close(found, expected.detach(), rtol=tolerance, atol=tolerance)
+    kept.square().sum().backward()
+    expected.square().sum().backward()
+    for one, other in zip(ours, theirs, strict=True):
+        grad = torch.from_numpy(one.grad.float().numpy())
+        torch.testing.assert_close(grad, other.grad, rtol=tolerance, atol=tolerance * 4)
+    # Another call drops others; the same seed drops the same.
+    assert (attention(*ours, dropout_p=p, **options) != kept).any().item()
+    gt.manual_seed(5)
+    assert gt.equal(attention(*ours, dropout_p=p, **options), kept)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_no_step_with_dropout_holds_the_scores(dtype):
+    gt.disconnect()
+    gt.gpu_workers(1)
+    shape = (1, HEADS, LENGTH, WIDTH)
+    operands = [gt.randn(shape, dtype=getattr(gt, dtype)).requires_grad_() for _ in range(3)]
+    gt.nn.functional.scaled_dot_product_attention(*operands, dropout_p=0.1).sum().backward()
+    gt.synchronize()
+    peak = gt.debug.get_worker_stats()[0]["bytes_peak"]
+    assert 0 < peak < SCORES_BYTES * (1 if dtype == "float32" else 2)
+
+
+def test_what_is_dropped_follows_from_the_seed_alone():
+    """Without GT's kernels, PyTorch's operators draw the same words."""
+    code = (
+        "import torch\n"
+        "from gt.worker import dropout_attention\n"
+        "seeds = torch.randint(-2**63, 2**63 - 1, (2, 3, 50))\n"
+        "words = dropout_attention.words(seeds, 33)\n"
+        "kept = dropout_attention.kept(seeds, 33, 0.3)\n"
+        "print(torch.equal(kept, words >= -(-3 * 2**32 // 10)), kept.float().mean().item())\n"
+    )
+    command = [sys.executable, "-c", code]
+    environment = os.environ | {"GT_KERNELS": "auto"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    same, mean = done.stdout.split()
+    assert same == "True"
+    assert abs(float(mean) - 0.7) < 0.02
+
+
+def test_a_second_derivative_under_dropout():
+    gt.manual_seed(2)
+    query, key, value = (x.detach().requires_grad_() for x in leaves(gt, *[LARGE] * 3))
+
+    def gradient(x):
+        gt.manual_seed(2)
+        out = gt.nn.functional.scaled_dot_product_attention(x, key, value, dropout_p=0.2)
+        return gt.autograd.grad(out.square().sum(), [x], create_graph=True)[0]
+
+    direction = leaves(gt, LARGE)[0].detach().cos()
+    (second,) = gt.autograd.grad((gradient(query) * direction).sum(), [query])
+    step = 1e-2
+    ahead, behind = (
+        gradient((query + sign * step * direction).detach().requires_grad_()).detach()
+        for sign in (1, -1)
+    )
+    numeric = ((ahead - behind) / (2 * step) * direction).sum().item()
+    assert (second * direction).sum().item() == pytest.approx(numeric, rel=2e-2)
+
+
 def test_gradients_of_gradients_are_refused_as_by_pytorch():
     def read(t):
         query, key, value = leaves(t, *[LARGE] * 3)

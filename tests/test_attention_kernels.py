@@ -1,12 +1,16 @@
 """Attention of gt._kernels beside a softmax in float64, on each instruction set of this machine."""
 
+import math
 import re
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from kernel_module import load_kernels  # noqa: E402
+
+from gt.worker import random_reference  # noqa: E402
 
 kernels = load_kernels()
 
@@ -21,7 +25,7 @@ def path(request):
 on_every_path = pytest.mark.usefixtures("path")
 
 
-def _expected(query, key, value, mask, grad, *, causal, scale):
+def _expected(query, key, value, mask, grad, *, causal, scale, weight_factors=1.0):
     query, key, value = (x.double().detach().requires_grad_() for x in (query, key, value))
     scores = query @ key.mT * scale
     if mask is not None:
@@ -30,7 +34,7 @@ def _expected(query, key, value, mask, grad, *, causal, scale):
         unseen = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         scores = scores.masked_fill(unseen, -torch.inf)
     blind = (scores == -torch.inf).all(-1, keepdim=True)  # sees nothing: zeros
-    output = (scores.masked_fill(blind, 0).softmax(-1) * ~blind) @ value
+    output = (scores.masked_fill(blind, 0).softmax(-1) * ~blind * weight_factors) @ value
     grads = torch.autograd.grad(output, (query, key, value), grad.double())
     return output.detach(), scores.logsumexp(-1).detach(), *grads
 
@@ -39,12 +43,12 @@ def _poisoned(*shapes):
     return [torch.full(shape, torch.nan) for shape in shapes]
 
 
-def _run(query, key, value, mask, grad, *, causal, scale, threads):
+def _run(query, key, value, mask, grad, *, causal, scale, threads, seeds=None, p=0.0):
     output, logsumexp = _poisoned(grad.shape, query.shape[:-1])
-    kernels.attention(output, logsumexp, query, key, value, mask, causal, scale, threads)
+    options = (mask, seeds, causal, p, scale, threads)
+    kernels.attention(output, logsumexp, query, key, value, *options)
     grads = _poisoned(query.shape, key.shape, value.shape)
-    saved = (grad, output, logsumexp, query, key, value, mask)
-    kernels.attention_backward(*grads, *saved, causal, scale, threads)
+    kernels.attention_backward(*grads, grad, output, logsumexp, query, key, value, *options)
     return output, logsumexp, *grads
 
 
@@ -98,6 +102,54 @@ def test_masks(shape):
     _check(made, _expected(query, key, value, mask, grad, **options))
 
 
+def _kept(seeds, keys, p):
+    """What attention_kept writes: a mask of dropout for each query, as numpy defines it."""
+    place = (0, p, (keys,), (0,))  # draw, probability, shape, start
+    rows = [
+        random_reference.dropout_mask((keys,), "bool", seed, *place)
+        for seed in seeds.flatten().tolist()
+    ]
+    kept = np.stack(rows)
+    return torch.from_numpy(kept).reshape(*seeds.shape, keys)
+
+
+DROPPED = [
+    (0.1, 100, 130, False),
+    (0.5, 97, 97, True),
+    (0.9, 1, 301, False),
+    (2.0**-32, 8, 5, True),
+]
+
+
+@on_every_path
+@pytest.mark.parametrize(("p", "t", "s", "causal"), DROPPED, ids=str)
+def test_dropped_weights(p, t, s, causal):
+    generator = torch.Generator().manual_seed(t)
+    query, key, value = (torch.randn(2, 3, n, 16, generator=generator) for n in (t, s, s))
+    grad = torch.randn(2, 3, t, 16, generator=generator)
+    seeds = torch.randint(0, 2**63 - 1, (2, t, 3), generator=generator).transpose(1, 2)
+    kept = torch.full((2, 3, t, s), fill_value=True)
+    kernels.attention_kept(kept, seeds, p)
+    assert torch.equal(kept, _kept(seeds, s, p))
+    options = {"causal": causal, "scale": 0.25}
+    made = _run(query, key, value, None, grad, threads=1, seeds=seeds, p=p, **options)
+    factors = kept.double() / (1 - p)
+    _check(made, _expected(query, key, value, None, grad, weight_factors=factors, **options))
+    other = _run(query, key, value, None, grad, threads=3, seeds=seeds, p=p, **options)
+    assert all(map(torch.equal, made, other)), "threads change bits"
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, -0.1, math.nan])
+def test_a_probability_that_is_none(p):
+    kept, seeds = torch.ones(1, 2, 3, 4, dtype=torch.bool), torch.ones(1, 2, 3, dtype=torch.int64)
+    with pytest.raises(ValueError, match=re.escape("is not in (0, 1)")):
+        kernels.attention_kept(kept, seeds, p)
+    with pytest.raises(ValueError, match=re.escape("seeds [1, 2, 3] is not of shape [1, 2, 4]")):
+        kernels.attention_kept(torch.ones(1, 2, 4, 4, dtype=torch.bool), seeds, 0.5)
+    with pytest.raises(TypeError, match="seeds has dtype float32, not int64"):
+        kernels.attention_kept(kept, seeds.float(), 0.5)
+
+
 @on_every_path
 def test_scores_of_any_size():
     query, key = torch.full((1, 1, 3, 4), 1e4), torch.full((1, 1, 200, 4), 1e4)
@@ -144,11 +196,11 @@ MISTAKES = [
 def test_mistakes_are_named(shapes, error, words):
     operands = [torch.ones(Q).double() if s is None else torch.ones(s) for s in shapes]
     with pytest.raises(error, match=re.escape(f"attention: {words}")):
-        kernels.attention(*operands, None, False, 1.0)
+        kernels.attention(*operands, None, None, False, 0.0, 1.0)
 
 
 def test_an_output_that_is_not_contiguous():
     query, key = torch.ones(Q), torch.ones(K)
     output = torch.ones(1, 3, 2, 4).transpose(1, 2)
     with pytest.raises(ValueError, match="is not C-contiguous"):
-        kernels.attention(output, torch.ones(Q[:3]), query, key, key, None, False, 1.0)
+        kernels.attention(output, torch.ones(Q[:3]), query, key, key, None, None, False, 0.0, 1.0)

@@ -68,8 +68,8 @@ SAMPLES = {
     "logit": [("_0, 0.1", IMAGE)],
     **{name: [("_0", IMAGE)] for name in ("hardswish", "hardsigmoid", "mish")},
     "attention": [
-        ("_0, _1, _2, None, True, 0.5", *[(2, 3, 5, 4)] * 3),
-        ("_0, _1, _2, None, False, 0.25", (2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4)),
+        ("_0, _1, _2, None, None, True, 0.0, 0.5", *[(2, 3, 5, 4)] * 3),
+        ("_0, _1, _2, None, None, False, 0.0, 0.25", (2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4)),
     ],
     "lstm_layer": [
         (f"_0, _1, _2, _3, {r}", (5, 3, 8), (3, 2), (3, 2), (8, 2)) for r in (False, True)
@@ -186,9 +186,9 @@ def test_attention_reads_operands_however_they_lie() -> None:
     views = [whole.mT, whole.mT * 2, (whole * 3).transpose(2, 3)]
     grad = torch.ones((), dtype=torch.float64).expand(2, 3, 5, 6)
     mask = torch.rand((1, 1, 1, 5), generator=generator, dtype=torch.float64)
-    run = torch_aten.operator("attention", "_0, _1, _2, _3, False, 0.5")
+    run = torch_aten.operator("attention", "_0, _1, _2, _3, None, False, 0.0, 0.5")
     backward = torch_backward.backward(
-        "attention", "_0, _1, _2, _3, False, 0.5", [0, 1, 2], torch_aten._dtype
+        "attention", "_0, _1, _2, _3, None, False, 0.0, 0.5", [0, 1, 2], torch_aten._dtype
     )
     assert backward is not None
     found = []

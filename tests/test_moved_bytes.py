@@ -298,6 +298,14 @@ ATTENTION = {
         F.scaled_dot_product_attention,
         none,
     ),
+    "dropped weights": Case(
+        [((4, H, 64, 16), 0)] * 3, lambda *x: F.scaled_dot_product_attention(*x, None, 0.1), none
+    ),
+    "dropped weights of queries": Case(
+        [((2, H, 64, 16), 2), ((2, H, 64, 16), R), ((2, H, 64, 16), R)],
+        lambda *x: F.scaled_dot_product_attention(*x, None, 0.1),
+        none,
+    ),
     # One instruction over all keys of a head; where values have another width, products and a
     # softmax, which reduce what the members have of each row.
     "keys": Case(

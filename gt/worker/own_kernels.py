@@ -46,6 +46,11 @@ def _mode() -> str:
     return config.own_kernels()
 
 
+def module() -> ModuleType | None:
+    """gt._kernels; None where it is not there or switched off."""
+    return _kernels(_mode())
+
+
 def chosen(operator: str, *operands: Tensor) -> ModuleType | None:
     """The module whose function `operator` runs it on these operands; None: PyTorch does.
 
@@ -54,7 +59,7 @@ def chosen(operator: str, *operands: Tensor) -> ModuleType | None:
         operands: On any device; those that autograd follows are PyTorch's.
     """
     mode = _mode()
-    kernels = _kernels(mode)
+    kernels = module()
     row = _TABLE[operator]
     fits = (
         kernels is not None

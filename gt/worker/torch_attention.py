@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gt.worker import own_kernels
+from gt.worker import dropout_attention, own_kernels
 
 _Result = tuple[Tensor, Tensor]
 
@@ -14,7 +14,9 @@ def attention(
     key: Tensor,
     value: Tensor,
     attn_mask: Tensor | None,
+    seeds: Tensor | None,
     is_causal: bool,
+    dropout_p: float,
     scale: float,
 ) -> _Result:
     """softmax(query @ key.T * scale + mask) @ value, and the scores' logarithm of the sum of exp.
@@ -24,14 +26,16 @@ def attention(
         key: [b, h, s, k].
         value: [b, h, s, k].
         attn_mask: Of the dtype of `query`, added to the scores; it broadcasts to [b, h, t, s].
+        seeds: [b, h, t] of int64: weights are dropped, each query's under its own; or None.
         is_causal: Position t sees positions up to t only.
+        dropout_p: Probability of dropping a weight; unused without seeds.
         scale: Of the scores.
 
     Returns:
-        [b, h, t, k], and [b, h, t], which is zero on a GPU: there the gradient runs the kernel that
-        PyTorch chooses again, as what each of them keeps is another thing.
+        [b, h, t, k], and [b, h, t], which is zero on a GPU but for dropout: there the gradient runs
+        the kernel that PyTorch chooses again, as what each of them keeps is another thing.
     """
-    if query.is_cuda:
+    if seeds is None and query.is_cuda:
         output = functional.scaled_dot_product_attention(
             query, key, value, attn_mask, 0.0, is_causal, scale=scale
         )
@@ -42,8 +46,12 @@ def attention(
         logsumexp = query.new_empty(query.shape[:-1])
         whole = _whole(attn_mask, query, key)
         threads = torch.get_num_threads()
-        own.attention(output, logsumexp, query, key, value, whole, is_causal, scale, threads)
+        options = (whole, seeds, is_causal, dropout_p, scale, threads)
+        own.attention(output, logsumexp, query, key, value, *options)
         return output, logsumexp
+    if seeds is not None:
+        how = dropout_attention.How(attn_mask, seeds, is_causal, dropout_p, scale)
+        return dropout_attention.attention(query, key, value, how)
     query, key, value = map(_dense, (query, key, value))
     mask = _expanded(attn_mask, query, key)
     output, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # noqa: SLF001
@@ -60,18 +68,24 @@ def attention_backward(
     output: Tensor,
     logsumexp: Tensor,
     attn_mask: Tensor | None,
+    seeds: Tensor | None,
     is_causal: bool,
+    dropout_p: float,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, from what `attention` on the CPU has kept.
+    """Gradients of query, key and value, from the sums that `attention` has kept.
 
     A query that the mask lets see nothing has no part in them.
     """
     if own := own_kernels.chosen("attention_backward", query, key, value, grad, output):
         made = _row_major(query), _row_major(key), _row_major(value)
         saved = (grad, output, logsumexp, query, key, value, _whole(attn_mask, query, key))
-        own.attention_backward(*made, *saved, is_causal, scale, torch.get_num_threads())
+        options = (seeds, is_causal, dropout_p, scale, torch.get_num_threads())
+        own.attention_backward(*made, *saved, *options)
         return made
+    if seeds is not None:
+        how = dropout_attention.How(attn_mask, seeds, is_causal, dropout_p, scale)
+        return dropout_attention.attention_backward(grad, query, key, value, output, logsumexp, how)
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward  # noqa: SLF001
     grad, query, key, value = map(_dense, (grad, query, key, value))
     mask = _expanded(attn_mask, query, key)

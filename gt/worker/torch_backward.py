@@ -31,7 +31,8 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
     "sizes": lambda x: None if x is None else list(x.shape),
     "last": lambda x, count: list(x.shape[-count:]),
     "ndim": lambda x: x.dim(),
-    "on_cpu": lambda x: x.is_cpu,
+    # Whether attention kept its scores' sums, which its gradient reads.
+    "keeps_sums": lambda query, seeds: query.is_cpu or seeds is not None,
     "zeros": lambda numbers: [0] * len(numbers),
     "item": lambda numbers, place: None if numbers is None else numbers[place],
 }

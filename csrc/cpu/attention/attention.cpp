@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "algo/philox.h"
+#include "algo/random_parameters.h"
 #include "core/pool.h"
 #include "core/scratch.h"
 #include "cpu/attention/attention_path.h"
@@ -14,16 +16,26 @@ constexpr std::int64_t kPackedNumbers = 1 << 21;
 
 float* numbers_of(const TensorView& view) { return static_cast<float*>(view.data); }
 
+// The greatest word that drops.
+std::uint32_t dropped_last(double dropout_p) {
+  return static_cast<std::uint32_t>(checked_threshold("attention", dropout_p) - 1);
+}
+
 class Heads {
  public:
   explicit Heads(const AttentionCall& call)
-      : call_(call), across_(call.query.size(1)), count_(call.query.size(0) * across_) {}
+      : call_(call), across_(call.query.size(1)), count_(call.query.size(0) * across_) {
+    if (call.seeds != nullptr) {
+      seeds_.step = call.seeds->stride(2);
+      seeds_.dropped_last = dropped_last(call.dropout_p);
+      seeds_.kept_factor = static_cast<float>(1 / (1 - call.dropout_p));
+    }
+  }
 
   std::int64_t count() const { return count_; }
 
   Rows rows(const TensorView& view, std::int64_t head) const {
-    const std::int64_t offset = head / across_ * view.stride(0) + head % across_ * view.stride(1);
-    return {numbers_of(view) + offset, view.stride(2), view.stride(3)};
+    return {numbers_of(view) + offset(view, head), view.stride(2), view.stride(3)};
   }
 
   Head at(std::int64_t head) const {
@@ -37,6 +49,7 @@ class Heads {
             rows(call_.key, head),
             rows(call_.value, head),
             call_.mask == nullptr ? Rows{} : rows(*call_.mask, head),
+            seeds(head),
             call_.is_causal,
             static_cast<float>(call_.scale),
             numbers_of(call_.output) + head * queries * value_width,
@@ -44,9 +57,22 @@ class Heads {
   }
 
  private:
+  std::int64_t offset(const TensorView& view, std::int64_t head) const {
+    return head / across_ * view.stride(0) + head % across_ * view.stride(1);
+  }
+
+  Seeds seeds(std::int64_t head) const {
+    Seeds seeds = seeds_;
+    if (call_.seeds != nullptr) {
+      seeds.data = static_cast<const std::int64_t*>(call_.seeds->data) + offset(*call_.seeds, head);
+    }
+    return seeds;
+  }
+
   const AttentionCall& call_;
   const std::int64_t across_;
   const std::int64_t count_;
+  Seeds seeds_ = {};
 };
 
 // Each thread's own; other kernels of the thread have theirs.
@@ -56,6 +82,27 @@ Scratch& thread_scratch() {
 }
 
 }  // namespace
+
+void attention_kept(const TensorView& kept, const TensorView& seeds, double dropout_p) {
+  const std::uint32_t last = dropped_last(dropout_p);
+  auto* to = static_cast<std::uint8_t*>(kept.data);
+  const std::int64_t keys = kept.size(3);
+  for (std::int64_t query = 0; query < kept.size(0) * kept.size(1) * kept.size(2); ++query) {
+    const std::int64_t row = query / kept.size(2);
+    const std::int64_t offset = row / kept.size(1) * seeds.stride(0) +
+                                row % kept.size(1) * seeds.stride(1) +
+                                query % kept.size(2) * seeds.stride(2);
+    const auto seed =
+        static_cast<std::uint64_t>(static_cast<const std::int64_t*>(seeds.data)[offset]);
+    for (std::int64_t key = 0; key < keys; key += 4) {
+      std::uint32_t words[4];
+      philox_block({seed, 0}, static_cast<std::uint64_t>(key / 4), words);
+      for (std::int64_t word = 0; word < std::min<std::int64_t>(4, keys - key); ++word) {
+        *to++ = words[word] > last ? 1 : 0;
+      }
+    }
+  }
+}
 
 void attention(const AttentionCall& call) {
   const Heads heads(call);

@@ -7,10 +7,11 @@
 namespace gt {
 namespace {
 
-void check_one(const char* name, const TensorView& view, const Shape& shape) {
-  if (view.element != Element::kFloat32) {
-    throw DtypeError(
-        message("attention: ", name, " has dtype ", element_name(view.element), ", not float32"));
+void check_one(const char* name, const TensorView& view, const Shape& shape,
+               Element element = Element::kFloat32) {
+  if (view.element != element) {
+    throw DtypeError(message("attention: ", name, " has dtype ", element_name(view.element),
+                             ", not ", element_name(element)));
   }
   if (view.shape_copy() != shape) {
     throw std::invalid_argument(
@@ -18,8 +19,9 @@ void check_one(const char* name, const TensorView& view, const Shape& shape) {
   }
 }
 
-void check_written(const char* name, const TensorView& view, const Shape& shape) {
-  check_one(name, view, shape);
+void check_written(const char* name, const TensorView& view, const Shape& shape,
+                   Element element = Element::kFloat32) {
+  check_one(name, view, shape, element);
   std::int64_t expected = 1;
   for (int dim = view.rank - 1; dim >= 0 && !view.is_empty(); --dim) {
     if (view.shape[dim] != 1 && view.strides[dim] != expected) {
@@ -31,7 +33,22 @@ void check_written(const char* name, const TensorView& view, const Shape& shape)
   }
 }
 
+void check_dropout(double dropout_p) {
+  if (!(dropout_p > 0 && dropout_p < 1)) {
+    throw std::invalid_argument(message("attention: dropout_p ", dropout_p, " is not in (0, 1)"));
+  }
+}
+
 }  // namespace
+
+void check_attention_kept(const TensorView& kept, const TensorView& seeds, double dropout_p) {
+  if (kept.rank != 4) {
+    throw std::invalid_argument(message("attention: kept ", kept.shape_copy(), " needs 4 dims"));
+  }
+  check_written("kept", kept, kept.shape_copy(), Element::kBool);
+  check_one("seeds", seeds, {kept.size(0), kept.size(1), kept.size(2)}, Element::kInt64);
+  check_dropout(dropout_p);
+}
 
 void check_attention(const AttentionCall& call) {
   const TensorView &query = call.query, &key = call.key, &value = call.value;
@@ -50,6 +67,10 @@ void check_attention(const AttentionCall& call) {
   check_one("value", value, {b, h, s, value.size(3)});
   if (call.mask != nullptr) {
     check_one("attn_mask", *call.mask, {b, h, t, s});
+  }
+  if (call.seeds != nullptr) {
+    check_one("seeds", *call.seeds, {b, h, t}, Element::kInt64);
+    check_dropout(call.dropout_p);
   }
   check_written("output", call.output, {b, h, t, value.size(3)});
   check_written("logsumexp", call.logsumexp, {b, h, t});

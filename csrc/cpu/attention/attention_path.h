@@ -19,10 +19,19 @@ struct Rows {
   std::int64_t column;
 };
 
+// Dropout of the weights: a seed for each query, or none where data is null.
+struct Seeds {
+  const std::int64_t* data;
+  std::int64_t step;
+  std::uint32_t dropped_last;  // the greatest word that drops
+  float kept_factor;           // 1 / (1 - p)
+};
+
 struct Head {
   std::int64_t queries, keys, width, value_width;
   Rows query, key, value;
   Rows mask;  // [queries, keys], added to the scores; data may be null
+  Seeds seeds;
   bool is_causal;
   float scale;
   float* output;     // [queries, value_width], contiguous

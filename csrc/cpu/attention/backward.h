@@ -3,9 +3,11 @@
 //
 //   P = exp(S - logsumexp)      dP = dO V^T      dS = P (dP - rowsum(dO O)) scale
 //   dQ^T += K^T dS^T            dK^T += Q^T dS   dV^T += dO^T P
+//
+// Where dropout multiplies P by D before V: dP = (dO V^T) D, and dV^T += dO^T (P D).
 #pragma once
 
-#include "cpu/attention/blocks.h"
+#include "cpu/attention/kept.h"
 
 namespace gt {
 namespace {
@@ -16,6 +18,7 @@ struct Backward {
   float *query, *grad;                        // one group's, panels of kGroup, a query a lane
   float *query_transposed, *grad_transposed;  // panels of kUp of their columns
   float *shares, *scores_grad;                // P^T and dS^T of a block
+  float* kept;                                // factors of dropout
   float* turned;                              // either, panels of kGroup keys
   float* grad_query;                          // dQ^T of the group
   float *grad_key, *grad_value;               // dK^T and dV^T of all keys
@@ -39,6 +42,7 @@ struct Backward {
     take(grad_transposed, kGroup * value_width);
     take(shares, kGroup * kBlock);
     take(scores_grad, kGroup * kBlock);
+    take(kept, kGroup * kBlock);
     take(turned, kGroup * kBlock);
     take(grad_query, kGroup * width);
     take(grad_key, width * keys);
@@ -116,6 +120,7 @@ inline void backward_group(const Head& head, const HeadGradient& gradient, const
   const GroupTerms terms = terms_of(head, gradient.grad, begin, count);
   std::memset(work.grad_query, 0, static_cast<std::size_t>(width * kGroup) * sizeof(float));
   const Hiding hiding(head, begin);
+  const Kept kept(head, begin, work.kept);
   const std::int64_t keys = hiding.keys();
   for (std::int64_t key = 0; key < keys; key += kBlock) {
     const std::int64_t rows = least(kBlock, keys - key);
@@ -124,7 +129,10 @@ inline void backward_group(const Head& head, const HeadGradient& gradient, const
     hiding.apply(key, rows, work.shares);
     multiply_up(rows, head.value_width, work.value + key * head.value_width, kUp * head.value_width,
                 work.grad, work.scores_grad, kGroup, false);
+    kept.draw(key, rows);
+    kept.apply(rows, work.scores_grad);
     turn_scores(terms, head.scale, rows, work.shares, work.scores_grad);
+    kept.apply(rows, work.shares);
     multiply_up(width, rows, work.key_transposed + key * kUp, kUp * head.keys, work.scores_grad,
                 work.grad_query, kGroup, true);
     add_to_keys(work, work.shares, rows, count, work.grad_transposed, value_width,

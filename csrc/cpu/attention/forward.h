@@ -2,7 +2,7 @@
 // here may have external linkage.
 #pragma once
 
-#include "cpu/attention/blocks.h"
+#include "cpu/attention/kept.h"
 
 namespace gt {
 namespace {
@@ -48,7 +48,7 @@ inline std::int64_t packed_numbers(const Head& head) {
 }
 
 inline std::int64_t forward_numbers(const Head& head) {
-  return kGroup * (head.width + kBlock + up_to(head.value_width, kUp));
+  return kGroup * (head.width + 2 * kBlock + up_to(head.value_width, kUp));
 }
 
 void pack_keys(const Head& head, float* packed) {
@@ -78,6 +78,7 @@ void forward(const Head& head, const float* packed, std::int64_t begin, float* w
   float* output = scores + kGroup * kBlock;
   const float* values = packed + up_to(head.keys, kBlock) * head.width;
   const std::int64_t outputs = up_to(head.value_width, kUp);
+  const Kept kept(head, begin, output + kGroup * outputs);
   Rows from = head.query;
   from.data += begin * from.row;
   pack_all<kGroup>(from, least(kGroup, head.queries - begin), head.width, false, query);
@@ -94,6 +95,8 @@ void forward(const Head& head, const float* packed, std::int64_t begin, float* w
                 kGroup, false);
     hiding.apply(key, rows, scores);
     advance(softmax, rows, scores, outputs, output);
+    kept.draw(key, rows);
+    kept.apply(rows, scores);
     multiply_up(outputs, rows, values + key * kUp, kUp * head.keys, scores, output, kGroup, true);
   }
   write_group(head, begin, softmax, output);

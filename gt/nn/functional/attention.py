@@ -11,6 +11,10 @@ from gt.aten.call import call
 from gt.errors import NotSupported
 from gt.nn.functional.layer import dropout
 
+# With fewer keys, the weights are not larger than the queries.
+_DROPOUT_KEYS_MIN = 64
+_SEEDS = 2**63 - 1
+
 
 def scaled_dot_product_attention(
     query: Tensor,
@@ -48,10 +52,11 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key, value = (_for_heads(x, query) for x in (key, value))
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    if not dropout_p:
-        output = fused(query, key, value, attn_mask, is_causal=is_causal, scale=factor)
-        if output is not None:
-            return output
+    output = fused(
+        query, key, value, attn_mask, is_causal=is_causal, dropout_p=dropout_p, scale=factor
+    )
+    if output is not None:
+        return output
     mask = _causal(query, key.shape[-2]) if is_causal else attn_mask
     weights = attention_weights(query, key, mask, scale=factor)
     return dropout(weights, dropout_p) @ value  # [..., t, s] @ [..., s, v] -> [..., t, v]
@@ -64,25 +69,33 @@ def fused(
     mask: Tensor | None,
     *,
     is_causal: bool = False,
+    dropout_p: float = 0.0,
     scale: float,
 ) -> Tensor | None:
     """Attention as one instruction, which never holds the scores [b, h, t, s].
 
     Returns:
         None where that is not there: other than three or four dimensions or one width of heads,
-        a mask that requires a gradient, whole numbers, or a worker without torch.
+        a mask that requires a gradient, whole numbers, a worker without torch, or dropout of
+        every weight or of few, whose matrix is small.
     """
     if query.ndim == key.ndim == value.ndim == 3 and (mask is None or mask.ndim <= 3):
         rows = mask.unsqueeze(0) if mask is not None and mask.ndim == 3 else mask
         q, k, v = (x.unsqueeze(0) for x in (query, key, value))  # [h, t, k] -> [1, h, t, k]
-        batch = fused(q, k, v, rows, is_causal=is_causal, scale=scale)
+        batch = fused(q, k, v, rows, is_causal=is_causal, dropout_p=dropout_p, scale=scale)
         return None if batch is None else batch.squeeze(0)
     if not _fits(query, key, value) or not _mask_fits(mask, query, key):
         return None
+    if dropout_p == 1.0 or (dropout_p and key.shape[2] < _DROPOUT_KEYS_MIN):
+        return None
     if mask is not None and mask.dtype != query.dtype:
         mask = gt.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
+    # A seed for each query, so that it drops the same in any shard; drawn with its layout.
+    places = query.detach()[..., 0]
+    seeds = gt.randint_like(places, 0, _SEEDS, dtype=gt.int64) if dropout_p else None
+    options = (mask, seeds, is_causal, float(dropout_p), float(scale))
     try:
-        output: Tensor = call("attention", (query, key, value, mask, is_causal, scale), {})[0]
+        output: Tensor = call("attention", (query, key, value, *options), {})[0]
     except NotSupported:
         return None
     return output

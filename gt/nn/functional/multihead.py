@@ -136,8 +136,8 @@ def attend(
         k, v = gt.cat([k, zeros], 2), gt.cat([v, zeros], 2)
     mask = _joined_mask(masks, q, added)
     scale = 1.0 / math.sqrt(width)
-    if not need_weights and not dropout_p:
-        output = fused(q, k, v, mask, scale=scale)
+    if not need_weights:
+        output = fused(q, k, v, mask, dropout_p=dropout_p, scale=scale)
         if output is not None:
             return output.transpose(1, 2).flatten(2), None  # [b, h, t, k] -> [b, t, h * k]
     weights = attention_weights(q, k, mask, scale=scale)

@@ -1,0 +1,87 @@
+// Which weights dropout keeps, of a group of queries and a block of keys. Included by the files of
+// one instruction set only; nothing here may have external linkage.
+//
+// Query q has a seed of its own: word k % 4 of Philox's block k / 4 under it says what becomes of
+// key k. So the choice is the same for every group, block and thread, and for the gradient.
+#pragma once
+
+#include "algo/philox.h"
+#include "cpu/attention/blocks.h"
+
+namespace gt {
+namespace {
+
+constexpr int kWords = 4;  // of a block of Philox
+static_assert(kBlock % kWords == 0);
+
+class Kept {
+ public:
+  // Args: factors, [kBlock][kGroup], written by `draw`; unused where nothing is dropped.
+  Kept(const Head& head, std::int64_t query, float* factors) : head_(head), factors_(factors) {
+    const std::int64_t count = least(kGroup, head.queries - query);
+    for (std::int64_t lane = 0; lane < count && head.seeds.data != nullptr; ++lane) {
+      const auto seed =
+          static_cast<std::uint64_t>(head.seeds.data[(query + lane) * head.seeds.step]);
+      key0_[lane] = low_word(seed);
+      key1_[lane] = high_word(seed);
+    }
+  }
+
+  // The factors of keys [key, key + rows): 0, or what keeps the mean. `key` starts a block.
+  void draw(std::int64_t key, std::int64_t rows) const {
+    if (head_.seeds.data == nullptr) {
+      return;
+    }
+    std::uint32_t words[kWords][kGroup];
+    for (std::int64_t row = 0; row < rows; row += kWords) {
+      philox(static_cast<std::uint32_t>((key + row) / kWords), words);
+      for (int word = 0; word < kWords; ++word) {
+        float* to = factors_ + (row + word) * kGroup;
+        for (int lane = 0; lane < kGroup; ++lane) {
+          to[lane] = words[word][lane] > head_.seeds.dropped_last ? head_.seeds.kept_factor : 0.0F;
+        }
+      }
+    }
+  }
+
+  // Multiplies numbers [rows][kGroup] of the keys that were drawn last.
+  void apply(std::int64_t rows, float* numbers) const {
+    if (head_.seeds.data == nullptr) {
+      return;
+    }
+    for (std::int64_t at = 0; at < rows * kGroup; at += kLanes<float>) {
+      store(numbers + at, load(numbers + at) * load(factors_ + at));
+    }
+  }
+
+ private:
+  // philox_block (algo/philox.h) of all queries, a query a lane; fewer than 2^34 keys.
+  void philox(std::uint32_t block, std::uint32_t (*words)[kGroup]) const {
+    for (int lane = 0; lane < kGroup; ++lane) {
+      std::uint32_t c0 = block, c1 = 0, c2 = 0, c3 = 0;
+      std::uint32_t key0 = key0_[lane], key1 = key1_[lane];
+#pragma GCC unroll 10
+      for (std::uint32_t round = 0; round < kPhiloxRounds; ++round) {
+        const std::uint64_t product0 = std::uint64_t{kPhiloxMultiplier0} * c0;
+        const std::uint64_t product1 = std::uint64_t{kPhiloxMultiplier1} * c2;
+        c0 = high_word(product1) ^ c1 ^ key0;
+        c1 = low_word(product1);
+        c2 = high_word(product0) ^ c3 ^ key1;
+        c3 = low_word(product0);
+        key0 += kPhiloxWeyl0;
+        key1 += kPhiloxWeyl1;
+      }
+      words[0][lane] = c0;
+      words[1][lane] = c1;
+      words[2][lane] = c2;
+      words[3][lane] = c3;
+    }
+  }
+
+  const Head& head_;
+  float* factors_;
+  std::uint32_t key0_[kGroup] = {}, key1_[kGroup] = {};
+};
+
+}  // namespace
+}  // namespace gt

@@ -158,11 +158,11 @@ class RecurrentBase(Module):
         names = ("bias_ih" + suffix, "bias_hh" + suffix)
         biases = [self._weight(name) if self.bias else None for name in names]
         if not self.proj_size:
-            whole = run(
+            states = run(
                 self._sequence, input, state, weights, (biases[0], biases[1]), reverse=reverse
             )
-            if whole is not None:
-                return whole
+            if states is not None:
+                return states[0], tuple(part[0 if reverse else -1] for part in states)
         projection = self._weight("weight_hr" + suffix) if self.proj_size else None
         # the inputs of all steps at once: [t, b, i] -> [t, b, gates * h]
         gates = functional.linear(input, weights[0], biases[0])

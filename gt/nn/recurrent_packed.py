@@ -1,12 +1,18 @@
-"""Recurrent layers over packed sequences: each step computes the sequences that still go on."""
+"""Recurrent layers over packed sequences.
+
+All steps are one instruction over the padded sequences, whose padding stands behind the elements
+and so changes none of them; in the other direction each sequence is turned round first. Where that
+instruction is not there, each step computes the sequences that still go on.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import gt
 from gt._core import Tensor
 from gt.nn import functional
+from gt.nn.recurrent_sequence import Sequence, run
 from gt.nn.recurrent_step import State
 from gt.nn.utils.rnn import PackedSequence
 
@@ -19,9 +25,11 @@ class RecurrentLayers(Protocol):
 
     num_layers: int
     bias: bool
+    proj_size: int
     dropout: float
     training: bool
     _step: Callable[[Tensor, State, Tensor, Tensor | None], State]
+    _sequence: Sequence
 
     def _weight(self, name: str) -> Tensor: ...
 
@@ -44,12 +52,16 @@ def run_packed(
     if state is not None and packed.sorted_indices is not None:
         state = tuple(part.index_select(1, packed.sorted_indices) for part in state)
     starts = layers._starts(packed.data[: sizes[0]].unsqueeze(0), state, batched=True)
+    padding = (_padding(sizes, reverse=False), _padding(sizes, reverse=True))
     finals: list[State] = []
     output = packed.data  # [elements, i]
     for layer in range(layers.num_layers):
         sides = []
         for suffix in layers._suffixes(layer):
-            side, final = _direction(layers, output, sizes, starts[len(finals)], suffix)
+            start = starts[len(finals)]
+            turned = padding[suffix.endswith("_reverse")]
+            whole = _at_once(layers, output, turned, start, suffix)
+            side, final = whole or _direction(layers, output, sizes, start, suffix)
             sides.append(side)
             finals.append(final)
         output = sides[0] if len(sides) == 1 else gt.cat(sides, dim=-1)  # [elements, directions*h]
@@ -59,6 +71,53 @@ def run_packed(
     if packed.unsorted_indices is not None:
         last = tuple(part.index_select(1, packed.unsorted_indices) for part in last)
     return packed._with(output), last
+
+
+class _Padding(NamedTuple):
+    """Between elements as they are packed and [t, b], row by row."""
+
+    length: int
+    # For each place of [t, b], its element; the first one for padding.
+    elements: list[int]
+    # For each element its place, and for each sequence that of its last element.
+    places: list[int]
+    lasts: list[int]
+
+
+def _padding(sizes: list[int], *, reverse: bool) -> _Padding:
+    """Args: sizes, of each step; reverse, whether each sequence is turned round."""
+    batch = sizes[0]
+    lengths = [sum(size > place for size in sizes) for place in range(batch)]
+    places = [
+        (lengths[place] - 1 - step if reverse else step) * batch + place
+        for step, size in enumerate(sizes)
+        for place in range(size)
+    ]
+    elements = [0] * (len(sizes) * batch)
+    for element, place in enumerate(places):
+        elements[place] = element
+    lasts = [(length - 1) * batch + place for place, length in enumerate(lengths)]
+    return _Padding(len(sizes), elements, places, lasts)
+
+
+def _at_once(
+    layers: RecurrentLayers, input: Tensor, padding: _Padding, state: State, suffix: str
+) -> tuple[Tensor, State] | None:
+    """As _direction, in one instruction; None where there is none."""
+    if layers.proj_size:
+        return None
+    weights = (layers._weight("weight_ih" + suffix), layers._weight("weight_hh" + suffix))
+    names = ("bias_ih" + suffix, "bias_hh" + suffix) if layers.bias else ()
+    biases = tuple(map(layers._weight, names)) or (None, None)
+    padded = input.index_select(0, gt.tensor(padding.elements))
+    padded = padded.unflatten(0, (padding.length, -1))  # [t, b, i]
+    states = run(layers._sequence, padded, state, weights, (biases[0], biases[1]), reverse=False)
+    if states is None:
+        return None
+    rows = [part.flatten(0, 1) for part in states]  # [t * b, h]
+    lasts = gt.tensor(padding.lasts)
+    output = rows[0].index_select(0, gt.tensor(padding.places))
+    return output, tuple(part.index_select(0, lasts) for part in rows)
 
 
 def _direction(

@@ -17,10 +17,10 @@ from gt.errors import NotSupported
 from gt.nn import functional
 from gt.nn.recurrent_step import State
 
-# (input [t, b, i], first state, weights of input and state, biases, reverse) -> output [t, b, h],
-# last state.
+# (input [t, b, i], first state, weights of input and state, biases, reverse) -> the state after
+# each step, whose parts are [t, b, h]; the first one is the output.
 Sequence: TypeAlias = Callable[
-    [Tensor, State, Tensor, Tensor, Tensor | None, Tensor | None, bool], tuple[Tensor, State]
+    [Tensor, State, Tensor, Tensor, Tensor | None, Tensor | None, bool], State
 ]
 
 
@@ -32,7 +32,7 @@ def run(
     biases: tuple[Tensor | None, Tensor | None],
     *,
     reverse: bool,
-) -> tuple[Tensor, State] | None:
+) -> State | None:
     """What `sequence` gives; None where no worker has the operator, or there is no step.
 
     Nor under autocast, but for LSTM: there a step of the others works in several dtypes.
@@ -54,13 +54,12 @@ def lstm_sequence(
     bias: Tensor | None,
     bias_state: Tensor | None,
     reverse: bool,
-) -> tuple[Tensor, State]:
+) -> State:
     """LSTM; both biases are added with the input's part."""
     gates = functional.linear(input, weight, _sum(bias, bias_state))
     hidden, cell, weight_state = _like(gates, *state, weight_state)
     output, cells, _ = call("lstm_layer", (gates, hidden, cell, weight_state, reverse), {})
-    last = 0 if reverse else -1
-    return output, (output[last], cells[last])
+    return output, cells
 
 
 def gru_sequence(
@@ -71,11 +70,10 @@ def gru_sequence(
     bias: Tensor | None,
     bias_state: Tensor | None,
     reverse: bool,
-) -> tuple[Tensor, State]:
+) -> State:
     """GRU; the state's bias is inside the reset gate."""
     gates = functional.linear(input, weight, bias)
-    output, _ = call("gru_layer", (gates, state[0], weight_state, bias_state, reverse), {})
-    return output, (output[0 if reverse else -1],)
+    return (call("gru_layer", (gates, state[0], weight_state, bias_state, reverse), {})[0],)
 
 
 def rnn_sequence(
@@ -87,11 +85,10 @@ def rnn_sequence(
     bias: Tensor | None,
     bias_state: Tensor | None,
     reverse: bool,
-) -> tuple[Tensor, State]:
+) -> State:
     """RNN; both biases are added with the input's part."""
     gates = functional.linear(input, weight, _sum(bias, bias_state))
-    output = call("rnn_layer", (gates, state[0], weight_state, relu, reverse), {})
-    return output, (output[0 if reverse else -1],)
+    return (call("rnn_layer", (gates, state[0], weight_state, relu, reverse), {}),)
 
 
 relu_sequence: Sequence = functools.partial(rnn_sequence, True)

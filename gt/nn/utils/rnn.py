@@ -127,7 +127,9 @@ def pack_padded_sequence(
         input = input.transpose(0, 1)  # [b, t, ...] -> [t, b, ...]
     _check_lengths(values, input)
     batch_sizes = [sum(length > step for length in values) for step in range(values[0])]
-    data = gt.cat([input[step, :size] for step, size in enumerate(batch_sizes)])
+    batch = input.shape[1]
+    rows = [step * batch + place for step, size in enumerate(batch_sizes) for place in range(size)]
+    data = input.flatten(0, 1).index_select(0, gt.tensor(rows))
     return PackedSequence(data, gt.tensor(batch_sizes, dtype=gt.int64), sorted_indices)
 
 

@@ -180,6 +180,29 @@ def test_a_second_derivative_under_dropout():
     assert (second * direction).sum().item() == pytest.approx(numeric, rel=2e-2)
 
 
+def test_the_choice_of_kernels_is_taken_down():
+    def read(t):
+        kernels = t.nn.attention
+        states = []
+
+        def look():
+            states.append((t.backends.cuda.flash_sdp_enabled(), t.backends.cuda.math_sdp_enabled()))
+
+        look()
+        with kernels.sdpa_kernel(kernels.SDPBackend.MATH):
+            look()
+            with kernels.sdpa_kernel([kernels.SDPBackend.FLASH_ATTENTION], set_priority=True):
+                look()
+            look()
+        look()
+        with pytest.raises(AssertionError) as caught, kernels.sdpa_kernel(3):
+            pass
+        names = {name: int(kind) for name, kind in kernels.SDPBackend.__members__.items()}
+        return states, str(caught.value), names
+
+    assert read(gt) == read(torch)
+
+
 def test_gradients_of_gradients_are_refused_as_by_pytorch():
     def read(t):
         query, key, value = leaves(t, *[LARGE] * 3)

@@ -6,10 +6,13 @@ import gt
 from gt import signal
 from gt._core import Tensor
 from gt.nn import functional, init
+from gt.nn.attention_choice import SDPBackend, sdpa_kernel
 from gt.nn.functional.multihead import attend
 from gt.nn.linear import Linear
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
+
+__all__ = ["MultiheadAttention", "SDPBackend", "sdpa_kernel"]
 
 
 class MultiheadAttention(Module):

@@ -1,4 +1,4 @@
-//! The session: the client's one state, who makes an instruction (call site and signal), what goes wrong, and how workers
+//! The session: the connection and its state, who makes an instruction (call site and signal), what goes wrong, and how workers
 //! of one's own are started. Nothing in here knows what a tensor is.
 
 pub(crate) mod caller;

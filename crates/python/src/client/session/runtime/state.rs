@@ -1,4 +1,4 @@
-//! The client's one state: connection, slots, requests, generator, and which call sites have been announced.
+//! The state of a client's connection: the way to the dispatcher, slots, requests, generator, and which call sites have been announced.
 
 use super::fork::forked;
 use crate::client::connection::Connection;

@@ -216,6 +216,8 @@ AT_KINKS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
     ),
     ("clamp", lambda x: x.clamp(-1.0, 1.0), [KINKS]),
     ("clamp min", lambda x: x.clamp(min=-1.0), [KINKS]),
+    ("logit eps", lambda x: x.logit(0.1), [values(0.1, 0.9, 0.05, 0.95, 0.5, NAN)]),
+    ("logit_ eps", lambda x: (x * 1).logit_(0.2), [values(0.2, 0.8, 0.1, 1.0, 0.5, NAN)]),
     ("masked_fill", lambda x: (1 / x).masked_fill(x == 0, 0.0), [values(0.0, 1.0)]),
     ("where", lambda x: x.log().where(x > 0, x), [values(0.0, 1.0, -1.0)]),
     ("logsumexp", lambda x: x.logsumexp(0), [values(-INF, -INF)]),

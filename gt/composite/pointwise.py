@@ -140,7 +140,8 @@ def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
     x = self if self.dtype.is_floating_point else call("cast", self, dtype=_core.float32)
     if eps is not None:  # the lower bound is asked first, also where it is above the upper one
-        x = call("where", x < eps, eps, x.clamp(None, 1 - eps))
+        # No clamp: at a bound, and of NaN, the gradient passes.
+        x = call("where", x < eps, eps, call("where", x > 1 - eps, 1 - eps, x))
     return (x / (1 - x)).log()
 
 

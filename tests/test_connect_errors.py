@@ -13,7 +13,7 @@ from cluster import Cluster
 
 import gt
 
-WITHIN_SECONDS = 3.0
+WITHIN_SECONDS = 25.0  # ten times what a dial waits
 HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -49,7 +49,7 @@ def stranger(answer: bytes | None) -> Iterator[str]:
 
 
 def refused(address: str, *words: str) -> None:
-    """Connecting fails within three seconds, in words that include these."""
+    """Connecting fails before long, in words that include these."""
     began = time.monotonic()
     with pytest.raises(gt.errors.ConnectionLost) as error:
         gt.connect(address)

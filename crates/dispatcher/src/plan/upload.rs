@@ -113,17 +113,22 @@ fn part<'b>(
     gathered: &'b mut Vec<u8>,
 ) -> &'b [u8] {
     let run_at = |start: u64, length: u64| {
-        let start = usize::try_from(start - offset).ok()?;
-        let end = start.checked_add(usize::try_from(length).ok()?)?;
-        payload.get(start..end)
+        let run = start.checked_sub(offset).and_then(|start| {
+            let start = usize::try_from(start).ok()?;
+            payload.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+        });
+        run.unwrap_or_else(|| {
+            let payload = payload.len();
+            unreachable!("{length} bytes at {start} of {payload} that begin at {offset}")
+        })
     };
     gathered.clear();
     for range in footprint.ranges(from, to) {
         if range.len() == to - from && range.count == 1 {
-            return run_at(range.start, range.run).unwrap_or_default();
+            return run_at(range.start, range.run);
         }
         for start in range.starts() {
-            gathered.extend_from_slice(run_at(start, range.run).unwrap_or_default());
+            gathered.extend_from_slice(run_at(start, range.run));
         }
     }
     gathered

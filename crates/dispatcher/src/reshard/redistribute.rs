@@ -184,7 +184,10 @@ impl Planner<'_> {
 }
 
 fn placement(layout: &Layout, axis: usize) -> Placement {
-    layout.placements().get(axis).cloned().unwrap_or_default()
+    let Some(placement) = layout.placements().get(axis) else {
+        unreachable!("dimension {axis} of the mesh of {layout}")
+    };
+    placement.clone()
 }
 
 /// How many mesh dimensions cut.

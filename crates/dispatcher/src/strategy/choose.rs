@@ -126,7 +126,7 @@ fn cheapest(
     output_specs: &[Placements],
     price: impl Fn(&Strategy) -> f64,
 ) -> Strategy {
-    let fallback = candidates.pop().unwrap_or_default();
+    let fallback = candidates.pop().expect("gathering is a candidate always");
     candidates.retain(|candidate| {
         fits(&candidate.input_specs, input_specs) && fits(&candidate.output_specs, output_specs)
     });

@@ -56,12 +56,15 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outp
             }
         }
         LocalAttr::Shift { attr, factor, ranges } => {
-            if let Some(Attr::Int(value)) = attrs.get_mut(*attr) {
-                *value = value.saturating_add(factor.saturating_mul(begin(ranges, member)));
-            }
+            let Some(Attr::Int(value)) = attrs.get_mut(*attr) else {
+                unreachable!("attribute {attr} of {attrs:?} is shifted")
+            };
+            *value = value.saturating_add(factor.saturating_mul(begin(ranges, member)));
         }
         LocalAttr::Steps { start, end, step, ranges } => {
-            let Some(Attr::Scalar(Scalar::Int(first))) = attrs.get(*start) else { return };
+            let Some(Attr::Scalar(Scalar::Int(first))) = attrs.get(*start) else {
+                unreachable!("steps of {attrs:?} begin at attribute {start}")
+            };
             let begins = first + step * begin(ranges, member);
             set(attrs, *start, Attr::Scalar(Scalar::Int(begins)));
             set(attrs, *end, Attr::Scalar(Scalar::Int(begins + step * ranges.size(member))));
@@ -71,15 +74,18 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outp
             set(attrs, *total, Attr::Int(*size));
         }
         LocalAttr::Stated { attr, entry, ranges } => {
-            if let Some(Attr::List(list)) = attrs.get_mut(*attr)
-                && let Some(size) = list.get_mut(*entry)
-            {
-                *size = ranges.size(member);
-            }
+            let list = match attrs.get_mut(*attr) {
+                Some(Attr::List(list)) => list.get_mut(*entry),
+                _ => None,
+            };
+            let Some(size) = list else {
+                unreachable!("size {entry} of attribute {attr} of {attrs:?}")
+            };
+            *size = ranges.size(member);
         }
         LocalAttr::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
         LocalAttr::Box { global, start, dim, ranges } => {
-            let Some(whole) = outputs.first().map(|meta| meta.dims) else { return };
+            let whole = outputs.first().expect("a box is part of a result").dims;
             place_box(attrs, (*global, *start), whole, (*dim, begin(ranges, member)));
         }
         LocalAttr::First { .. } => {}
@@ -151,9 +157,10 @@ fn set(attrs: &mut SmallVec<[Attr; 2]>, at: usize, value: Attr) {
 }
 
 fn set_entry(attrs: &mut SmallVec<[Attr; 2]>, at: usize, entry: usize, value: i64) {
-    if let Some(Attr::Ints(dims)) = attrs.get_mut(at)
-        && let Some(place) = dims.as_mut_slice().get_mut(entry)
-    {
-        *place = value;
-    }
+    let place = match attrs.get_mut(at) {
+        Some(Attr::Ints(dims)) => dims.as_mut_slice().get_mut(entry),
+        _ => None,
+    };
+    let Some(place) = place else { unreachable!("entry {entry} of attribute {at} of {attrs:?}") };
+    *place = value;
 }

@@ -73,7 +73,10 @@ impl Mesh {
 
     /// Members along dimension `axis`.
     pub fn size(&self, axis: usize) -> usize {
-        self.0.shape.get(axis).copied().unwrap_or(1)
+        let Some(&size) = self.0.shape.get(axis) else {
+            unreachable!("dimension {axis} of {self}")
+        };
+        size
     }
 
     /// The only member, where there is just one.

@@ -72,7 +72,7 @@ impl ShardRanges {
 
     /// How many indexes the member holds.
     pub fn size(&self, member: usize) -> i64 {
-        self.0.get(member).map_or(0, |intervals| length(intervals))
+        length(self.intervals(member))
     }
 
     /// How many indexes each member holds.
@@ -82,7 +82,14 @@ impl ShardRanges {
 
     /// The intervals of one member.
     pub fn of(&self, member: usize) -> Intervals {
-        self.0.get(member).cloned().unwrap_or_default()
+        self.intervals(member).clone()
+    }
+
+    fn intervals(&self, member: usize) -> &Intervals {
+        let Some(intervals) = self.0.get(member) else {
+            unreachable!("member {member} of {self:?}")
+        };
+        intervals
     }
 
     /// The intervals of each member.

@@ -71,6 +71,8 @@ struct Entry<R> {
 }
 
 impl<R: Rest> Entries<R> {
+    pub(crate) const ENTRY_BYTES: usize = size_of::<Entry<R>>();
+
     pub(crate) const fn new() -> Self {
         Self { free: Vec::new() }
     }

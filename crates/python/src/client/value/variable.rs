@@ -73,6 +73,8 @@ pub(crate) struct WeakVar(WeakRef<State>);
 pub(crate) type SharedValue = ValueRef<State>;
 
 static ENTRIES: GilCell<Entries<State>> = GilCell::new(Entries::new());
+// A million live values take as many cache lines.
+const _: () = assert!(Entries::<State>::ENTRY_BYTES == 64);
 
 /// What a variable has beside a value of its own and whether it is a leaf.
 #[derive(Default)]

@@ -2,8 +2,16 @@
 
 import emitting
 import images
+import planning
 import sequences
 import serving
 import training
 
-ROWS = [*emitting.ROWS, *training.ROWS, *images.ROWS, *sequences.ROWS, *serving.ROWS]
+ROWS = [
+    *emitting.ROWS,
+    *training.ROWS,
+    *images.ROWS,
+    *sequences.ROWS,
+    *planning.ROWS,
+    *serving.ROWS,
+]

@@ -1131,8 +1131,8 @@ class Tensor:
         """All elements become `value`."""
     def zero_(self) -> Tensor:
         """All elements become zero."""
-    def copy_(self, src: Tensor, non_blocking: _bool=False) -> Tensor:
-        """The elements of `src`, broadcast and cast."""
+    def copy_(self, src: Tensor | Number | complex, non_blocking: _bool=False) -> Tensor:
+        """The elements of `src`, broadcast and cast; of a number, that number everywhere."""
     def normal_(self, mean: _float=0.0, std: _float=1.0, *, generator: Generator | None=None) -> Tensor:
         """Normally distributed values."""
     def uniform_(self, from_: _float=0.0, to: _float=1.0, *, generator: Generator | None=None) -> Tensor:

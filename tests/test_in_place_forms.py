@@ -196,3 +196,37 @@ def test_questions_about_memory_have_answers():
     assert not x.is_pinned()
     assert not x.is_shared()
     assert x.record_stream(None) is None
+
+
+@pytest.mark.parametrize("number", [2, 2.75, True, -1, 1e300, float("nan"), 1.5 - 2j])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "bfloat16", "complex64"])
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_a_number_is_copied_everywhere(dtype, number):
+    if dtype == "int32" and str(number) in {"1e+300", "nan"}:
+        pytest.skip("out of int32's range: C leaves the result open")
+    ours, theirs = (m.ones(2, 3, dtype=getattr(m, dtype)).copy_(number) for m in TOGETHER)
+    assert str(ours.dtype).split(".")[1] == dtype
+    torch.testing.assert_close(
+        torch.tensor(ours.tolist(), dtype=theirs.dtype), theirs, equal_nan=True
+    )
+
+
+def test_a_copied_number_ends_the_gradient():
+    def program(m):
+        x = m.ones(3, requires_grad=True)
+        y = x * 2
+        y[1].copy_(7.0)
+        y.sum().backward()
+        return [*y.tolist(), *x.grad.tolist()]
+
+    ours, theirs = both(program)
+    assert ours == theirs == [2, 7, 2, 2, 0, 2]
+
+
+@pytest.mark.parametrize("wrong", ["a", None, [1.0]])
+def test_what_is_no_tensor_is_not_copied(wrong):
+    for m in TOGETHER:
+        with pytest.raises(TypeError) as caught:
+            m.ones(2).copy_(wrong)
+        expected = f"must be Tensor, not {type(wrong).__name__}"
+        assert str(caught.value) == f"copy_(): argument 'other' (position 1) {expected}"

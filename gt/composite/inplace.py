@@ -10,6 +10,8 @@ import functools
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
@@ -19,7 +21,9 @@ from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, next_draw
 from gt.dtypes import category, result_type
-from gt.errors import DtypeError, ShapeError
+from gt.errors import DtypeError, InvalidType, ShapeError
+
+WIDEST = {bool: _core.bool, int: _core.int64, float: _core.float64}
 
 
 def kind(dtype: _core.dtype) -> int:
@@ -121,9 +125,19 @@ def zero_(self: Tensor) -> Tensor:
     return fill_(self, 0)
 
 
-def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """The elements of `src`, broadcast and cast."""
-    return _core.assign_(self, src)
+def copy_(self: Tensor, src: Tensor | Number | complex, non_blocking: bool = False) -> Tensor:
+    """The elements of `src`, broadcast and cast; of a number, that number everywhere."""
+    if isinstance(src, Tensor):
+        return _core.assign_(self, src)
+    number = src.item() if isinstance(src, np.generic) else src
+    if isinstance(number, complex):
+        return fill_(self, number if self.is_complex() else number.real)
+    if not isinstance(number, bool | int | float):
+        raise InvalidType(
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
+        )
+    dtype = WIDEST[type(number)]  # cast as a tensor is: no number is refused for its size
+    return _core.assign_(self, call("full", size=(), value=number, dtype=dtype))
 
 
 def drawn(

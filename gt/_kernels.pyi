@@ -75,7 +75,9 @@ def attention(
     key: object,
     value: object,
     attn_mask: object | None,
+    seeds: object | None,
     is_causal: bool,
+    dropout_p: float,
     scale: float,
     threads: int = 1,
 ) -> None: ...
@@ -90,10 +92,13 @@ def attention_backward(
     key: object,
     value: object,
     attn_mask: object | None,
+    seeds: object | None,
     is_causal: bool,
+    dropout_p: float,
     scale: float,
     threads: int = 1,
 ) -> None: ...
+def attention_kept(kept: object, seeds: object, dropout_p: float) -> None: ...
 def paths() -> list[str]: ...
 def set_path(name: str) -> None: ...
 def recurrent_forward(
@@ -342,6 +347,24 @@ class Cuda:
     ) -> None: ...
     @staticmethod
     def adamw_table_bytes(tensors: int) -> int: ...
+    def gemm(
+        self,
+        layout: str,
+        dtype: str,
+        a: tuple[int, int, int],
+        b: tuple[int, int, int],
+        bias: int,
+        residual: tuple[int, int, int],
+        out: int,
+        is_float_out: bool,
+        rows: int,
+        columns: int,
+        depth: int,
+        batches: int,
+        scale: float,
+        activation: str,
+        stream: int,
+    ) -> None: ...
     def adamw(
         self,
         tensors: Sequence[tuple[int, int, int, int, int]],

@@ -120,3 +120,33 @@ def check_adamw(kernels, shapes, steps=3):
         kernels.adamw(parameters, [one.to(device) for one in gradients], means, squares, numbers)
     for made, expected in zip(parameters, wide, strict=True):
         torch.testing.assert_close(made.cpu().double(), expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+# m, k, n, batches: within a tile, beyond one, a depth of many stages.
+PRODUCTS = [(40, 72, 24, ()), (8, 8, 136, ()), (136, 136, 16, ()), (16, 24, 8, (3,))]
+
+
+def check_gemm(kernels, size, layout, dtype):
+    """The product of operands with gaps between their rows, and what follows it."""
+    m, k, n, batch = size
+
+    def stored(rows, columns, seed):
+        whole = _normal(*batch, rows, columns + 8, seed=seed).to(kernels.device, dtype)
+        return whole[..., :columns]
+
+    a = stored(m, k, 20) if layout[0] == "n" else stored(k, m, 20).mT
+    b = stored(k, n, 21) if layout[1] == "n" else stored(n, k, 21).mT
+    assert kernels.multiplies(a, b)
+    wide = [x.cpu().double() for x in (a, b)]
+    tolerance = 2.0 ** (-7 if dtype == torch.bfloat16 else -10)
+    product = wide[0] @ wide[1]
+    torch.testing.assert_close(
+        kernels.gemm(a, b).cpu().double(), product, rtol=tolerance, atol=tolerance
+    )
+    bias = _normal(n, seed=22).to(kernels.device, dtype)
+    residual = stored(m, n, 23)
+    expected = functional.gelu(product / 4 + bias.cpu().double()) + residual.cpu().double()
+    options = {"bias": bias, "residual": residual, "activation": "gelu", "scale": 0.25}
+    made = kernels.gemm(a, b, out_dtype=torch.float32, **options)
+    assert made.dtype == torch.float32
+    torch.testing.assert_close(made.cpu().double(), expected, rtol=1e-5, atol=1e-4)

@@ -19,7 +19,7 @@ from gt.worker.cuda_kernels import AdamwStep, CudaKernels
 from gt.worker.random_place import Place
 
 native = importlib.import_module("gt._kernels")
-IMAGES = dict.fromkeys(("random", "rows", "adamw"), b"an image")
+IMAGES = dict.fromkeys(("random", "rows", "adamw", "gemm"), b"an image")
 CPU = torch.device("cpu")
 
 pytestmark = [
@@ -126,6 +126,47 @@ def test_adamw_updates_a_group_in_one_launch(kernels):
     cuda_cases.check_adamw(kernels, [(3, 5), (1,), (0,), (300,)])
     launched = kernels.launched()
     assert (launched["kernel"], launched["grid"]) == ("gt_adamw_f32", [4, 1, 1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+@pytest.mark.parametrize("size", cuda_cases.PRODUCTS, ids=str)
+def test_products(kernels, size, layout, dtype):
+    cuda_cases.check_gemm(kernels, size, layout, dtype)
+
+
+def test_products_that_no_kernel_takes(kernels):
+    a, b = torch.ones(16, 8, dtype=torch.bfloat16), torch.ones(8, 8, dtype=torch.bfloat16)
+    assert kernels.multiplies(a, b)
+    for one, other in (
+        (a.float(), b.float()),
+        (a[:, :4], b[:4]),  # what stands side by side is no multiple of 8
+        (a[:, 1:], b[1:]),  # begins between two chunks
+        (a.mT, torch.ones(8, 16, dtype=torch.bfloat16).mT),  # both transposed
+        (a, b.half()),
+        (a, b[0]),
+    ):
+        assert not kernels.multiplies(one, other)
+    with pytest.raises(ValueError, match="gemm: no kernel multiplies"):
+        kernels.gemm(a, a)
+    with pytest.raises(ValueError, match=re.escape("gemm: bias (4,) for 8 columns")):
+        kernels.gemm(a, b, bias=torch.ones(4, dtype=torch.bfloat16))
+    with pytest.raises(ValueError, match="gemm: residual"):
+        kernels.gemm(a, b, residual=torch.ones(8, 16, dtype=torch.bfloat16))
+    with pytest.raises(ValueError, match="activation tanh is none of"):
+        kernels.gemm(a, b, activation="tanh")
+    matrix, place = (16, 8, 0), (0, 0, 0)
+    numbers = (16, False, 4, 8, 8, 1, 1.0, "none", 0)
+    for layout, dtype, left, words in (
+        ("tt", "bfloat16", matrix, "layout tt is none of nn, nt, tn"),
+        ("nn", "bfloat16", (8, 8, 0), "a has 8 elements side by side, 8 from row to row"),
+        ("nn", "bfloat16", (16, 4, 0), "a has 8 elements side by side, 4 from row to row"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            kernels._cuda.gemm(layout, dtype, left, matrix, 0, place, *numbers)
+    with pytest.raises(TypeError, match="no CUDA kernel multiplies float32"):
+        kernels._cuda.gemm("nn", "float32", matrix, matrix, 0, place, *numbers)
+    assert kernels.gemm(a[:0], b).shape == (0, 8)
 
 
 def test_rows_of_a_worker_draw_on_the_device(kernels):

@@ -148,6 +148,69 @@ Args:
     correction1: 1 - beta1 to the power of the step; correction2 likewise.)");
 }
 
+using Matrix = std::tuple<Address, std::int64_t, std::int64_t>;
+
+GemmOperand matrix_of(const Matrix& given) {
+  const auto& [address, step, batch_step] = given;
+  return {reinterpret_cast<const std::uint16_t*>(address), step, batch_step};
+}
+
+cuda::GemmLayout layout_of(const std::string& name) {
+  if (name == "nn" || name == "nt" || name == "tn") {
+    return name == "nn"   ? cuda::GemmLayout::kNN
+           : name == "nt" ? cuda::GemmLayout::kNT
+                          : cuda::GemmLayout::kTN;
+  }
+  throw std::invalid_argument(message("gemm: layout ", name, " is none of nn, nt, tn"));
+}
+
+Activation activation_of(const std::string& name) {
+  constexpr std::pair<const char*, Activation> kAll[] = {{"none", Activation::kNone},
+                                                         {"relu", Activation::kRelu},
+                                                         {"gelu", Activation::kGelu},
+                                                         {"silu", Activation::kSilu}};
+  for (const auto& [known, activation] : kAll) {
+    if (name == known) {
+      return activation;
+    }
+  }
+  throw std::invalid_argument(
+      message("gemm: activation ", name, " is none of none, relu, gelu, silu"));
+}
+
+void bind_gemm_method(nb::class_<Launcher>& cuda) {
+  cuda.def(
+      "gemm",
+      [](Launcher& launcher, const std::string& layout, const std::string& dtype, const Matrix& a,
+         const Matrix& b, Address bias, const Matrix& residual, Address out, bool is_float_out,
+         std::int64_t rows, std::int64_t columns, std::int64_t depth, std::int64_t batches,
+         float scale, const std::string& activation, std::uintptr_t stream) {
+        const GemmCall call{matrix_of(a),
+                            matrix_of(b),
+                            reinterpret_cast<const std::uint16_t*>(bias),
+                            matrix_of(residual),
+                            reinterpret_cast<void*>(out),
+                            is_float_out,
+                            rows,
+                            columns,
+                            depth,
+                            scale,
+                            activation_of(activation)};
+        cuda::gemm(launcher, element_of(dtype), layout_of(layout), call, batches, stream);
+      },
+      "layout"_a, "dtype"_a, "a"_a, "b"_a, "bias"_a, "residual"_a, "out"_a, "is_float_out"_a,
+      "rows"_a, "columns"_a, "depth"_a, "batches"_a, "scale"_a, "activation"_a, "stream"_a,
+      R"(out = activation(scale * a @ b + bias) + residual, in bfloat16 or float16.
+
+Args:
+    layout: How a and b are stored: nn as they are multiplied; nt, b as [columns, depth]; tn, a as
+        [depth, rows].
+    a: Address, elements from row to row and from batch to batch; b and residual likewise.
+    bias: Address of `columns` elements, or 0; the address of residual may be 0 too.
+    out: Address of [batches, rows, columns] of dtype, or of float32 where is_float_out.
+    activation: none, relu, gelu or silu.)");
+}
+
 }  // namespace
 
 void bind_cuda(nb::module_& module) {
@@ -191,6 +254,7 @@ Raises:
   bind_random_methods(cuda);
   bind_row_methods(cuda);
   bind_adamw_method(cuda);
+  bind_gemm_method(cuda);
 }
 
 }  // namespace gt

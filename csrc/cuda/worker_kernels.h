@@ -6,6 +6,7 @@
 #include "algo/box_runs.h"
 #include "algo/philox.h"
 #include "algo/random_values.h"
+#include "cuda/gemm.h"
 
 namespace gt {
 
@@ -73,4 +74,13 @@ __global__ void gt_layer_norm_f32(const float* x, const float* residual, const f
 // ---- adamw.cu: tensors sorted by first_block ----
 __global__ void gt_adamw_f32(const gt::AdamwTensor* tensors, std::uint32_t count,
                              gt::AdamwStep step);
+
+// ---- gemm.cu: grid (tiles of the result, batches), GemmTile::kThreads and its shared memory ----
+// nn: a [rows, depth], b [depth, columns]; nt: b [columns, depth]; tn: a [depth, rows].
+__global__ void gt_gemm_nn_bf16(gt::GemmCall call);
+__global__ void gt_gemm_nt_bf16(gt::GemmCall call);
+__global__ void gt_gemm_tn_bf16(gt::GemmCall call);
+__global__ void gt_gemm_nn_f16(gt::GemmCall call);
+__global__ void gt_gemm_nt_f16(gt::GemmCall call);
+__global__ void gt_gemm_tn_f16(gt::GemmCall call);
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # A box may be cut in so many of its dims (csrc/algo/box_runs.h).
 DIMS_MAX = 8
+HALVES = (torch.bfloat16, torch.float16)
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32)
 # Values of each kind, over several blocks of the generator and an unfinished one.
@@ -179,6 +181,83 @@ class CudaKernels:
         launch(*addresses, rows, columns, eps, self._stream())
         return out, x if total is None else total
 
+    @staticmethod
+    def multiplies(a: Tensor, b: Tensor) -> bool:
+        """Whether `gemm` takes these operands."""
+        return (
+            a.dtype == b.dtype
+            and a.dtype in HALVES
+            and a.dim() in (2, 3)
+            and a.dim() == b.dim()
+            and b.shape[-1] % 2 == 0
+            and _layout(a, b) is not None
+        )
+
+    def gemm(
+        self,
+        a: Tensor,
+        b: Tensor,
+        *,
+        bias: Tensor | None = None,
+        residual: Tensor | None = None,
+        activation: str = "none",
+        scale: float = 1.0,
+        out_dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """activation(scale * a @ b + bias) + residual, with sums in float32.
+
+        Args:
+            a: [m, k] or [batch, m, k] of bfloat16 or float16; it may be transposed, as b may, but
+                not both, and what stands side by side is a multiple of 8 elements.
+            b: [k, n] or [batch, k, n]; n is even.
+            bias: [n].
+            residual: Of the result's shape, its rows without gaps between elements.
+            activation: none, relu, gelu or silu.
+            scale: Of the product.
+            out_dtype: float32; that of the operands if not given.
+        """
+        layout = _layout(a, b)
+        *batch, rows, depth = a.shape
+        columns = b.shape[-1]
+        if b.shape[:-1] != (*batch, depth) or a.dtype not in HALVES or layout is None:
+            shapes = f"{tuple(a.shape)} {a.stride()} and {tuple(b.shape)} {b.stride()}"
+            raise ValueError(f"gemm: no kernel multiplies {a.dtype} {shapes}")
+        if bias is not None and bias.shape != (columns,):
+            raise ValueError(f"gemm: bias {tuple(bias.shape)} for {columns} columns")
+        if residual is not None and (
+            residual.shape != (*batch, rows, columns) or residual.stride(-1) != 1
+        ):
+            raise ValueError(f"gemm: residual {tuple(residual.shape)} {residual.stride()}")
+        out = a.new_empty((*batch, rows, columns), dtype=out_dtype or a.dtype)
+        self._cuda.gemm(
+            layout,
+            str(a.dtype).removeprefix("torch."),
+            self._matrix("a", a, a.dtype, is_turned=layout[0] == "t"),
+            self._matrix("b", b, a.dtype, is_turned=layout[1] == "t"),
+            self.address("bias", bias, a.dtype),
+            (0, 0, 0) if residual is None else self._matrix("residual", residual, a.dtype),
+            self.address("out", out, out.dtype),
+            out.dtype == torch.float32,
+            rows,
+            columns,
+            depth,
+            math.prod(batch),
+            scale,
+            activation,
+            self._stream(),
+        )
+        return out
+
+    def _matrix(
+        self, name: str, x: Tensor, dtype: torch.dtype, *, is_turned: bool = False
+    ) -> tuple[int, int, int]:
+        """Address, elements from row to row and from batch to batch, of what is stored in rows."""
+        stored = x.mT if is_turned else x
+        elements = _spanned(stored)
+        address = self.address(name, stored.as_strided((elements,), (1,)), dtype)
+        step = stored.stride(-2) if stored.shape[-2] > 1 else _round_up(stored.shape[-1])
+        return address, step, stored.stride(0) if stored.dim() == 3 else 0
+
     def adamw(
         self,
         parameters: Sequence[Tensor],
@@ -214,6 +293,35 @@ class CudaKernels:
             1 - step.beta2**step.step,
             self._stream(),
         )
+
+
+def _layout(a: Tensor, b: Tensor) -> str | None:
+    """How the operands of a product are stored, as csrc/cuda/gemm.h names it; None: otherwise."""
+    if _is_stored(a):
+        return "nn" if _is_stored(b) else "nt" if _is_stored(b.mT) else None
+    return "tn" if _is_stored(a.mT) and _is_stored(b) else None
+
+
+def _is_stored(x: Tensor) -> bool:
+    """Whether rows stand side by side in steps that a copy of 16 bytes takes."""
+    steps = [x.stride(-2) if x.shape[-2] > 1 else 0, *x.stride()[:-2], x.shape[-1]]
+    return (
+        (x.stride(-1) == 1 or x.shape[-1] == 1)
+        and (x.shape[-2] <= 1 or x.stride(-2) >= x.shape[-1])
+        and all(step % 8 == 0 for step in steps)
+        and x.data_ptr() % 16 == 0
+    )
+
+
+def _spanned(x: Tensor) -> int:
+    """Elements from the first to the last one."""
+    if not x.numel():
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+
+
+def _round_up(count: int) -> int:
+    return (count + 7) // 8 * 8
 
 
 def _rows_of(x: Tensor) -> tuple[int, int]:

@@ -46,6 +46,13 @@ def test_adamw_updates_a_group_in_one_launch(kernels):
     cuda_cases.check_adamw(kernels, [(3, 5), (1,), (0,), (300,), (1000, 999)])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+@pytest.mark.parametrize("size", [*cuda_cases.PRODUCTS, (1000, 2048, 1032, ())], ids=str)
+def test_products(kernels, size, layout, dtype):
+    cuda_cases.check_gemm(kernels, size, layout, dtype)
+
+
 def test_a_worker_draws_on_the_device_without_a_copy(kernels):
     """Whatever the stream: torch's current one is asked for at each launch."""
     random = torch_creation.Random(kernels.device, kernels)

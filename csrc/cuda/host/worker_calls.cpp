@@ -271,4 +271,75 @@ void adamw(Launcher& launcher, const std::vector<AdamwOperand>& operands, Addres
                   static_cast<std::uint32_t>(rows.size()), step);
 }
 
+namespace {
+
+// Copies take 16 bytes at a time.
+constexpr std::int64_t kGemmElements = 8;
+constexpr std::int64_t kGemmBatchesMax = 65535;  // gridDim.y
+
+void check_gemm_operand(const char* name, const GemmOperand& operand, std::int64_t side_by_side) {
+  const bool is_aligned = reinterpret_cast<Address>(operand.data) % 16 == 0;
+  if (!is_aligned || operand.step % kGemmElements != 0 || operand.batch_step % kGemmElements != 0 ||
+      side_by_side % kGemmElements != 0 || operand.step < side_by_side) {
+    throw std::invalid_argument(
+        message("gemm: ", name, " has ", side_by_side, " elements side by side, ", operand.step,
+                " from row to row and ", operand.batch_step, " from batch to batch, and begins ",
+                is_aligned ? "at" : "at no", " multiple of 16 bytes; each has to be a multiple of ",
+                kGemmElements, " elements"));
+  }
+}
+
+void check_gemm(GemmLayout layout, const GemmCall& call, std::int64_t batches) {
+  if (call.rows < 0 || call.columns < 0 || call.depth < 0 || call.columns % 2 != 0 || batches < 0 ||
+      batches > kGemmBatchesMax) {
+    throw std::invalid_argument(message("gemm: ", batches, " products of [", call.rows, ", ",
+                                        call.depth, "] and [", call.depth, ", ", call.columns,
+                                        "]; up to ", kGemmBatchesMax, ", and columns are even"));
+  }
+  check_gemm_operand("a", call.a, layout == GemmLayout::kTN ? call.rows : call.depth);
+  check_gemm_operand("b", call.b, layout == GemmLayout::kNT ? call.depth : call.columns);
+}
+
+Kernel<void(GemmCall)> gemm_kernel(Element element, GemmLayout layout) {
+  const bool is_bfloat16 = element == Element::kBfloat16;
+  if (!is_bfloat16 && element != Element::kFloat16) {
+    throw DtypeError(message("gemm: no CUDA kernel multiplies ", element_name(element)));
+  }
+  switch (layout) {
+    case GemmLayout::kNN:
+      return is_bfloat16 ? GT_KERNEL("gemm", gt_gemm_nn_bf16) : GT_KERNEL("gemm", gt_gemm_nn_f16);
+    case GemmLayout::kNT:
+      return is_bfloat16 ? GT_KERNEL("gemm", gt_gemm_nt_bf16) : GT_KERNEL("gemm", gt_gemm_nt_f16);
+    case GemmLayout::kTN:
+      return is_bfloat16 ? GT_KERNEL("gemm", gt_gemm_tn_bf16) : GT_KERNEL("gemm", gt_gemm_tn_f16);
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+void gemm(Launcher& launcher, Element element, GemmLayout layout, const GemmCall& call,
+          std::int64_t batches, std::uintptr_t queue_stream) {
+  const Kernel<void(GemmCall)> kernel = gemm_kernel(element, layout);
+  check_gemm(layout, call, batches);
+  const std::int64_t tiles =
+      ceil_divided(call.rows, GemmTile::kRows) * ceil_divided(call.columns, GemmTile::kColumns);
+  if (tiles > kBlocksMax) {
+    throw std::invalid_argument(message("gemm: more than ", kBlocksMax, " tiles in one launch"));
+  }
+  if (tiles == 0 || batches == 0) {
+    return;
+  }
+  const auto address = [](const void* pointer) { return reinterpret_cast<Address>(pointer); };
+  const int device =
+      launcher.device_of("gemm", {address(call.a.data), address(call.b.data), address(call.bias),
+                                  address(call.residual.data), address(call.out)});
+  Grid grid;
+  grid.blocks[0] = static_cast<unsigned>(tiles);
+  grid.blocks[1] = static_cast<unsigned>(batches);
+  grid.threads[0] = GemmTile::kThreads;
+  grid.shared_bytes = GemmTile::kSharedBytes;
+  launcher.launch(kernel, grid, {device, queue_stream}, call);
+}
+
 }  // namespace gt::cuda

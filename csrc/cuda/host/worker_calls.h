@@ -60,4 +60,11 @@ std::int64_t adamw_table_bytes(std::size_t tensors);
 void adamw(Launcher& launcher, const std::vector<AdamwOperand>& operands, Address table,
            std::int64_t table_bytes, const AdamwStep& step, std::uintptr_t queue_stream);
 
+// How the operands are stored: cuda/worker_kernels.h.
+enum class GemmLayout { kNN, kNT, kTN };
+
+// A product of `batches` matrices in bfloat16 or float16; cuda/gemm.h says what the operands need.
+void gemm(Launcher& launcher, Element element, GemmLayout layout, const GemmCall& call,
+          std::int64_t batches, std::uintptr_t queue_stream);
+
 }  // namespace gt::cuda

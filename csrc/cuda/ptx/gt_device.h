@@ -141,6 +141,64 @@ __device__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(groups_left) : "memory");
 }
 
+// ---- tensor cores ----
+enum class Half : std::uint8_t { kBfloat16, kFloat16 };
+
+// PTX ISA, ldmatrix: four matrices of 8 x 8 elements of 16 bits; lane l names row l % 8 of matrix
+// l / 8 and gets, of matrix i, columns 2 (l % 4) and the next of row l / 4 in registers[i].
+__device__ inline void load_matrices(std::uint32_t (&registers)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+// The same of the transposed matrices.
+__device__ inline void load_matrices_transposed(std::uint32_t (&registers)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// PTX ISA, mma.m16n8k16: sums (16 x 8, float32) += a (16 x 16) * b (16 x 8).
+#define GT_MULTIPLY_ADD(type)                                                         \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])           \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+template <Half type>
+__device__ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4],
+                             const std::uint32_t (&b)[2]) {
+  if constexpr (type == Half::kBfloat16) {
+    GT_MULTIPLY_ADD("bf16");
+  } else {
+    GT_MULTIPLY_ADD("f16");
+  }
+}
+#undef GT_MULTIPLY_ADD
+
+template <Half type>
+__device__ float to_float(std::uint16_t bits) {
+  if constexpr (type == Half::kBfloat16) {
+    return __uint_as_float(static_cast<std::uint32_t>(bits) << 16);
+  } else {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+}
+// Rounded to the nearest, ties to even.
+template <Half type>
+__device__ std::uint16_t from_float(float value) {
+  std::uint16_t bits;
+  if constexpr (type == Half::kBfloat16) {
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  } else {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  }
+  return bits;
+}
+
 // ---- mbarriers ----
 __device__ inline void mbarrier_init(std::uint64_t* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
@@ -175,6 +233,7 @@ __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline float logarithm(float x) { return logf(x); }
 __device__ inline float square_root(float x) { return __fsqrt_rn(x); }
 __device__ inline float reciprocal_square_root(float x) { return 1.0F / __fsqrt_rn(x); }
+__device__ inline float error_function(float x) { return erff(x); }
 __device__ inline float maximum(float a, float b) { return fmaxf(a, b); }
 
 }  // namespace gt::device

@@ -130,6 +130,28 @@ void copy_wait() {
   emulator::copy_wait(groups_left);
 }
 
+// ---- tensor cores ----
+using emulator::Half;
+
+inline void load_matrices(std::uint32_t (&registers)[4], const void* row) {
+  emulator::load_matrices(registers, row, false);
+}
+inline void load_matrices_transposed(std::uint32_t (&registers)[4], const void* row) {
+  emulator::load_matrices(registers, row, true);
+}
+template <Half type>
+void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  emulator::multiply_add(type, sums, a, b);
+}
+template <Half type>
+float to_float(std::uint16_t bits) {
+  return emulator::to_float(type, bits);
+}
+template <Half type>
+std::uint16_t from_float(float value) {
+  return emulator::from_float(type, value);
+}
+
 // ---- mbarriers ----
 inline void mbarrier_init(std::uint64_t* barrier, unsigned arrivals) {
   emulator::mbarrier_init(barrier, arrivals);
@@ -147,6 +169,7 @@ inline float exponential(float x) { return std::exp(x); }
 inline float logarithm(float x) { return std::log(x); }
 inline float square_root(float x) { return std::sqrt(x); }
 inline float reciprocal_square_root(float x) { return 1.0F / std::sqrt(x); }
+inline float error_function(float x) { return std::erf(x); }
 inline float maximum(float a, float b) { return std::fmax(a, b); }
 
 }  // namespace gt::device

@@ -53,7 +53,9 @@ const std::map<std::string, Play>& kernels_by_name() {
       GT_ROW(gt_normal_bf16),    GT_ROW(gt_normal_f16),        GT_ROW(gt_integers_i64),
       GT_ROW(gt_integers_i32),   GT_ROW(gt_bernoulli_mask),    GT_ROW(gt_dropout_mask),
       GT_ROW(gt_dropout_f32),    GT_ROW(gt_cross_entropy_f32), GT_ROW(gt_rms_norm_f32),
-      GT_ROW(gt_layer_norm_f32), GT_ROW(gt_adamw_f32),
+      GT_ROW(gt_layer_norm_f32), GT_ROW(gt_adamw_f32),         GT_ROW(gt_gemm_nn_bf16),
+      GT_ROW(gt_gemm_nt_bf16),   GT_ROW(gt_gemm_tn_bf16),      GT_ROW(gt_gemm_nn_f16),
+      GT_ROW(gt_gemm_nt_f16),    GT_ROW(gt_gemm_tn_f16),
   };
 #undef GT_ROW
   return all;

@@ -47,6 +47,13 @@ void copy_async(void* to, const void* from, std::size_t bytes, std::size_t read_
 void copy_commit();
 void copy_wait(std::size_t groups_left);
 
+enum class Half : std::uint8_t { kBfloat16, kFloat16 };
+void load_matrices(std::uint32_t (&registers)[4], const void* row, bool is_transposed);
+void multiply_add(Half type, float (&sums)[4], const std::uint32_t (&a)[4],
+                  const std::uint32_t (&b)[2]);
+float to_float(Half type, std::uint16_t bits);
+std::uint16_t from_float(Half type, float value);
+
 void mbarrier_init(std::uint64_t* barrier, unsigned arrivals);
 void mbarrier_arrive(std::uint64_t* barrier, unsigned count, std::uint32_t expected_bytes);
 void mbarrier_complete_bytes(std::uint64_t* barrier, std::uint32_t bytes);

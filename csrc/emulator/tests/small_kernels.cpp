@@ -198,4 +198,42 @@ void transactions(unsigned* order) {
   }
 }
 
+void matrices(const std::uint16_t* source, std::uint32_t* out, bool is_transposed, unsigned shift) {
+  auto* shared = reinterpret_cast<std::uint16_t*>(device::dynamic_shared());
+  for (unsigned i = 0; i < 8; ++i) {
+    shared[threadIdx.x * 8 + i] = source[threadIdx.x * 8 + i];
+  }
+  __syncthreads();
+  std::uint32_t registers[4];
+  const std::uint16_t* row = shared + threadIdx.x * 8 + shift;
+  if (is_transposed) {
+    device::load_matrices_transposed(registers, row);
+  } else {
+    device::load_matrices(registers, row);
+  }
+  for (unsigned i = 0; i < 4; ++i) {
+    out[threadIdx.x * 4 + i] = registers[i];
+  }
+}
+
+void tensor_core(const std::uint32_t* a, const std::uint32_t* b, float* sums, bool is_bfloat16) {
+  std::uint32_t a_part[4], b_part[2];
+  float sum[4];
+  for (unsigned i = 0; i < 4; ++i) {
+    a_part[i] = a[threadIdx.x * 4 + i];
+    sum[i] = sums[threadIdx.x * 4 + i];
+  }
+  for (unsigned i = 0; i < 2; ++i) {
+    b_part[i] = b[threadIdx.x * 2 + i];
+  }
+  if (is_bfloat16) {
+    device::multiply_add<device::Half::kBfloat16>(sum, a_part, b_part);
+  } else {
+    device::multiply_add<device::Half::kFloat16>(sum, a_part, b_part);
+  }
+  for (unsigned i = 0; i < 4; ++i) {
+    sums[threadIdx.x * 4 + i] = sum[i];
+  }
+}
+
 }  // namespace gt::testing

@@ -21,5 +21,9 @@ void copies(const float* x, float* out, unsigned read_bytes, bool waits);
 void two_stage_copies(const float* x, float* out, bool waits_for_both);
 void ring(const float* x, float* out, int steps, unsigned parity_mistake);
 void transactions(unsigned* order);
+// Four matrices of 8 x 8, row by row, and what each lane gets: [32][4] registers.
+void matrices(const std::uint16_t* source, std::uint32_t* out, bool is_transposed, unsigned shift);
+// sums [16 x 8] += a [16 x 16] * b [16 x 8], each lane's registers as given: [32][4], [32][2].
+void tensor_core(const std::uint32_t* a, const std::uint32_t* b, float* sums, bool is_bfloat16);
 
 }  // namespace gt::testing

@@ -1,6 +1,7 @@
 //! The two directions of a connection as the core's thread sees them: a ring, or a channel from a socket's task.
 
 use gt_protocol::handshake::FRAME_BYTES_MAX;
+use gt_protocol::integer::to_u64;
 use gt_protocol::wire::{WireError, cut};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{Consumer, HEAD_WORDS, Producer, SlabReader, SlabWriter};
@@ -49,7 +50,7 @@ impl SlabPayloads {
     /// The next one, and the offset that it was sent for; nothing where none has come.
     pub fn take(&mut self) -> Option<(u64, &[u8])> {
         let [low, high, ..] = self.slab.take(&mut self.bytes)?;
-        self.arrived += u64::try_from(self.bytes.len()).unwrap_or(0);
+        self.arrived += to_u64(self.bytes.len());
         Some((u64::from(low) | u64::from(high) << 32, &self.bytes))
     }
 }
@@ -133,7 +134,7 @@ impl Inbound {
         self.start = 0;
         let before = self.words.len();
         let some = self.take();
-        self.arrived += u64::try_from(self.words.len() - before).unwrap_or(0);
+        self.arrived += to_u64(self.words.len() - before);
         some
     }
 
@@ -293,7 +294,7 @@ impl Outbound {
 
     /// Words that the peer takes in a time, as it has lately; asked often by whoever wants to know.
     pub fn drained_in(&mut self, window: Duration, now: Instant) -> usize {
-        let inside = u64::try_from(self.inside()).unwrap_or(0);
+        let inside = to_u64(self.inside());
         self.drain.note(now, self.sent.saturating_sub(inside));
         self.drain.words_in(window)
     }
@@ -353,7 +354,7 @@ impl Outbound {
             },
         };
         self.start += moved;
-        self.sent += u64::try_from(moved).unwrap_or(0);
+        self.sent += to_u64(moved);
         moved > 0
     }
 }

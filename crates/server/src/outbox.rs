@@ -4,6 +4,7 @@
 use crate::link::Outbound;
 use crate::trace::Trace;
 use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::integer::to_usize;
 use gt_protocol::message::{self, ToClient, ToWorker};
 use gt_protocol::{Attr, Instruction, Op, wire};
 use std::collections::BTreeMap;
@@ -351,7 +352,7 @@ fn why_lost(outbound: &Outbound, waiting_max: usize) -> Option<&'static str> {
 }
 
 fn place(index: WorkerIndex) -> usize {
-    usize::try_from(index).unwrap_or(usize::MAX)
+    to_usize(index)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::net_event::NetEvent;
 use crate::waker::Waker;
 use gt_dispatcher::SessionId;
 use gt_protocol::handshake::{FrameHeader, RefusalCode, Welcome};
+use gt_protocol::integer::to_usize;
 use gt_protocol::link::{Keep, Link, LinkError};
 use std::cell::RefCell;
 use std::io;
@@ -205,7 +206,7 @@ impl FramedSession {
         reader.read_exact(&mut bytes).await.map_err(LinkEnd::Dropped)?;
         let header = self.header(&bytes)?;
         // At most FRAME_BYTES_MAX: the header has been checked.
-        let mut words = vec![0_u32; usize::try_from(header.length_bytes / 4).unwrap_or(0)];
+        let mut words = vec![0_u32; to_usize(header.length_bytes / 4)];
         let read = reader.read_exact(bytemuck::cast_slice_mut(&mut words)).await;
         read.map_err(LinkEnd::Dropped)?;
         if !self.link.borrow().is_new(header)? {

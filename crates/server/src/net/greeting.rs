@@ -8,6 +8,7 @@ use gt_protocol::handshake::{
     self, Capabilities, HANDSHAKE_BYTES_MAX, Handshake, HandshakeError, Hello, Refusal,
     RefusalCode, Role, Secret, VERSION, VERSION_OLDEST, Welcome,
 };
+use gt_protocol::integer::to_u64;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -235,8 +236,7 @@ where
             Some(_) | None => PREFIX_BYTES,
         };
         let missing = wanted.min(HANDSHAKE_BYTES_MAX).saturating_sub(bytes.len()).max(1);
-        let limit = u64::try_from(missing).unwrap_or(1);
-        if (&mut *stream).take(limit).read_buf(&mut bytes).await? == 0 {
+        if (&mut *stream).take(to_u64(missing)).read_buf(&mut bytes).await? == 0 {
             let nothing = bytes.is_empty();
             return Err(if nothing { GreetingError::Nothing } else { GreetingError::Closed });
         }

@@ -120,7 +120,7 @@ impl ViewGradient {
 /// One gradient of the whole, of windows that do not overlap: zeros where there is none.
 fn join(py: Python<'_>, windows: &DisjointWindows) -> PyResult<Var> {
     let whole = windows.first().whole();
-    let size = whole.dims.get(windows.dim).copied().unwrap_or_default();
+    let size = whole.dims[windows.dim];
     let dim = Attr::Int(i64::try_from(windows.dim).expect("a rank is small"));
     let mut gaps = Gaps { like: &windows.first().grad, whole: &whole, zeros: BTreeMap::new() };
     let stacks =

@@ -119,7 +119,7 @@ impl DisjointWindows {
 
     /// Whether windows of one index are at least half of the whole.
     pub(super) fn is_dense(&self) -> bool {
-        let size = self.first().whole().dims.get(self.dim).copied().unwrap_or_default();
+        let size = self.first().whole().dims[self.dim];
         i64::try_from(self.gradients.len()).is_ok_and(|count| count * 2 >= size)
     }
 }

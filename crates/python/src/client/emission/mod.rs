@@ -314,7 +314,7 @@ fn record(
         saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;
     }
     for place in tape::generic::saved_results(op, attrs) {
-        saves.outputs |= 1_u16.checked_shl(place).unwrap_or(0);
+        saves.outputs |= 1_u16 << place.min(15); // the last bit stands for all further results
     }
     let node = tape::node(py, NodeKind::Op(op), attrs, caller, |node| {
         for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {

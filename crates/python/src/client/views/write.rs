@@ -265,8 +265,7 @@ fn scatter(
             Back::Whole(turn) => slice = emit::take(py, slice, &[turn])?,
             Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
             Back::Part(over) => {
-                let inner =
-                    emit::take(py, storage.value(py), steps.get(..level).unwrap_or_default())?;
+                let inner = emit::take(py, storage.value(py), &steps[..level])?;
                 storage.forget_views(py);
                 // The storage and `inner` hold it: then nobody else reads the old elements.
                 let alone = level == 0 && inner.count(py) == 2;
@@ -336,7 +335,7 @@ fn written_through(
             }
             Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
             Back::Part(over) => {
-                let above = steps.get(..level).unwrap_or_default();
+                let above = &steps[..level];
                 let outside = old
                     .clone()
                     .and_then(|edge| tape::link_views(py, Some(edge), root.meta(py), above));

@@ -7,6 +7,7 @@ when somebody dies.
 import contextlib
 import json
 import re
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,29 @@ def test_what_a_killed_client_held_is_freed(connected: Cluster) -> None:
     until(lambda: bytes_held() <= before + 10 * 8)
     assert mine.sum().item() == 45
     trained(connected.run(TRAIN.format(seed=7, steps=STEPS)), 7)
+
+
+def test_an_idle_client_keeps_nothing_large_that_it_dropped(connected: Cluster) -> None:
+    """What is small goes with its next instruction."""
+    before = bytes_held()
+    code = f"""
+        import sys
+        x, y = gt.zeros({LARGE}) + 1, gt.zeros(10) + 1
+        print(x.sum().item() + y.sum().item(), flush=True)
+        sys.stdin.readline()
+        del x, y
+        print("dropped", flush=True)
+        sys.stdin.readline()
+        print(gt.ones(1).item())
+    """
+    client = connected.client(textwrap.dedent(code))
+    first_line(client)
+    assert bytes_held() >= before + 4 * LARGE
+    client.stdin.write("\n")
+    client.stdin.flush()
+    assert first_line(client).strip() == "dropped"
+    until(lambda: bytes_held() <= before + 1024)
+    assert result(client).strip() == "1.0"
 
 
 def test_what_a_killed_worker_held_has_failed(fresh: Cluster) -> None:

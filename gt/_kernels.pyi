@@ -224,6 +224,9 @@ def max_pool(
     threads: int = 1,
 ) -> None: ...
 
+_Matrix: TypeAlias = tuple[int, int, int]
+_Product: TypeAlias = tuple[_Matrix, _Matrix, int, _Matrix, int, bool, int, int, int]
+
 class CudaError(RuntimeError): ...
 
 def cuda_sources() -> list[str]: ...
@@ -351,16 +354,21 @@ class Cuda:
         self,
         layout: str,
         dtype: str,
-        a: tuple[int, int, int],
-        b: tuple[int, int, int],
-        bias: int,
-        residual: tuple[int, int, int],
-        out: int,
-        is_float_out: bool,
-        rows: int,
-        columns: int,
-        depth: int,
+        product: _Product,
         batches: int,
+        scale: float,
+        activation: str,
+        stream: int,
+    ) -> None: ...
+    @staticmethod
+    def gemm_table_bytes(products: int) -> int: ...
+    def grouped_gemm(
+        self,
+        layout: str,
+        dtype: str,
+        products: Sequence[_Product],
+        table: int,
+        table_bytes: int,
         scale: float,
         activation: str,
         stream: int,

@@ -126,16 +126,23 @@ def check_adamw(kernels, shapes, steps=3):
 PRODUCTS = [(40, 72, 24, ()), (8, 8, 136, ()), (136, 136, 16, ()), (16, 24, 8, (3,))]
 
 
+def _stored(kernels, shape, dtype, seed):
+    *rest, columns = shape
+    return _normal(*rest, columns + 8, seed=seed).to(kernels.device, dtype)[..., :columns]
+
+
+def _factors(kernels, size, layout, dtype):
+    m, k, n, batch = size
+    shapes = (m, k) if layout[0] == "n" else (k, m), (k, n) if layout[1] == "n" else (n, k)
+    factors = [_stored(kernels, (*batch, *s), dtype, 20 + i) for i, s in enumerate(shapes)]
+    turned = zip(factors, layout, strict=True)
+    return [factor if order == "n" else factor.mT for factor, order in turned]
+
+
 def check_gemm(kernels, size, layout, dtype):
     """The product of operands with gaps between their rows, and what follows it."""
-    m, k, n, batch = size
-
-    def stored(rows, columns, seed):
-        whole = _normal(*batch, rows, columns + 8, seed=seed).to(kernels.device, dtype)
-        return whole[..., :columns]
-
-    a = stored(m, k, 20) if layout[0] == "n" else stored(k, m, 20).mT
-    b = stored(k, n, 21) if layout[1] == "n" else stored(n, k, 21).mT
+    m, _, n, batch = size
+    a, b = _factors(kernels, size, layout, dtype)
     assert kernels.multiplies(a, b)
     wide = [x.cpu().double() for x in (a, b)]
     tolerance = 2.0 ** (-7 if dtype == torch.bfloat16 else -10)
@@ -144,9 +151,18 @@ def check_gemm(kernels, size, layout, dtype):
         kernels.gemm(a, b).cpu().double(), product, rtol=tolerance, atol=tolerance
     )
     bias = _normal(n, seed=22).to(kernels.device, dtype)
-    residual = stored(m, n, 23)
+    residual = _stored(kernels, (*batch, m, n), dtype, 23)
     expected = functional.gelu(product / 4 + bias.cpu().double()) + residual.cpu().double()
     options = {"bias": bias, "residual": residual, "activation": "gelu", "scale": 0.25}
     made = kernels.gemm(a, b, out_dtype=torch.float32, **options)
     assert made.dtype == torch.float32
     torch.testing.assert_close(made.cpu().double(), expected, rtol=1e-5, atol=1e-4)
+
+
+def check_grouped_gemm(kernels, sizes, layout):
+    pairs = [_factors(kernels, (*size, ()), layout, torch.bfloat16) for size in sizes]
+    results = kernels.grouped_gemm(pairs)
+    assert len(results) == len(pairs)
+    for made, (a, b) in zip(results, pairs, strict=True):
+        expected = a.cpu().double() @ b.cpu().double()
+        torch.testing.assert_close(made.cpu().double(), expected, rtol=2.0**-7, atol=2.0**-7)

@@ -19,7 +19,7 @@ from gt.worker.cuda_kernels import AdamwStep, CudaKernels
 from gt.worker.random_place import Place
 
 native = importlib.import_module("gt._kernels")
-IMAGES = dict.fromkeys(("random", "rows", "adamw", "gemm"), b"an image")
+IMAGES = dict.fromkeys(("random", "rows", "adamw", "gemm", "skinny"), b"an image")
 CPU = torch.device("cpu")
 
 pytestmark = [
@@ -135,6 +135,23 @@ def test_products(kernels, size, layout, dtype):
     cuda_cases.check_gemm(kernels, size, layout, dtype)
 
 
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+def test_products_of_a_group_are_one_launch(kernels, layout):
+    cuda_cases.check_grouped_gemm(kernels, [(8, 24, 8), (0, 8, 8), (136, 16, 16)], layout)
+    assert kernels.launched()["kernel"] == f"gt_grouped_gemm_{layout}_bf16"
+    assert kernels.launched()["grid"] == [3, 1, 1]
+
+
+def test_few_rows_are_a_kernel_of_their_own(kernels):
+    a = torch.ones(8, 16, dtype=torch.float16)
+    weight = torch.ones(40, 16, dtype=torch.float16)
+    assert torch.equal(kernels.gemm(a, weight.mT), torch.full((8, 40), 16.0).half())
+    launched = kernels.launched()
+    assert (launched["kernel"], launched["grid"]) == ("gt_skinny_nt_f16", [3, 1, 1])
+    kernels.gemm(torch.ones(9, 16, dtype=torch.float16), weight.mT)
+    assert kernels.launched()["kernel"] == "gt_gemm_nt_f16"
+
+
 def test_products_that_no_kernel_takes(kernels):
     a, b = torch.ones(16, 8, dtype=torch.bfloat16), torch.ones(8, 8, dtype=torch.bfloat16)
     assert kernels.multiplies(a, b)
@@ -156,16 +173,17 @@ def test_products_that_no_kernel_takes(kernels):
     with pytest.raises(ValueError, match="activation tanh is none of"):
         kernels.gemm(a, b, activation="tanh")
     matrix, place = (16, 8, 0), (0, 0, 0)
-    numbers = (16, False, 4, 8, 8, 1, 1.0, "none", 0)
+    rest = (0, place, 16, False, 4, 8, 8)
+    options = (1, 1.0, "none", 0)
     for layout, dtype, left, words in (
         ("tt", "bfloat16", matrix, "layout tt is none of nn, nt, tn"),
         ("nn", "bfloat16", (8, 8, 0), "a has 8 elements side by side, 8 from row to row"),
         ("nn", "bfloat16", (16, 4, 0), "a has 8 elements side by side, 4 from row to row"),
     ):
         with pytest.raises(ValueError, match=words):
-            kernels._cuda.gemm(layout, dtype, left, matrix, 0, place, *numbers)
+            kernels._cuda.gemm(layout, dtype, (left, matrix, *rest), *options)
     with pytest.raises(TypeError, match="no CUDA kernel multiplies float32"):
-        kernels._cuda.gemm("nn", "float32", matrix, matrix, 0, place, *numbers)
+        kernels._cuda.gemm("nn", "float32", (matrix, matrix, *rest), *options)
     assert kernels.gemm(a[:0], b).shape == (0, 8)
 
 

@@ -178,37 +178,60 @@ Activation activation_of(const std::string& name) {
       message("gemm: activation ", name, " is none of none, relu, gelu, silu"));
 }
 
-void bind_gemm_method(nb::class_<Launcher>& cuda) {
+using Product = std::tuple<Matrix, Matrix, Address, Matrix, Address, bool, std::int64_t,
+                           std::int64_t, std::int64_t>;
+
+GemmCall call_of(const Product& product, float scale, const std::string& activation) {
+  const auto& [a, b, bias, residual, out, is_float_out, rows, columns, depth] = product;
+  return {matrix_of(a),
+          matrix_of(b),
+          reinterpret_cast<const std::uint16_t*>(bias),
+          matrix_of(residual),
+          reinterpret_cast<void*>(out),
+          is_float_out,
+          rows,
+          columns,
+          depth,
+          scale,
+          activation_of(activation)};
+}
+
+void bind_gemm_methods(nb::class_<Launcher>& cuda) {
   cuda.def(
       "gemm",
-      [](Launcher& launcher, const std::string& layout, const std::string& dtype, const Matrix& a,
-         const Matrix& b, Address bias, const Matrix& residual, Address out, bool is_float_out,
-         std::int64_t rows, std::int64_t columns, std::int64_t depth, std::int64_t batches,
-         float scale, const std::string& activation, std::uintptr_t stream) {
-        const GemmCall call{matrix_of(a),
-                            matrix_of(b),
-                            reinterpret_cast<const std::uint16_t*>(bias),
-                            matrix_of(residual),
-                            reinterpret_cast<void*>(out),
-                            is_float_out,
-                            rows,
-                            columns,
-                            depth,
-                            scale,
-                            activation_of(activation)};
-        cuda::gemm(launcher, element_of(dtype), layout_of(layout), call, batches, stream);
+      [](Launcher& launcher, const std::string& layout, const std::string& dtype,
+         const Product& product, std::int64_t batches, float scale, const std::string& activation,
+         std::uintptr_t stream) {
+        cuda::gemm(launcher, element_of(dtype), layout_of(layout),
+                   call_of(product, scale, activation), batches, stream);
       },
-      "layout"_a, "dtype"_a, "a"_a, "b"_a, "bias"_a, "residual"_a, "out"_a, "is_float_out"_a,
-      "rows"_a, "columns"_a, "depth"_a, "batches"_a, "scale"_a, "activation"_a, "stream"_a,
+      "layout"_a, "dtype"_a, "product"_a, "batches"_a, "scale"_a, "activation"_a, "stream"_a,
       R"(out = activation(scale * a @ b + bias) + residual, in bfloat16 or float16.
 
 Args:
     layout: How a and b are stored: nn as they are multiplied; nt, b as [columns, depth]; tn, a as
         [depth, rows].
-    a: Address, elements from row to row and from batch to batch; b and residual likewise.
-    bias: Address of `columns` elements, or 0; the address of residual may be 0 too.
-    out: Address of [batches, rows, columns] of dtype, or of float32 where is_float_out.
+    product: a, b, bias, residual, out, whether out is of float32, rows, columns, depth. a, b and
+        residual are an address with the elements from row to row and from batch to batch; bias and
+        out, of [batches, rows, columns], are addresses. That of bias and of residual may be 0.
     activation: none, relu, gelu or silu.)");
+  cuda.def_static("gemm_table_bytes", &cuda::gemm_table_bytes, "products"_a,
+                  "Bytes of device memory that grouped_gemm needs for its table.");
+  cuda.def(
+      "grouped_gemm",
+      [](Launcher& launcher, const std::string& layout, const std::string& dtype,
+         const std::vector<Product>& products, Address table, std::int64_t table_bytes, float scale,
+         const std::string& activation, std::uintptr_t stream) {
+        std::vector<GemmCall> calls;
+        calls.reserve(products.size());
+        for (const Product& product : products) {
+          calls.push_back(call_of(product, scale, activation));
+        }
+        cuda::grouped_gemm(launcher, element_of(dtype), layout_of(layout), calls, table,
+                           table_bytes, stream);
+      },
+      "layout"_a, "dtype"_a, "products"_a, "table"_a, "table_bytes"_a, "scale"_a, "activation"_a,
+      "stream"_a, "Products as gemm makes them, of one batch each, in one launch.");
 }
 
 }  // namespace
@@ -254,7 +277,7 @@ Raises:
   bind_random_methods(cuda);
   bind_row_methods(cuda);
   bind_adamw_method(cuda);
-  bind_gemm_method(cuda);
+  bind_gemm_methods(cuda);
 }
 
 }  // namespace gt

@@ -4,13 +4,11 @@
 // A block makes a tile of 128 x 128, eight warps in 2 x 4, each 64 x 32. Tiles of 32 of the depth
 // come in three stages: while one is multiplied, two are on their way. Shared memory holds chunks
 // of 16 bytes whose order within a row depends on the row, so that ldmatrix meets no bank twice.
-#include "cuda/gemm.h"
+#include "cuda/epilogue.h"
 #include "cuda/worker_kernels.h"
 
 namespace gt {
 namespace {
-
-using device::Half;
 
 constexpr unsigned kChunk = 8;  // elements of 16 bytes
 constexpr unsigned kWarpThreads = 32;
@@ -105,81 +103,34 @@ __device__ void multiply_stage(const std::uint16_t* a, const std::uint16_t* b, u
   }
 }
 
-__device__ inline float activated(float x, Activation activation) {
-  switch (activation) {
-    case Activation::kNone:
-      break;
-    case Activation::kRelu:
-      return x > 0 || x != x ? x : 0.0F;
-    case Activation::kGelu:
-      return 0.5F * x * (1 + device::error_function(x * 0.707106781F));
-    case Activation::kSilu:
-      return x / (1 + device::exponential(-x));
-  }
-  return x;
-}
-
-// Two elements of a row, of which the first has an even column.
-template <Half kType>
-__device__ void finish(const GemmCall& call, std::int64_t row, std::int64_t column, float first,
-                       float second) {
-  if (row >= call.rows || column >= call.columns) {
-    return;
-  }
-  float values[2] = {first * call.scale, second * call.scale};
-  const std::int64_t batch = blockIdx.y;
-#pragma unroll
-  for (unsigned i = 0; i < 2; ++i) {
-    if (call.bias != nullptr) {
-      values[i] += device::to_float<kType>(call.bias[column + i]);
-    }
-    values[i] = activated(values[i], call.activation);
-    if (call.residual.data != nullptr) {
-      values[i] += device::to_float<kType>(
-          call.residual
-              .data[batch * call.residual.batch_step + row * call.residual.step + column + i]);
-    }
-  }
-  const std::int64_t at = (batch * call.rows + row) * call.columns + column;
-  if (call.is_float_out) {
-    static_cast<float*>(call.out)[at] = values[0];
-    static_cast<float*>(call.out)[at + 1] = values[1];
-    return;
-  }
-  // Columns are even, so that a pair is one word.
-  const std::uint32_t low = device::from_float<kType>(values[0]);
-  const std::uint32_t high = device::from_float<kType>(values[1]);
-  static_cast<std::uint32_t*>(call.out)[at / 2] = low | high << 16;
-}
-
 struct Position {
   std::int64_t row, column;
 };
 
-// The tile of a block: groups of rows of tiles, column by column.
-__device__ inline Position tile_of_block(const GemmCall& call) {
+// The tile of a number: groups of rows of tiles, column by column.
+__device__ inline Position tile_at(const GemmCall& call, std::int64_t number) {
   const std::int64_t across = (call.columns + GemmTile::kColumns - 1) / GemmTile::kColumns;
   const std::int64_t down = (call.rows + GemmTile::kRows - 1) / GemmTile::kRows;
-  const std::int64_t group = blockIdx.x / (GemmTile::kGroupRows * across);
+  const std::int64_t group = number / (GemmTile::kGroupRows * across);
   const std::int64_t first = group * GemmTile::kGroupRows;
   const std::int64_t height =
       down - first < GemmTile::kGroupRows ? down - first : std::int64_t{GemmTile::kGroupRows};
-  const std::int64_t place = blockIdx.x - first * across;
+  const std::int64_t place = number - first * across;
   return {(first + place % height) * GemmTile::kRows, place / height * GemmTile::kColumns};
 }
 
 // kDeepA: a is stored as [rows, depth], else [depth, rows]. kDeepB: b as [columns, depth], else
 // [depth, columns].
 template <Half kType, bool kDeepA, bool kDeepB>
-__device__ void gemm(const GemmCall& call) {
+__device__ void gemm(const GemmCall& call, std::int64_t number, std::int64_t batch) {
   auto* shared = reinterpret_cast<std::uint16_t*>(device::dynamic_shared());
-  const Position tile = tile_of_block(call);
+  const Position tile = tile_at(call, number);
   const unsigned warp = threadIdx.x / kWarpThreads;
   const unsigned warp_row = warp / 4 * kWarpRows;
   const unsigned warp_column = warp % 4 * kWarpColumns;
   GemmOperand a = call.a, b = call.b;
-  a.data += blockIdx.y * a.batch_step;
-  b.data += blockIdx.y * b.batch_step;
+  a.data += batch * a.batch_step;
+  b.data += batch * b.batch_step;
   const std::int64_t steps = (call.depth + GemmTile::kDepth - 1) / GemmTile::kDepth;
 
   const auto stage = [&](std::int64_t step) {
@@ -225,10 +176,30 @@ __device__ void gemm(const GemmCall& call) {
     for (unsigned j = 0; j < kColumnTiles; ++j) {
       const std::int64_t row = tile.row + warp_row + i * kMmaRows + lane / 4;
       const std::int64_t column = tile.column + warp_column + j * kMmaColumns + lane % 4 * 2;
-      finish<kType>(call, row, column, sums[i][j][0], sums[i][j][1]);
-      finish<kType>(call, row + 8, column, sums[i][j][2], sums[i][j][3]);
+      finish<kType>(call, batch, row, column, sums[i][j][0], sums[i][j][1]);
+      finish<kType>(call, batch, row + 8, column, sums[i][j][2], sums[i][j][3]);
     }
   }
+}
+
+// The product of a block among several, which are in the order of their first blocks.
+__device__ inline const GemmGroup& group_of_block(const GemmGroup* groups, std::uint32_t count) {
+  std::uint32_t low = 0, high = count;
+  while (high - low > 1) {
+    const std::uint32_t middle = (low + high) / 2;
+    if (groups[middle].first_tile <= blockIdx.x) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return groups[low];
+}
+
+template <Half kType, bool kDeepA, bool kDeepB>
+__device__ void grouped_gemm(const GemmGroup* groups, std::uint32_t count) {
+  const GemmGroup& group = group_of_block(groups, count);
+  gemm<kType, kDeepA, kDeepB>(group.call, blockIdx.x - group.first_tile, 0);
 }
 
 }  // namespace
@@ -237,21 +208,45 @@ __device__ void gemm(const GemmCall& call) {
 extern "C" {
 
 __global__ void __launch_bounds__(256, 2) gt_gemm_nn_bf16(gt::GemmCall call) {
-  gt::gemm<gt::device::Half::kBfloat16, true, false>(call);
+  gt::gemm<gt::device::Half::kBfloat16, true, false>(call, blockIdx.x, blockIdx.y);
+}
+__global__ void __launch_bounds__(256, 2)
+    gt_grouped_gemm_nn_bf16(const gt::GemmGroup* groups, std::uint32_t count) {
+  gt::grouped_gemm<gt::device::Half::kBfloat16, true, false>(groups, count);
 }
 __global__ void __launch_bounds__(256, 2) gt_gemm_nt_bf16(gt::GemmCall call) {
-  gt::gemm<gt::device::Half::kBfloat16, true, true>(call);
+  gt::gemm<gt::device::Half::kBfloat16, true, true>(call, blockIdx.x, blockIdx.y);
+}
+__global__ void __launch_bounds__(256, 2)
+    gt_grouped_gemm_nt_bf16(const gt::GemmGroup* groups, std::uint32_t count) {
+  gt::grouped_gemm<gt::device::Half::kBfloat16, true, true>(groups, count);
 }
 __global__ void __launch_bounds__(256, 2) gt_gemm_tn_bf16(gt::GemmCall call) {
-  gt::gemm<gt::device::Half::kBfloat16, false, false>(call);
+  gt::gemm<gt::device::Half::kBfloat16, false, false>(call, blockIdx.x, blockIdx.y);
+}
+__global__ void __launch_bounds__(256, 2)
+    gt_grouped_gemm_tn_bf16(const gt::GemmGroup* groups, std::uint32_t count) {
+  gt::grouped_gemm<gt::device::Half::kBfloat16, false, false>(groups, count);
 }
 __global__ void __launch_bounds__(256, 2) gt_gemm_nn_f16(gt::GemmCall call) {
-  gt::gemm<gt::device::Half::kFloat16, true, false>(call);
+  gt::gemm<gt::device::Half::kFloat16, true, false>(call, blockIdx.x, blockIdx.y);
+}
+__global__ void __launch_bounds__(256, 2)
+    gt_grouped_gemm_nn_f16(const gt::GemmGroup* groups, std::uint32_t count) {
+  gt::grouped_gemm<gt::device::Half::kFloat16, true, false>(groups, count);
 }
 __global__ void __launch_bounds__(256, 2) gt_gemm_nt_f16(gt::GemmCall call) {
-  gt::gemm<gt::device::Half::kFloat16, true, true>(call);
+  gt::gemm<gt::device::Half::kFloat16, true, true>(call, blockIdx.x, blockIdx.y);
+}
+__global__ void __launch_bounds__(256, 2)
+    gt_grouped_gemm_nt_f16(const gt::GemmGroup* groups, std::uint32_t count) {
+  gt::grouped_gemm<gt::device::Half::kFloat16, true, true>(groups, count);
 }
 __global__ void __launch_bounds__(256, 2) gt_gemm_tn_f16(gt::GemmCall call) {
-  gt::gemm<gt::device::Half::kFloat16, false, false>(call);
+  gt::gemm<gt::device::Half::kFloat16, false, false>(call, blockIdx.x, blockIdx.y);
+}
+__global__ void __launch_bounds__(256, 2)
+    gt_grouped_gemm_tn_f16(const gt::GemmGroup* groups, std::uint32_t count) {
+  gt::grouped_gemm<gt::device::Half::kFloat16, false, false>(groups, count);
 }
 }

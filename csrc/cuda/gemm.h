@@ -29,6 +29,18 @@ struct GemmCall {
   Activation activation;
 };
 
+// One of several products of one launch: its blocks are those from `first_tile` on.
+struct GemmGroup {
+  GemmCall call;
+  std::uint32_t first_tile;
+};
+
+struct SkinnyTile {
+  static constexpr unsigned kRowsMax = 8;  // of a
+  static constexpr unsigned kThreads = 128;
+  static constexpr unsigned kColumns = 16;  // of the result, that a block has at a time
+};
+
 struct GemmTile {
   static constexpr unsigned kRows = 128;
   static constexpr unsigned kColumns = 128;

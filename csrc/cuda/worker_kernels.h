@@ -83,4 +83,15 @@ __global__ void gt_gemm_tn_bf16(gt::GemmCall call);
 __global__ void gt_gemm_nn_f16(gt::GemmCall call);
 __global__ void gt_gemm_nt_f16(gt::GemmCall call);
 __global__ void gt_gemm_tn_f16(gt::GemmCall call);
+// Several products in one launch, of one batch each; grid (tiles of all).
+__global__ void gt_grouped_gemm_nn_bf16(const gt::GemmGroup* groups, std::uint32_t count);
+__global__ void gt_grouped_gemm_nt_bf16(const gt::GemmGroup* groups, std::uint32_t count);
+__global__ void gt_grouped_gemm_tn_bf16(const gt::GemmGroup* groups, std::uint32_t count);
+__global__ void gt_grouped_gemm_nn_f16(const gt::GemmGroup* groups, std::uint32_t count);
+__global__ void gt_grouped_gemm_nt_f16(const gt::GemmGroup* groups, std::uint32_t count);
+__global__ void gt_grouped_gemm_tn_f16(const gt::GemmGroup* groups, std::uint32_t count);
+
+// ---- skinny.cu: at most SkinnyTile::kRowsMax rows, stored as for nt; grid (any, batches) ----
+__global__ void gt_skinny_nt_bf16(gt::GemmCall call);
+__global__ void gt_skinny_nt_f16(gt::GemmCall call);
 }

@@ -27,6 +27,9 @@ DIMS_MAX = 8
 HALVES = (torch.bfloat16, torch.float16)
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32)
+# Address, elements from row to row and from batch to batch.
+_Matrix = tuple[int, int, int]
+_Product = tuple[_Matrix, _Matrix, int, _Matrix, int, bool, int, int, int]
 # Values of each kind, over several blocks of the generator and an unfinished one.
 PROBE_ELEMENTS = 1021
 
@@ -216,42 +219,73 @@ class CudaKernels:
             scale: Of the product.
             out_dtype: float32; that of the operands if not given.
         """
+        layout = self._checked_layout(a, b)
+        shape = (*a.shape[:-1], b.shape[-1])
+        if bias is not None and bias.shape != shape[-1:]:
+            raise ValueError(f"gemm: bias {tuple(bias.shape)} for {shape[-1]} columns")
+        if residual is not None and (residual.shape != shape or residual.stride(-1) != 1):
+            raise ValueError(f"gemm: residual {tuple(residual.shape)} {residual.stride()}")
+        out = a.new_empty(shape, dtype=out_dtype or a.dtype)
+        product = self._product(layout, a, b, bias, residual, out)
+        batches = math.prod(shape[:-2])
+        dtype = str(a.dtype).removeprefix("torch.")
+        self._cuda.gemm(layout, dtype, product, batches, scale, activation, self._stream())
+        return out
+
+    def grouped_gemm(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Products [m, k] @ [k, n] of one dtype and storage order, in one launch."""
+        layouts = {self._checked_layout(a, b) for a, b in pairs}
+        dtypes = {a.dtype for a, _ in pairs}
+        if len(layouts) != 1 or len(dtypes) != 1 or any(a.dim() != 2 for a, _ in pairs):
+            raise ValueError(f"grouped_gemm: products of {dtypes}, stored as {layouts}")
+        (layout,), (dtype,) = layouts, dtypes
+        results = [a.new_empty(a.shape[0], b.shape[1]) for a, b in pairs]
+        products = [
+            self._product(layout, a, b, None, None, out)
+            for (a, b), out in zip(pairs, results, strict=True)
+        ]
+        size = self._cuda.gemm_table_bytes(len(products))
+        table = torch.empty(size, dtype=torch.uint8, device=self.device)
+        address = self.address("table", table, torch.uint8)
+        name = str(dtype).removeprefix("torch.")
+        rest = (address, size, 1.0, "none", self._stream())
+        self._cuda.grouped_gemm(layout, name, products, *rest)
+        return results
+
+    @staticmethod
+    def _checked_layout(a: Tensor, b: Tensor) -> str:
         layout = _layout(a, b)
-        *batch, rows, depth = a.shape
-        columns = b.shape[-1]
-        if b.shape[:-1] != (*batch, depth) or a.dtype not in HALVES or layout is None:
+        if b.shape[:-1] != (*a.shape[:-2], a.shape[-1]) or a.dtype not in HALVES or layout is None:
             shapes = f"{tuple(a.shape)} {a.stride()} and {tuple(b.shape)} {b.stride()}"
             raise ValueError(f"gemm: no kernel multiplies {a.dtype} {shapes}")
-        if bias is not None and bias.shape != (columns,):
-            raise ValueError(f"gemm: bias {tuple(bias.shape)} for {columns} columns")
-        if residual is not None and (
-            residual.shape != (*batch, rows, columns) or residual.stride(-1) != 1
-        ):
-            raise ValueError(f"gemm: residual {tuple(residual.shape)} {residual.stride()}")
-        out = a.new_empty((*batch, rows, columns), dtype=out_dtype or a.dtype)
-        self._cuda.gemm(
-            layout,
-            str(a.dtype).removeprefix("torch."),
+        return layout
+
+    def _product(
+        self,
+        layout: str,
+        a: Tensor,
+        b: Tensor,
+        bias: Tensor | None,
+        residual: Tensor | None,
+        out: Tensor,
+    ) -> _Product:
+        """A product as gt._kernels takes it."""
+        return (
             self._matrix("a", a, a.dtype, is_turned=layout[0] == "t"),
             self._matrix("b", b, a.dtype, is_turned=layout[1] == "t"),
             self.address("bias", bias, a.dtype),
             (0, 0, 0) if residual is None else self._matrix("residual", residual, a.dtype),
             self.address("out", out, out.dtype),
             out.dtype == torch.float32,
-            rows,
-            columns,
-            depth,
-            math.prod(batch),
-            scale,
-            activation,
-            self._stream(),
+            a.shape[-2],
+            b.shape[-1],
+            a.shape[-1],
         )
-        return out
 
     def _matrix(
         self, name: str, x: Tensor, dtype: torch.dtype, *, is_turned: bool = False
-    ) -> tuple[int, int, int]:
-        """Address, elements from row to row and from batch to batch, of what is stored in rows."""
+    ) -> _Matrix:
+        """Where what is stored in rows is."""
         stored = x.mT if is_turned else x
         elements = _spanned(stored)
         address = self.address(name, stored.as_strided((elements,), (1,)), dtype)

@@ -53,6 +53,12 @@ def test_products(kernels, size, layout, dtype):
     cuda_cases.check_gemm(kernels, size, layout, dtype)
 
 
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+def test_products_of_a_group(kernels, layout):
+    sizes = [(8, 24, 8), (0, 8, 8), (136, 16, 16), (1000, 512, 264)]
+    cuda_cases.check_grouped_gemm(kernels, sizes, layout)
+
+
 def test_a_worker_draws_on_the_device_without_a_copy(kernels):
     """Whatever the stream: torch's current one is asked for at each launch."""
     random = torch_creation.Random(kernels.device, kernels)

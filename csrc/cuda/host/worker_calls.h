@@ -66,5 +66,11 @@ enum class GemmLayout { kNN, kNT, kTN };
 // A product of `batches` matrices in bfloat16 or float16; cuda/gemm.h says what the operands need.
 void gemm(Launcher& launcher, Element element, GemmLayout layout, const GemmCall& call,
           std::int64_t batches, std::uintptr_t queue_stream);
+// Device memory that grouped_gemm needs for so many products.
+std::int64_t gemm_table_bytes(std::size_t products);
+// Several products, of one batch each, in one launch. table: as for adamw.
+void grouped_gemm(Launcher& launcher, Element element, GemmLayout layout,
+                  const std::vector<GemmCall>& calls, Address table, std::int64_t table_bytes,
+                  std::uintptr_t queue_stream);
 
 }  // namespace gt::cuda

@@ -2,7 +2,7 @@
 
 # ruff: noqa: ARG001 - a device is accepted, and places nothing
 
-from gt import cuda
+from gt import cuda, missing
 from gt.devices import device
 
 __all__ = [
@@ -37,6 +37,9 @@ def set_device_index(device: object, /) -> None:
 def synchronize(device: object = None, /) -> None:
     """Wait until everything emitted so far has run."""
     cuda.synchronize()
+
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,7 @@
 """Switches of PyTorch's libraries, which programs set: GT takes them, and they change nothing."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -118,6 +119,9 @@ mps = Mps()
 mkl, mkldnn, openmp, opt_einsum = Library(), Library(), Library(), Library()
 
 __all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
+
+# `import gt.backends.cudnn as cudnn`, as PyTorch has it too: an object in a module's place.
+sys.modules.update({f"{__name__}.{name}": globals()[name] for name in __all__})
 
 
 def __dir__() -> list[str]:

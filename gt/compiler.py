@@ -60,6 +60,14 @@ def say_unchanged(model: F) -> F:
     return model
 
 
+def __getattr__(name: str) -> object:
+    if name == "__path__":  # what `from gt.compiler import` asks, when GT is imported
+        raise AttributeError(name)
+    from gt.missing import attribute_error
+
+    raise attribute_error("gt.compiler", name)
+
+
 def __dir__() -> list[str]:
     """What users type; what this module needs itself is no part of it."""
     return __all__

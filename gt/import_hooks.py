@@ -1,6 +1,7 @@
 """What GT adds to a library when a program imports it: collate to torch's loader, einops' backend.
 
-The libraries are not imported here. A library that is there already is told at once.
+The libraries are not imported here. A library that is there already is told at once. And what an
+import of GT's says that finds nothing: `import gt.fx`, `from gt.nn import CrossMapLRN2d`.
 """
 
 import importlib
@@ -59,6 +60,24 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+class _Missing(importlib.abc.MetaPathFinder):
+    """Asked last: an import of what PyTorch has and GT has not fails with the text of `gt.name`."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - nothing is searched
+        target: types.ModuleType | None = None,  # noqa: ARG002
+    ) -> None:
+        parent, _, name = fullname.rpartition(".")
+        if parent.partition(".")[0] != "gt":
+            return
+        missing = importlib.import_module("gt.missing")
+        if name in missing.names_of(parent) and not hasattr(sys.modules[parent], name):
+            # Without `name=`: a `from` would take it for an import of its own, and drop the text.
+            raise ModuleNotFoundError(str(missing.attribute_error(parent, name)))
+
+
 def _collate(module: types.ModuleType) -> None:
     """torch.utils.data.DataLoader stacks GT's tensors as it stacks its own."""
 
@@ -87,6 +106,7 @@ ACTIONS: dict[str, Action] = {
 def install() -> None:
     """Watch for the imports, and tell the modules that are there."""
     sys.meta_path.insert(0, _Finder())
+    sys.meta_path.append(_Missing())
     for name, action in ACTIONS.items():
         if name in sys.modules:
             action(sys.modules[name])

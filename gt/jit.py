@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar  # noqa: F401 - Final is PyTorch's, too
 
+from gt import missing
 from gt.compiler import say_unchanged
 from gt.errors import NotSupported
 from gt.nn.module import Module as ScriptModule
@@ -104,6 +105,9 @@ def load(f: object, map_location: object = None, *args: object, **options: objec
     raise NotSupported(
         "jit.load: GT runs no TorchScript; make the module in Python and load its state_dict"
     )
+
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import NoReturn
 
+from gt import missing
 from gt.errors import NotSupported
 
 __all__ = ["export", "is_in_onnx_export"]
@@ -23,6 +24,9 @@ def export(*args: object, **options: object) -> NoReturn:
 def is_in_onnx_export() -> bool:
     """False."""
     return False
+
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gt import _core
+from gt import _core, missing
 from gt._core import Tensor
 from gt.errors import InvalidType, InvalidValue
 
@@ -239,6 +239,9 @@ def _fail(kind: str, head: str, differences: list[tuple[str, object, float]]) ->
     ]
     state = "equal" if equal else "close"
     raise _Difference(f"{kind} are not {state}!\n\n{head}" + "\n".join(lines))
+
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -532,10 +532,58 @@ def test_passes_do_what_pytorch_s_do(program):
     check(program)
 
 
-def test_batches_of_gradients_are_refused_in_words():
-    x = leaf(gt)
-    with pytest.raises(gt.errors.NotSupported, match="is_grads_batched"):
-        gt.autograd.grad(x * 2, x, gt.eye(3), is_grads_batched=True)
+def batches(t, **options):
+    x, unused = leaf(t), leaf(t)
+    seeds = [t.stack([x.detach() * i for i in range(3)]), t.tensor([1.0, 0.0, -2.0])]
+    outputs, inputs = [x * x, x.exp().sum()], [x, unused]
+    return x, t.autograd.grad(outputs, inputs, seeds, is_grads_batched=True, **options)
+
+
+def batches_with_an_unused_input(t):
+    return batches(t, allow_unused=True)[1]
+
+
+def batches_with_zeros(t):
+    return batches(t, materialize_grads=True)[1][0]
+
+
+def batches_of_an_unused_input(t):
+    return batches(t)
+
+
+def batches_that_are_differentiated_again(t):
+    x, (jacobian, _) = batches(t, allow_unused=True, create_graph=True)
+    jacobian.sum().backward()
+    return x.grad, jacobian
+
+
+def batches_of_another_shape(t):
+    x = leaf(t)
+    return t.autograd.grad(x * 2, x, t.ones(3), is_grads_batched=True)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        batches_with_an_unused_input,
+        batches_with_zeros,
+        batches_of_an_unused_input,
+        batches_that_are_differentiated_again,
+        batches_of_another_shape,
+    ],
+    ids=lambda program: program.__name__,
+)
+def test_batches_of_gradients_are_as_many_passes(program):
+    check(program)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 2)])
+def test_batches_of_gradients_that_are_none(shape):
+    x = gt.ones(2, requires_grad=True)
+    with pytest.raises(gt.errors.ShapeError, match=r"is_grads_batched=True|the same size of 1"):
+        gt.autograd.grad(x * 2, x, gt.ones(shape), is_grads_batched=True)
+    with pytest.raises(gt.errors.ShapeError, match="is_grads_batched=True"):
+        gt.autograd.grad((x * 2).sum(), x, is_grads_batched=True)
 
 
 # ---- anomaly mode ----

@@ -28,6 +28,39 @@ def test_a_miss_says_whether_pytorch_has_it(title):
     assert getattr(module, "zzz", 5) == 5
 
 
+@pytest.mark.parametrize("title", sorted(missing._names()))
+def test_no_module_is_silent_about_a_miss(title):
+    module = importlib.import_module(title)
+    for name in [name for name in missing._names()[title] if not hasattr(module, name)]:
+        with pytest.raises(AttributeError, match=f"PyTorch has `{name}`; GT does not yet"):
+            getattr(module, name)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("import gt.fx", "PyTorch has `fx`; GT does not yet"),
+        ("import gt.fx.passes", "PyTorch has `fx`; GT does not yet"),
+        ("from gt import hub", "PyTorch has `hub`; GT does not yet"),
+        ("from gt.nn import CrossMapLRN2d", "PyTorch has `CrossMapLRN2d`; GT does not yet"),
+        ("import gt.multiprocessing as mp", "The nearest is gt.utils.data.DataLoader"),
+        ("import gt.zzz", "No module named 'gt.zzz'$"),
+        ("from gt.nn import Zzz", "cannot import name 'Zzz' from 'gt.nn'"),
+        ("import gt.relu", "No module named 'gt.relu'$"),
+    ],
+)
+def test_an_import_that_finds_nothing_says_whether_pytorch_has_it(line, text):
+    with pytest.raises(ImportError, match=text):
+        exec(line, {})
+
+
+def test_switches_are_modules_to_import():
+    names = {}
+    exec("import gt.backends.cudnn as cudnn; from gt.backends.cuda import matmul", names)
+    assert names["cudnn"] is gt.backends.cudnn
+    assert names["matmul"] is gt.backends.cuda.matmul
+
+
 def test_a_wrong_spelling_is_put_right():
     with pytest.raises(AttributeError, match="Did you mean: 'zeros'"):
         gt.zeross  # noqa: B018

@@ -1,5 +1,7 @@
 """Hooks of optimizers, averaged models and cyclic schedules: step by step as torch's."""
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -61,6 +63,37 @@ def test_hooks_of_steps(make):
         assert mine[4] == pytest.approx(its[4], rel=1e-5, abs=1e-6)
     for mine, its in zip(ours[1], theirs[1], strict=True):
         assert mine == pytest.approx(its, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("make", [sgd, lbfgs])
+def test_hooks_of_every_optimizer_s_steps(make):
+    orders = []
+    for m in (gt, torch):
+        order, params = [], weights(m)
+        optimizer = make(m, params)
+        module = importlib.import_module(f"{m.__name__}.optim.optimizer")
+        optimizer.register_step_pre_hook(lambda *_, order=order: order.append("own before"))
+        optimizer.register_step_post_hook(lambda *_, order=order: order.append("own after"))
+        handles = [
+            module.register_optimizer_step_pre_hook(
+                lambda opt, args, _, order=order: order.append(("before", opt is args[0]))
+            ),
+            module.register_optimizer_step_post_hook(
+                lambda opt, args, _, order=order: order.append(("after", opt is args[0]))
+            ),
+        ]
+
+        def closure(params=params):
+            backward(params)
+            return (params[0] * 2).sum()
+
+        optimizer.step(closure)
+        for handle in handles:
+            handle.remove()
+        optimizer.step(closure)
+        orders.append(order)
+    assert orders[0] == orders[1]
+    assert len(orders[0]) == 6
 
 
 def test_a_step_of_a_base_class_calls_no_hooks_again():

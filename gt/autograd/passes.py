@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor
+from gt.composite.joining import stack
 from gt.creation import zeros_like
-from gt.errors import InvalidUse, InvalidValue, NotDifferentiable, NotSupported, ShapeError
+from gt.errors import InvalidUse, InvalidValue, NotDifferentiable, ShapeError
 
 Tensors: TypeAlias = Tensor | Sequence[Tensor]
 Seeds: TypeAlias = Tensor | Sequence[Tensor | None] | None
@@ -75,18 +76,17 @@ def grad(
         create_graph: record the backward pass itself, for higher derivatives.
         only_inputs: accepted: no other gradients are computed.
         allow_unused: give None for an input that no output depends on.
-        is_grads_batched: not supported.
+        is_grads_batched: `grad_outputs` hold several gradients of an output each, along a first
+            dimension, which the results have too; a backward pass for each.
         materialize_grads: give zeros for an input that no output depends on.
 
     Raises:
         InvalidUse: `inputs` is empty.
         NotDifferentiable: an input is unused and that is not allowed, or requires no gradient.
-        NotSupported: several gradients at once.
+        ShapeError: batches of gradients whose sizes differ, or that are none.
         InvalidValue: zeros are asked for, and unused inputs refused.
     """
     del only_inputs
-    if is_grads_batched:
-        raise NotSupported("grad: is_grads_batched is not supported; call it once for each")
     if materialize_grads and allow_unused is False:
         raise InvalidValue(
             "Expected allow_unused to be True or not passed when materialize_grads=True, "
@@ -96,7 +96,11 @@ def grad(
     if not targets:
         raise InvalidUse("`inputs` argument to `grad()` cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
-    gradients = _core.grad(roots, _seeds(roots, grad_outputs), targets, keep, create_graph)
+    seeds = _seeds(roots, grad_outputs)
+    if is_grads_batched:
+        gradients = _batched(roots, seeds, targets, keep, create_graph)
+    else:
+        gradients = _core.grad(roots, seeds, targets, keep, create_graph)
     if materialize_grads:
         pairs = zip(gradients, targets, strict=True)
         gradients = [zeros_like(x) if item is None else item for item, x in pairs]
@@ -108,6 +112,43 @@ def grad(
                     "the graph. Set allow_unused=True if this is the desired behavior."
                 )
     return tuple(gradients)
+
+
+def _batched(
+    roots: list[Tensor],
+    seeds: list[Tensor | None],
+    targets: list[Tensor],
+    keep: bool,
+    create_graph: bool,
+) -> list[Tensor | None]:
+    """The gradients of `_core.grad` for each row of the seeds, one above the other."""
+    rows: list[Tensor] = []
+    for place, (root, seed) in enumerate(zip(roots, seeds, strict=True)):
+        if seed is None or seed.ndim == 0 or seed.shape[1:] != root.shape:
+            shape = None if seed is None else list(seed.shape[1:])
+            raise ShapeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output "
+                "as the batch dimension. The sizes of the remaining dimensions are expected to "
+                "match the shape of corresponding output, but a mismatch was detected: "
+                f"grad_output[{place}] has a shape of {shape} and output[{place}] has a shape of "
+                f"{list(root.shape)}"
+            )
+        rows.append(seed)
+    sizes = [seed.shape[0] for seed in rows]
+    if not sizes or set(sizes) != {sizes[0]} or sizes[0] == 0:
+        raise ShapeError(
+            "grad: Expected all batches of gradients to have the same size of 1 or more, "
+            f"got sizes {sizes}"
+        )
+    last = sizes[0] - 1
+    passes = [
+        _core.grad(roots, [seed[i] for seed in rows], targets, keep or i < last, create_graph)
+        for i in range(sizes[0])
+    ]
+    columns = [
+        [item for item in of_one if item is not None] for of_one in zip(*passes, strict=True)
+    ]
+    return [stack(column) if column else None for column in columns]  # an unused input: None always
 
 
 def _listed(tensors: Tensors) -> list[Tensor]:

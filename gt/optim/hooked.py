@@ -13,6 +13,20 @@ from gt.nn.hooks import HookHandle, Hooks
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
+# What is called around every optimizer's steps.
+STEP_PRE: Hooks = {}
+STEP: Hooks = {}
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., object]) -> HookHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer."""
+    return HookHandle(STEP_PRE, hook, prepend=False, with_kwargs=True)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., object]) -> HookHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer."""
+    return HookHandle(STEP, hook, prepend=False, with_kwargs=True)
+
 
 class Hooked:
     """The part of Optimizer that programs hang functions on."""
@@ -73,7 +87,7 @@ class Hooked:
     def _step_between(
         self, step: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> object:
-        for hook in list(self._step_pre_hooks.values()):
+        for hook in [*STEP_PRE.values(), *self._step_pre_hooks.values()]:
             changed: Any = hook(self, args, kwargs)
             if changed is None:
                 continue
@@ -84,7 +98,7 @@ class Hooked:
                 )
             args, kwargs = changed
         result: object = step(*args, **kwargs)
-        for hook in list(self._step_hooks.values()):
+        for hook in [*self._step_hooks.values(), *STEP.values()]:
             hook(self, args, kwargs)
         return result
 
@@ -101,7 +115,7 @@ def hooked(step: Step) -> Step:
 
     @functools.wraps(step)
     def between(self: Hooked, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as `step`
-        if self._stepping or not (self._step_pre_hooks or self._step_hooks):
+        if self._stepping or not (self._step_pre_hooks or self._step_hooks or STEP_PRE or STEP):
             return step(self, *args, **kwargs)
         self._stepping = True
         try:

@@ -16,7 +16,18 @@ from gt.errors import NotSupported
 from gt.nn.listing import clear_gradient
 from gt.nn.names import typename
 from gt.nn.state import with_layout_of
-from gt.optim.hooked import Hooked, hooked
+from gt.optim.hooked import (
+    Hooked,
+    hooked,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+__all__ = [
+    "Optimizer",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+]
 
 Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameters
 Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]

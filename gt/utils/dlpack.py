@@ -1,5 +1,6 @@
 """`gt.utils.dlpack`: tensors that other libraries read without knowing GT, and theirs."""
 
+from gt import missing
 from gt._core import Tensor
 from gt.interop import dlpack, from_dlpack
 
@@ -13,6 +14,9 @@ def to_dlpack(tensor: Tensor) -> object:
         tensor: of any shape, in a dtype that DLPack has; it needs no gradient.
     """
     return dlpack(tensor)
+
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

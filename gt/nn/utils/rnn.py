@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import gt
+from gt import missing
 from gt._core import Tensor
 
 __all__ = [
@@ -253,6 +254,9 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences of which pack_sequence made one."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 Nothing here imports torch; draws are GT's own, so the same seed gives other orders than PyTorch's.
 """
 
+from gt import missing
 from gt.utils.data.collate import default_collate, default_convert
 from gt.utils.data.dataset import (
     ChainDataset,
@@ -45,6 +46,9 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

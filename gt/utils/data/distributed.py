@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sized
 
+from gt import missing
 from gt.draws import Generator
 from gt.random import randperm
 from gt.utils.data.dataset import numbers
@@ -68,3 +69,6 @@ class DistributedSampler(Sampler[int]):
     def set_epoch(self, epoch: int) -> None:
         """The number that, with the seed, draws the order: another one each epoch."""
         self.epoch = epoch
+
+
+__getattr__ = missing.hook(__name__)

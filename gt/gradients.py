@@ -44,16 +44,17 @@ def clamp_min(g: Tensor, x: Value, low: Tensor, high: Bound) -> Tensor:
     """What clamp_self leaves at and below the lower bound, where the bounds are not crossed."""
     if high is None:
         return _unless_less(g, low, x)
-    elsewhere = (low < x).logical_or(low > high).logical_or((low == high).logical_and(low == x))
-    return call("where", low == x, g / 2, g).masked_fill(elsewhere, 0.0)
+    here = call("ge", low, x).logical_and(low <= high)  # no NaN is among them
+    here = here.logical_and(((low == high).logical_and(low == x)).logical_not())
+    return call("where", here, call("where", low == x, g / 2, g), 0.0)
 
 
 def clamp_max(g: Tensor, x: Value, low: Bound, high: Tensor) -> Tensor:
     """What clamp_self leaves at and above the upper bound; all where the bounds are crossed."""
     if low is None:
         return _unless_less(g, x, high)
-    elsewhere = (high > x).logical_or((high == low).logical_and(high == x))
-    shared = call("where", high == x, g / 2, g).masked_fill(elsewhere, 0.0)
+    here = (high <= x).logical_and(((high == low).logical_and(high == x)).logical_not())
+    shared = call("where", here, call("where", high == x, g / 2, g), 0.0)
     return call("where", high < low, g, shared)
 
 

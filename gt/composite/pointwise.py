@@ -50,10 +50,16 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
             f"'{rounding_mode}'"
         )
-    tracked = self.requires_grad or (isinstance(other, Tensor) and other.requires_grad)
-    if rounding_mode == "floor":  # `//` is exact but has no gradient, floor has zero
-        return (self / other).floor() if tracked else self // other
+    if self.requires_grad or (isinstance(other, Tensor) and other.requires_grad):
+        constant = other.detach() if isinstance(other, Tensor) else other
+        rounded = div(self.detach(), constant, rounding_mode=rounding_mode)
+        everywhere = call("full", size=(), value=True, dtype=_core.bool)
+        return call("where", everywhere, rounded, self + other)  # whose gradients are zero
+    if rounding_mode == "floor":
+        return self // other
     floored = self // other
+    if floored.dtype in HALF:  # what is rounded is not to be rounded before
+        return (self.float() / other).trunc().to(floored.dtype)
     if floored.dtype.is_floating_point:
         return (self / other).trunc()
     inexact = (self % other != 0).logical_and((self < 0) != (other < 0))
@@ -138,11 +144,16 @@ def frac(self: Tensor) -> Tensor:
 
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
+    if is_half(self):  # 1 - self in half precision would lose what is near 0
+        return logit(self.float(), eps).to(self.dtype)
     x = self if self.dtype.is_floating_point else call("cast", self, dtype=_core.float32)
-    if eps is not None:  # the lower bound is asked first, also where it is above the upper one
+    if eps is None:  # NaN where there is no logarithm, and so is the gradient; -0.0 becomes 0.0
+        x = x + call("where", (x < 0).logical_or(x > 1), math.nan, 0.0)
+    else:  # the lower bound is asked first, also where it is above the upper one
         # No clamp: at a bound, and of NaN, the gradient passes.
-        x = call("where", x < eps, eps, call("where", x > 1 - eps, 1 - eps, x))
-    return (x / (1 - x)).log()
+        x = call("where", x < eps, eps, call("where", x > 1 - eps, 1 - eps, x)) + 0.0
+    # A difference: a quotient's logarithm would have the gradient NaN at 0 and 1, not infinity.
+    return x.log() - (1 - x).log()
 
 
 def logaddexp(self: Tensor, other: Tensor) -> Tensor:

@@ -120,7 +120,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{weight.numel()} and channel size = {channels}"
             )
         weight = weight.reshape(-1, *([1] * (input.ndim - 2)))
-    return gt.where(input > 0, input, weight * input)
+    return input * gt.where(input > 0, 1.0, weight)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -213,8 +213,9 @@ def hardtanh(
         raise ValueError("min_val cannot be greater than max_val")
     if not x.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
-    inside = (x > min_val) & (x < max_val)
-    return _finish(input, gt.where(inside, x, x.detach().clamp(min_val, max_val)), inplace)
+    exact = _exact(x.detach())
+    outside = (exact <= min_val) | (exact >= max_val)  # NaN is not, and its gradient passes
+    return _finish(input, gt.where(outside, x.detach().clamp(min_val, max_val), x), inplace)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -230,13 +231,22 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(input + 3) / 6 limited to [0, 1]."""
     x = _operand(input, inplace)
-    return _finish(input, relu6(x + 3) / 6, inplace)
+    exact = _exact(x)
+    inside = (exact > -3) & (exact < 3)
+    flat = (exact.detach() + 3).clamp(0, 6) / 6
+    return _finish(input, gt.where(inside, (exact + 3) / 6, flat).to(x.dtype), inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input)."""
     x = _operand(input, inplace)
-    return _finish(input, x * relu6(x + 3) / 6, inplace)
+    exact = _exact(x)
+    inside = (exact > -3) & (exact < 3)
+    bent = gt.where(
+        inside, exact, 0.0
+    )  # no infinity, whose gradient would be NaN though not chosen
+    sides = gt.where(exact <= -3, exact.detach() * 0, exact)
+    return _finish(input, gt.where(inside, bent * (bent + 3) / 6, sides).to(x.dtype), inplace)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -274,7 +284,7 @@ _EXACT_SOFTPLUS = (
 
 def _thresholded(input: Tensor, threshold: float, value: float, inplace: bool) -> Tensor:
     x = _operand(input, inplace)
-    chosen = gt.where(x <= threshold, gt.full_like(x, value).detach(), x)
+    chosen = gt.where(_exact(x.detach()) <= threshold, gt.full_like(x, value).detach(), x)
     return _finish(input, chosen, inplace)
 
 
@@ -293,6 +303,11 @@ def _with_drawn_slopes(
     x = _operand(input, inplace)
     slopes = gt.rand_like(x, generator=generator) * (upper - lower) + lower
     return _finish(input, gt.where(x > 0, x, x * slopes), inplace)
+
+
+def _exact(x: Tensor) -> Tensor:
+    """In float32 where `x` has half precision, in which bounds and sums would be rounded."""
+    return x.float() if x.dtype in (gt.float16, gt.bfloat16) else x
 
 
 def _operand(input: Tensor, inplace: bool) -> Tensor:

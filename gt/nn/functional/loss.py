@@ -71,7 +71,9 @@ def smooth_l1_loss(
     if beta == 0:
         return reduced((input - target).abs(), reduction)
     distance = (input - target).abs()
-    loss = gt.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta)
+    far = distance >= beta
+    near = gt.where(far, 0.0, distance)  # no infinity, whose gradient would be NaN
+    loss = gt.where(far, distance - 0.5 * beta, 0.5 * near * near / beta)
     return reduced(loss, reduction)
 
 
@@ -87,7 +89,9 @@ def huber_loss(
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     input, target = same_shape(input, target)
     distance = (input - target).abs()
-    loss = gt.where(distance < delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta))
+    far = distance >= delta
+    near = gt.where(far, 0.0, distance)  # no infinity, whose gradient would be NaN
+    loss = gt.where(far, delta * (distance - 0.5 * delta), 0.5 * near * near)
     return (
         reduced(loss, reduction) if weight is None else weighted(loss * weight, weight, reduction)
     )

@@ -230,3 +230,32 @@ def test_what_is_no_tensor_is_not_copied(wrong):
             m.ones(2).copy_(wrong)
         expected = f"must be Tensor, not {type(wrong).__name__}"
         assert str(caught.value) == f"copy_(): argument 'other' (position 1) {expected}"
+
+
+LOGICAL = {
+    "and": lambda x, y: x.logical_and_(y),
+    "and by name": lambda x, y: x.logical_and_(other=y),
+    "or": lambda x, y: x.logical_or_(y),
+    "xor": lambda x, y: x.logical_xor_(y),
+    "not": lambda x, y: x.logical_not_(),
+}
+
+
+@pytest.mark.parametrize("write", LOGICAL.values(), ids=LOGICAL)
+@pytest.mark.parametrize("start", ["leaf", "result", "view"])
+def test_the_gradient_passes_logical_operators_in_place(write, start):
+    def program(m):
+        leaf = m.tensor([0.0, 1.0, 2.0], requires_grad=True)
+        other = m.tensor([1.0, 0.0, 3.0], requires_grad=True)
+        x = {"leaf": lambda: leaf, "result": lambda: leaf * 3, "view": lambda: (leaf * 3)[:]}[
+            start
+        ]()
+        written = write(x, other)
+        assert written is x
+        if start != "leaf":
+            (x * m.tensor([1.0, 2.0, 3.0])).sum().backward()
+        grad = None if leaf.grad is None else leaf.grad.tolist()
+        return x.tolist(), x.requires_grad, x.is_leaf, x._version, grad, other.grad
+
+    ours, theirs = both(program)
+    assert ours == theirs

@@ -290,6 +290,8 @@ GENERAL = (
     "negative", "scatter", "scatter_add", "sgn", "sinh", "subtract", "tril", "triu", "true_divide",
 )  # fmt: skip
 
+LOGICAL = ("logical_and", "logical_not", "logical_or", "logical_xor")
+
 METHODS: dict[str, Method] = {
     "bitwise_left_shift_": bitwise_left_shift_,
     "bitwise_right_shift_": bitwise_right_shift_,
@@ -319,7 +321,19 @@ def methods() -> dict[str, Method]:
     table: dict[str, Method] = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
     table |= {f"{name}_": inplace(getattr(Tensor, name), name) for name in GENERAL}
     table |= {name: _of_reals(table[name]) for name in ("abs_", "absolute_")}
+    table |= {f"{name}_": _outside_the_graph(table[f"{name}_"]) for name in LOGICAL}
     return table | METHODS
+
+
+def _outside_the_graph(method: Method) -> Method:
+    """`method`, which PyTorch does not record: the gradient passes as if nothing were written."""
+
+    @functools.wraps(method)
+    def called(self: Tensor, *args: object, **named: object) -> Tensor:
+        method(self.detach(), *args, **named)
+        return self
+
+    return called
 
 
 def _of_reals(method: Method) -> Method:

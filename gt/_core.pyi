@@ -366,8 +366,8 @@ class Tensor:
     def type(self, dtype: _dtype | str, non_blocking: _bool = False) -> Tensor: ...
     def unsqueeze(self, dim: _int, *, axis: _int | None = None) -> Tensor:
         """A dimension of size 1 inserted at `dim`."""
-    def squeeze(self, dim: _Dims | None = None, *, axis: _Dims | None = None) -> Tensor:
-        """Without dimensions of size 1: all of them, or those of `dim`."""
+    def squeeze(self, *dims: _Dims | None, dim: _Dims | None = None, axis: _Dims | None = None) -> Tensor:
+        """Without dimensions of size 1: all of them, or those of `dim`, a number, a sequence or several numbers."""
     def __getitem__(self, index: _Index, /) -> Tensor: ...
     def __setitem__(self, index: _Index, value: Tensor | _Number | npt.NDArray[Any], /) -> None: ...
     def __len__(self, /) -> _int: ...
@@ -1099,7 +1099,7 @@ class Tensor:
         """`triu`, written into `self`."""
     def true_divide_(self, other: Tensor | _Number) -> Tensor:
         """`true_divide`, written into `self`."""
-    def squeeze_(self, dim: _Dims | None = None, *, axis: _Dims | None = None) -> Tensor:
+    def squeeze_(self, *dims: _Dims | None, dim: _Dims | None = None, axis: _Dims | None = None) -> Tensor:
         """`self` becomes `self.squeeze(…)`, in the same memory."""
     def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
         """`self` becomes `self.swapaxes(…)`, in the same memory."""

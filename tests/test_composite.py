@@ -22,6 +22,8 @@ EXPRESSIONS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
     ("element_size", lambda m, x: [x.element_size(), x.double().element_size()], [X]),
     ("squeeze", lambda m, x: [x[:, :1].squeeze(), x[:, :1].squeeze(1), x.squeeze(0)], [X]),
     ("squeeze dims", lambda m, x: x[:1, :1].squeeze((0, 1)), [Z]),
+    ("squeeze several", lambda m, x: [x[:1, :1].squeeze(0, -2), x[:1].squeeze(0, 1)], [Z]),
+    ("squeeze_ several", lambda m, x: (x[:1, :1] * 1).squeeze_(0, 1), [Z]),
     ("unsqueeze", lambda m, x: [x.unsqueeze(0), x.unsqueeze(-1), m.unsqueeze(x, 1)], [X]),
     ("flatten", lambda m, x: [x.flatten(), x.flatten(1), x.flatten(0, 1), m.flatten(x)], [Z]),
     ("flatten number", lambda m, x: [x[0].flatten(), x[0].ravel()], [V]),

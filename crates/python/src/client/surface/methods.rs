@@ -7,6 +7,7 @@ use crate::client::emission::emit::{self, Arg};
 use crate::client::value::dtype::{DtypeArg, PyDtype};
 use crate::client::views;
 use gt_protocol::{Attr, Dims, Dtype, Op, Scalar};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
@@ -149,17 +150,28 @@ impl Tensor {
         Self::wrap(py, views::unsqueeze(py, &slf.get().var, dim)?)
     }
 
-    /// Without dimensions of size 1: all of them, or those of `dim`.
-    #[pyo3(signature = (dim=None, *, axis=None))]
+    /// Without dimensions of size 1: all of them, or those of `dim`, a number, a sequence or several numbers.
+    #[pyo3(signature = (*dims, dim=None, axis=None))]
     fn squeeze<'py>(
         slf: &Bound<'py, Self>,
+        dims: &Bound<'py, PyTuple>,
         dim: Option<DimsArg>,
         axis: Option<DimsArg>,
     ) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let var = &slf.get().var;
         let rank = var.meta(py).dims.len();
-        let Some(dim) = dim.or(axis) else {
+        let dim = match dims.len() {
+            0 => dim.or(axis),
+            _ if dim.or(axis).is_some() => {
+                return Err(PyTypeError::new_err(
+                    "squeeze() got multiple values for argument 'dim'",
+                ));
+            }
+            1 => dims.get_item(0)?.extract()?,
+            _ => Some(dims.extract()?),
+        };
+        let Some(dim) = dim else {
             return Self::wrap(py, views::squeeze(py, var, |_| true)?);
         };
         let mut chosen: SmallVec<[usize; 8]> = SmallVec::new();

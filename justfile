@@ -125,7 +125,7 @@ sanitize:
     cmake -S csrc -B target/sanitize -G Ninja -DGT_SANITIZE=ON -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/sanitize
     LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 GT_KERNELS_DIR=target/sanitize \
-        pytest -q -p no:cacheprovider tests/test_*_kernels.py
+        pytest -q -n auto -p no:cacheprovider tests/test_*_kernels.py
 
 # Lines by language, and the size of the wheel
 size:

@@ -6,13 +6,12 @@ import ctypes
 import importlib
 import json
 import re
-import shutil
 import struct
 
 import cuda_cases
 import pytest
 import torch
-from emulator_build import build
+from emulator_build import CMAKE, build
 
 from gt.worker import cuda_kernels, torch_creation
 from gt.worker.cuda_kernels import AdamwStep, CudaKernels
@@ -23,7 +22,7 @@ IMAGES = dict.fromkeys(("random", "rows", "adamw", "gemm", "skinny"), b"an image
 CPU = torch.device("cpu")
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),
+    pytest.mark.skipif(CMAKE is None, reason="cmake is not installed"),
     pytest.mark.timeout(600),
 ]
 

@@ -1,14 +1,13 @@
 """The CUDA kernels' own tests, on a CPU: csrc/emulator is built and run (`just emulator`)."""
 
-import shutil
 import subprocess
 
 import pytest
-from emulator_build import build
+from emulator_build import CMAKE, build
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+@pytest.mark.skipif(CMAKE is None, reason="cmake is not installed")
 def test_kernels_under_the_emulator():
     """Builds what changed since the last time; the report of a failed test is in the output."""
     command = [str(build("emulator_tests") / "emulator_tests")]

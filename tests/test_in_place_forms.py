@@ -259,3 +259,45 @@ def test_the_gradient_passes_logical_operators_in_place(write, start):
 
     ours, theirs = both(program)
     assert ours == theirs
+
+
+NUMBER_FIRST = {
+    "add_": lambda x, y: x.add_(2, y),
+    "add_ by name": lambda x, y: x.add_(2, other=y),
+    "sub_": lambda x, y: x.sub_(0.5, y),
+    "addcmul_": lambda x, y: x.addcmul_(3, y, y),
+    "addcdiv_": lambda x, y: x.addcdiv_(-1.5, x.detach() + 1, y),
+}
+
+
+@pytest.mark.parametrize("write", NUMBER_FIRST.values(), ids=NUMBER_FIRST)
+@pytest.mark.filterwarnings("ignore:This overload:UserWarning")  # PyTorch's comes once a process
+def test_the_factor_may_come_first(write):
+    def program(m):
+        y = m.tensor([1.0, 2.0, 4.0], requires_grad=True)
+        x = y * 3
+        assert write(x, y) is x
+        x.sum().backward()
+        return x.tolist(), y.grad.tolist()
+
+    ours, theirs = both(program)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("m", TOGETHER)
+def test_the_factor_comes_once(m):
+    x = m.ones(3)
+    for wrong in (
+        lambda: x.add_(2, m.ones(3), alpha=3),
+        lambda: x.add_(m.ones(3), m.ones(3)),
+        lambda: x.addcmul_(m.ones(3), m.ones(3), 2),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    assert x.add_(m.ones(3), alpha=3).tolist() == [4.0, 4.0, 4.0]
+
+
+def test_the_older_form_is_warned_of():
+    with pytest.warns(UserWarning, match=r"This overload of add_ is deprecated"):
+        gt.ones(3).add_(2, gt.ones(3))

@@ -8,6 +8,7 @@ here stand the checks of the value: its shape must be the tensor's, its dtype mu
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -23,6 +24,13 @@ from gt.draws import Generator, next_draw
 from gt.dtypes import category, result_type
 from gt.errors import DtypeError, InvalidType, ShapeError
 
+# Of which PyTorch has an older form: the factor's name, and the operands'.
+NUMBER_FIRST = {
+    "add": ("alpha", ("other",)),
+    "sub": ("alpha", ("other",)),
+    "addcmul": ("value", ("tensor1", "tensor2")),
+    "addcdiv": ("value", ("tensor1", "tensor2")),
+}
 WIDEST = {bool: _core.bool, int: _core.int64, float: _core.float64}
 
 
@@ -62,12 +70,36 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     return method
 
 
+def number_first(method: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    """`method`, which also takes its factor by position and first, as PyTorch's old form does."""
+    if name not in NUMBER_FIRST:
+        return method
+    factor, operands = NUMBER_FIRST[name]
+    tensors = ", ".join(f"Tensor {operand}" for operand in operands)
+    warning = (
+        f"This overload of {name}_ is deprecated:\n\t{name}_(Number {factor}, {tensors})\nConsider "
+        "using one of the following signatures instead:\n"
+        f"\t{name}_({tensors}, *, Number {factor} = 1)"
+    )
+
+    @functools.wraps(method)
+    def called(self: Tensor, *args: object, **named: object) -> Tensor:
+        older = factor not in named and len(args) + len(named) > len(operands)
+        if older and args and isinstance(args[0], int | float | complex):
+            warnings.warn(warning, stacklevel=3 if name in DIRECT else 2)  # the user's line
+            return method(self, *args[1:], **named, **{factor: args[0]})
+        return method(self, *args, **named)
+
+    return called
+
+
 def direct(function: Callable[..., Tensor], name: str) -> Method:
     """The same for a row without attributes: the worker may reuse the tensor's buffer."""
-    general = inplace(function, name)
+    general = number_first(inplace(function, name), name)
+    operands_max = len(NUMBER_FIRST[name][1]) if name in NUMBER_FIRST else 2
 
     def method(self: Tensor, *operands: Tensor | Number, **named: object) -> Tensor:
-        if named:
+        if named or len(operands) > operands_max:
             return general(self, *operands, **named)
         return _core.apply_in_place(name, self, *operands)
 
@@ -319,7 +351,8 @@ METHODS: dict[str, Method] = {
 def methods() -> dict[str, Method]:
     """All in-place methods, once the functional ones are attached."""
     table: dict[str, Method] = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
-    table |= {f"{name}_": inplace(getattr(Tensor, name), name) for name in GENERAL}
+    for name in GENERAL:
+        table[f"{name}_"] = number_first(inplace(getattr(Tensor, name), name), name)
     table |= {name: _of_reals(table[name]) for name in ("abs_", "absolute_")}
     table |= {f"{name}_": _outside_the_graph(table[f"{name}_"]) for name in LOGICAL}
     return table | METHODS

@@ -86,7 +86,7 @@ def number_first(method: Callable[..., Tensor], name: str) -> Callable[..., Tens
     def called(self: Tensor, *args: object, **named: object) -> Tensor:
         older = factor not in named and len(args) + len(named) > len(operands)
         if older and args and isinstance(args[0], int | float | complex):
-            warnings.warn(warning, stacklevel=3 if name in DIRECT else 2)  # the user's line
+            warnings.warn(warning, stacklevel=3)  # the user's line
             return method(self, *args[1:], **named, **{factor: args[0]})
         return method(self, *args, **named)
 

@@ -68,7 +68,7 @@ def entry(name: str, function: Callable[P, R]) -> Callable[P, R]:
     it calls are not.
     """
     words = policy(name)
-    if words is None or OPERATOR_OF.get(name, name) in _ROWS:
+    if words is None or (OPERATOR_OF.get(name, name) in _ROWS and "refused" not in words):
         return function
     return _entry(words, function)
 

@@ -377,6 +377,7 @@ isinf = Tensor.isinf
 isnan = Tensor.isnan
 isneginf = Tensor.isneginf
 isposinf = Tensor.isposinf
+istft = Tensor.istft
 kthvalue = Tensor.kthvalue
 from gt.composite.normalization import layer_norm as layer_norm
 lcm_ = Tensor.lcm_

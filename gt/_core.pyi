@@ -929,6 +929,8 @@ class Tensor:
         """The last two dimensions swapped and conjugated; a number's conjugate."""
     def stft(input, n_fft: _int, hop_length: _int | None=None, win_length: _int | None=None, window: Tensor | None=None, center: _bool=True, pad_mode: str='reflect', normalized: _bool=False, onesided: _bool | None=None, return_complex: _bool | None=None, align_to_window: _bool | None=None) -> Tensor:
         """Spectra of windows of a signal [length] or [n, length]: complex [n, frequencies, windows]."""
+    def istft(self, n_fft: _int, hop_length: _int | None=None, win_length: _int | None=None, window: Tensor | None=None, center: _bool=True, normalized: _bool=False, onesided: _bool | None=None, length: _int | None=None, return_complex: _bool=False) -> Tensor:
+        """The signal [..., t] of which `stft` with the same arguments makes [..., frequencies, frames]."""
     def cauchy_(self, median: _float=0.0, sigma: _float=1.0, *, generator: Generator | None=None) -> Tensor:
         """Values of the Cauchy distribution around `median`."""
     def geometric_(self, p: _float, *, generator: Generator | None=None) -> Tensor:

@@ -38,12 +38,21 @@ def from_torch(tensor: Any) -> Tensor:  # noqa: ANN401 - torch is not imported h
     return as_tensor(tensor)  # type: ignore[arg-type] # as PyTorch's gives its values
 
 
-def to_torch(tensor: Tensor) -> Any:  # noqa: ANN401 - torch is not imported here
+def to_torch(tensor: Any) -> Any:  # noqa: ANN401 - torch is not imported here
     """A torch tensor with a copy of `tensor`, of its dtype, on the CPU; it belongs to no graph.
 
+    Args:
+        tensor: Or a dictionary, list or tuple of them, such as a state_dict(), which becomes a
+            plain one with torch's tensors; what else is in it stays.
+
     Raises:
+        InvalidType: Neither.
         NotSupported: torch is not installed.
     """
+    if isinstance(tensor, Mapping):
+        return {name: _or_itself(value) for name, value in tensor.items()}
+    if isinstance(tensor, list | tuple):
+        return type(tensor)([_or_itself(value) for value in tensor])
     if not isinstance(tensor, Tensor):
         raise InvalidType(f"to_torch(): expected a tensor, got {type(tensor).__name__}")
     torch = imported_torch("to_torch")
@@ -51,6 +60,10 @@ def to_torch(tensor: Tensor) -> Any:  # noqa: ANN401 - torch is not imported her
     if values.dtype == _core.bfloat16:
         return torch.from_numpy(values.float().numpy().copy()).to(torch.bfloat16)
     return torch.from_numpy(np.array(values.numpy()))
+
+
+def _or_itself(value: object) -> object:
+    return to_torch(value) if isinstance(value, Tensor | Mapping | list | tuple) else value
 
 
 def imported_torch(purpose: str) -> types.ModuleType:

@@ -34,18 +34,21 @@ class FileFormatError(Error, ValueError):
 
 def write(path: pathlib.Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write a file that replaces what is there at once or, on an error, leaves it."""
+    replace(path, lambda: parts(tensors, metadata))
+
+
+def parts(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> Iterator[bytes | memoryview]:
+    """The bytes of a file, one tensor read at a time."""
     described = [(name, tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()]
     header, order = _core.build_safetensors_header(described, list(metadata.items()))
     if len(header) - 8 > HEADER_BYTES_MAX:
         raise InvalidValue(
             f"save: the header takes {len(header) - 8} bytes, the limit is {HEADER_BYTES_MAX}"
         )
-
-    def parts() -> Iterator[bytes | memoryview]:
-        yield header
-        yield from (_core.read_bytes(tensors[name]).data for name in order)
-
-    replace(path, parts)
+    yield header
+    yield from (_core.read_bytes(tensors[name]).data for name in order)
 
 
 def replace(path: pathlib.Path, parts: Callable[[], Iterable[bytes | memoryview]]) -> None:
@@ -68,21 +71,31 @@ def read(
         FileFormatError: Not a safetensors file, a damaged one, or one without a tensor of `names`.
     """
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        header = _read_header(file, size)
-        data_start = 8 + len(header)
-        try:
-            entries, metadata = _core.parse_safetensors_header(header, size - data_start)
-        except ValueError as error:
-            raise FileFormatError(str(error)) from None
-        for name in sorted((names or set()) - {entry[0] for entry in entries}):
-            raise FileFormatError(f"it has no tensor {name!r}")
-        tensors: dict[str, Tensor] = {}
-        for name, dtype, shape, start, end in entries:
-            if names is None or name in names:
-                file.seek(data_start + start)
-                tensors[name] = _tensor(name, dtype, shape, file.read(end - start))
-        return tensors, metadata
+        return read_open(file, names)
+
+
+def read_open(
+    file: BinaryIO, names: set[str] | None = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """As `read`, from where an open file stands to its end."""
+    begin = file.tell()
+    size = file.seek(0, os.SEEK_END) - begin
+    file.seek(begin)
+    header = _read_header(file, size)
+    data_start = 8 + len(header)
+    try:
+        entries, metadata = _core.parse_safetensors_header(header, size - data_start)
+    except ValueError as error:
+        raise FileFormatError(str(error)) from None
+    for name in sorted((names or set()) - {entry[0] for entry in entries}):
+        raise FileFormatError(f"it has no tensor {name!r}")
+    tensors: dict[str, Tensor] = {}
+    for name, dtype, shape, start, end in entries:
+        if names is None or name in names:
+            file.seek(begin + data_start + start)
+            tensors[name] = _tensor(name, dtype, shape, file.read(end - start))
+    file.seek(begin + size)
+    return tensors, metadata
 
 
 def byte_count(tensor: Tensor) -> int:

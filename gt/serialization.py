@@ -19,7 +19,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias, TypeGuard
 
 from gt import interop, safetensors_file
 from gt._core import Tensor
@@ -48,19 +48,20 @@ TORCH_MAGIC = (b"PK\x03\x04", b"\x80\x02")  # a zip archive; a pickle: the older
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
-def save(obj: object, f: Path, *, max_shard_size: int | str | None = None) -> None:
+def save(obj: object, f: Path | IO[bytes], *, max_shard_size: int | str | None = None) -> None:
     """Write a tensor, or dictionaries and lists with tensors, numbers, strings and None, to a file.
 
     Args:
         obj: Such as a module's or an optimizer's state_dict(), or a dictionary of both.
-        f: The path; a file that is there is replaced at once or, on an error, kept.
+        f: The path; a file that is there is replaced at once or, on an error, kept. Or an open
+            file, such as io.BytesIO, which is written from where it stands.
         max_shard_size: Bytes of tensors that one file may hold, such as `"5GB"` or `10**9`: what is
             more goes into `NAME-00001-of-00003.safetensors` and so on beside `f`, with their index
             in `f.index.json`. A larger tensor has a file of its own.
 
     Raises:
         InvalidType: Something that the format cannot hold, named with its place.
-        InvalidValue: A size that is none.
+        InvalidValue: A size that is none, or one for an open file.
     """
     tensors: dict[str, Tensor] = {}
     structure = _described(obj, (), tensors)
@@ -68,7 +69,13 @@ def save(obj: object, f: Path, *, max_shard_size: int | str | None = None) -> No
     metadata = (
         {} if plain else {"format": "gt", STRUCTURE: json.dumps(structure, separators=(",", ":"))}
     )
-    target = pathlib.Path(f)
+    if _is_open(f, "write"):
+        if max_shard_size is not None:
+            raise InvalidValue("save: max_shard_size wants a path, beside which the files are")
+        for part in safetensors_file.parts(tensors, metadata):
+            f.write(part)
+        return
+    target = pathlib.Path(_path(f, "save"))
     index = target.with_name(target.name + INDEX)
     shards = [tensors] if max_shard_size is None else _shards(tensors, _bytes(max_shard_size))
     if len(shards) == 1:
@@ -87,7 +94,11 @@ def save(obj: object, f: Path, *, max_shard_size: int | str | None = None) -> No
 
 
 def load(
-    f: Path, map_location: object = None, *, weights_only: bool = True, mmap: bool | None = None
+    f: Path | IO[bytes],
+    map_location: object = None,
+    *,
+    weights_only: bool = True,
+    mmap: bool | None = None,
 ) -> Saved:
     """Read what gt.save (or any writer of safetensors files) wrote; tensors require no gradient.
 
@@ -95,7 +106,8 @@ def load(
     GT's.
 
     Args:
-        f: The path; of several files that of their index, or the one that was saved to.
+        f: The path; of several files that of their index, or the one that was saved to. Or an open
+            file that can be read and sought, such as io.BytesIO: from where it stands to its end.
         map_location: Taken as PyTorch takes it; a device places nothing.
         weights_only: Of a checkpoint of PyTorch's, which may hold code: as in torch.load. A
             safetensors file holds nothing else.
@@ -105,45 +117,73 @@ def load(
         FileFormatError: Not a safetensors file, or a damaged one.
         NotSupported: A checkpoint of PyTorch's, and PyTorch is not installed.
     """
-    path = pathlib.Path(f)
+    if _is_open(f, "read"):
+        return _load_open(f, weights_only=weights_only)
+    path = pathlib.Path(_path(f, "load"))
     index = path.with_name(path.name + INDEX)
     if not path.exists() and index.exists():
         path = index
-    if _is_torch(path):
-        return _load_torch(path, weights_only=weights_only)
-    metadata: object
+    with path.open("rb") as file:
+        if _is_torch(file):
+            return _load_torch(file, path, weights_only=weights_only)
     try:
         if path.name.endswith(INDEX):
-            tensors, metadata = _indexed(path)
-        else:
-            tensors, metadata = safetensors_file.read(path)
-        structure: Json = {"dict": [[name, {"tensor": name}] for name in tensors]}
-        if isinstance(metadata, dict) and STRUCTURE in metadata:
-            text = metadata[STRUCTURE]
-            structure = parsed(text) if isinstance(text, str) else {}
-        return _rebuilt(structure, tensors, DEPTH_MAX)
+            return _structured(*_indexed(path))
+        return _structured(*safetensors_file.read(path))
     except FileFormatError as error:
         raise FileFormatError(f"{path} is no safetensors file, or a damaged one: {error}") from None
+
+
+def _load_open(file: IO[bytes], *, weights_only: bool) -> Saved:
+    name = f"the {type(file).__name__}"
+    if _is_torch(file):
+        return _load_torch(file, name, weights_only=weights_only)
+    try:
+        return _structured(*safetensors_file.read_open(file))  # type: ignore[arg-type] # IO[bytes]
+    except FileFormatError as error:
+        raise FileFormatError(f"{name} is no safetensors file, or a damaged one: {error}") from None
+
+
+def _structured(tensors: dict[str, Tensor], metadata: object) -> Saved:
+    structure: Json = {"dict": [[name, {"tensor": name}] for name in tensors]}
+    if isinstance(metadata, dict) and STRUCTURE in metadata:
+        text = metadata[STRUCTURE]
+        structure = parsed(text) if isinstance(text, str) else {}
+    return _rebuilt(structure, tensors, DEPTH_MAX)
+
+
+def _is_open(f: object, method: str) -> TypeGuard[IO[bytes]]:
+    return not isinstance(f, str | os.PathLike) and hasattr(f, method)
+
+
+def _path(f: object, purpose: str) -> Path:
+    if not isinstance(f, str | os.PathLike):
+        raise InvalidType(
+            f"{purpose}: expected a path or an open binary file, got {type(f).__name__}"
+        )
+    return f
 
 
 # ---- checkpoints of PyTorch's ----
 
 
-def _is_torch(path: pathlib.Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4).startswith(TORCH_MAGIC)
+def _is_torch(file: IO[bytes]) -> bool:
+    begin = file.tell()
+    magic = file.read(4)
+    file.seek(begin)
+    return magic.startswith(TORCH_MAGIC)
 
 
-def _load_torch(path: pathlib.Path, *, weights_only: bool) -> Saved:
+def _load_torch(file: IO[bytes], name: object, *, weights_only: bool) -> Saved:
     try:
         torch = interop.imported_torch("load")
     except NotSupported:
         raise NotSupported(
-            f"load: {path} is a checkpoint of PyTorch's, which is not installed here. Where it is: "
+            f"load: {name} is a checkpoint of PyTorch's, which is not installed here. Where it is: "
             "safetensors.torch.save_file(torch.load(file), name), which gt.load reads"
         ) from None
     with torch.serialization.safe_globals(_safe_globals):
-        values = torch.load(path, map_location="cpu", weights_only=weights_only)
+        values = torch.load(file, map_location="cpu", weights_only=weights_only)
     return interop.from_torch_nested(values)  # type: ignore[return-value] # what the file holds
 
 

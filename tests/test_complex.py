@@ -277,3 +277,16 @@ def test_a_complex_layer_is_made_and_trained():
     torch.nn.functional.linear(torch.tensor(x.numpy()), weight, bias).abs().sum().backward()
     assert np.allclose(layer.weight.grad.numpy(), weight.grad.numpy(), atol=1e-5)
     assert np.allclose(layer.bias.grad.numpy(), bias.grad.numpy(), atol=1e-5)
+
+
+def test_a_signal_comes_back_from_its_frequencies():
+    found = []
+    for lib in (gt, torch):
+        x = lib.linspace(-1, 1, 64, dtype=lib.float64).sin().requires_grad_()
+        window = lib.hann_window(16, dtype=lib.float64)
+        options = {"hop_length": 4, "window": window}
+        spectrum = x.stft(16, return_complex=True, **options)
+        back = spectrum.istft(16, length=64, **options)
+        (back * back).sum().backward()
+        found.append([back.tolist(), x.grad.tolist()])
+    torch.testing.assert_close(*map(torch.tensor, found))

@@ -1,5 +1,6 @@
 """gt.save and gt.load: round trips, files of and for the safetensors package, hostile files."""
 
+import io
 import json
 import random
 import tracemalloc
@@ -385,6 +386,49 @@ def test_damaged_files_are_refused_or_read_as_the_library_reads_them(tmp_path):
                 ours = gt.Tensor.numpy(loaded[name])
                 assert ours.tobytes() == value.tobytes(), f"mutation {number}: {name}"
     assert 0 < taken < MUTATIONS
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_open_files_are_written_and_read_from_where_they_are(name):
+    value = OBJECTS[name]()
+    file = io.BytesIO(b"before")
+    file.seek(6)
+    gt.save(value, file)
+    gt.save({"next": gt.ones(2)}, end := io.BytesIO())
+    assert file.getvalue().startswith(b"before")
+    file.seek(6)
+    assert equal(gt.load(file), value)
+    assert not file.read()
+    end.seek(0)
+    assert equal(gt.load(end), {"next": gt.ones(2)})
+
+
+def test_open_files_as_pytorch_has_them(tmp_path):
+    torch.save({"w": torch.arange(3.0), "step": 2}, file := io.BytesIO())
+    file.seek(0)
+    assert equal(gt.load(file), {"w": gt.arange(3.0), "step": 2})
+    with (tmp_path / "file").open("wb") as opened:
+        gt.save(gt.ones(2, 2), opened)
+    with (tmp_path / "file").open("rb") as opened:
+        assert equal(gt.load(opened), gt.ones(2, 2))
+    with pytest.raises(gt.serialization.FileFormatError, match="the BytesIO is no safetensors"):
+        gt.load(io.BytesIO(b"no such thing at all"))
+    with pytest.raises(ValueError, match="max_shard_size wants a path"):
+        gt.save(gt.ones(2), io.BytesIO(), max_shard_size=10)
+    with pytest.raises(TypeError, match="save: expected a path or an open binary file, got int"):
+        gt.save(gt.ones(2), 3)
+    with pytest.raises(TypeError, match="load: expected a path or an open binary file, got None"):
+        gt.load(None)
+
+
+def test_a_state_goes_to_pytorch_and_back():
+    ours, theirs = gt.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    theirs.load_state_dict(gt.to_torch(ours.state_dict()))
+    assert theirs.weight.tolist() == ours.weight.tolist()
+    nested = gt.to_torch({"a": [gt.ones(1), 2], "b": (gt.zeros(1), None)})
+    assert torch.equal(nested["a"][0], torch.ones(1))
+    assert (nested["a"][1], nested["b"][1]) == (2, None)
+    assert torch.equal(nested["b"][0], torch.zeros(1))
 
 
 def _written(path, data):

@@ -188,7 +188,37 @@ def test_datasets_in_one():
     same(run)
 
 
+def test_datasets_side_by_side():
+    class Several:
+        def __init__(self, short=0):
+            self.short = short
+
+        def __getitem__(self, at):
+            return at * 10
+
+        def __getitems__(self, indices):
+            return [at * 10 for at in indices[self.short :]]
+
+        def __len__(self):
+            return 4
+
+    def run(_, data):
+        rows = data.StackDataset(range(4), Several())
+        named = data.StackDataset(x=Several(), y=range(4))
+        broken = data.StackDataset(x=Several(short=1))
+        with pytest.raises(ValueError, match="Nested dataset's output size mismatch"):
+            broken.__getitems__([0, 1])
+        batches = list(data.DataLoader(named, batch_size=2))
+        several = rows.__getitems__([3, 0]), named.__getitems__([1])
+        return len(rows), rows[2], named[1], several, [b["x"].tolist() for b in batches]
+
+    same(run)
+
+
 MISTAKES = [
+    lambda m, d: d.StackDataset(),
+    lambda m, d: d.StackDataset([1], x=[1]),
+    lambda m, d: d.StackDataset([1], [1, 2]),
     lambda m, d: d.Dataset()[0],
     lambda m, d: len(d.DataLoader(d.Dataset())),
     lambda m, d: d.TensorDataset(m.ones(2), m.ones(3)),

@@ -167,6 +167,43 @@ def stft(
     return generic("stft", input, n_fft, **options)
 
 
+def istft(
+    self: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
+    """The signal [..., t] of which `stft` with the same arguments makes [..., frequencies, frames].
+
+    Args:
+        self: what `stft` gave, complex.
+        n_fft: size of each transform.
+        hop_length: steps between windows, `n_fft // 4` if not given.
+        win_length: the window's length, `n_fft` if not given.
+        window: factors [win_length], ones if not given; they overlap everywhere.
+        center: whether `stft` padded the signal.
+        normalized: whether results were divided by the square root of `n_fft`.
+        onesided: whether only half the frequencies are there.
+        length: of the signal; what the frames make up if not given.
+        return_complex: whether the signal is complex.
+
+    Raises:
+        RuntimeError: sizes that do not fit, or windows that leave a gap.
+    """
+    options = {
+        "hop_length": hop_length, "win_length": win_length, "window": window, "center": center,
+        "normalized": normalized, "onesided": onesided, "length": length,
+        "return_complex": return_complex,
+    }  # fmt: skip
+    return generic("istft", self, n_fft, **options)
+
+
 METHODS: dict[str, Method] = {
     "conj": conj,
     "resolve_conj": resolve,
@@ -175,6 +212,7 @@ METHODS: dict[str, Method] = {
     "is_neg": is_put_off,
     "adjoint": adjoint,
     "stft": stft,
+    "istft": istft,
 }
 FUNCTIONS: dict[str, Method] = {
     "real": real,

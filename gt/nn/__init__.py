@@ -196,8 +196,8 @@ from gt.nn.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from gt.nn.recurrent import GRU, LSTM, RNN
-from gt.nn.recurrent_step import GRUCell, LSTMCell, RNNCell
+from gt.nn.recurrent import GRU, LSTM, RNN, RNNBase
+from gt.nn.recurrent_step import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from gt.nn.transformer import TransformerEncoder, TransformerEncoderLayer
 from gt.nn.vision import (
     ChannelShuffle,
@@ -336,7 +336,9 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNNBase",
     "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import gt
 from gt._core import Tensor
@@ -27,23 +27,51 @@ Sequences: TypeAlias = Tensor | PackedSequence  # [t, b, i] or [b, t, i] or [t, 
 Step: TypeAlias = Callable[[Tensor, State, Tensor, Tensor | None], State]
 
 
-class RecurrentBase(Module):
+class _Kind(NamedTuple):
+    gates: int  # how many blocks of hidden_size the weights have
+    step: Step  # what one step computes
+    sequence: Sequence  # the same for all steps, as one instruction
+    state_size: int  # how many tensors the state has
+
+
+_KINDS = {
+    "RNN_TANH": _Kind(1, tanh_step, tanh_sequence, 1),
+    "RNN_RELU": _Kind(1, relu_step, relu_sequence, 1),
+    "GRU": _Kind(3, gru_step, gru_sequence, 1),
+    "LSTM": _Kind(4, lstm_step, lstm_sequence, 2),
+}
+
+
+def _check_options(
+    mode: str, hidden_size: int, num_layers: int, dropout: float, proj_size: int
+) -> None:
+    if mode not in _KINDS:
+        raise ValueError("Unrecognized RNN mode: " + mode)
+    if proj_size < 0:
+        raise ValueError("proj_size should be a positive integer or zero to disable projections")
+    if hidden_size > 0 and proj_size >= hidden_size:
+        raise ValueError("proj_size has to be smaller than hidden_size")
+    if hidden_size <= 0:
+        raise ValueError("hidden_size must be greater than zero")
+    if num_layers <= 0:
+        raise ValueError("num_layers must be greater than zero")
+    if not 0 <= dropout <= 1:
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an "
+            "element being zeroed"
+        )
+
+
+class RNNBase(Module):
     """What the three share: the parameters, the layers and directions, and the loop over time.
 
     Args:
-        gates: How many blocks of hidden_size the weights have.
-        step: What one step computes.
-        sequence: The same for all steps, as one instruction.
-        state_size: How many tensors the state has.
-        options: The arguments that users give.
+        mode: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM". The others are those of the three.
     """
 
     def __init__(
         self,
-        gates: int,
-        step: Step,
-        sequence: Sequence,
-        state_size: int,
+        mode: str,
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
@@ -51,29 +79,14 @@ class RecurrentBase(Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: object = None,
         dtype: gt.dtype | None = None,
-        proj_size: int = 0,
     ) -> None:
         super().__init__()
-        if proj_size < 0:
-            raise ValueError(
-                "proj_size should be a positive integer or zero to disable projections"
-            )
-        if hidden_size > 0 and proj_size >= hidden_size:
-            raise ValueError("proj_size has to be smaller than hidden_size")
-        if hidden_size <= 0:
-            raise ValueError("hidden_size must be greater than zero")
-        if num_layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
-        if not 0 <= dropout <= 1:
-            raise ValueError(
-                "dropout should be a number in range [0, 1] representing the probability of an "
-                "element being zeroed"
-            )
-        self._step = step
-        self._sequence = sequence
-        self._state_size = state_size
+        _check_options(mode, hidden_size, num_layers, dropout, proj_size)
+        gates, self._step, self._sequence, self._state_size = _KINDS[mode]
+        self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -222,7 +235,7 @@ class RecurrentBase(Module):
         return text
 
 
-class RNN(RecurrentBase):
+class RNN(RNNBase):
     """The Elman network: h = tanh(W x + b + U h + c).
 
     Args:
@@ -255,12 +268,8 @@ class RNN(RecurrentBase):
             raise ValueError(
                 f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
             )
-        is_tanh = nonlinearity == "tanh"
         super().__init__(
-            1,
-            tanh_step if is_tanh else relu_step,
-            tanh_sequence if is_tanh else relu_sequence,
-            1,
+            "RNN_" + nonlinearity.upper(),
             input_size,
             hidden_size,
             num_layers,
@@ -268,8 +277,8 @@ class RNN(RecurrentBase):
             batch_first,
             dropout,
             bidirectional,
-            device,
-            dtype,
+            device=device,
+            dtype=dtype,
         )
         self.nonlinearity = nonlinearity
 
@@ -278,7 +287,7 @@ class RNN(RecurrentBase):
         return output, last
 
 
-class GRU(RecurrentBase):
+class GRU(RNNBase):
     """The gated recurrent unit; arguments as RNN's, without nonlinearity."""
 
     def __init__(
@@ -294,10 +303,7 @@ class GRU(RecurrentBase):
         dtype: gt.dtype | None = None,
     ) -> None:
         super().__init__(
-            3,
-            gru_step,
-            gru_sequence,
-            1,
+            "GRU",
             input_size,
             hidden_size,
             num_layers,
@@ -305,8 +311,8 @@ class GRU(RecurrentBase):
             batch_first,
             dropout,
             bidirectional,
-            device,
-            dtype,
+            device=device,
+            dtype=dtype,
         )
 
     def forward(self, input: Sequences, hx: Tensor | None = None) -> tuple[Sequences, Tensor]:
@@ -314,7 +320,7 @@ class GRU(RecurrentBase):
         return output, last
 
 
-class LSTM(RecurrentBase):
+class LSTM(RNNBase):
     """The long short-term memory; arguments as RNN's, without nonlinearity.
 
     With proj_size, a linear layer without bias makes each hidden state, and each output, as wide.
@@ -334,10 +340,7 @@ class LSTM(RecurrentBase):
         dtype: gt.dtype | None = None,
     ) -> None:
         super().__init__(
-            4,
-            lstm_step,
-            lstm_sequence,
-            2,
+            "LSTM",
             input_size,
             hidden_size,
             num_layers,
@@ -345,9 +348,9 @@ class LSTM(RecurrentBase):
             batch_first,
             dropout,
             bidirectional,
+            proj_size,
             device,
             dtype,
-            proj_size,
         )
 
     def forward(

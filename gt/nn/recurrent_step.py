@@ -46,8 +46,8 @@ def lstm_step(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) 
     return leave.sigmoid() * cell.tanh(), cell
 
 
-class _Cell(Module):
-    """The parameters of one step."""
+class RNNCellBase(Module):
+    """The parameters of one step; `num_chunks` says how many gates their rows have."""
 
     weight_ih: Parameter
     weight_hh: Parameter
@@ -56,10 +56,10 @@ class _Cell(Module):
 
     def __init__(
         self,
-        gates: int,
         input_size: int,
         hidden_size: int,
-        bias: bool = True,
+        bias: bool,
+        num_chunks: int,
         device: object = None,
         dtype: gt.dtype | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class _Cell(Module):
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
-        rows = gates * hidden_size
+        rows = num_chunks * hidden_size
         self.weight_ih = Parameter(gt.empty(rows, input_size, device=device, dtype=dtype))
         self.weight_hh = Parameter(gt.empty(rows, hidden_size, device=device, dtype=dtype))
         for name in ("bias_ih", "bias_hh"):
@@ -95,7 +95,7 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """One step of RNN: input [b, i] and state [b, h] to the next state."""
 
     def __init__(
@@ -107,7 +107,7 @@ class RNNCell(_Cell):
         device: object = None,
         dtype: gt.dtype | None = None,
     ) -> None:
-        super().__init__(1, input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         if nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {nonlinearity}")
         self.nonlinearity = nonlinearity
@@ -121,7 +121,7 @@ class RNNCell(_Cell):
         return step(self._gates(input), state, self.weight_hh, self.bias_hh)[0]
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """One step of GRU: input [b, i] and state [b, h] to the next state."""
 
     def __init__(
@@ -132,14 +132,14 @@ class GRUCell(_Cell):
         device: object = None,
         dtype: gt.dtype | None = None,
     ) -> None:
-        super().__init__(3, input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         state = (self._zeros(input) if hx is None else hx,)
         return gru_step(self._gates(input), state, self.weight_hh, self.bias_hh)[0]
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """One step of LSTM: input [b, i] and state (h, c), each [b, h], to the next state."""
 
     def __init__(
@@ -150,7 +150,7 @@ class LSTMCell(_Cell):
         device: object = None,
         dtype: gt.dtype | None = None,
     ) -> None:
-        super().__init__(4, input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None

@@ -32,7 +32,6 @@ BASES: dict[str, dict[str, object]] = {
         **{name: value for name, value in vars(global_hooks).items() if "register_module" in name},
     },
     "loss": {"_Loss": loss._Loss, "_WeightedLoss": loss._WeightedLoss},
-    "rnn": {"RNNBase": recurrent.RecurrentBase},
 }
 
 

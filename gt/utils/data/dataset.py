@@ -5,7 +5,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from gt._core import Tensor
 from gt.draws import Generator
@@ -71,6 +71,62 @@ class ConcatDataset(Dataset[T_co]):
         which = bisect.bisect_right(self.cumulative_sizes, index)
         before = self.cumulative_sizes[which - 1] if which else 0
         return self.datasets[which][index - before]
+
+
+class StackDataset(Dataset[Any]):
+    """Items are those of several datasets side by side: a tuple, or a dictionary by name.
+
+    Args:
+        args: Datasets of one length, whose items make a tuple.
+        kwargs: Such datasets by name, in their place.
+
+    Raises:
+        ValueError: None, both, or other lengths.
+    """
+
+    def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
+        if args and kwargs:
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or"
+                "``dict``- (via ``kwargs``) like input/output, but both types are given."
+            )
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed")
+        self.datasets: tuple[Dataset[Any], ...] | dict[str, Dataset[Any]] = args or kwargs
+        lengths = [length(dataset) for dataset in self._listed()]
+        if len(set(lengths)) > 1:
+            raise ValueError("Size mismatch between datasets")
+        self._length = lengths[0]
+
+    def _listed(self) -> list[Dataset[Any]]:
+        datasets = self.datasets
+        return list(datasets.values() if isinstance(datasets, dict) else datasets)
+
+    def _joined(self, items: Sequence[Any]) -> Any:  # noqa: ANN401 - as the datasets have them
+        datasets = self.datasets
+        if isinstance(datasets, dict):
+            return dict(zip(datasets, items, strict=True))
+        return tuple(items)
+
+    def __getitem__(self, index: int) -> Any:  # noqa: ANN401 - as the datasets have them
+        return self._joined([dataset[index] for dataset in self._listed()])
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """Several items; each dataset that can is asked for all of its own at once."""
+        columns = []
+        for dataset in self._listed():
+            several = getattr(dataset, "__getitems__", None)
+            items = several(indices) if callable(several) else [dataset[i] for i in indices]
+            if len(items) != len(indices):
+                raise ValueError(
+                    "Nested dataset's output size mismatch. "
+                    f"Expected {len(indices)}, got {len(items)}"
+                )
+            columns.append(items)
+        return [self._joined(items) for items in zip(*columns, strict=True)]
+
+    def __len__(self) -> int:
+        return self._length
 
 
 class ChainDataset(IterableDataset[T_co]):

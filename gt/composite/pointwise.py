@@ -58,7 +58,8 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
     if rounding_mode == "floor":
         return self // other
     floored = self // other
-    if floored.dtype in HALF:  # what is rounded is not to be rounded before
+    is_single = not isinstance(other, Tensor) or other.numel() == 1
+    if floored.dtype in HALF and is_single:  # as PyTorch, which rounds twice only between tensors
         return (self.float() / other).trunc().to(floored.dtype)
     if floored.dtype.is_floating_point:
         return (self / other).trunc()

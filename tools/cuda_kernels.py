@@ -12,8 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
+R = TypeVar("R")
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "csrc" / "cuda" / "resources.txt"
 # What csrc says of CUDA's own header, which only this compilation reads.
@@ -76,18 +81,34 @@ def kernel_lines(report: str, architecture: str) -> list[str]:
     return lines
 
 
+def sources() -> list[Path]:
+    return sorted((ROOT / "csrc" / "cuda").glob("*.cu"))
+
+
+def at_once(compile_one: Callable[[T], R], jobs: list[T]) -> list[R]:
+    """The results of all jobs in their order, one compiler a core."""
+    with futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compile_one, jobs))
+
+
 def table() -> str:
     """Compiles everything."""
     compiler = needed()
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        for source in sorted((ROOT / "csrc" / "cuda").glob("*.cu")):
-            output = Path(folder) / "out"
-            for architecture in ARCHITECTURES:
-                report = compiled(compiler, source, ["-cubin", f"-arch={architecture}"], output)
-                lines += kernel_lines(report, architecture)
-            compiled(compiler, source, ["-ptx", "-arch=compute_80"], output)
-        compiled(compiler, LAYOUT, ["-c"], output)
+
+        def compile_one(job: tuple[Path, list[str], str]) -> list[str]:
+            source, target, architecture = job
+            output = Path(folder) / f"{source.stem}.{architecture or 'other'}"
+            report = compiled(compiler, source, target, output)
+            return kernel_lines(report, architecture) if architecture else []
+
+        jobs: list[tuple[Path, list[str], str]] = [(LAYOUT, ["-c"], "")]
+        for source in sources():
+            jobs += [(source, ["-cubin", f"-arch={name}"], name) for name in ARCHITECTURES]
+            jobs.append((source, ["-ptx", "-arch=compute_80"], ""))
+        for found in at_once(compile_one, jobs):
+            lines += found
     return HEADER + "\n".join(sorted(lines)) + "\n"
 
 
@@ -112,9 +133,14 @@ def embed(folder: Path) -> None:
     compiler = needed()
     folder.mkdir(parents=True, exist_ok=True)
     symbols, rows = "", ""
-    for source in sorted((ROOT / "csrc" / "cuda").glob("*.cu")):
+
+    def compile_one(source: Path) -> Path:
         image = folder / f"{source.stem}.fatbin"
         compiled(compiler, source, fat_targets(), image)
+        return image
+
+    images = at_once(compile_one, sources())
+    for source, image in zip(sources(), images, strict=True):
         start, end = (f"gt_image_{source.stem}_{side}" for side in ("start", "end"))
         symbols += (
             f'asm(".pushsection .rodata\\n.balign 16\\n{start}: .incbin \\"{image}\\"\\n"\n'
@@ -132,7 +158,7 @@ def check_loaded(folder: Path) -> None:
         raise SystemExit(f"{folder} has no module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    expected = sorted(source.stem for source in (ROOT / "csrc" / "cuda").glob("*.cu"))
+    expected = [source.stem for source in sources()]
     if module.cuda_sources() != expected:
         raise SystemExit(f"the module holds {module.cuda_sources()}, not {expected}")
     sys.stdout.write(f"the module holds {', '.join(expected)}\n")

@@ -168,6 +168,21 @@ def test_recurrent_layers_take_packed_sequences(name, options, shape, state):
         close(ours, theirs)
 
 
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_what_is_no_number_stays_in_its_sequence(bidirectional):
+    results = []
+    for m in (gt, torch):
+        layer = m.nn.LSTM(3, 4, bidirectional=bidirectional)
+        items = list(sequences(m))
+        items[0] = items[0] * float("nan")
+        items = [x.detach().requires_grad_() for x in items]
+        packed = m.nn.utils.rnn.pack_sequence(items, enforce_sorted=False)
+        padded, _ = m.nn.utils.rnn.pad_packed_sequence(layer(packed)[0])
+        (padded * padded).sum().backward()
+        results.append([x.grad.isnan().all().item() for x in items])
+    assert results[0] == results[1] == [True, False, False, False]
+
+
 # ---- fusion ----
 
 

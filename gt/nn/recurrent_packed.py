@@ -52,15 +52,17 @@ def run_packed(
     if state is not None and packed.sorted_indices is not None:
         state = tuple(part.index_select(1, packed.sorted_indices) for part in state)
     starts = layers._starts(packed.data[: sizes[0]].unsqueeze(0), state, batched=True)
-    padding = (_padding(sizes, reverse=False), _padding(sizes, reverse=True))
+    paddings: dict[bool, _Padding] = {}  # by direction; all layers have the same
     finals: list[State] = []
     output = packed.data  # [elements, i]
     for layer in range(layers.num_layers):
         sides = []
         for suffix in layers._suffixes(layer):
             start = starts[len(finals)]
-            turned = padding[suffix.endswith("_reverse")]
-            whole = _at_once(layers, output, turned, start, suffix)
+            reverse = suffix.endswith("_reverse")
+            if reverse not in paddings:
+                paddings[reverse] = _padding(sizes, reverse=reverse)
+            whole = _at_once(layers, output, paddings[reverse], start, suffix)
             side, final = whole or _direction(layers, output, sizes, start, suffix)
             sides.append(side)
             finals.append(final)
@@ -77,11 +79,12 @@ class _Padding(NamedTuple):
     """Between elements as they are packed and [t, b], row by row."""
 
     length: int
-    # For each place of [t, b], its element; the first one for padding.
-    elements: list[int]
+    # For each place of [t, b], its element; for padding the sequence's last one, so that what is
+    # no number stays in its sequence.
+    elements: Tensor
     # For each element its place, and for each sequence that of its last element.
-    places: list[int]
-    lasts: list[int]
+    places: Tensor
+    lasts: Tensor
 
 
 def _padding(sizes: list[int], *, reverse: bool) -> _Padding:
@@ -93,11 +96,13 @@ def _padding(sizes: list[int], *, reverse: bool) -> _Padding:
         for step, size in enumerate(sizes)
         for place in range(size)
     ]
-    elements = [0] * (len(sizes) * batch)
-    for element, place in enumerate(places):
-        elements[place] = element
+    element_of = {place: element for element, place in enumerate(places)}
     lasts = [(length - 1) * batch + place for place, length in enumerate(lengths)]
-    return _Padding(len(sizes), elements, places, lasts)
+    elements = [
+        element_of.get(place, element_of[lasts[place % batch]])
+        for place in range(len(sizes) * batch)
+    ]
+    return _Padding(len(sizes), gt.tensor(elements), gt.tensor(places), gt.tensor(lasts))
 
 
 def _at_once(
@@ -109,15 +114,14 @@ def _at_once(
     weights = (layers._weight("weight_ih" + suffix), layers._weight("weight_hh" + suffix))
     names = ("bias_ih" + suffix, "bias_hh" + suffix) if layers.bias else ()
     biases = tuple(map(layers._weight, names)) or (None, None)
-    padded = input.index_select(0, gt.tensor(padding.elements))
+    padded = input.index_select(0, padding.elements)
     padded = padded.unflatten(0, (padding.length, -1))  # [t, b, i]
     states = run(layers._sequence, padded, state, weights, (biases[0], biases[1]), reverse=False)
     if states is None:
         return None
     rows = [part.flatten(0, 1) for part in states]  # [t * b, h]
-    lasts = gt.tensor(padding.lasts)
-    output = rows[0].index_select(0, gt.tensor(padding.places))
-    return output, tuple(part.index_select(0, lasts) for part in rows)
+    output = rows[0].index_select(0, padding.places)
+    return output, tuple(part.index_select(0, padding.lasts) for part in rows)
 
 
 def _direction(

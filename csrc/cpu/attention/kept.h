@@ -20,10 +20,7 @@ class Kept {
   Kept(const Head& head, std::int64_t query, float* factors) : head_(head), factors_(factors) {
     const std::int64_t count = least(kGroup, head.queries - query);
     for (std::int64_t lane = 0; lane < count && head.seeds.data != nullptr; ++lane) {
-      const auto seed =
-          static_cast<std::uint64_t>(head.seeds.data[(query + lane) * head.seeds.step]);
-      key0_[lane] = low_word(seed);
-      key1_[lane] = high_word(seed);
+      seeds_[lane] = static_cast<std::uint64_t>(head.seeds.data[(query + lane) * head.seeds.step]);
     }
   }
 
@@ -55,32 +52,20 @@ class Kept {
   }
 
  private:
-  // philox_block (algo/philox.h) of all queries, a query a lane; fewer than 2^34 keys.
+  // One block of all queries, a query a lane.
   void philox(std::uint32_t block, std::uint32_t (*words)[kGroup]) const {
     for (int lane = 0; lane < kGroup; ++lane) {
-      std::uint32_t c0 = block, c1 = 0, c2 = 0, c3 = 0;
-      std::uint32_t key0 = key0_[lane], key1 = key1_[lane];
-#pragma GCC unroll 10
-      for (std::uint32_t round = 0; round < kPhiloxRounds; ++round) {
-        const std::uint64_t product0 = std::uint64_t{kPhiloxMultiplier0} * c0;
-        const std::uint64_t product1 = std::uint64_t{kPhiloxMultiplier1} * c2;
-        c0 = high_word(product1) ^ c1 ^ key0;
-        c1 = low_word(product1);
-        c2 = high_word(product0) ^ c3 ^ key1;
-        c3 = low_word(product0);
-        key0 += kPhiloxWeyl0;
-        key1 += kPhiloxWeyl1;
+      std::uint32_t made[kWords];
+      philox_block({seeds_[lane], 0}, block, made);
+      for (int word = 0; word < kWords; ++word) {
+        words[word][lane] = made[word];
       }
-      words[0][lane] = c0;
-      words[1][lane] = c1;
-      words[2][lane] = c2;
-      words[3][lane] = c3;
     }
   }
 
   const Head& head_;
   float* factors_;
-  std::uint32_t key0_[kGroup] = {}, key1_[kGroup] = {};
+  std::uint64_t seeds_[kGroup] = {};
 };
 
 }  // namespace

@@ -90,15 +90,18 @@ def fused(
         return None
     if mask is not None and mask.dtype != query.dtype:
         mask = gt.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
-    # A seed for each query, so that it drops the same in any shard; drawn with its layout.
-    places = query.detach()[..., 0]
-    seeds = gt.randint_like(places, 0, _SEEDS, dtype=gt.int64) if dropout_p else None
+    seeds = _seeds(query) if dropout_p else None
     options = (mask, seeds, is_causal, float(dropout_p), float(scale))
     try:
         output: Tensor = call("attention", (query, key, value, *options), {})[0]
     except NotSupported:
         return None
     return output
+
+
+def _seeds(query: Tensor) -> Tensor:
+    """One for each query, so that it drops the same in any shard; drawn with its layout."""
+    return gt.randint_like(query.detach()[..., 0], 0, _SEEDS, dtype=gt.int64)
 
 
 def _for_heads(source: Tensor, query: Tensor) -> Tensor:

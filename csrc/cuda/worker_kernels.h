@@ -6,6 +6,7 @@
 #include "algo/box_runs.h"
 #include "algo/philox.h"
 #include "algo/random_values.h"
+#include "cuda/attention.h"
 #include "cuda/gemm.h"
 
 namespace gt {
@@ -94,4 +95,33 @@ __global__ void gt_grouped_gemm_tn_f16(const gt::GemmGroup* groups, std::uint32_
 // ---- skinny.cu: at most SkinnyTile::kRowsMax rows, stored as for nt; grid (any, batches) ----
 __global__ void gt_skinny_nt_bf16(gt::GemmCall call);
 __global__ void gt_skinny_nt_f16(gt::GemmCall call);
+
+// ---- attention.cu: grid (tiles of queries, heads, batches), AttentionForwardTile ----
+__global__ void gt_attention_64_bf16(gt::DeviceAttention call);
+__global__ void gt_attention_128_bf16(gt::DeviceAttention call);
+__global__ void gt_attention_64_f16(gt::DeviceAttention call);
+__global__ void gt_attention_128_f16(gt::DeviceAttention call);
+
+// ---- attention_backward.cu: the products first; then, in any order, the gradients: grids (tiles
+// of queries, heads, batches) and (tiles of keys, heads of keys, batches) ----
+__global__ void gt_attention_products_bf16(gt::DeviceAttention call,
+                                           gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_products_f16(gt::DeviceAttention call,
+                                          gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_grad_query_64_bf16(gt::DeviceAttention call,
+                                                gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_grad_query_128_bf16(gt::DeviceAttention call,
+                                                 gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_grad_query_64_f16(gt::DeviceAttention call,
+                                               gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_grad_query_128_f16(gt::DeviceAttention call,
+                                                gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_grad_key_64_bf16(gt::DeviceAttention call,
+                                              gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_grad_key_128_bf16(gt::DeviceAttention call,
+                                               gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_grad_key_64_f16(gt::DeviceAttention call,
+                                             gt::DeviceAttentionGradient gradient);
+__global__ void gt_attention_grad_key_128_f16(gt::DeviceAttention call,
+                                              gt::DeviceAttentionGradient gradient);
 }

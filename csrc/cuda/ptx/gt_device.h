@@ -199,6 +199,18 @@ __device__ std::uint16_t from_float(float value) {
   return bits;
 }
 
+// The same of two values: the first into the lower half.
+template <Half type>
+__device__ std::uint32_t pair_from_floats(float low, float high) {
+  std::uint32_t bits;
+  if constexpr (type == Half::kBfloat16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  }
+  return bits;
+}
+
 // ---- mbarriers ----
 __device__ inline void mbarrier_init(std::uint64_t* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
@@ -229,7 +241,18 @@ __device__ inline void mbarrier_wait(std::uint64_t* barrier, unsigned parity) {
 #endif
 
 // ---- arithmetic ----
+// The same value, of which the compiler knows nothing: what follows from it is made where it is
+// used, and not kept in registers from one use to the next.
+__device__ inline std::uint64_t made_anew(std::uint64_t value) {
+  asm volatile("" : "+l"(value));
+  return value;
+}
 __device__ inline float exponential(float x) { return expf(x); }
+__device__ inline float power_of_2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
 __device__ inline float logarithm(float x) { return logf(x); }
 __device__ inline float square_root(float x) { return __fsqrt_rn(x); }
 __device__ inline float reciprocal_square_root(float x) { return 1.0F / __fsqrt_rn(x); }

@@ -152,6 +152,11 @@ std::uint16_t from_float(float value) {
   return emulator::from_float(type, value);
 }
 
+template <Half type>
+std::uint32_t pair_from_floats(float low, float high) {
+  return emulator::from_float(type, low) | std::uint32_t{emulator::from_float(type, high)} << 16;
+}
+
 // ---- mbarriers ----
 inline void mbarrier_init(std::uint64_t* barrier, unsigned arrivals) {
   emulator::mbarrier_init(barrier, arrivals);
@@ -165,7 +170,9 @@ inline void mbarrier_wait(std::uint64_t* barrier, unsigned parity) {
 }
 
 // ---- arithmetic ----
+inline std::uint64_t made_anew(std::uint64_t value) { return value; }
 inline float exponential(float x) { return std::exp(x); }
+inline float power_of_2(float x) { return std::exp2(x); }
 inline float logarithm(float x) { return std::log(x); }
 inline float square_root(float x) { return std::sqrt(x); }
 inline float reciprocal_square_root(float x) { return 1.0F / std::sqrt(x); }

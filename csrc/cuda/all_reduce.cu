@@ -1,18 +1,61 @@
-// All-reduce in one launch a rank, or one launch for several ranks of one device. All blocks of all
-// ranks must be resident at once (a cooperative launch). Compiled, and run under the emulator; over
-// a real link it has not run.
+// All-reduce and reduce-scatter: cuda/collectives.h. Compiled, and run under the emulator; over a
+// real link they have not run.
 #include "cuda/all_reduce.h"
 #include "cuda/kernels.h"
+
+namespace gt {
+namespace {
+
+using Bfloat16 = Float16Bits<Half::kBfloat16>;
+using Float16 = Float16Bits<Half::kFloat16>;
+
+}  // namespace
+}  // namespace gt
 
 extern "C" {
 
 __global__ void __launch_bounds__(512)
-    gt_all_reduce_one_shot_f32(gt::AllReducePeers peers, gt::AllReduceCall call) {
-  gt::all_reduce_one_shot(peers, call);
+    gt_all_reduce_one_shot_f32(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::all_reduce_one_shot<gt::Float32>(peers, call);
 }
 
 __global__ void __launch_bounds__(512)
-    gt_all_reduce_two_shot_f32(gt::AllReducePeers peers, gt::AllReduceCall call) {
-  gt::all_reduce_two_shot(peers, call);
+    gt_all_reduce_one_shot_bf16(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::all_reduce_one_shot<gt::Bfloat16>(peers, call);
+}
+
+__global__ void __launch_bounds__(512)
+    gt_all_reduce_one_shot_f16(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::all_reduce_one_shot<gt::Float16>(peers, call);
+}
+
+__global__ void __launch_bounds__(512)
+    gt_all_reduce_two_shot_f32(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::all_reduce_two_shot<gt::Float32>(peers, call);
+}
+
+__global__ void __launch_bounds__(512)
+    gt_all_reduce_two_shot_bf16(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::all_reduce_two_shot<gt::Bfloat16>(peers, call);
+}
+
+__global__ void __launch_bounds__(512)
+    gt_all_reduce_two_shot_f16(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::all_reduce_two_shot<gt::Float16>(peers, call);
+}
+
+__global__ void __launch_bounds__(512)
+    gt_reduce_scatter_f32(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::reduce_scatter<gt::Float32>(peers, call);
+}
+
+__global__ void __launch_bounds__(512)
+    gt_reduce_scatter_bf16(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::reduce_scatter<gt::Bfloat16>(peers, call);
+}
+
+__global__ void __launch_bounds__(512)
+    gt_reduce_scatter_f16(gt::CollectivePeers peers, gt::CollectiveCall call) {
+  gt::reduce_scatter<gt::Float16>(peers, call);
 }
 }

@@ -5,15 +5,32 @@
 
 namespace gt {
 
-struct AllReducePeers;  // cuda/all_reduce.h
-struct AllReduceCall;
+struct CollectivePeers;  // cuda/collectives.h
+struct CollectiveCall;
+struct ExchangePeers;  // cuda/exchange.h
+struct ExchangeCall;
 
 }  // namespace gt
 
 extern "C" {
 
-// ---- all_reduce.cu: grid (blocks, ranks of this launch), cooperative; at least as many threads a
-// block as ranks ----
-__global__ void gt_all_reduce_one_shot_f32(gt::AllReducePeers peers, gt::AllReduceCall call);
-__global__ void gt_all_reduce_two_shot_f32(gt::AllReducePeers peers, gt::AllReduceCall call);
+// ---- all_reduce.cu, gather.cu: grid (blocks, ranks of this launch), cooperative; at least as many
+// threads a block as ranks ----
+__global__ void gt_all_reduce_one_shot_f32(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_all_reduce_one_shot_bf16(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_all_reduce_one_shot_f16(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_all_reduce_two_shot_f32(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_all_reduce_two_shot_bf16(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_all_reduce_two_shot_f16(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_reduce_scatter_f32(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_reduce_scatter_bf16(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_reduce_scatter_f16(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_all_gather_b16(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_all_gather_b32(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_broadcast_b16(gt::CollectivePeers peers, gt::CollectiveCall call);
+__global__ void gt_broadcast_b32(gt::CollectivePeers peers, gt::CollectiveCall call);
+
+// ---- exchange.cu: the same grid ----
+__global__ void gt_exchange_b16(gt::ExchangePeers peers, gt::ExchangeCall call);
+__global__ void gt_exchange_b32(gt::ExchangePeers peers, gt::ExchangeCall call);
 }

@@ -1,112 +1,187 @@
-// All-reduce with virtual ranks: bits, several calls in a row, a rank that does not come.
+// Collectives with virtual ranks: bits, several calls in a row, a rank that does not come.
 #include "cuda/all_reduce.h"
 
-#include <memory>
-
+#include "cuda/gather.h"
 #include "cuda/kernels.h"
-#include "emulator/tests/check.h"
+#include "emulator/machine/instructions.h"
+#include "emulator/tests/virtual_ranks.h"
 
 namespace gt::testing {
 
-void repeated_all_reduce(AllReducePeers peers, AllReduceCall call, std::uint32_t calls,
-                         bool is_two_shot);
+void repeated_collectives(CollectivePeers peers, CollectiveCall call, std::uint32_t calls,
+                          std::uint32_t* done);
 
 namespace {
 
-using emulator::Buffer;
 using emulator::launch;
-using emulator::Launch;
 
-constexpr unsigned kBlocks = 2;
+using Kernel = void (*)(CollectivePeers, CollectiveCall);
 
-struct Ranks {
-  Ranks(std::uint32_t count, std::size_t elements, std::uint32_t first_call) {
-    for (std::uint32_t rank = 0; rank < count; ++rank) {
-      std::vector<float> values(elements);
-      for (std::size_t i = 0; i < elements; ++i) {
-        values[i] = 0.1F * static_cast<float>(i + 1) * static_cast<float>(1U << (4 * rank % 20));
-        sums.resize(elements, 0.0F);
-        sums[i] = rank == 0 ? values[i] : sums[i] + values[i];
-      }
-      floats.push_back(std::make_unique<Buffer<float>>("input", values));
-      peers.input[rank] = floats.back()->data();
-      floats.push_back(std::make_unique<Buffer<float>>("staging", 4 * elements));
-      peers.staging[rank] = floats.back()->data();
-      outputs.push_back(std::make_unique<Buffer<float>>("output", elements));
-      peers.output[rank] = outputs.back()->data();
-      words.push_back(std::make_unique<Buffer<std::uint32_t>>(
-          "flags", std::vector<std::uint32_t>(kBlocks * count, 2 * first_call - 2)));
-      peers.flags[rank] = words.back()->data();
-      words.push_back(
-          std::make_unique<Buffer<std::uint32_t>>("error", std::vector<std::uint32_t>{0}));
-      peers.error[rank] = words.back()->data();
-    }
-    call = {0, count, first_call, static_cast<std::int64_t>(elements), 1'000'000'000};
-  }
+template <class T>
+using Inputs = std::vector<std::vector<T>>;
 
-  void check_outputs() const {
-    for (const auto& output : outputs) {
-      check_equal(output->values(), sums, "output");
+// Numbers whose sum depends on its order.
+template <class Element>
+Inputs<typename Element::Stored> numbers(std::uint32_t ranks, std::size_t elements) {
+  Inputs<typename Element::Stored> made(ranks);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < elements; ++i) {
+      const float scale = static_cast<float>(1U << 4 * rank % 12);
+      made[rank].push_back(Element::narrow(0.1F * static_cast<float>(i + 1) * scale));
     }
   }
-
-  AllReducePeers peers{};
-  AllReduceCall call{};
-  std::vector<float> sums;
-  std::vector<std::unique_ptr<Buffer<float>>> floats, outputs;
-  std::vector<std::unique_ptr<Buffer<std::uint32_t>>> words;
-};
-
-Launch ranks_of(std::uint32_t count, std::uint64_t seed) {
-  Launch wanted;
-  wanted.grid = {kBlocks, count, 1};
-  wanted.block.x = 32;
-  wanted.is_cooperative = true;
-  wanted.seed = seed;
-  return wanted;
+  return made;
 }
+
+// Summed in the order of the ranks, rounded once.
+template <class Element>
+std::vector<typename Element::Stored> summed(const Inputs<typename Element::Stored>& inputs) {
+  std::vector<typename Element::Stored> made;
+  for (std::size_t i = 0; i < inputs[0].size(); ++i) {
+    float sum = Element::wide(inputs[0][i]);
+    for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+      sum += Element::wide(inputs[rank][i]);
+    }
+    made.push_back(Element::narrow(sum));
+  }
+  return made;
+}
+
+template <class T>
+std::vector<T> part(const std::vector<T>& all, std::size_t index, std::size_t elements) {
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(index * elements);
+  return {begin, begin + static_cast<std::ptrdiff_t>(elements)};
+}
+
+template <class Element>
+void check_all_reduce(Kernel one_shot, Kernel two_shot, std::uint32_t ranks, std::size_t elements,
+                      std::uint64_t seed) {
+  using T = typename Element::Stored;
+  const Inputs<T> inputs = numbers<Element>(ranks, elements);
+  for (const Kernel kernel : {one_shot, two_shot}) {
+    VirtualRanks<T> all(inputs, elements, (kernel == one_shot ? 1 : 2) * elements,
+                        static_cast<std::int64_t>(elements));
+    launch(all.launch(seed), [&] { kernel(all.peers, all.call); });
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      all.check_output(rank, summed<Element>(inputs));
+    }
+  }
+}
+
+template <class Element>
+void check_reduce_scatter(Kernel kernel, std::uint32_t ranks, std::size_t elements,
+                          std::uint64_t seed) {
+  using T = typename Element::Stored;
+  const Inputs<T> inputs = numbers<Element>(ranks, ranks * elements);
+  VirtualRanks<T> all(inputs, elements, ranks * elements, static_cast<std::int64_t>(elements));
+  launch(all.launch(seed), [&] { kernel(all.peers, all.call); });
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    all.check_output(rank, part(summed<Element>(inputs), rank, elements));
+  }
+}
+
+template <class T>
+void check_moves(Kernel gather, Kernel broadcast, std::uint32_t ranks, std::size_t elements,
+                 std::uint64_t seed) {
+  Inputs<T> inputs(ranks);
+  std::vector<T> joined;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < elements; ++i) {
+      inputs[rank].push_back(static_cast<T>(0x7F80U + 1000 * rank + i));  // NaN among them
+      joined.push_back(inputs[rank].back());
+    }
+  }
+  const auto count = static_cast<std::int64_t>(elements);
+  VirtualRanks<T> gathered(inputs, ranks * elements, elements, count);
+  launch(gathered.launch(seed), [&] { gather(gathered.peers, gathered.call); });
+  VirtualRanks<T> sent(inputs, elements, elements, count);
+  sent.call.root = ranks - 1;
+  launch(sent.launch(seed), [&] { broadcast(sent.peers, sent.call); });
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    gathered.check_output(rank, joined);
+    sent.check_output(rank, inputs[ranks - 1]);
+  }
+}
+
+using Bfloat16 = Float16Bits<Half::kBfloat16>;
+using Float16 = Float16Bits<Half::kFloat16>;
 
 }  // namespace
 
 TEST(all_reduce_is_bit_equal_on_all_ranks) {
-  for (const std::uint32_t count : {1U, 2U, 3U}) {
+  for (const std::uint32_t ranks : {1U, 2U, 3U}) {
     for (const std::size_t elements : {1U, 67U}) {
       for (std::uint64_t seed = 0; seed < 3; ++seed) {
-        Ranks one(count, elements, 1);
-        launch(ranks_of(count, seed), [&] { gt_all_reduce_one_shot_f32(one.peers, one.call); });
-        one.check_outputs();
-        Ranks two(count, elements, 1);
-        launch(ranks_of(count, seed), [&] { gt_all_reduce_two_shot_f32(two.peers, two.call); });
-        two.check_outputs();
+        check_all_reduce<Float32>(gt_all_reduce_one_shot_f32, gt_all_reduce_two_shot_f32, ranks,
+                                  elements, seed);
       }
+      check_all_reduce<Bfloat16>(gt_all_reduce_one_shot_bf16, gt_all_reduce_two_shot_bf16, ranks,
+                                 elements, ranks);
+      check_all_reduce<Float16>(gt_all_reduce_one_shot_f16, gt_all_reduce_two_shot_f16, ranks,
+                                elements, ranks);
     }
   }
 }
 
-TEST(all_reduce_calls_follow_each_other) {
+TEST(reduce_scatter_gives_each_rank_its_part_of_the_sum) {
+  for (const std::uint32_t ranks : {1U, 2U, 4U}) {
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      check_reduce_scatter<Float32>(gt_reduce_scatter_f32, ranks, 35, seed);
+    }
+    check_reduce_scatter<Bfloat16>(gt_reduce_scatter_bf16, ranks, 1, 1);
+    check_reduce_scatter<Float16>(gt_reduce_scatter_f16, ranks, 66, 2);
+  }
+}
+
+TEST(all_gather_and_broadcast_move_the_bits) {
+  for (const std::uint32_t ranks : {1U, 2U, 4U}) {
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      check_moves<std::uint32_t>(gt_all_gather_b32, gt_broadcast_b32, ranks, 67, seed);
+      check_moves<std::uint16_t>(gt_all_gather_b16, gt_broadcast_b16, ranks, 1 + 65 * (seed % 2),
+                                 seed);
+    }
+  }
+}
+
+TEST(collectives_follow_each_other) {
+  constexpr std::size_t kElements = 34;
+  const Inputs<float> inputs = numbers<Float32>(2, kElements);
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
-    for (const bool is_two_shot : {false, true}) {
-      // The numbers of the calls pass 2^31 and, doubled, 2^32.
-      Ranks ranks(2, 33, 0x7FFFFFFEU);
-      if (!is_two_shot) {
-        for (auto& flags : ranks.words) {
-          std::fill_n(flags->data(), flags->size() == 1 ? 0 : flags->size(), 0x7FFFFFFDU);
+    for (const std::uint32_t calls : {7U, 8U, 9U, 10U}) {
+      // The numbers of the calls pass 2^31, and those of their meetings 2^32.
+      VirtualRanks<float> all(inputs, kElements, 2 * kElements, kElements, 0x7FFFFFFCU);
+      emulator::Buffer<std::uint32_t> done("done", std::vector<std::uint32_t>(2));
+      launch(all.launch(seed),
+             [&] { repeated_collectives(all.peers, all.call, calls, done.data()); });
+      std::vector<float> expected = summed<Float32>(inputs);
+      for (std::uint32_t rank = 0; rank < 2; ++rank) {
+        std::vector<float> last = expected;  // 7: of the two-shot before
+        if (calls == 8) {
+          const std::vector<float> mine = part(expected, rank, kElements / 2);
+          std::copy(mine.begin(), mine.end(), last.begin());
+        } else if (calls == 9) {
+          last = part(inputs[0], 0, kElements / 2);
+          const std::vector<float> other = part(inputs[1], 0, kElements / 2);
+          last.insert(last.end(), other.begin(), other.end());
+        } else if (calls == 10) {
+          last = inputs[1];
         }
+        all.check_output(rank, last);
       }
-      launch(ranks_of(2, seed),
-             [&] { repeated_all_reduce(ranks.peers, ranks.call, 4, is_two_shot); });
-      ranks.check_outputs();
     }
   }
 }
 
-TEST(all_reduce_says_which_rank_did_not_come) {
-  Ranks ranks(3, 8, 1);
-  ranks.call.timeout_nanoseconds = 100'000;
-  // Ranks 0 and 1 of three.
-  launch(ranks_of(2, 1), [&] { gt_all_reduce_one_shot_f32(ranks.peers, ranks.call); });
-  check(*ranks.peers.error[0] == 3 && *ranks.peers.error[1] == 3, "error words ",
-        *ranks.peers.error[0], " ", *ranks.peers.error[1]);
+TEST(collectives_say_which_rank_did_not_come) {
+  const Inputs<float> inputs = numbers<Float32>(3, 24);
+  for (const Kernel kernel : {gt_all_reduce_one_shot_f32, gt_all_reduce_two_shot_f32,
+                              gt_reduce_scatter_f32, gt_all_gather_b32, gt_broadcast_b32}) {
+    VirtualRanks<float> all(inputs, 24, 48, 8);
+    all.call.timeout_nanoseconds = 100'000;
+    // Ranks 0 and 1 of three.
+    launch(all.launch(1, 2), [&] { kernel(all.peers, all.call); });
+    all.check_errors(2, 2);
+  }
 }
 
 }  // namespace gt::testing

@@ -1,17 +1,48 @@
-// Several calls of an all-reduce in one launch, so that ranks can run ahead of each other.
+// Several collectives in one launch, so that ranks can run ahead of each other.
 #include "cuda/all_reduce.h"
+#include "cuda/gather.h"
 
 namespace gt::testing {
 
-void repeated_all_reduce(AllReducePeers peers, AllReduceCall call, std::uint32_t calls,
-                         bool is_two_shot) {
+// What a stream does between two launches of a rank: all its blocks are done. Args: done, a word of
+// the rank, 0 at first.
+__device__ inline void end_launch(std::uint32_t* done, std::uint32_t launches) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    device::add_acquire_release<Scope::kDevice>(done, 1);
+    while (device::load_acquire<Scope::kDevice>(done) < launches * gridDim.x) {
+    }
+  }
+  __syncthreads();
+}
+
+// Kinds of calls by turns: one-shot, two-shot, reduce-scatter into the first part of the output,
+// all-gather of the first part of the input, broadcast.
+void repeated_collectives(CollectivePeers peers, CollectiveCall call, std::uint32_t calls,
+                          std::uint32_t* done) {
+  const std::int64_t all = call.elements;
   for (std::uint32_t i = 0; i < calls; ++i) {
-    if (is_two_shot) {
-      all_reduce_two_shot(peers, call);
-    } else {
-      all_reduce_one_shot(peers, call);
+    call.elements = i % 5 == 2 || i % 5 == 3 ? all / call.ranks : all;
+    switch (i % 5) {
+      case 0:
+        all_reduce_one_shot<Float32>(peers, call);
+        break;
+      case 1:
+        all_reduce_two_shot<Float32>(peers, call);
+        break;
+      case 2:
+        reduce_scatter<Float32>(peers, call);
+        break;
+      case 3:
+        all_gather<float>(peers, call);
+        break;
+      default:
+        call.root = i / 5 % call.ranks;
+        broadcast<float>(peers, call);
+        break;
     }
     ++call.call;
+    end_launch(done + call.first_rank + blockIdx.y, i + 1);
   }
 }
 

@@ -225,6 +225,7 @@ def max_pool(
 ) -> None: ...
 
 _Matrix: TypeAlias = tuple[int, int, int]
+_Rows: TypeAlias = tuple[int, int, int, int]
 _Product: TypeAlias = tuple[_Matrix, _Matrix, int, _Matrix, int, bool, int, int, int]
 
 class CudaError(RuntimeError): ...
@@ -358,6 +359,27 @@ class Cuda:
         batches: int,
         scale: float,
         activation: str,
+        stream: int,
+    ) -> None: ...
+    def attention(
+        self,
+        dtype: str,
+        sizes: tuple[int, int, int, int, int, int],
+        operands: tuple[_Rows, _Rows, _Rows],
+        options: tuple[int, float, bool, float],
+        results: tuple[int, int],
+        stream: int,
+    ) -> None: ...
+    def attention_backward(
+        self,
+        dtype: str,
+        sizes: tuple[int, int, int, int, int, int],
+        operands: tuple[_Rows, _Rows, _Rows],
+        options: tuple[int, float, bool, float],
+        results: tuple[int, int],
+        grad: _Rows,
+        products: int,
+        gradients: tuple[int, int, int],
         stream: int,
     ) -> None: ...
     @staticmethod

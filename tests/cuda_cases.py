@@ -9,6 +9,7 @@ import importlib
 import torch
 from torch.nn import functional
 
+from gt.worker import cuda_attention, dropout_attention
 from gt.worker.cuda_kernels import AdamwStep
 from gt.worker.random_place import Place
 
@@ -166,3 +167,55 @@ def check_grouped_gemm(kernels, sizes, layout):
     for made, (a, b) in zip(results, pairs, strict=True):
         expected = a.cpu().double() @ b.cpu().double()
         torch.testing.assert_close(made.cpu().double(), expected, rtol=2.0**-7, atol=2.0**-7)
+
+
+# b, h, heads of keys, t, s, k, whether causal, probability of dropping.
+ATTENTIONS = [
+    (1, 2, 1, 33, 70, 64, False, 0.0),
+    (2, 1, 1, 50, 50, 40, True, 0.25),
+    (1, 2, 2, 20, 36, 128, True, 0.0),
+    (1, 2, 1, 18, 33, 96, False, 0.5),
+    (1, 1, 1, 0, 5, 64, False, 0.0),
+    (1, 1, 1, 5, 0, 64, False, 0.0),
+]
+
+
+def check_attention(kernels, case, dtype):
+    """Of operands as a layer's projections leave them, beside PyTorch's operators in float64."""
+    b, h, key_heads, t, s, k, is_causal, p = case
+    sizes = ((h, t), (key_heads, s), (key_heads, s), (h, t))
+    query, key, value, grad = (
+        (_normal(b, rows, heads, k, seed=30 + i) / 2).to(kernels.device, dtype).transpose(1, 2)
+        for i, (heads, rows) in enumerate(sizes)
+    )
+    generator = torch.Generator().manual_seed(40)
+    seeds = torch.randint(-(2**63), 2**63 - 1, (b, h, t), generator=generator)
+    scale = k**-0.5
+    how = cuda_attention.How(scale, is_causal, seeds.to(kernels.device) if p else None, p)
+    assert kernels.attention.takes(query, key, value)
+    results = kernels.attention.forward(query, key, value, how)
+    made = kernels.attention.backward(grad, (query, key, value), results, how)
+    wide = [x.cpu().double().requires_grad_() for x in (query, key, value)]
+    shared = [x.repeat_interleave(h // key_heads, 1) for x in wide[1:]]
+    expected, total = _attention(wide[0], *shared, how, seeds)
+    expected.backward(grad.cpu().double())
+    torch.testing.assert_close(results[1].cpu().double(), total, rtol=1e-5, atol=1e-5)
+    tolerance = 2.0 ** (-5 if dtype == torch.bfloat16 else -8)
+    pairs = [(results[0], expected), *zip(made, (x.grad for x in wide), strict=True)]
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours.cpu().double(), theirs, rtol=tolerance, atol=tolerance)
+    again = kernels.attention.backward(grad, (query, key, value), results, how)
+    assert all(torch.equal(x, y) for x, y in zip(made, again, strict=True))
+
+
+def _attention(query, key, value, how, seeds):
+    """In float64, with the weights that the seeds keep."""
+    scores = query @ key.mT * how.scale
+    if how.is_causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, float("-inf"))
+    weights = scores.softmax(-1)
+    if how.seeds is not None:
+        kept = dropout_attention.kept(seeds, key.shape[2], how.dropout_p)
+        weights = weights * kept / (1 - how.dropout_p)
+    return weights @ value, scores.logsumexp(-1).detach()

@@ -13,12 +13,16 @@ import pytest
 import torch
 from emulator_build import CMAKE, build
 
-from gt.worker import cuda_kernels, torch_creation
+from gt.worker import cuda_attention, cuda_kernels, torch_creation
 from gt.worker.cuda_kernels import AdamwStep, CudaKernels
 from gt.worker.random_place import Place
 
 native = importlib.import_module("gt._kernels")
-IMAGES = dict.fromkeys(("random", "rows", "adamw", "gemm", "skinny"), b"an image")
+SOURCES = ("random", "rows", "adamw", "gemm", "skinny", "attention", "attention_backward")
+IMAGES = dict.fromkeys(SOURCES, b"an image")
+# Names under which kernels write; anything else is read.
+WRITTEN = ("out", "loss", "gradient", "total", "keep", "output", "logsumexp", "products")
+WRITTEN += ("grad_query", "grad_key", "grad_value")
 CPU = torch.device("cpu")
 
 pytestmark = [
@@ -41,7 +45,7 @@ class Played(CudaKernels):
     def address(self, name, tensor, dtype):
         address = super().address(name, tensor, dtype)
         if address:
-            written = self.is_written and name not in ("out", "loss", "gradient", "total", "keep")
+            written = self.is_written and name not in WRITTEN
             size = ctypes.c_size_t(tensor.nbytes)
             where = (ctypes.c_void_p(address), size, self.device_index, written)
             self.driver.stand_in_add(name.encode(), *where)
@@ -184,6 +188,53 @@ def test_products_that_no_kernel_takes(kernels):
     with pytest.raises(TypeError, match="no CUDA kernel multiplies float32"):
         kernels._cuda.gemm("nn", "float32", (matrix, matrix, *rest), *options)
     assert kernels.gemm(a[:0], b).shape == (0, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("case", cuda_cases.ATTENTIONS, ids=str)
+def test_attention_and_its_gradients(kernels, case, dtype):
+    cuda_cases.check_attention(kernels, case, dtype)
+
+
+def test_attention_is_one_launch_and_its_gradient_three(kernels):
+    query, key = torch.ones(2, 4, 130, 72).bfloat16(), torch.ones(2, 2, 5, 72).bfloat16()
+    how = cuda_attention.How(0.125)
+    results = kernels.attention.forward(query, key, key, how)
+    launched = kernels.launched()
+    assert (launched["kernel"], launched["grid"]) == ("gt_attention_128_bf16", [2, 4, 2])
+    assert torch.equal(results[0], torch.ones_like(query))
+    kernels.attention.backward(results[0], (query, key, key), results, how)
+    launched = kernels.launched()
+    assert (launched["kernel"], launched["grid"]) == ("gt_attention_grad_key_128_bf16", [1, 2, 2])
+
+
+def test_attention_that_no_kernel_takes(kernels):
+    attention, how = kernels.attention, cuda_attention.How(1.0)
+    x = torch.ones(1, 2, 3, 8, dtype=torch.float16)
+    assert attention.takes(x, x, x)
+    for query, key, words in (
+        (x.float(), x.float(), "takes torch.float32"),
+        (x, torch.ones(1, 3, 3, 8).half(), "takes the shapes"),
+        (x[0], x[0], "takes the shapes"),
+        (x[..., :4], x[..., :4], "head size 4 is no multiple"),
+        (x, torch.ones(1, 2, 3, 9).half()[..., 1:], "has rows that 16 bytes do not copy"),
+    ):
+        assert not attention.takes(query, key, key)
+        with pytest.raises(ValueError, match=words):
+            attention.forward(query, key, key, how)
+    with pytest.raises(ValueError, match=re.escape("seeds (2,), query (1, 2, 3, 8)")):
+        attention.forward(x, x, x, cuda_attention.How(1.0, seeds=torch.ones(2).long()))
+    seeds = torch.ones(1, 2, 3, dtype=torch.int64)
+    with pytest.raises(ValueError, match=re.escape("dropout_p 1 is not in (0, 1)")):
+        attention.forward(x, x, x, cuda_attention.How(1.0, seeds=seeds, dropout_p=1.0))
+    good, odd, rest = (16, 8, 8, 8), (8, 8, 8, 8), ((0, 0.0, False, 1.0), (16, 16), 0)
+    launch, sizes = kernels._cuda.attention, (1, 2, 2, 4, 4, 8)
+    with pytest.raises(ValueError, match="2 heads that share the keys of 3"):
+        launch("float16", (1, 2, 3, 4, 4, 8), (good, good, good), *rest)
+    with pytest.raises(ValueError, match="key begins at address 8 and has 8, 8 and 8 elements"):
+        launch("float16", sizes, (good, odd, good), *rest)
+    with pytest.raises(TypeError, match="attention: no CUDA kernel takes float32"):
+        launch("float32", sizes, (good, good, good), *rest)
 
 
 def test_rows_of_a_worker_draw_on_the_device(kernels):

@@ -12,19 +12,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bind/cuda_attention.h"
 #include "cuda/host/worker_calls.h"
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 
 namespace gt {
-namespace {
 
-using cuda::Address;
-using cuda::Launcher;
-using cuda::RandomBox;
-
-Element element_of(const std::string& name) {
+Element cuda_element(const std::string& name) {
   for (const Element element :
        {Element::kBool, Element::kInt32, Element::kInt64, Element::kUint32, Element::kBfloat16,
         Element::kFloat16, Element::kFloat32, Element::kFloat64}) {
@@ -34,6 +30,12 @@ Element element_of(const std::string& name) {
   }
   throw DtypeError(message("no CUDA kernel knows the dtype ", name));
 }
+
+namespace {
+
+using cuda::Address;
+using cuda::Launcher;
+using cuda::RandomBox;
 
 using Words = std::pair<std::uint64_t, std::uint64_t>;
 using Operand = std::tuple<Address, Address, Address, Address, std::int64_t>;
@@ -52,7 +54,7 @@ auto filler(void (*fill)(Launcher&, Address, Element, const RandomBox&, Values..
                 std::uintptr_t stream) {
     const RandomBox box =
         box_of(seed, draw, std::move(shape), std::move(whole), std::move(start), stream);
-    fill(launcher, out, element_of(dtype), box, values...);
+    fill(launcher, out, cuda_element(dtype), box, values...);
   };
 }
 
@@ -202,7 +204,7 @@ void bind_gemm_methods(nb::class_<Launcher>& cuda) {
       [](Launcher& launcher, const std::string& layout, const std::string& dtype,
          const Product& product, std::int64_t batches, float scale, const std::string& activation,
          std::uintptr_t stream) {
-        cuda::gemm(launcher, element_of(dtype), layout_of(layout),
+        cuda::gemm(launcher, cuda_element(dtype), layout_of(layout),
                    call_of(product, scale, activation), batches, stream);
       },
       "layout"_a, "dtype"_a, "product"_a, "batches"_a, "scale"_a, "activation"_a, "stream"_a,
@@ -227,7 +229,7 @@ Args:
         for (const Product& product : products) {
           calls.push_back(call_of(product, scale, activation));
         }
-        cuda::grouped_gemm(launcher, element_of(dtype), layout_of(layout), calls, table,
+        cuda::grouped_gemm(launcher, cuda_element(dtype), layout_of(layout), calls, table,
                            table_bytes, stream);
       },
       "layout"_a, "dtype"_a, "products"_a, "table"_a, "table_bytes"_a, "scale"_a, "activation"_a,
@@ -278,6 +280,7 @@ Raises:
   bind_row_methods(cuda);
   bind_adamw_method(cuda);
   bind_gemm_methods(cuda);
+  bind_cuda_attention(cuda);
 }
 
 }  // namespace gt

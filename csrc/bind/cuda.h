@@ -3,7 +3,14 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
+#include "core/element.h"
+
 namespace gt {
+
+// The element of a dtype's name. Throws DtypeError.
+Element cuda_element(const std::string& name);
 
 void bind_cuda(nanobind::module_& module);
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gt import config
+from gt.worker.cuda_attention import CudaAttention
 from gt.worker.random_place import Place, Size
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class CudaKernels:
         self._cuda = cuda
         self.device = device
         self._stream = stream
+        self.attention = CudaAttention(cuda, self.address, stream)
 
     def address(self, name: str, tensor: Tensor | None, dtype: torch.dtype) -> int:
         """Where a tensor's first element is; 0 for none. TypeError, ValueError: it is not taken."""

@@ -59,6 +59,15 @@ def test_products_of_a_group(kernels, layout):
     cuda_cases.check_grouped_gemm(kernels, sizes, layout)
 
 
+LONG = [(2, 4, 2, 1000, 1003, 64, True, 0.1), (1, 8, 1, 515, 2048, 128, False, 0.0)]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("case", [*cuda_cases.ATTENTIONS, *LONG], ids=str)
+def test_attention_and_its_gradients(kernels, case, dtype):
+    cuda_cases.check_attention(kernels, case, dtype)
+
+
 def test_a_worker_draws_on_the_device_without_a_copy(kernels):
     """Whatever the stream: torch's current one is asked for at each launch."""
     random = torch_creation.Random(kernels.device, kernels)

@@ -79,6 +79,20 @@ const std::map<std::string, Play>& kernels_by_name() {
       GT_ROW(gt_grouped_gemm_tn_f16),
       GT_ROW(gt_skinny_nt_bf16),
       GT_ROW(gt_skinny_nt_f16),
+      GT_ROW(gt_attention_64_bf16),
+      GT_ROW(gt_attention_128_bf16),
+      GT_ROW(gt_attention_64_f16),
+      GT_ROW(gt_attention_128_f16),
+      GT_ROW(gt_attention_products_bf16),
+      GT_ROW(gt_attention_products_f16),
+      GT_ROW(gt_attention_grad_query_64_bf16),
+      GT_ROW(gt_attention_grad_query_128_bf16),
+      GT_ROW(gt_attention_grad_query_64_f16),
+      GT_ROW(gt_attention_grad_query_128_f16),
+      GT_ROW(gt_attention_grad_key_64_bf16),
+      GT_ROW(gt_attention_grad_key_128_bf16),
+      GT_ROW(gt_attention_grad_key_64_f16),
+      GT_ROW(gt_attention_grad_key_128_f16),
   };
 #undef GT_ROW
   return all;

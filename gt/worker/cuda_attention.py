@@ -1,0 +1,204 @@
+"""Attention by GT's CUDA kernels: which operands they take, and the memory of results."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from gt._kernels import Cuda
+
+HALVES = (torch.bfloat16, torch.float16)
+# Head sizes are multiples of what a copy takes, up to the wider tile (csrc/cuda/attention.h).
+WIDTH_MAX = 128
+WIDTH_STEP = 8
+_Rows = tuple[int, int, int, int]
+_Operands = tuple[_Rows, _Rows, _Rows]
+
+
+@dataclasses.dataclass(frozen=True)
+class How:
+    """What attention does beside its three operands.
+
+    Args:
+        scale: Of the scores.
+        is_causal: Query i sees keys up to i only.
+        seeds: [b, h, t] of int64: weights are dropped, each query's under its own; or None.
+        dropout_p: Probability of dropping a weight; unused without seeds.
+    """
+
+    scale: float
+    is_causal: bool = False
+    seeds: Tensor | None = None
+    dropout_p: float = 0.0
+
+
+class CudaAttention:
+    """Attention on one device, in bfloat16 and float16. Nothing waits for a launch.
+
+    Args:
+        cuda: What launches.
+        address: Where a tensor's first element is; it refuses what is not on the device.
+        stream: The number of the stream on which torch computes at this moment.
+    """
+
+    def __init__(
+        self,
+        cuda: Cuda,
+        address: Callable[[str, Tensor | None, torch.dtype], int],
+        stream: Callable[[], int],
+    ) -> None:
+        self._cuda = cuda
+        self._address = address
+        self._stream = stream
+
+    @staticmethod
+    def takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
+        """Whether `forward` takes these operands."""
+        return _refusal(query, key, value) is None
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, how: How) -> tuple[Tensor, Tensor]:
+        """softmax(query @ key.mT * scale) @ value, and the scores' logarithm of the sum of exp.
+
+        Args:
+            query: [b, h, t, k] of bfloat16 or float16; neighbours in k stand side by side, other
+                dims in steps of multiples of 8 elements.
+            key: [b, h / n, s, k], of which n heads of queries share each.
+            value: Of the shape of `key`.
+            how: The rest.
+
+        Returns:
+            [b, h, t, k], and [b, h, t] of float32.
+        """
+        sizes = _sizes(query, key, value)
+        output = query.new_empty(query.shape)
+        logsumexp = query.new_empty(query.shape[:-1], dtype=torch.float32)
+        operands = self._operands(query, key, value)
+        options = self._options(query, how)
+        results = (
+            self._address("output", output, query.dtype),
+            self._address("logsumexp", logsumexp, torch.float32),
+        )
+        dtype = _name(query)
+        self._cuda.attention(dtype, sizes, operands, options, results, self._stream())
+        return output, logsumexp
+
+    def backward(
+        self,
+        grad: Tensor,
+        operands: tuple[Tensor, Tensor, Tensor],
+        results: tuple[Tensor, Tensor],
+        how: How,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of query, key and value; the same bits at each run.
+
+        Args:
+            grad: Of the output, stored as operands may be.
+            operands: query, key and value.
+            results: What `forward` has returned.
+            how: As there.
+        """
+        query, key, value = operands
+        sizes = _sizes(query, key, value)
+        output, logsumexp = results
+        if grad.shape != query.shape or output.shape != query.shape:
+            shapes = f"{tuple(grad.shape)}, of the output {tuple(output.shape)}"
+            raise ValueError(f"attention: grad {shapes}, query {tuple(query.shape)}")
+        dtype = query.dtype
+        made = tuple(x.new_empty(x.shape) for x in operands)
+        names = ("grad_query", "grad_key", "grad_value")
+        gradients = [self._address(name, x, dtype) for name, x in zip(names, made, strict=True)]
+        products = torch.empty_like(logsumexp)
+        self._cuda.attention_backward(
+            _name(query),
+            sizes,
+            self._operands(query, key, value),
+            self._options(query, how),
+            (
+                self._address("saved output", output, dtype),
+                self._address("saved logsumexp", logsumexp, torch.float32),
+            ),
+            self._rows("grad", grad, dtype),
+            self._address("products", products, torch.float32),
+            (gradients[0], gradients[1], gradients[2]),
+            self._stream(),
+        )
+        return made[0], made[1], made[2]
+
+    def _operands(self, query: Tensor, key: Tensor, value: Tensor) -> _Operands:
+        return (
+            self._rows("query", query, query.dtype),
+            self._rows("key", key, query.dtype),
+            self._rows("value", value, query.dtype),
+        )
+
+    def _rows(self, name: str, x: Tensor, dtype: torch.dtype) -> _Rows:
+        """Where an operand is, and its steps."""
+        if (reason := _unstored(name, x)) is not None:
+            raise ValueError(reason)
+        address = self._address(name, x.as_strided((_spanned(x),), (1,)), dtype)
+        batch, head, row, _ = (
+            step if size > 1 else 0 for size, step in zip(x.shape, x.stride(), strict=True)
+        )
+        return address, row, head, batch
+
+    def _options(self, query: Tensor, how: How) -> tuple[int, float, bool, float]:
+        seeds = how.seeds
+        if seeds is not None and seeds.shape != query.shape[:-1]:
+            raise ValueError(f"attention: seeds {tuple(seeds.shape)}, query {tuple(query.shape)}")
+        address = self._address("seeds", seeds, torch.int64)
+        return address, how.dropout_p, how.is_causal, how.scale
+
+
+def _name(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+def _sizes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int, int, int, int]:
+    """Batches, heads, heads of keys, queries, keys, head size. ValueError: they are not taken."""
+    if (reason := _refusal(query, key, value)) is not None:
+        raise ValueError(reason)
+    b, h, t, k = query.shape
+    return b, h, key.shape[1], t, key.shape[2], k
+
+
+def _refusal(query: Tensor, key: Tensor, value: Tensor) -> str | None:
+    """Why no kernel takes these operands; None: one does."""
+    dtypes = {x.dtype for x in (query, key, value)}
+    shapes = ", ".join(str(tuple(x.shape)) for x in (query, key, value))
+    if len(dtypes) != 1 or query.dtype not in HALVES:
+        return f"attention: no CUDA kernel takes {', '.join(map(str, dtypes))}"
+    if query.dim() != 4 or key.dim() != 4 or value.shape != key.shape:
+        return f"attention: no CUDA kernel takes the shapes {shapes}"
+    b, h, _, k = query.shape
+    heads = key.shape[1]
+    if key.shape[0] != b or key.shape[3] != k or heads == 0 or h == 0 or h % heads:
+        return f"attention: no CUDA kernel takes the shapes {shapes}"
+    if not 0 < k <= WIDTH_MAX or k % WIDTH_STEP:
+        return f"attention: head size {k} is no multiple of {WIDTH_STEP} up to {WIDTH_MAX}"
+    named = (("query", query), ("key", key), ("value", value))
+    return next((reason for name, x in named if (reason := _unstored(name, x))), None)
+
+
+def _unstored(name: str, x: Tensor) -> str | None:
+    """Why rows cannot be copied by 16 bytes; None: they can."""
+    steps = [step for size, step in zip(x.shape[:-1], x.stride(), strict=False) if size > 1]
+    if (
+        x.stride(-1) == 1
+        and not any(step % WIDTH_STEP for step in steps)
+        and (x.data_ptr() % 16 == 0)
+    ):
+        return None
+    shape = tuple(x.shape)
+    return f"attention: {name} {shape} with strides {x.stride()} has rows that 16 bytes do not copy"
+
+
+def _spanned(x: Tensor) -> int:
+    """Elements from the first to the last one."""
+    if not x.numel():
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))

@@ -136,6 +136,14 @@ impl WorkerPeers {
         Ok(link)
     }
 
+    /// The same to send something.
+    fn outward(&mut self, peer: u32) -> Result<Option<&mut WorkerLink>, PeerLost> {
+        match self.link(peer)? {
+            Some(link) if link.is_cut() => Err(PeerLost(peer)),
+            link => Ok(link),
+        }
+    }
+
     /// First half of a sleep: where it will be noticed that something comes, or that there is room where there was none, and
     /// how long the sleep may last; `None` where there is something already. Then, and after the sleep, call
     /// [`unpark`](Self::unpark).
@@ -211,6 +219,7 @@ impl Peers for WorkerPeers {
             is_news = true;
         }
         self.heads.clear();
+        let mut drained = None;
         for (&peer, link) in &mut self.links {
             is_news |= link.has_room_again();
             link.refresh();
@@ -230,7 +239,12 @@ impl Peers for WorkerPeers {
             if link.is_broken() {
                 is_news |= self.gone.insert(peer);
             }
+            if link.is_drained() && self.gone.contains(&peer) {
+                drained = Some(peer);
+            }
         }
+        // Its memory and threads; one at each look.
+        drained.and_then(|peer| self.links.remove(&peer));
         if !self.unknown.is_empty() {
             let late = |since: &Instant| since.elapsed() > INTRODUCTION_MAX;
             let late: Vec<u32> = self
@@ -257,14 +271,14 @@ impl Peers for WorkerPeers {
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost> {
-        let Some(link) = self.link(peer)? else { return Ok(None) };
+        let Some(link) = self.outward(peer)? else { return Ok(None) };
         let total = u64::try_from(progress.total).expect("usize has 64 bits");
         Ok(link.push(&bytes_head(message, total), progress.to - progress.from, fill))
     }
 
     fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
         let words = chunk::failure(cause);
-        let Some(link) = self.link(peer)? else { return Ok(false) };
+        let Some(link) = self.outward(peer)? else { return Ok(false) };
         let mut fill = |slot: &mut [u8]| slot.copy_from_slice(&words);
         Ok(link.push(&failure_head(message), words.len(), &mut fill).is_some())
     }

@@ -370,12 +370,15 @@ impl SharedStream {
             if inside.stream.pass_over_all() {
                 continue;
             }
-            words.clear();
             if let Some(limit) = inside.park(Sleeper::Thread, &mut words) {
                 self.waker.park();
                 drop(inside);
                 self.sleep(&words, limit, || true);
                 self.locked().unpark(Sleeper::Thread);
+            }
+            // They keep the memory that they are in, also of a worker that is gone by now.
+            if !words.is_empty() {
+                words.clear();
                 since = None;
             }
         }

@@ -28,6 +28,20 @@ impl WorkerLink {
         either!(self, is_broken())
     }
 
+    /// Nothing can be sent any more. What has come is still read.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            // The dispatcher says that the other side is gone.
+            Self::Slab(_) => false,
+            Self::Tcp(link) => link.is_cut(),
+        }
+    }
+
+    /// Nothing is left of what a worker that is gone has sent.
+    pub fn is_drained(&self) -> bool {
+        either!(self, is_drained())
+    }
+
     /// Looks what has come.
     pub fn refresh(&mut self) {
         either!(self, refresh());

@@ -33,6 +33,10 @@ impl SlabLink {
         self.broken || self.to.is_corrupt() || self.from.is_corrupt()
     }
 
+    pub fn is_drained(&self) -> bool {
+        self.front().is_none()
+    }
+
     /// Looks what has come.
     pub fn refresh(&mut self) {
         self.from.refresh();

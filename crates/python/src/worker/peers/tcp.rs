@@ -11,7 +11,7 @@ use gt_worker::{Cause, Front};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ pub struct TcpLink {
     used: SyncSender<Vec<u8>>,
     /// Chunks that the writing thread has not finished.
     in_flight: Arc<AtomicUsize>,
+    /// The other side takes nothing more. What it has sent may still be on its way here, behind chunks that nobody takes.
+    is_cut: Arc<AtomicBool>,
     first: Option<IncomingChunk>,
     read: usize,
     failure: Option<Cause>,
@@ -74,10 +76,11 @@ impl TcpLink {
         let (used, again) = sync_channel(QUEUE_CHUNKS);
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let in_flight = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&in_flight);
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let (counted, cut) = (Arc::clone(&in_flight), Arc::clone(&is_cut));
         let (out_waker, in_waker) = (waker.clone(), waker.clone());
         named("gt-data-out").spawn(move || {
-            write_all(stream, &outward, &done, &counted, &out_waker);
+            write_all(stream, &outward, &done, &counted, &cut, &out_waker);
         })?;
         named("gt-data-in").spawn(move || {
             read_all(reading, &inward, &again, &in_waker);
@@ -90,6 +93,7 @@ impl TcpLink {
             from,
             used,
             in_flight,
+            is_cut,
             first: None,
             read: 0,
             failure: None,
@@ -101,6 +105,15 @@ impl TcpLink {
 
     pub fn is_broken(&self) -> bool {
         self.closed && self.first.is_none()
+    }
+
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Acquire)
+    }
+
+    /// The connection has ended, too: its last bytes may be on their way when the dispatcher says that a worker is gone.
+    pub fn is_drained(&self) -> bool {
+        self.is_broken()
     }
 
     pub fn refresh(&mut self) {
@@ -196,12 +209,14 @@ fn write_all(
     chunks: &Receiver<Vec<u8>>,
     done: &SyncSender<Vec<u8>>,
     in_flight: &AtomicUsize,
+    is_cut: &AtomicBool,
     waker: &FutexWaker,
 ) {
     while let Ok(chunk) = chunks.recv() {
         let written = stream.write_all(&chunk);
         // One more than the worker can use is not kept.
         let _ = done.try_send(chunk);
+        is_cut.store(written.is_err(), Ordering::Release);
         in_flight.fetch_sub(1, Ordering::AcqRel);
         waker.wake();
         if written.is_err() {

@@ -1,0 +1,161 @@
+"""A worker that is killed in the middle of a collective, each kind of it, by each link.
+
+The worker is stopped and let run by turns until it has done a part of its work and the collective
+cannot end without the rest; then it is killed.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import Cluster, until
+
+import gt
+from gt import Layout, Partial, Replicate, Shard
+from gt import distributed as dist
+
+MEMBERS = 3
+VICTIM = 1
+ROWS, COLUMNS = 3 * 1024, 4096  # 48 MB of float32: a thousand chunks on each link
+PART_SECONDS = (
+    0.004  # of a processor's time that the victim gets; the whole takes it ten times that
+)
+PARTS_MAX = 4  # a moment that comes too late is tried again with half the time
+NOTICED_SECONDS = 10.0  # of a death: ten times what it takes on a busy machine
+
+Collective = Callable[[gt.Tensor], gt.Tensor]
+PARTIAL, CUT, WHOLE = [Partial()], [Shard(0)], [Replicate()]
+COLLECTIVES: dict[str, tuple[list[object], list[int], Collective]] = {
+    "all_reduce": (PARTIAL, [0, 1, 2], dist.all_reduce),
+    "reduce_scatter": (PARTIAL, [0, 1, 2], lambda x: dist.reduce_scatter(x, 0)),
+    "all_gather": (CUT, [0, 1, 2], dist.all_gather),
+    "all_to_all": (CUT, [0, 1, 2], lambda x: dist.all_to_all(x, 1)),
+    # The others have their copies; who reads the victim's waits for it.
+    "broadcast to it": (WHOLE, [0], lambda x: dist.broadcast(x, 0).to_local(VICTIM)),
+    "broadcast from it": (WHOLE, [VICTIM], lambda x: dist.broadcast(x, VICTIM)),
+    "send to it": (WHOLE, [0], lambda x: dist.send(x, VICTIM)),
+    "send from it": (WHOLE, [VICTIM], lambda x: dist.send(x, 2)),
+}
+
+
+@pytest.fixture(scope="module", params=["shared memory", "TCP"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Three workers; who kills one starts another in its place."""
+    with Cluster(0) as running:
+        if request.param == "TCP":
+            running.command.append("--tcp")
+        for _ in range(MEMBERS):
+            running.add_worker()
+        running.wait_for_workers()
+        gt.connect(running.address)
+        yield running
+        gt.disconnect()
+
+
+def pid_of(cluster: Cluster, index: int) -> int:
+    (pid,) = [
+        one.pid for one in cluster.workers if f'worker {index} ("worker {one.pid}")' in cluster.log
+    ]
+    return pid
+
+
+def processor_seconds(pid: int) -> float:
+    """What all threads of a process have run."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+def run_for(pid: int, seconds: float, is_over: Callable[[], bool]) -> None:
+    """Let a stopped process run for so long on a processor, unless there is nothing left for it."""
+    end = processor_seconds(pid) + seconds
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: processor_seconds(pid) >= end or is_over())
+    os.kill(pid, signal.SIGSTOP)
+
+
+class Reading(threading.Thread):
+    """A read that waits for a collective: what it has given, or raised."""
+
+    def __init__(self, tensor: gt.Tensor) -> None:
+        super().__init__(daemon=True)
+        self.tensor = tensor
+        self.outcome: float | gt.Error | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.outcome = self.tensor.sum().item()
+        except gt.Error as error:
+            self.outcome = error
+
+    def is_over(self) -> bool:
+        return self.outcome is not None
+
+
+def begun(cluster: Cluster, name: str) -> Reading:
+    """A read that waits for a collective, a part of which the victim has done; it is stopped."""
+    placements, workers, collective = COLLECTIVES[name]
+    pid, seconds = pid_of(cluster, VICTIM), PART_SECONDS
+    for _ in range(PARTS_MAX):
+        mesh = gt.DeviceMesh((len(workers),), workers)
+        layout = Layout(mesh, (ROWS, COLUMNS), placements=placements)
+        operand = gt.distribute(gt.ones(ROWS, COLUMNS), layout)
+        assert operand.to_local(0).sum().isfinite().item()
+        gt.synchronize()
+        os.kill(pid, signal.SIGSTOP)
+        reading = Reading(collective(operand))
+        run_for(pid, seconds, reading.is_over)
+        reading.join(0.1)
+        if not reading.is_over():
+            return reading
+        assert reading.outcome == ROWS * COLUMNS
+        os.kill(pid, signal.SIGCONT)
+        seconds /= 2
+    raise AssertionError(f"{name} is over before the worker has had {seconds} s")
+
+
+def slabs(pid: int) -> int:
+    """Shared memory for bytes that a process has mapped or open."""
+    opened = [str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink()]
+    mapped = Path(f"/proc/{pid}/maps").read_text()
+    return mapped.count("memfd:gt-slab") + sum("memfd:gt-slab" in one for one in opened)
+
+
+def sum_over_everyone() -> float | None:
+    """Of ones, reduced by all three; none while an older worker has not heard of the new one."""
+    layout = Layout(gt.DeviceMesh(MEMBERS), (ROWS, 8), placements=PARTIAL)
+    try:
+        return dist.all_reduce(gt.distribute(gt.ones(ROWS, 8), layout)).sum().item()
+    except gt.errors.WorkerError:
+        return None
+
+
+@pytest.mark.filterwarnings("ignore::gt.UnreadFailureWarning")  # of operand and result
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_the_others_get_an_error_and_go_on(cluster: Cluster, name: str) -> None:
+    layout = Layout(gt.DeviceMesh((2,), [0, 2]), (1000,), 0)
+    kept = gt.distribute(gt.arange(1000), layout)
+    assert kept.sum().item() == 499_500
+    reading = begun(cluster, name)
+    survivors = [pid_of(cluster, 0), pid_of(cluster, 2)]
+    # One each way to the dispatcher and to each of the others.
+    has_slabs = cluster.command[-1] != "--tcp"
+    until(lambda: [slabs(pid) for pid in survivors] == [6 * has_slabs] * 2)
+    died = time.monotonic()
+    cluster.kill_worker(VICTIM)
+    reading.join(NOTICED_SECONDS)
+    assert reading.is_over(), "nobody told the read"
+    assert isinstance(reading.outcome, gt.errors.WorkerError), reading.outcome
+    assert f"worker {VICTIM} is gone" in str(reading.outcome)
+    # What the others hold is there, and they meet without it.
+    np.testing.assert_array_equal(dist.all_gather(kept).numpy(), np.arange(1000))
+    assert time.monotonic() - died < NOTICED_SECONDS
+    until(lambda: [slabs(pid) for pid in survivors] == [4 * has_slabs] * 2)
+    cluster.add_worker()
+    cluster.wait_for_workers()
+    until(lambda: sum_over_everyone() == ROWS * 8)

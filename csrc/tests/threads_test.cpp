@@ -1,0 +1,207 @@
+// Ranks as threads of one process, each calling kernels that use several threads themselves: for
+// the thread sanitizer, which must see no race, and for values, which must be those of one thread.
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/pool.h"
+#include "cpu/attention/attention.h"
+#include "cpu/matmul/matmul.h"
+#include "cpu/pooling/max_pool.h"
+#include "cpu/random_fill.h"
+#include "cpu/recurrent/recurrent.h"
+
+namespace gt {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr int kRounds = 6;
+constexpr int kThreads = 3;
+
+// A contiguous array with its shape.
+class Array {
+ public:
+  Array(Element element, Shape shape) : element_(element), shape_(std::move(shape)) {
+    std::int64_t count = 1;
+    for (std::size_t dim = shape_.size(); dim-- > 0;) {
+      strides_.insert(strides_.begin(), count);
+      count *= shape_[dim];
+    }
+    bytes_.resize(static_cast<std::size_t>(count) * element_bytes(element));
+  }
+
+  static Array random(Shape shape, std::uint64_t seed) {
+    Array made(Element::kFloat32, shape);
+    const Shape start(shape.size(), 0);
+    fill_uniform({made.bytes_.data(), made.element_, Box("test", shape, shape, start), 1},
+                 {seed, 0}, -1, 1);
+    return made;
+  }
+
+  TensorView view() const {
+    return {const_cast<char*>(bytes_.data()), element_, static_cast<int>(shape_.size()),
+            shape_.data(), strides_.data()};
+  }
+  float* floats() { return reinterpret_cast<float*>(bytes_.data()); }
+  const float* floats() const { return reinterpret_cast<const float*>(bytes_.data()); }
+  const std::vector<char>& bytes() const { return bytes_; }
+
+ private:
+  Element element_;
+  Shape shape_;
+  Shape strides_;
+  std::vector<char> bytes_;
+};
+
+// What a kernel writes on so many threads, all arrays one after the other. Operands are shared.
+using Kernel = std::function<std::vector<char>(int threads)>;
+
+std::vector<char> joined(std::initializer_list<const Array*> arrays) {
+  std::vector<char> all;
+  for (const Array* array : arrays) {
+    all.insert(all.end(), array->bytes().begin(), array->bytes().end());
+  }
+  return all;
+}
+
+Kernel product(std::int64_t rows) {
+  const Array a = Array::random({rows, 130}, 1);
+  const Array b = Array::random({130, 200}, 2);
+  return [a, b, rows](int threads) {
+    const Array out(Element::kFloat32, {rows, 200});
+    const MatmulCall call{out.view(), a.view(), b.view(), nullptr, nullptr, {}, threads};
+    check_matmul(call);
+    matmul(call);
+    return joined({&out});
+  };
+}
+
+Kernel attention_and_gradient() {
+  const Shape shape{2, 2, 70, 16};
+  const Array query = Array::random(shape, 3);
+  const Array key = Array::random(shape, 4);
+  const Array value = Array::random(shape, 5);
+  const Array grad = Array::random(shape, 6);
+  return [=](int threads) {
+    const Array output(Element::kFloat32, shape);
+    const Array logsumexp(Element::kFloat32, {2, 2, 70});
+    AttentionCall call{output.view(), logsumexp.view(), query.view(), key.view(), value.view()};
+    call.is_causal = true;
+    call.scale = 0.25;
+    call.threads = threads;
+    check_attention(call);
+    attention(call);
+    const Array grads[] = {
+        {Element::kFloat32, shape}, {Element::kFloat32, shape}, {Element::kFloat32, shape}};
+    const AttentionGradient gradient{grad.view(), grads[0].view(), grads[1].view(),
+                                     grads[2].view()};
+    check_attention_gradient(call, gradient);
+    attention_backward(call, gradient);
+    return joined({&output, &logsumexp, &grads[0], &grads[1], &grads[2]});
+  };
+}
+
+Kernel gru() {
+  constexpr std::int64_t kSteps = 3, kRows = 9, kUnits = 20, kGates = 3;
+  const Array gates = Array::random({kSteps, kRows, kGates * kUnits}, 7);
+  const Array hidden = Array::random({kRows, kUnits}, 8);
+  const Array bias = Array::random({kGates * kUnits}, 9);
+  const Array weight = Array::random({kGates * kUnits, kUnits}, 10);
+  return [=](int threads) {
+    Array output(Element::kFloat32, {kSteps, kRows, kUnits});
+    Array activations(Element::kFloat32, {kSteps, kRows, 4 * kUnits});
+    RecurrentForward in{};
+    in.gates = gates.floats();
+    in.hidden = hidden.floats();
+    in.bias = bias.floats();
+    in.output = output.floats();
+    in.activations = activations.floats();
+    recurrent_forward(Recurrence::kGru, {kSteps, kRows, kUnits, false}, in, weight.floats(),
+                      threads);
+    return joined({&output, &activations});
+  };
+}
+
+Kernel pooling() {
+  const Array input = Array::random({6, 33, 31}, 11);
+  return [input](int threads) {
+    const Array out(Element::kFloat32, {6, 16, 15});
+    const Array indices(Element::kInt64, {6, 16, 15});
+    max_pool({out.view(), indices.view(), input.view(), {3, 2, 0, 1}, {3, 2, 0, 1}, threads});
+    return joined({&out, &indices});
+  };
+}
+
+Kernel random_numbers() {
+  return [](int threads) {
+    const Shape shape{300'000};
+    const Array out(Element::kFloat32, shape);
+    fill_normal({out.view().data, Element::kFloat32, Box("test", shape, shape, {0}), threads},
+                {12, 0}, 0, 1);
+    return joined({&out});
+  };
+}
+
+// Each task of each call runs once, however the calls of several ranks meet.
+Kernel tasks() {
+  return [](int threads) {
+    constexpr std::int64_t kTasks = 40;
+    std::vector<char> ran(kTasks);
+    for (int call = 0; call < 300; ++call) {
+      run_tasks(kTasks, threads, [&](std::int64_t task) { ++ran[static_cast<std::size_t>(task)]; });
+    }
+    return ran;
+  };
+}
+
+// True if every rank has what one thread makes.
+bool agrees(const char* name, const Kernel& kernel) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<char> expected = kernel(1);
+  std::atomic<int> different{0};
+  std::barrier<> together(kRanks);
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        together.arrive_and_wait();
+        different += kernel(kThreads) == expected ? 0 : 1;
+      }
+    });
+  }
+  ranks.clear();  // joins
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  std::printf("%-24s %5.1f s, %d of %d results are not those of one thread\n", name, taken.count(),
+              different.load(), kRanks * kRounds);
+  return different == 0;
+}
+
+}  // namespace
+}  // namespace gt
+
+int main() {
+  struct Row {
+    const char* name;
+    gt::Kernel kernel;
+  };
+  const Row rows[] = {
+      {"tasks", gt::tasks()},
+      {"product", gt::product(300)},
+      {"product of few rows", gt::product(4)},
+      {"attention and gradient", gt::attention_and_gradient()},
+      {"GRU", gt::gru()},
+      {"max_pool", gt::pooling()},
+      {"random numbers", gt::random_numbers()},
+  };
+  bool all_agree = true;
+  for (const Row& row : rows) {
+    all_agree = gt::agrees(row.name, row.kernel) && all_agree;
+  }
+  return all_agree ? 0 : 1;
+}

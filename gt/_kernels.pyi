@@ -315,37 +315,38 @@ class Cuda:
     ) -> None: ...
     def cross_entropy(
         self,
-        logits: int,
-        targets: int,
-        loss: int,
-        gradient: int,
-        rows: int,
-        columns: int,
+        dtype: str,
+        sizes: tuple[int, int],
+        operands: tuple[int, int, int, int],
         scale: float,
         stream: int,
     ) -> None: ...
     def rms_norm(
         self,
-        x: int,
-        residual: int,
-        weight: int,
-        total: int,
-        out: int,
-        rows: int,
-        columns: int,
+        dtype: str,
+        sizes: tuple[int, int],
+        operands: tuple[int, int, int, int, int, int],
         eps: float,
         stream: int,
     ) -> None: ...
     def layer_norm(
         self,
-        x: int,
-        residual: int,
-        weight: int,
-        bias: int,
-        total: int,
-        out: int,
-        rows: int,
-        columns: int,
+        dtype: str,
+        sizes: tuple[int, int],
+        operands: tuple[int, int, int, int, int, int],
+        eps: float,
+        stream: int,
+    ) -> None: ...
+    @staticmethod
+    def norm_blocks(rows: int) -> int: ...
+    def norm_backward(
+        self,
+        dtype: str,
+        sizes: tuple[int, int],
+        operands: tuple[int, int, int, int],
+        grad_x: int,
+        sums: tuple[int, int],
+        gradients: tuple[int, int],
         eps: float,
         stream: int,
     ) -> None: ...

@@ -72,35 +72,61 @@ def _normal(*shape, seed):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * 2 + 0.5
 
 
-def check_cross_entropy(kernels, rows, columns):
-    logits = _normal(rows, columns, seed=2)
+# Of results in each dtype, relative and absolute.
+TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
+
+
+def check_cross_entropy(kernels, rows, columns, dtype):
+    """Also of a row that is left out, as PyTorch's ignore_index leaves it out."""
+    logits = _normal(rows, columns, seed=2).to(dtype)
     targets = torch.arange(rows) * 7 % columns
+    targets[rows // 2] = -100
     device = kernels.device
-    loss, gradient = kernels.cross_entropy(logits.to(device), targets.to(device), 1 / rows)
+    loss, gradient = kernels.rows.cross_entropy(logits.to(device), targets.to(device), 1 / rows)
     wide = logits.double().requires_grad_()
     expected = functional.cross_entropy(wide, targets, reduction="none")
     expected.mean().backward()
     torch.testing.assert_close(loss.cpu().double(), expected, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(gradient.cpu().double(), wide.grad, rtol=1e-5, atol=1e-6)
-    assert kernels.cross_entropy(logits.to(device), targets.to(device))[1] is None
+    assert gradient.dtype == dtype
+    tolerance = TOLERANCES[dtype]
+    torch.testing.assert_close(gradient.cpu().double(), wide.grad, rtol=tolerance, atol=1e-6)
+    assert kernels.rows.cross_entropy(logits.to(device), targets.to(device))[1] is None
 
 
-def check_norm(kernels, kind, shape, residual):
+def _norm(kind, x, parameters):
+    of_kind = functional.rms_norm if kind == "rms_norm" else functional.layer_norm
+    return of_kind(x, x.shape[-1:], *parameters, eps=1e-5)
+
+
+def check_norm(kernels, kind, shape, dtype, *, residual):
+    """A norm and its gradients. With a residual their sum is used besides, as in a transformer."""
     device, columns = kernels.device, shape[-1]
-    x, other = _normal(*shape, seed=3), _normal(*shape, seed=4) if residual else None
-    weight, bias = _normal(columns, seed=5), _normal(columns, seed=6)
-    parameters = (weight,) if kind == "rms_norm" else (weight, bias)
-    there = None if other is None else other.to(device)
-    run = getattr(kernels, kind)
-    out, total = run(x.to(device), *(one.to(device) for one in parameters), 1e-5, there)
+    x = _normal(*shape, seed=3).to(dtype)
+    other = _normal(*shape, seed=4).to(dtype) if residual else None
+    parameters = [_normal(columns, seed=5).to(dtype), _normal(columns, seed=6).to(dtype)]
+    parameters = parameters[: 1 if kind == "rms_norm" else 2]
+    there = [None if one is None else one.to(device) for one in (other, *parameters)]
+    run = getattr(kernels.rows, kind)
+    out, total = run(x.to(device), *there[1:], 1e-5, there[0])
     summed = x if other is None else x + other
-    wide = [one.double() for one in parameters]
-    if kind == "rms_norm":
-        expected = functional.rms_norm(summed.double(), (columns,), *wide, eps=1e-5)
-    else:
-        expected = functional.layer_norm(summed.double(), (columns,), *wide, eps=1e-5)
     torch.testing.assert_close(total.cpu(), summed, rtol=0, atol=0)
-    torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-5, atol=1e-5)
+    wide = [one.double().requires_grad_() for one in (summed, *parameters)]
+    expected = _norm(kind, wide[0], wide[1:])
+    tolerance = TOLERANCES[dtype]
+    torch.testing.assert_close(out.cpu().double(), expected, rtol=tolerance, atol=tolerance)
+    grad, besides = _normal(*shape, seed=7).to(dtype), _normal(*shape, seed=8).to(dtype)
+    torch.autograd.backward((expected, wide[0]), (grad.double(), besides.double() * residual))
+    bias = there[2] if len(there) == 3 else None
+    from_elsewhere = besides.to(device) if residual else None
+    made = kernels.rows.norm_backward(grad.to(device), total, there[1], bias, 1e-5, from_elsewhere)
+    for ours, theirs in zip(made, wide, strict=False):
+        scale = theirs.grad.abs().max().item()
+        bounds = {"rtol": tolerance, "atol": 4 * tolerance * max(1.0, scale)}
+        torch.testing.assert_close(ours.cpu().double(), theirs.grad, **bounds)
+    assert (made.bias is None) == (bias is None)
+    again = kernels.rows.norm_backward(grad.to(device), total, there[1], bias, 1e-5, from_elsewhere)
+    pairs = zip(made[: len(wide)], again, strict=False)
+    assert all(torch.equal(one, other) for one, other in pairs)
 
 
 def check_adamw(kernels, shapes, steps=3):

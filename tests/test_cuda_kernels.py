@@ -22,7 +22,8 @@ SOURCES = ("random", "rows", "adamw", "gemm", "skinny", "attention", "attention_
 IMAGES = dict.fromkeys(SOURCES, b"an image")
 # Names under which kernels write; anything else is read.
 WRITTEN = ("out", "loss", "gradient", "total", "keep", "output", "logsumexp", "products")
-WRITTEN += ("grad_query", "grad_key", "grad_value")
+WRITTEN += ("grad_query", "grad_key", "grad_value", "grad_x", "grad_weight", "grad_bias")
+WRITTEN += ("weight_sums", "bias_sums")
 CPU = torch.device("cpu")
 
 pytestmark = [
@@ -113,16 +114,18 @@ def test_dropout_is_pytorchs(kernels, p):
     cuda_cases.check_dropout(kernels, p)
 
 
+@pytest.mark.parametrize("dtype", cuda_cases.TOLERANCES, ids=str)
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 10), (4, 65)])
-def test_cross_entropy_and_its_gradient(kernels, rows, columns):
-    cuda_cases.check_cross_entropy(kernels, rows, columns)
+def test_cross_entropy_and_its_gradient(kernels, rows, columns, dtype):
+    cuda_cases.check_cross_entropy(kernels, rows, columns, dtype)
 
 
 @pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("shape", [(3, 1), (2, 3, 40)])
+@pytest.mark.parametrize("dtype", cuda_cases.TOLERANCES, ids=str)
+@pytest.mark.parametrize("shape", [(3, 1), (2, 3, 40), (131, 5)])
 @pytest.mark.parametrize("kind", ["rms_norm", "layer_norm"])
-def test_norms_with_and_without_a_residual(kernels, kind, shape, residual):
-    cuda_cases.check_norm(kernels, kind, shape, residual)
+def test_norms_and_their_gradients(kernels, kind, shape, dtype, residual):
+    cuda_cases.check_norm(kernels, kind, shape, dtype, residual=residual)
 
 
 def test_adamw_updates_a_group_in_one_launch(kernels):
@@ -389,7 +392,7 @@ def test_a_fault_of_a_kernel_is_reported(kernels):
     """The emulator's findings come through the driver's error text."""
     kernels.is_written = False
     with pytest.raises(native.CudaError, match=r"launching gt_rms_norm_f32: .*uninitialized read"):
-        kernels.rms_norm(torch.ones(2, 8), torch.ones(8), 1e-5)
+        kernels.rows.rms_norm(torch.ones(2, 8), torch.ones(8), 1e-5)
 
 
 def test_operands_are_checked(kernels):
@@ -406,25 +409,27 @@ def test_operands_are_checked(kernels):
         kernels.fill("uniform", torch.empty(2, dtype=torch.int8), place, 0.0, 1.0)
     with pytest.raises(ValueError, match=r"uniform: low 1 is not at most high 0"):
         kernels.fill("uniform", torch.empty(2), place, 1.0, 0.0)
-    with pytest.raises(TypeError, match=r"x has dtype torch.float64, the CUDA kernel takes"):
-        kernels.rms_norm(torch.ones(2, 3, dtype=torch.float64), torch.ones(3), 1e-5)
+    with pytest.raises(TypeError, match=r"weight has dtype torch.float32, the CUDA kernel takes"):
+        kernels.rows.rms_norm(torch.ones(2, 3).half(), torch.ones(3), 1e-5)
+    with pytest.raises(TypeError, match=r"no CUDA kernel of rows takes torch.float64"):
+        kernels.rows.rms_norm(torch.ones(2, 3, dtype=torch.float64), torch.ones(3), 1e-5)
     with pytest.raises(ValueError, match=r"rms_norm: a parameter \(4,\) for 3"):
-        kernels.rms_norm(torch.ones(2, 3), torch.ones(4), 1e-5)
+        kernels.rows.rms_norm(torch.ones(2, 3), torch.ones(4), 1e-5)
     with pytest.raises(ValueError, match=r"targets \(3,\) do not fit 2 rows"):
-        kernels.cross_entropy(torch.ones(2, 3), torch.zeros(3, dtype=torch.int64))
+        kernels.rows.cross_entropy(torch.ones(2, 3), torch.zeros(3, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"adamw: the table of 2 tensors takes 96 bytes, not 8"):
         kernels._cuda.adamw([(1, 1, 1, 1, 1)] * 2, 1, 8, 0, 0, 0, 0, 0, 1, 1, 0)
     with pytest.raises(ValueError, match=r"has no rows with elements"):
-        kernels.rms_norm(torch.ones(2, 0), torch.ones(0), 1e-5)
+        kernels.rows.rms_norm(torch.ones(2, 0), torch.ones(0), 1e-5)
 
 
 def test_operands_on_two_devices_are_refused(library, driver, kernels):
     other = Played(library, driver, device_index=1)
     there, here = torch.ones(2, 8), torch.ones(8)
     addresses = (other.address("x", there, torch.float32), 0)
-    addresses += (kernels.address("weight", here, torch.float32), 0)
+    addresses += (kernels.address("weight", here, torch.float32), 0, 0)
     with pytest.raises(ValueError, match=r"rms_norm: operands are on the CUDA devices 1 and 0"):
-        kernels._cuda.rms_norm(*addresses, addresses[0], 2, 8, 1e-5, 0)
+        kernels._cuda.rms_norm("float32", (2, 8), (*addresses, addresses[0]), 1e-5, 0)
     other.forget()
 
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bind/cuda_attention.h"
+#include "bind/cuda_rows.h"
 #include "cuda/host/worker_calls.h"
 
 namespace nb = nanobind;
@@ -93,36 +94,6 @@ void bind_random_methods(nb::class_<Launcher>& cuda) {
       },
       "x"_a, "out"_a, "keep"_a, "shape"_a, "seed"_a, "draw"_a, "p"_a, "scale"_a, "global_shape"_a,
       "start"_a, "stream"_a, "out = x * mask * scale of float32, and the mask into keep.");
-}
-
-void bind_row_methods(nb::class_<Launcher>& cuda) {
-  cuda.def(
-      "cross_entropy",
-      [](Launcher& launcher, Address logits, Address targets, Address loss, Address gradient,
-         std::int64_t rows, std::int64_t columns, float scale, std::uintptr_t stream) {
-        cuda::cross_entropy(launcher, logits, targets, loss, gradient, {rows, columns, stream},
-                            scale);
-      },
-      "logits"_a, "targets"_a, "loss"_a, "gradient"_a, "rows"_a, "columns"_a, "scale"_a, "stream"_a,
-      "Each row's loss and, where gradient is not 0, its gradient times scale.");
-  cuda.def(
-      "rms_norm",
-      [](Launcher& launcher, Address x, Address residual, Address weight, Address total,
-         Address out, std::int64_t rows, std::int64_t columns, float eps, std::uintptr_t stream) {
-        cuda::rms_norm(launcher, x, residual, weight, total, out, {rows, columns, stream}, eps);
-      },
-      "x"_a, "residual"_a, "weight"_a, "total"_a, "out"_a, "rows"_a, "columns"_a, "eps"_a,
-      "stream"_a, "RMSNorm of x + residual, which goes into total; both may be 0.");
-  cuda.def(
-      "layer_norm",
-      [](Launcher& launcher, Address x, Address residual, Address weight, Address bias,
-         Address total, Address out, std::int64_t rows, std::int64_t columns, float eps,
-         std::uintptr_t stream) {
-        cuda::layer_norm(launcher, x, residual, weight, bias, total, out, {rows, columns, stream},
-                         eps);
-      },
-      "x"_a, "residual"_a, "weight"_a, "bias"_a, "total"_a, "out"_a, "rows"_a, "columns"_a, "eps"_a,
-      "stream"_a, "LayerNorm of x + residual, which goes into total; both may be 0.");
 }
 
 void bind_adamw_method(nb::class_<Launcher>& cuda) {
@@ -277,7 +248,7 @@ Args:
 Raises:
     CudaError: There is no such library, it lacks a function, or finds no device.)");
   bind_random_methods(cuda);
-  bind_row_methods(cuda);
+  bind_cuda_rows(cuda);
   bind_adamw_method(cuda);
   bind_gemm_methods(cuda);
   bind_cuda_attention(cuda);

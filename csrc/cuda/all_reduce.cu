@@ -3,15 +3,6 @@
 #include "cuda/all_reduce.h"
 #include "cuda/kernels.h"
 
-namespace gt {
-namespace {
-
-using Bfloat16 = Float16Bits<Half::kBfloat16>;
-using Float16 = Float16Bits<Half::kFloat16>;
-
-}  // namespace
-}  // namespace gt
-
 extern "C" {
 
 __global__ void __launch_bounds__(512)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/collectives.h"
+#include "cuda/elements.h"
 
 namespace gt {
 namespace {

@@ -36,21 +36,7 @@ struct CollectiveCall {
 
 namespace {
 
-using device::Half;
 using device::Scope;
-
-// How elements are stored, and the numbers in which they are summed: rounded once, after the sum.
-struct Float32 {
-  using Stored = float;
-  __device__ static float wide(float value) { return value; }
-  __device__ static float narrow(float value) { return value; }
-};
-template <Half kType>
-struct Float16Bits {
-  using Stored = std::uint16_t;
-  __device__ static float wide(std::uint16_t bits) { return device::to_float<kType>(bits); }
-  __device__ static std::uint16_t narrow(float value) { return device::from_float<kType>(value); }
-};
 
 // Whether a flag reaches `number` in time; what its writer wrote before is then visible.
 __device__ inline bool reaches(const std::uint32_t* flag, std::uint32_t number,

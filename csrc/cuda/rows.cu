@@ -1,5 +1,6 @@
-// One block a row: softmax cross-entropy, RMSNorm and LayerNorm with a residual. float32, rows
-// contiguous, sums in float32. Blocks of whole warps, up to 1024 threads.
+// One block a row: softmax cross-entropy, RMSNorm and LayerNorm with a residual; their gradients.
+// Rows are contiguous, sums in float32. Blocks of whole warps, up to 1024 threads.
+#include "cuda/elements.h"
 #include "cuda/kernels.h"
 
 namespace gt {
@@ -39,14 +40,153 @@ __device__ float combined(float value, Combine combine) {
   return result;
 }
 
-// The offset of the block's row.
-__device__ inline std::int64_t row_offset(std::int64_t columns) {
-  const std::int64_t row = blockIdx.x;
-  return row * columns;
+// The sum of term(i) over the columns of a row, by all threads of the block.
+template <class Term>
+__device__ float sum_over(std::int64_t columns, Term term) {
+  float sum = 0;
+  for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
+    sum += term(i);
+  }
+  return combined(sum, Sum{});
 }
 
-__device__ inline float element(const float* x, const float* residual, std::int64_t i) {
-  return residual != nullptr ? x[i] + residual[i] : x[i];
+// The block's row of a matrix; nullptr where there is none.
+template <class T>
+__device__ T* row_of(T* matrix, std::int64_t columns) {
+  const std::int64_t row = blockIdx.x;
+  return matrix == nullptr ? nullptr : matrix + row * columns;
+}
+
+template <class Element>
+__device__ void cross_entropy(const CrossEntropyCall& call) {
+  using T = typename Element::Stored;
+  const T* logits = row_of(static_cast<const T*>(call.logits), call.columns);
+  T* gradient = row_of(static_cast<T*>(call.gradient), call.columns);
+  float largest = -__builtin_huge_valf();
+  for (std::int64_t i = threadIdx.x; i < call.columns; i += blockDim.x) {
+    largest = maximum(largest, Element::wide(logits[i]));
+  }
+  largest = combined(largest, Maximum{});
+  const float sum = sum_over(call.columns, [&](std::int64_t i) {
+    return device::exponential(Element::wide(logits[i]) - largest);
+  });
+  const std::int64_t target = call.targets[blockIdx.x];
+  if (threadIdx.x == 0) {
+    call.loss[blockIdx.x] =
+        target < 0 ? 0.0F : device::logarithm(sum) + largest - Element::wide(logits[target]);
+  }
+  if (gradient == nullptr) {
+    return;
+  }
+  const float scale = target < 0 ? 0.0F : call.scale;
+  for (std::int64_t i = threadIdx.x; i < call.columns; i += blockDim.x) {
+    const float softmax = device::exponential(Element::wide(logits[i]) - largest) / sum;
+    gradient[i] = Element::narrow((i == target ? softmax - 1.0F : softmax) * scale);
+  }
+}
+
+// (x - mean) * scale is normal; mean is 0 for RMSNorm.
+struct Moments {
+  float mean, scale;
+};
+
+template <bool kIsCentered, class Value>
+__device__ Moments moments_of(std::int64_t columns, float eps, Value value) {
+  const auto count = static_cast<float>(columns);
+  const float mean = kIsCentered ? sum_over(columns, value) / count : 0.0F;
+  const float squares = sum_over(columns, [&](std::int64_t i) {
+    const float centered = value(i) - mean;
+    return centered * centered;
+  });
+  return {mean, device::reciprocal_square_root(squares / count + eps)};
+}
+
+template <class Element, bool kIsCentered>
+__device__ void norm(const NormCall& call) {
+  using T = typename Element::Stored;
+  const T* x = row_of(static_cast<const T*>(call.x), call.columns);
+  const T* residual = row_of(static_cast<const T*>(call.residual), call.columns);
+  const T* weight = static_cast<const T*>(call.weight);
+  const T* bias = static_cast<const T*>(call.bias);
+  T* total = row_of(static_cast<T*>(call.total), call.columns);
+  T* out = row_of(static_cast<T*>(call.out), call.columns);
+  const auto stored = [&](std::int64_t i) {
+    return residual == nullptr ? x[i]
+                               : Element::narrow(Element::wide(x[i]) + Element::wide(residual[i]));
+  };
+  const Moments moments = moments_of<kIsCentered>(
+      call.columns, call.eps, [&](std::int64_t i) { return Element::wide(stored(i)); });
+  for (std::int64_t i = threadIdx.x; i < call.columns; i += blockDim.x) {
+    const T value = stored(i);
+    if (total != nullptr) {
+      total[i] = value;
+    }
+    const float normal = (Element::wide(value) - moments.mean) * moments.scale;
+    const float scaled = normal * Element::wide(weight[i]);
+    out[i] = Element::narrow(kIsCentered ? scaled + Element::wide(bias[i]) : scaled);
+  }
+}
+
+// Of one row. is_first: the block's sums begin with it.
+template <class Element, bool kIsCentered>
+__device__ void norm_backward_row(const NormGradientCall& call, std::int64_t at, bool is_first) {
+  using T = typename Element::Stored;
+  const T* total = static_cast<const T*>(call.total) + at * call.columns;
+  const T* grad = static_cast<const T*>(call.grad) + at * call.columns;
+  const T* weight = static_cast<const T*>(call.weight);
+  const T* grad_total = static_cast<const T*>(call.grad_total);
+  T* grad_x = static_cast<T*>(call.grad_x) + at * call.columns;
+  float* weight_sums = row_of(call.weight_sums, call.columns);
+  float* bias_sums = row_of(call.bias_sums, call.columns);
+  const Moments moments = moments_of<kIsCentered>(
+      call.columns, call.eps, [&](std::int64_t i) { return Element::wide(total[i]); });
+  const auto normal = [&](std::int64_t i) {
+    return (Element::wide(total[i]) - moments.mean) * moments.scale;
+  };
+  const auto above = [&](std::int64_t i) {
+    return Element::wide(grad[i]) * Element::wide(weight[i]);
+  };
+  const auto count = static_cast<float>(call.columns);
+  const float mean = kIsCentered ? sum_over(call.columns, above) / count : 0.0F;
+  const float product =
+      sum_over(call.columns, [&](std::int64_t i) { return above(i) * normal(i); }) / count;
+  for (std::int64_t i = threadIdx.x; i < call.columns; i += blockDim.x) {
+    float value = moments.scale * (above(i) - mean - normal(i) * product);
+    if (grad_total != nullptr) {
+      value += Element::wide(grad_total[at * call.columns + i]);
+    }
+    grad_x[i] = Element::narrow(value);
+    const float one = Element::wide(grad[i]);
+    weight_sums[i] = is_first ? one * normal(i) : weight_sums[i] + one * normal(i);
+    if constexpr (kIsCentered) {
+      bias_sums[i] = is_first ? one : bias_sums[i] + one;
+    }
+  }
+}
+
+// A block takes every gridDim.x-th row; a column's sum is always the same thread's.
+template <class Element, bool kIsCentered>
+__device__ void norm_backward(const NormGradientCall& call) {
+  bool is_first = true;
+  for (std::int64_t at = blockIdx.x; at < call.rows; at += gridDim.x) {
+    norm_backward_row<Element, kIsCentered>(call, at, is_first);
+    is_first = false;
+  }
+}
+
+// out[column] = the sum of all blocks' sums, in their order. Any grid.
+template <class Element>
+__device__ void add_sums(const float* sums, std::int64_t blocks, std::int64_t columns,
+                         typename Element::Stored* out) {
+  const std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (column >= columns) {
+    return;
+  }
+  float sum = 0;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    sum += sums[block * columns + column];
+  }
+  out[column] = Element::narrow(sum);
 }
 
 }  // namespace
@@ -54,76 +194,78 @@ __device__ inline float element(const float* x, const float* residual, std::int6
 
 extern "C" {
 
-__global__ void __launch_bounds__(1024)
-    gt_cross_entropy_f32(const float* logits, const std::int64_t* targets, float* loss,
-                         float* gradient, std::int64_t columns, float scale) {
-  const std::int64_t offset = gt::row_offset(columns);
-  float largest = -__builtin_huge_valf();
-  for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    largest = gt::device::maximum(largest, logits[offset + i]);
-  }
-  largest = gt::combined(largest, gt::Maximum{});
-  float sum = 0;
-  for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    sum += gt::device::exponential(logits[offset + i] - largest);
-  }
-  sum = gt::combined(sum, gt::Sum{});
-  const std::int64_t target = targets[blockIdx.x];
-  if (threadIdx.x == 0) {
-    loss[blockIdx.x] = gt::device::logarithm(sum) + largest - logits[offset + target];
-  }
-  if (gradient != nullptr) {
-    for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-      const float softmax = gt::device::exponential(logits[offset + i] - largest) / sum;
-      gradient[offset + i] = (i == target ? softmax - 1.0F : softmax) * scale;
-    }
-  }
+__global__ void __launch_bounds__(1024) gt_cross_entropy_f32(gt::CrossEntropyCall call) {
+  gt::cross_entropy<gt::Float32>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_cross_entropy_bf16(gt::CrossEntropyCall call) {
+  gt::cross_entropy<gt::Bfloat16>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_cross_entropy_f16(gt::CrossEntropyCall call) {
+  gt::cross_entropy<gt::Float16>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_rms_norm_f32(gt::NormCall call) {
+  gt::norm<gt::Float32, false>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_rms_norm_bf16(gt::NormCall call) {
+  gt::norm<gt::Bfloat16, false>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_rms_norm_f16(gt::NormCall call) {
+  gt::norm<gt::Float16, false>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_layer_norm_f32(gt::NormCall call) {
+  gt::norm<gt::Float32, true>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_layer_norm_bf16(gt::NormCall call) {
+  gt::norm<gt::Bfloat16, true>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_layer_norm_f16(gt::NormCall call) {
+  gt::norm<gt::Float16, true>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_rms_norm_backward_f32(gt::NormGradientCall call) {
+  gt::norm_backward<gt::Float32, false>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_rms_norm_backward_bf16(gt::NormGradientCall call) {
+  gt::norm_backward<gt::Bfloat16, false>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_rms_norm_backward_f16(gt::NormGradientCall call) {
+  gt::norm_backward<gt::Float16, false>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_layer_norm_backward_f32(gt::NormGradientCall call) {
+  gt::norm_backward<gt::Float32, true>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_layer_norm_backward_bf16(gt::NormGradientCall call) {
+  gt::norm_backward<gt::Bfloat16, true>(call);
+}
+
+__global__ void __launch_bounds__(1024) gt_layer_norm_backward_f16(gt::NormGradientCall call) {
+  gt::norm_backward<gt::Float16, true>(call);
 }
 
 __global__ void __launch_bounds__(1024)
-    gt_rms_norm_f32(const float* x, const float* residual, const float* weight, float* total,
-                    float* out, std::int64_t columns, float eps) {
-  const std::int64_t offset = gt::row_offset(columns);
-  float squares = 0;
-  for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    const float value = gt::element(x, residual, offset + i);
-    if (total != nullptr) {
-      total[offset + i] = value;
-    }
-    squares += value * value;
-  }
-  squares = gt::combined(squares, gt::Sum{});
-  const float scale =
-      gt::device::reciprocal_square_root(squares / static_cast<float>(columns) + eps);
-  for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    out[offset + i] = gt::element(x, residual, offset + i) * scale * weight[i];
-  }
+    gt_add_sums_f32(const float* sums, std::int64_t blocks, std::int64_t columns, float* out) {
+  gt::add_sums<gt::Float32>(sums, blocks, columns, out);
 }
 
-__global__ void __launch_bounds__(1024)
-    gt_layer_norm_f32(const float* x, const float* residual, const float* weight, const float* bias,
-                      float* total, float* out, std::int64_t columns, float eps) {
-  const std::int64_t offset = gt::row_offset(columns);
-  float sum = 0;
-  for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    const float value = gt::element(x, residual, offset + i);
-    if (total != nullptr) {
-      total[offset + i] = value;
-    }
-    sum += value;
-  }
-  const float mean = gt::combined(sum, gt::Sum{}) / static_cast<float>(columns);
-  float squares = 0;
-  for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    const float centered = gt::element(x, residual, offset + i) - mean;
-    squares += centered * centered;
-  }
-  squares = gt::combined(squares, gt::Sum{});
-  const float scale =
-      gt::device::reciprocal_square_root(squares / static_cast<float>(columns) + eps);
-  for (std::int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    const float centered = gt::element(x, residual, offset + i) - mean;
-    out[offset + i] = centered * scale * weight[i] + bias[i];
-  }
+__global__ void __launch_bounds__(1024) gt_add_sums_bf16(const float* sums, std::int64_t blocks,
+                                                         std::int64_t columns, std::uint16_t* out) {
+  gt::add_sums<gt::Bfloat16>(sums, blocks, columns, out);
+}
+
+__global__ void __launch_bounds__(1024) gt_add_sums_f16(const float* sums, std::int64_t blocks,
+                                                        std::int64_t columns, std::uint16_t* out) {
+  gt::add_sums<gt::Float16>(sums, blocks, columns, out);
 }
 }

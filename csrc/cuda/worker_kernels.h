@@ -8,6 +8,7 @@
 #include "algo/random_values.h"
 #include "cuda/attention.h"
 #include "cuda/gemm.h"
+#include "cuda/rows.h"
 
 namespace gt {
 
@@ -60,17 +61,29 @@ __global__ void gt_dropout_f32(const float* x, float* out, std::uint8_t* keep,
                                std::int64_t elements, gt::BoxRuns box, gt::Stream stream,
                                std::uint64_t threshold, float scale);
 
-// ---- rows.cu: grid.x rows of [rows, columns], blocks of whole warps ----
-// loss[row] = logsumexp(logits[row]) - logits[row, target]; gradient, where not nullptr, is its
-// gradient times scale. Targets are in [0, columns).
-__global__ void gt_cross_entropy_f32(const float* logits, const std::int64_t* targets, float* loss,
-                                     float* gradient, std::int64_t columns, float scale);
-// residual and total may be nullptr; total = x + residual, which is what is normalized.
-__global__ void gt_rms_norm_f32(const float* x, const float* residual, const float* weight,
-                                float* total, float* out, std::int64_t columns, float eps);
-__global__ void gt_layer_norm_f32(const float* x, const float* residual, const float* weight,
-                                  const float* bias, float* total, float* out, std::int64_t columns,
-                                  float eps);
+// ---- rows.cu: blocks of whole warps; grid.x rows, and up to NormGradientTile::kBlocksMax for the
+// gradients of norms, whose blocks' sums gt_add_sums adds, a thread a column ----
+__global__ void gt_cross_entropy_f32(gt::CrossEntropyCall call);
+__global__ void gt_cross_entropy_bf16(gt::CrossEntropyCall call);
+__global__ void gt_cross_entropy_f16(gt::CrossEntropyCall call);
+__global__ void gt_rms_norm_f32(gt::NormCall call);
+__global__ void gt_rms_norm_bf16(gt::NormCall call);
+__global__ void gt_rms_norm_f16(gt::NormCall call);
+__global__ void gt_layer_norm_f32(gt::NormCall call);
+__global__ void gt_layer_norm_bf16(gt::NormCall call);
+__global__ void gt_layer_norm_f16(gt::NormCall call);
+__global__ void gt_rms_norm_backward_f32(gt::NormGradientCall call);
+__global__ void gt_rms_norm_backward_bf16(gt::NormGradientCall call);
+__global__ void gt_rms_norm_backward_f16(gt::NormGradientCall call);
+__global__ void gt_layer_norm_backward_f32(gt::NormGradientCall call);
+__global__ void gt_layer_norm_backward_bf16(gt::NormGradientCall call);
+__global__ void gt_layer_norm_backward_f16(gt::NormGradientCall call);
+__global__ void gt_add_sums_f32(const float* sums, std::int64_t blocks, std::int64_t columns,
+                                float* out);
+__global__ void gt_add_sums_bf16(const float* sums, std::int64_t blocks, std::int64_t columns,
+                                 std::uint16_t* out);
+__global__ void gt_add_sums_f16(const float* sums, std::int64_t blocks, std::int64_t columns,
+                                std::uint16_t* out);
 
 // ---- adamw.cu: tensors sorted by first_block ----
 __global__ void gt_adamw_f32(const gt::AdamwTensor* tensors, std::uint32_t count,

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gt import config
 from gt.worker.cuda_attention import CudaAttention
+from gt.worker.cuda_rows import CudaRows
 from gt.worker.random_place import Place, Size
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class CudaKernels:
         self.device = device
         self._stream = stream
         self.attention = CudaAttention(cuda, self.address, stream)
+        self.rows = CudaRows(cuda, self.address, stream)
 
     def address(self, name: str, tensor: Tensor | None, dtype: torch.dtype) -> int:
         """Where a tensor's first element is; 0 for none. TypeError, ValueError: it is not taken."""
@@ -122,69 +124,6 @@ class CudaKernels:
             self._stream(),
         )
         return out, keep
-
-    def cross_entropy(
-        self, logits: Tensor, targets: Tensor, scale: float | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Each row's softmax cross-entropy; with `scale` also its gradient times that.
-
-        Args:
-            logits: [rows, classes] of float32.
-            targets: [rows] of int64, all from 0 to classes - 1: nobody checks them on a GPU.
-            scale: Of the gradient, 1 / rows for a mean.
-        """
-        rows, columns = _rows_of(logits)
-        if targets.shape != (rows,):
-            raise ValueError(f"targets {tuple(targets.shape)} do not fit {rows} rows of logits")
-        loss = torch.empty(rows, dtype=torch.float32, device=logits.device)
-        gradient = None if scale is None else torch.empty_like(logits)
-        self._cuda.cross_entropy(
-            self.address("logits", logits, torch.float32),
-            self.address("targets", targets, torch.int64),
-            self.address("loss", loss, torch.float32),
-            self.address("gradient", gradient, torch.float32),
-            rows,
-            columns,
-            scale or 0.0,
-            self._stream(),
-        )
-        return loss, gradient
-
-    def rms_norm(
-        self, x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """RMSNorm over the last dim of x + residual, and that sum (`x` itself without one)."""
-        return self._norm("rms_norm", x, (weight,), eps, residual)
-
-    def layer_norm(
-        self, x: Tensor, weight: Tensor, bias: Tensor, eps: float, residual: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """LayerNorm over the last dim of x + residual, and that sum (`x` itself without one)."""
-        return self._norm("layer_norm", x, (weight, bias), eps, residual)
-
-    def _norm(
-        self,
-        kind: str,
-        x: Tensor,
-        parameters: tuple[Tensor, ...],
-        eps: float,
-        residual: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        rows, columns = _rows_of(x)
-        for parameter in parameters:
-            if parameter.shape != (columns,):
-                raise ValueError(f"{kind}: a parameter {tuple(parameter.shape)} for {columns}")
-        if residual is not None and residual.shape != x.shape:
-            raise ValueError(f"{kind}: residual {tuple(residual.shape)}, x {tuple(x.shape)}")
-        out = torch.empty_like(x)
-        total = None if residual is None else torch.empty_like(x)
-        operands = [("x", x), ("residual", residual)]
-        operands += [(kind, parameter) for parameter in parameters]
-        operands += [("total", total), ("out", out)]
-        addresses = [self.address(name, one, torch.float32) for name, one in operands]
-        launch = getattr(self._cuda, kind)
-        launch(*addresses, rows, columns, eps, self._stream())
-        return out, x if total is None else total
 
     @staticmethod
     def multiplies(a: Tensor, b: Tensor) -> bool:
@@ -358,13 +297,6 @@ def _spanned(x: Tensor) -> int:
 
 def _round_up(count: int) -> int:
     return (count + 7) // 8 * 8
-
-
-def _rows_of(x: Tensor) -> tuple[int, int]:
-    if x.dim() == 0 or x.shape[-1] == 0:
-        raise ValueError(f"{tuple(x.shape)} has no rows with elements")
-    columns = x.shape[-1]
-    return x.numel() // columns, columns
 
 
 def open_for(device: torch.device) -> CudaKernels | None:

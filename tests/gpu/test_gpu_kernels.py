@@ -30,16 +30,18 @@ def test_dropout_is_pytorchs(kernels, p):
     cuda_cases.check_dropout(kernels, p)
 
 
+@pytest.mark.parametrize("dtype", cuda_cases.TOLERANCES, ids=str)
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 10), (4, 65), (512, 50257)])
-def test_cross_entropy_and_its_gradient(kernels, rows, columns):
-    cuda_cases.check_cross_entropy(kernels, rows, columns)
+def test_cross_entropy_and_its_gradient(kernels, rows, columns, dtype):
+    cuda_cases.check_cross_entropy(kernels, rows, columns, dtype)
 
 
 @pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("dtype", cuda_cases.TOLERANCES, ids=str)
 @pytest.mark.parametrize("shape", [(3, 1), (2, 3, 40), (1024, 4096)])
 @pytest.mark.parametrize("kind", ["rms_norm", "layer_norm"])
-def test_norms_with_and_without_a_residual(kernels, kind, shape, residual):
-    cuda_cases.check_norm(kernels, kind, shape, residual)
+def test_norms_and_their_gradients(kernels, kind, shape, dtype, residual):
+    cuda_cases.check_norm(kernels, kind, shape, dtype, residual=residual)
 
 
 def test_adamw_updates_a_group_in_one_launch(kernels):
@@ -79,4 +81,4 @@ def test_a_worker_draws_on_the_device_without_a_copy(kernels):
 
 def test_an_operand_of_the_host_is_refused(kernels):
     with pytest.raises(ValueError, match="x is on cpu"):
-        kernels.rms_norm(torch.ones(2, 3), torch.ones(3), 1e-5)
+        kernels.rows.rms_norm(torch.ones(2, 3), torch.ones(3), 1e-5)

@@ -13,8 +13,6 @@ constexpr unsigned kRandomThreads = 256;
 constexpr std::int64_t kRandomElements = 4;  // of a thread, before it goes on by the whole grid
 constexpr std::int64_t kRandomBlocksMax = 4096;
 constexpr unsigned kAdamwThreads = 256;
-constexpr std::int64_t kWarp = 32;
-constexpr std::int64_t kThreadsMax = 1024;
 constexpr std::int64_t kBlocksMax = 0x7FFFFFFF;
 
 template <class T>
@@ -88,20 +86,6 @@ class RandomLaunch {
 [[noreturn]] void refuse_dtype(const char* op, Element element) {
   throw DtypeError(message(op, ": no CUDA kernel fills ", element_name(element)));
 }
-
-// A block a row, of as many whole warps as the row has columns for.
-Grid row_grid(const char* op, const Rows& rows) {
-  if (rows.rows > kBlocksMax || rows.rows < 0 || rows.columns < 1) {
-    throw std::invalid_argument(message(op, ": ", rows.rows, " rows of ", rows.columns,
-                                        " columns; from 0 to ", kBlocksMax, " rows of 1 or more"));
-  }
-  Grid grid;
-  grid.blocks[0] = static_cast<unsigned>(rows.rows);
-  grid.threads[0] =
-      static_cast<unsigned>(std::min(kThreadsMax, ceil_divided(rows.columns, kWarp) * kWarp));
-  return grid;
-}
-
 }  // namespace
 
 void fill_uniform(Launcher& launcher, Address out, Element element, const RandomBox& box,
@@ -190,42 +174,6 @@ void dropout(Launcher& launcher, Address x, Address out, Address keep, const Ran
     launch.with_operand(GT_KERNEL("random", gt_dropout_f32), at<const float>(x), at<float>(out),
                         at<std::uint8_t>(keep), threshold, scale);
   }
-}
-
-void cross_entropy(Launcher& launcher, Address logits, Address targets, Address loss,
-                   Address gradient, const Rows& rows, float scale) {
-  const Grid grid = row_grid("cross_entropy", rows);
-  if (rows.rows == 0) {
-    return;
-  }
-  const int device = launcher.device_of("cross_entropy", {logits, targets, loss, gradient});
-  launcher.launch(GT_KERNEL("rows", gt_cross_entropy_f32), grid, {device, rows.queue_stream},
-                  at<const float>(logits), at<const std::int64_t>(targets), at<float>(loss),
-                  at<float>(gradient), rows.columns, scale);
-}
-
-void rms_norm(Launcher& launcher, Address x, Address residual, Address weight, Address total,
-              Address out, const Rows& rows, float eps) {
-  const Grid grid = row_grid("rms_norm", rows);
-  if (rows.rows == 0) {
-    return;
-  }
-  const int device = launcher.device_of("rms_norm", {x, residual, weight, total, out});
-  launcher.launch(GT_KERNEL("rows", gt_rms_norm_f32), grid, {device, rows.queue_stream},
-                  at<const float>(x), at<const float>(residual), at<const float>(weight),
-                  at<float>(total), at<float>(out), rows.columns, eps);
-}
-
-void layer_norm(Launcher& launcher, Address x, Address residual, Address weight, Address bias,
-                Address total, Address out, const Rows& rows, float eps) {
-  const Grid grid = row_grid("layer_norm", rows);
-  if (rows.rows == 0) {
-    return;
-  }
-  const int device = launcher.device_of("layer_norm", {x, residual, weight, bias, total, out});
-  launcher.launch(GT_KERNEL("rows", gt_layer_norm_f32), grid, {device, rows.queue_stream},
-                  at<const float>(x), at<const float>(residual), at<const float>(weight),
-                  at<const float>(bias), at<float>(total), at<float>(out), rows.columns, eps);
 }
 
 std::int64_t adamw_table_bytes(std::size_t tensors) {

@@ -35,19 +35,6 @@ void fill_dropout_mask(Launcher& launcher, Address out, const RandomBox& box, do
 void dropout(Launcher& launcher, Address x, Address out, Address keep, const RandomBox& box,
              double p, float scale);
 
-struct Rows {
-  std::int64_t rows, columns;
-  std::uintptr_t queue_stream;
-};
-
-// kernels.h says what they compute; addresses that may be nullptr there may be 0 here.
-void cross_entropy(Launcher& launcher, Address logits, Address targets, Address loss,
-                   Address gradient, const Rows& rows, float scale);
-void rms_norm(Launcher& launcher, Address x, Address residual, Address weight, Address total,
-              Address out, const Rows& rows, float eps);
-void layer_norm(Launcher& launcher, Address x, Address residual, Address weight, Address bias,
-                Address total, Address out, const Rows& rows, float eps);
-
 struct AdamwOperand {
   Address parameter, gradient, mean, square;
   std::int64_t elements;

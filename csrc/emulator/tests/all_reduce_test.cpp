@@ -103,9 +103,6 @@ void check_moves(Kernel gather, Kernel broadcast, std::uint32_t ranks, std::size
   }
 }
 
-using Bfloat16 = Float16Bits<Half::kBfloat16>;
-using Float16 = Float16Bits<Half::kFloat16>;
-
 }  // namespace
 
 TEST(all_reduce_is_bit_equal_on_all_ranks) {

@@ -7,12 +7,10 @@
 #include "emulator/tests/check.h"
 
 extern "C" {
-void planted_no_barrier_gt_rms_norm_f32(const float*, const float*, const float*, float*, float*,
-                                        std::int64_t, float);
-void planted_race_gt_layer_norm_f32(const float*, const float*, const float*, const float*, float*,
-                                    float*, std::int64_t, float);
-void planted_off_by_one_gt_rms_norm_f32(const float*, const float*, const float*, float*, float*,
-                                        std::int64_t, float);
+void planted_no_barrier_gt_rms_norm_f32(gt::NormCall);
+void planted_race_gt_layer_norm_f32(gt::NormCall);
+void planted_off_by_one_gt_rms_norm_f32(gt::NormCall);
+void planted_lost_row_gt_layer_norm_backward_f32(gt::NormGradientCall);
 }
 
 namespace gt::testing {
@@ -50,6 +48,16 @@ struct Rows {
         weight_values(random_values(wide, 3)),
         bias_values(random_values(wide, 4)) {}
 
+  NormCall call() {
+    return {x.data(),
+            residual.data(),
+            weight.data(),
+            bias.data(),
+            total.data(),
+            out.data(),
+            static_cast<std::int64_t>(columns),
+            kEps};
+  }
   double total_at(std::size_t i) const { return double{x_values[i]} + double{residual_values[i]}; }
 
   std::size_t columns;
@@ -90,10 +98,7 @@ TEST(rms_norm_is_right) {
   for (const std::size_t columns : {1, 33, 150}) {
     for (std::uint64_t seed = 0; seed < 4; ++seed) {
       Rows data(columns);
-      launch(rows(seed), [&] {
-        gt_rms_norm_f32(data.x.data(), data.residual.data(), data.weight.data(), data.total.data(),
-                        data.out.data(), static_cast<std::int64_t>(columns), kEps);
-      });
+      launch(rows(seed), [&] { gt_rms_norm_f32(data.call()); });
       check_norm(data, false);
     }
   }
@@ -103,14 +108,63 @@ TEST(layer_norm_is_right) {
   for (const std::size_t columns : {7, 64, 150}) {
     for (std::uint64_t seed = 0; seed < 4; ++seed) {
       Rows data(columns);
-      launch(rows(seed, 96), [&] {
-        gt_layer_norm_f32(data.x.data(), data.residual.data(), data.weight.data(), data.bias.data(),
-                          data.total.data(), data.out.data(), static_cast<std::int64_t>(columns),
-                          kEps);
-      });
+      launch(rows(seed, 96), [&] { gt_layer_norm_f32(data.call()); });
       check_norm(data, true);
     }
   }
+}
+
+// Two blocks for three rows; the values are tests/cuda_cases.py's.
+struct NormGradients {
+  explicit NormGradients(std::size_t columns)
+      : data(columns), sums("sums", 2 * columns), bias_sums("bias_sums", 2 * columns) {
+    call = {data.x.data(),
+            data.weight.data(),
+            data.residual.data(),
+            nullptr,
+            data.out.data(),
+            sums.data(),
+            bias_sums.data(),
+            kRows,
+            static_cast<std::int64_t>(columns),
+            kEps};
+  }
+  Launch two_blocks(std::uint64_t seed) const {
+    Launch wanted = rows(seed);
+    wanted.grid.x = 2;
+    return wanted;
+  }
+  std::vector<float> results() const {
+    std::vector<float> all = data.out.values();
+    for (const auto* buffer : {&sums, &bias_sums}) {
+      const std::vector<float> values = buffer->values();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+
+  Rows data;
+  Buffer<float> sums, bias_sums;
+  NormGradientCall call{};
+};
+
+TEST(norm_backward_has_the_same_bits_on_all_schedules) {
+  for (const std::size_t columns : {5, 70}) {
+    NormGradients first(columns);
+    launch(first.two_blocks(0), [&] { gt_layer_norm_backward_f32(first.call); });
+    for (std::uint64_t seed = 1; seed < 4; ++seed) {
+      NormGradients other(columns);
+      launch(other.two_blocks(seed), [&] { gt_layer_norm_backward_f32(other.call); });
+      check_equal(other.results(), first.results(), "gradients");
+    }
+  }
+}
+
+TEST(planted_sums_that_lose_a_row_are_found) {
+  NormGradients right(33), wrong(33);
+  launch(right.two_blocks(0), [&] { gt_layer_norm_backward_f32(right.call); });
+  launch(wrong.two_blocks(0), [&] { planted_lost_row_gt_layer_norm_backward_f32(wrong.call); });
+  check(right.results() != wrong.results(), "sums that lose a row were not found");
 }
 
 TEST(cross_entropy_is_right) {
@@ -123,8 +177,8 @@ TEST(cross_entropy_is_right) {
       Buffer<float> loss("loss", kRows);
       Buffer<float> gradient("gradient", logits.size());
       launch(rows(seed), [&] {
-        gt_cross_entropy_f32(x.data(), target.data(), loss.data(), gradient.data(),
-                             static_cast<std::int64_t>(columns), 0.5F);
+        gt_cross_entropy_f32({x.data(), target.data(), loss.data(), gradient.data(),
+                              static_cast<std::int64_t>(columns), 0.5F});
       });
       for (std::size_t row = 0; row < kRows; ++row) {
         double sum = 0;
@@ -190,10 +244,8 @@ TEST(adamw_updates_a_group_in_one_launch) {
 TEST(planted_missing_barrier_is_found) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rows data(100);
-    const auto fault = fault_of(rows(seed), [&] {
-      planted_no_barrier_gt_rms_norm_f32(data.x.data(), data.residual.data(), data.weight.data(),
-                                         data.total.data(), data.out.data(), 100, kEps);
-    });
+    const auto fault =
+        fault_of(rows(seed), [&] { planted_no_barrier_gt_rms_norm_f32(data.call()); });
     check(fault.kind() == FaultKind::kUninitialized || fault.kind() == FaultKind::kRace,
           fault.what());
   }
@@ -202,24 +254,14 @@ TEST(planted_missing_barrier_is_found) {
 TEST(planted_race_is_found) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rows data(100);
-    check_fault(fault_of(rows(seed),
-                         [&] {
-                           planted_race_gt_layer_norm_f32(
-                               data.x.data(), data.residual.data(), data.weight.data(),
-                               data.bias.data(), data.total.data(), data.out.data(), 100, kEps);
-                         }),
+    check_fault(fault_of(rows(seed), [&] { planted_race_gt_layer_norm_f32(data.call()); }),
                 FaultKind::kRace, "shared memory of block");
   }
 }
 
 TEST(planted_row_off_by_one_is_found) {
   Rows data(64);
-  check_fault(fault_of(rows(0),
-                       [&] {
-                         planted_off_by_one_gt_rms_norm_f32(data.x.data(), data.residual.data(),
-                                                            data.weight.data(), data.total.data(),
-                                                            data.out.data(), 64, kEps);
-                       }),
+  check_fault(fault_of(rows(0), [&] { planted_off_by_one_gt_rms_norm_f32(data.call()); }),
               FaultKind::kOutOfBounds, "behind x (768 bytes)");
 }
 

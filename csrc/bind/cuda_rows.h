@@ -1,0 +1,12 @@
+// The CUDA kernels of rows for Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "cuda/host/launcher.h"
+
+namespace gt {
+
+void bind_cuda_rows(nanobind::class_<cuda::Launcher>& cuda);
+
+}  // namespace gt

@@ -46,9 +46,9 @@ devices.install()
 printing.install()
 _aten.install()
 
-from gt.distributed import methods as _methods  # noqa: E402
+from gt.distributed.methods import install as _install  # noqa: E402
 
-_methods.install()
+_install()
 
 from gt import (  # noqa: E402
     autocast_state,
@@ -155,6 +155,7 @@ _LAZY = {
     "nn",
     "ops",
     "optim",
+    "return_types",
     "signal",
     "sparse",
     "testing",

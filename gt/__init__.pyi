@@ -15,14 +15,14 @@ from gt._core import int64 as int64
 from gt._core import uint8 as uint8
 from gt._core import bool as bool
 from gt.size import Size as Size
-from gt._core import float16 as half
-from gt._core import float32 as float
-from gt._core import float64 as double
-from gt._core import complex64 as cfloat
-from gt._core import complex128 as cdouble
-from gt._core import int16 as short
-from gt._core import int32 as int
-from gt._core import int64 as long
+half = float16
+float = float32
+double = float64
+cfloat = complex64
+cdouble = complex128
+short = int16
+int = int32
+long = int64
 from gt import autograd as autograd
 from gt import composite as composite
 from gt import devices as devices
@@ -30,7 +30,7 @@ from gt import errors as errors
 from gt import printing as printing
 from gt import reading as reading
 from gt.aten import surface as _aten
-from gt.distributed import methods as _methods
+from gt.distributed.methods import install as _install
 from gt import autocast_state as autocast_state
 from gt import creation as creation
 from gt import distributed as distributed
@@ -96,6 +96,7 @@ from gt import nn as nn
 from gt import onnx as onnx
 from gt import ops as ops
 from gt import optim as optim
+from gt import return_types as return_types
 from gt import signal as signal
 from gt import sparse as sparse
 from gt import special as special
@@ -481,13 +482,15 @@ slice_scatter = Tensor.slice_scatter
 softmax = Tensor.softmax
 softplus = Tensor.softplus
 sort = Tensor.sort
-from gt.composite.shapes import split_function as split
+from gt.composite.shapes import split_function
+split = split_function
 split_with_sizes = Tensor.split_with_sizes
 sqrt = Tensor.sqrt
 sqrt_ = Tensor.sqrt_
 square = Tensor.square
 square_ = Tensor.square_
-squeeze = Tensor.squeeze
+from gt.composite.shapes import squeeze_function
+squeeze = squeeze_function
 from gt.composite.joining import stack as stack
 std = Tensor.std
 from gt.composite.reductions import std_mean as std_mean

@@ -20,7 +20,6 @@ from gt.composite.casts import Device
 from gt.composite.common import Dims
 from gt.composite.common import Number
 from gt.composite.common import Shape
-from gt.composite.common import ValuesIndices
 from gt.composite.pointwise import Operand
 from gt.composite.reductions import Correction
 from gt.composite.sets import Different
@@ -28,10 +27,12 @@ from gt.composite.splitting import Cuts
 from gt.composite.splitting import Places
 from gt.conversion import Data
 from gt.draws import Generator
+from gt.return_types import Results
+from gt.return_types import ValuesIndices
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'complex128', 'complex64', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -94,8 +95,9 @@ class Function:
     @property
     def __wrapped__(self) -> Callable[..., object]: ...
 
-@final
+@disjoint_base
 class GradFn:
+    def __new__(cls, node: GradFn) -> Self: ...
     @property
     def metadata(self) -> dict[Any, Any]:
         """What the user keeps with this node."""
@@ -154,6 +156,9 @@ class Tensor:
     def ndim(self) -> _int: ...
     @property
     def is_leaf(self) -> _bool: ...
+    @property
+    def retains_grad(self) -> _bool:
+        """Whether the gradient of this tensor, which is no leaf, is kept in `grad`."""
     @property
     def grad_fn(self) -> GradFn | None: ...
     @property
@@ -831,7 +836,7 @@ class Tensor:
         """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
     def dist(self, other: Tensor, p: Number=2) -> Tensor:
         """The p-norm of the difference."""
-    def aminmax(self, *, dim: _int | None=None, keepdim: _bool=False, axis: _int | None | None=None, keepdims: _bool | None=None) -> tuple[Tensor, Tensor]:
+    def aminmax(self, *, dim: _int | None=None, keepdim: _bool=False, axis: _int | None | None=None, keepdims: _bool | None=None) -> Results:
         """Minimum and maximum over `dim`."""
     def sort(self, dim: _int=-1, descending: _bool=False, stable: _bool=False, *, axis: _int | None=None) -> ValuesIndices:
         """Sorted values along `dim` and their indices; equal ones keep their order."""
@@ -1501,6 +1506,8 @@ def tensor_hooks(tensor: Tensor) -> dict[_int, Callable[..., object]]:
 def is_grad_enabled() -> _bool: ...
 def set_autocast_policies(words: Mapping[str, tuple[str, str]]) -> None:
     """For each operator of PyTorch, what is done to the operands on each type of device: lower, float32, promote, or another word for nothing."""
+def class_name(object: object) -> str:
+    """The name of an object's class; of PyTorch's tensors with what makes one of GT's, as both are called Tensor."""
 def autocast_region() -> tuple[int, dtype, _bool] | None:
     """Where this thread runs: None outside of any autocast."""
 def set_autocast_region(

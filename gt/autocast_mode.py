@@ -33,7 +33,7 @@ def is_autocast_available(device_type: str) -> bool:
     Raises:
         RuntimeError: no type of device.
     """
-    return device(device_type).type in (*DEVICES, "gt")
+    return device(device_type).type in (*DEVICES, *state.WITHOUT_WORKERS, "gt")
 
 
 class autocast:  # noqa: N801 - PyTorch's name
@@ -46,7 +46,8 @@ class autocast:  # noqa: N801 - PyTorch's name
 
     Args:
         device_type: whose list applies, `cpu` or `cuda`, wherever the values are; `gt`, as
-            `x.device.type` says, is `cuda` where workers have GPUs, else `cpu`.
+            `x.device.type` says, is `cuda` where workers have GPUs, else `cpu`. For `mps` and
+            `xpu`, which no worker is on, nothing is cast.
         dtype: the lower dtype, float16 or bfloat16; if not given bfloat16 for `cpu`, else float16.
         enabled: False for a region in which nothing is cast.
         cache_enabled: whether casts of parameters are kept.

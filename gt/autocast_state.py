@@ -32,12 +32,19 @@ __all__ = [
 ]
 
 
+# Types of device that PyTorch has and no worker is on: autocast for them is set, and casts nothing,
+# as in PyTorch where no tensor is on such a device.
+WITHOUT_WORKERS = ("mps", "xpu")
+
+
 class _State(threading.local):
     """A thread's; a new thread has nothing enabled, as in PyTorch."""
 
     def __init__(self) -> None:
         self.enabled: list[str] = []  # the one that was enabled last stands last
-        self.dtypes = {"cpu": _core.bfloat16, "cuda": _core.float16}
+        self.dtypes = {"cpu": _core.bfloat16} | dict.fromkeys(
+            ("cuda", *WITHOUT_WORKERS), _core.float16
+        )
         self.keeps = True
         self.nesting = 0
 
@@ -51,7 +58,7 @@ def kind(device_type: str) -> str:
     Raises:
         InvalidUse: none that GT has a list of.
     """
-    if device_type in DEVICES:
+    if device_type in (*DEVICES, *WITHOUT_WORKERS):
         return device_type
     if device_type == "gt":
         return "cuda" if gpu_count() else "cpu"
@@ -83,8 +90,9 @@ class Kept:
 def _apply() -> None:
     """Tells gt._core what this thread's state comes to."""
     region = None
-    if _state.enabled:
-        device = _state.enabled[-1]
+    acting = [device for device in _state.enabled if device in DEVICES]
+    if acting:
+        device = acting[-1]
         region = (DEVICES.index(device), _state.dtypes[device], _state.keeps)
     _core.set_autocast_region(region)
 

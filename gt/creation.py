@@ -6,8 +6,8 @@ Random ones stand in random.py.
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 import functools
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,11 @@ from gt.composite.common import Number, Shape, sizes, whole
 from gt.conversion import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
 from gt.dtypes import FROM_NUMPY, NUMPY, category, get_default_dtype, of_number, part_of
-from gt.errors import DtypeError, InvalidType, ShapeError
+from gt.errors import DtypeError, InvalidType, ShapeError, out_refused
 
 Size: TypeAlias = int | Sequence[int]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def tensor(
@@ -122,13 +124,15 @@ def full(
     requires_grad: bool = False,
     layout: object = None,
     pin_memory: bool = False,
+    out: None = None,
 ) -> Tensor:
     """A tensor of `size` filled with `fill_value`, by default of the number's dtype."""
+    if out is not None:
+        raise out_refused("full")
     check_device(device, "full")
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     chosen = of_number(value) if dtype is None else dtype
-    out = filled(sizes((size,), "full"), value, chosen)
-    return finish(out, requires_grad)
+    return finish(filled(sizes((size,), "full"), value, chosen), requires_grad)
 
 
 def filled(shape: Shape, value: Number | complex, dtype: _core.dtype) -> Tensor:
@@ -189,14 +193,29 @@ def empty(
     return full(shape, 0, dtype=chosen, device=device, requires_grad=requires_grad)
 
 
+def takes_no_out(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, which says of `out=` what to write instead."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **named: P.kwargs) -> R:
+        if named.pop("out", None) is not None:
+            raise out_refused(function.__name__)
+        return function(*args, **named)
+
+    return called
+
+
 def size_only(named: dict[str, Size], function: str) -> Size | None:
     """The keyword `size`, which stands beside `*size` in PyTorch's signatures."""
     size = named.pop("size", None)
+    if named.pop("out", None) is not None:
+        raise out_refused(function)
     for other in named:
         raise InvalidType(f"{function}() got an unexpected keyword argument '{other}'")
     return size
 
 
+@takes_no_out
 def arange(
     start: Number,
     end: Number | None = None,
@@ -217,6 +236,7 @@ def arange(
     return finish(call("arange", start=first, end=last, step=step, dtype=chosen), requires_grad)
 
 
+@takes_no_out
 def linspace(
     start: Number,
     end: Number,
@@ -256,6 +276,7 @@ def bounds(
     return first, last
 
 
+@takes_no_out
 def logspace(
     start: Number,
     end: Number,
@@ -279,6 +300,7 @@ def logspace(
     return finish(cast(call("pow", float(base), powers), chosen), requires_grad)
 
 
+@takes_no_out
 def eye(
     n: int,
     m: int | None = None,

@@ -120,6 +120,14 @@ class UnreadFailureWarning(RuntimeWarning):
     """An instruction failed and nobody has read its result: told by the session's next read."""
 
 
+def out_refused(function: str) -> InvalidType:
+    """What a function says that is given `out=`."""
+    return InvalidType(
+        f"{function}(): out= is not taken, results are values of their own: write "
+        f"out = gt.{function}(...), or out.copy_(gt.{function}(...)) where others read out"
+    )
+
+
 def __dir__() -> list[str]:
     """What users type; what this module needs itself is no part of it."""
     return __all__

@@ -75,7 +75,7 @@ class _Missing(importlib.abc.MetaPathFinder):
         missing = importlib.import_module("gt.missing")
         if name in missing.names_of(parent) and not hasattr(sys.modules[parent], name):
             # Without `name=`: a `from` would take it for an import of its own, and drop the text.
-            raise ModuleNotFoundError(str(missing.attribute_error(parent, name)))
+            raise ModuleNotFoundError(str(missing.attribute_error(parent, name, imported=True)))
 
 
 def _collate(module: types.ModuleType) -> None:

@@ -104,7 +104,7 @@ def from_dlpack(
     """A tensor with a copy of another library's array, handed over by DLPack.
 
     Args:
-        ext_tensor: What has `__dlpack__`.
+        ext_tensor: What has `__dlpack__`, or a capsule of it, whose memory is the host's.
         device: Accepted: it places nothing.
         copy: False is refused: nothing is shared.
 
@@ -119,10 +119,25 @@ def from_dlpack(
         return ext_tensor.detach().clone()
     if isinstance(ext_tensor, Recorded):
         return from_torch(ext_tensor)
+    if type(ext_tensor).__name__ == "PyCapsule":  # as the older `to_dlpack` gives it
+        ext_tensor = _Capsule(ext_tensor)
     if not hasattr(ext_tensor, "__dlpack__"):
         kind = type(ext_tensor).__name__
         raise InvalidType(f"from_dlpack(): expected an object with __dlpack__, got {kind}")
     return from_numpy(np.from_dlpack(ext_tensor))
+
+
+class _Capsule:
+    """What numpy asks for an array, around a bare capsule; its memory is the host's."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: object) -> object:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU
 
 
 def dlpack(self: Tensor, **options: Any) -> object:  # noqa: ANN401 - DLPack's keywords

@@ -12,14 +12,24 @@ from collections.abc import Callable
 FILE = pathlib.Path(__file__).with_name("missing_names.txt")
 # What does the same by another name, where spelling does not lead to it.
 INSTEAD = {
+    ("gt", "export"): "gt.save of a state_dict()",
+    ("gt", "hub"): "gt.load of a checkpoint file",
+    ("gt.utils", "benchmark"): "timeit around gt.cuda.synchronize()",
+    ("gt.nn.attention", "flex_attention"): "gt.nn.functional.scaled_dot_product_attention",
     ("gt", "multiprocessing"): "gt.utils.data.DataLoader(num_workers=…), whose workers are threads",
     ("gt", "profiler"): "the instruction log, GT_INSTRUCTION_LOG=FILE, which `gt visualize` draws",
 }
 
 
-def attribute_error(module: str, name: str) -> AttributeError:
-    """The error for `module.name`, which does not exist."""
+def attribute_error(module: str, name: str, *, imported: bool = False) -> AttributeError:
+    """The error for `module.name`, which does not exist.
+
+    Args:
+        imported: it was to be a module, so that only a module is near it.
+    """
     shown = [] if name.startswith("_") else dir(sys.modules[module])
+    if imported:
+        shown = [near for near in shown if f"{module}.{near}" in sys.modules]
     nearest = difflib.get_close_matches(name, shown, n=1, cutoff=0.75)
     if name in names_of(module):
         text = f"PyTorch has `{name}`; GT does not yet."
@@ -29,6 +39,18 @@ def attribute_error(module: str, name: str) -> AttributeError:
         text = f"module {module!r} has no attribute {name!r}"
         if nearest:
             text += f". Did you mean: {nearest[0]!r}?"
+    return AttributeError(text)
+
+
+def method_error(name: str, shown: list[str]) -> AttributeError:
+    """The error for a method of PyTorch's tensors that GT's do not have.
+
+    Args:
+        shown: what GT's have.
+    """
+    text = f"PyTorch has `Tensor.{name}`; GT does not yet."
+    if nearest := difflib.get_close_matches(name, shown, n=1, cutoff=0.75):
+        text += f" The nearest is Tensor.{nearest[0]}."
     return AttributeError(text)
 
 

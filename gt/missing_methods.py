@@ -20,7 +20,12 @@ class _Missing:
         self.name = name
 
     def __get__(self, tensor: object, owner: object) -> object:
-        raise AttributeError(f"PyTorch's tensors have `{self.name}`; GT's do not yet.")
+        if tensor is None:  # `hasattr(gt.Tensor, name)`: nobody reads the text
+            raise AttributeError(self.name)
+        from gt.missing import method_error  # loads at the first miss
+
+        here = [name for name, value in vars(Tensor).items() if not isinstance(value, _Missing)]
+        raise method_error(self.name, here)
 
 
 def install() -> None:

@@ -14,7 +14,7 @@ from gt._core import Tensor, call
 from gt.composite.casts import cast
 from gt.composite.common import Number, Shape, broadcast_shapes, sizes, whole
 from gt.composite.complex_numbers import view_as_complex
-from gt.creation import shape_of, size_only
+from gt.creation import shape_of, size_only, takes_no_out
 from gt.draws import (
     Generator,
     default_generator,
@@ -124,6 +124,7 @@ def randn(
     )
 
 
+@takes_no_out
 def randint(
     *bounds_and_size: Size,
     low: int | None = None,
@@ -159,6 +160,7 @@ def limits_of(*given: object) -> tuple[int, int]:
     return first, last
 
 
+@takes_no_out
 def randperm(
     n: int,
     *,
@@ -175,6 +177,7 @@ def randperm(
     return order if dtype is None else cast(order, dtype)
 
 
+@takes_no_out
 def normal(
     mean: float | Tensor = 0.0,
     std: float | Tensor = 1.0,

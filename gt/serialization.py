@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, TypeAlias, TypeGuard
 
-from gt import interop, safetensors_file
+from gt import _core, interop, safetensors_file
 from gt._core import Tensor
 from gt.errors import InvalidType, InvalidValue, NotSupported
 from gt.safetensors_file import METADATA, FileFormatError, Json, parsed
@@ -315,7 +315,7 @@ def _unsaveable(obj: object, where: str) -> InvalidType:
     if callable(getattr(obj, "state_dict", None)):
         remedy = ": save its state_dict(), and load that into one that the program has made"
     return InvalidType(
-        f"save: {where} is a {type(obj).__name__}; only tensors, dictionaries, lists, tuples, "
+        f"save: {where} is a {_core.class_name(obj)}; only tensors, dictionaries, lists, tuples, "
         f"numbers, strings and None can be saved{remedy}"
     )
 

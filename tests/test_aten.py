@@ -80,7 +80,7 @@ def test_a_result_without_a_gradient_requires_none() -> None:
     ours, theirs = gt.linalg.lu(x), torch.linalg.lu(y)
     assert [p.requires_grad for p in ours] == [p.requires_grad for p in theirs]
     assert type(ours).__name__ == "linalg_lu"
-    assert ours._fields == ("P", "L", "U")
+    assert ours.__match_args__ == ("P", "L", "U")
     assert not gt.histc(x.detach()).requires_grad
 
 

@@ -171,8 +171,8 @@ def test_a_checkpoint_runs_again_within_the_autocast_of_forward(reentrant):
         lambda t: t.amp.custom_fwd(device_type=3),
         lambda t: t.amp.GradScaler(growth_factor=1.0, device="cpu"),
         lambda t: t.amp.GradScaler(backoff_factor=1.0, device="cpu"),
-        lambda t: [t.amp.is_autocast_available(kind) for kind in ("cpu", "cuda", "meta")],
-        lambda t: [str(t.get_autocast_dtype(kind))[-8:] for kind in ("cpu", "cuda")],
+        lambda t: [t.amp.is_autocast_available(kind) for kind in ("cpu", "cuda", "meta", "mps")],
+        lambda t: [str(t.get_autocast_dtype(kind))[-8:] for kind in ("cpu", "cuda", "mps", "xpu")],
     ],
 )
 def test_mistakes_and_answers_are_pytorchs(call):
@@ -211,6 +211,26 @@ def test_the_list_for_cuda_needs_no_gpu():
         with gt.autocast("cpu", enabled=False):  # of another type of device
             assert (x @ x).dtype == gt.float16
     assert (x @ x).dtype == gt.float32
+
+
+@pytest.mark.parametrize("kind", ["mps", "xpu"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_region_of_what_no_tensor_is_on_casts_nothing(kind, dtype):
+    def program(t):
+        x = t.ones(2, 2)
+        with t.autocast(kind, dtype=getattr(t, dtype)):
+            dtypes = [x @ x]
+            inside = t.is_autocast_enabled(kind)
+            with t.autocast("cpu"):
+                dtypes.append(x @ x)
+                with t.autocast(kind):
+                    dtypes.append(x @ x)
+                with t.autocast(kind, enabled=False):
+                    dtypes.append(x @ x)
+        names = [str(y.dtype).partition(".")[2] for y in dtypes]
+        return names, inside, t.is_autocast_enabled(kind)
+
+    check(program)
 
 
 def test_a_parameter_that_is_written_is_cast_again():

@@ -48,6 +48,11 @@ m.tensor([1e300, -1e300], dtype=m.float16)
 m.tensor(1e300, dtype=m.float32)
 m.tensor([1.5], dtype=float)
 m.as_tensor([1, 2], dtype=m.float64)
+f[None].squeeze(0, 0)
+f[None].squeeze((0, -3))
+f[None].squeeze((0, 1)).shape
+f[None].squeeze(0, 1).shape
+m.squeeze(f[None], (0, 1)).shape
 x.clamp(0.5, 2)
 x.clamp(2, 0.5)
 x.clamp(max=2.5)

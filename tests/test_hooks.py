@@ -193,7 +193,32 @@ def packed_twice(t):
     return first, t.autograd.grad(first.sum(), x)
 
 
+def retains(t):
+    x = leaf(t)
+    y = x * 2
+    before = y.retains_grad
+    y.retain_grad()
+    x.retain_grad()
+    return before, y.retains_grad, x.retains_grad, (y * 1).retains_grad, y.detach().retains_grad
+
+
+def names_of_nodes(t):
+    x = leaf(t)
+    functions = [
+        x + 1, x * 2, x.exp(), x.sum(), x.mean(), x.relu(), x.softmax(0), t.cat([x, x]),
+        x.double(), x[:1], x.sort()[0], t.nn.functional.layer_norm(x, x.shape), x.erfc(),
+        t.cdist(x[None], x[None]),
+    ]  # fmt: skip
+    nodes = [y.grad_fn for y in functions]
+    nodes.append(functions[0].grad_fn.next_functions[0][0])
+    kinds = [type(node).__name__ for node in nodes]
+    shown = [repr(node).partition(" at ")[0] for node in nodes]
+    are_nodes = [isinstance(node, t.autograd.graph.Node) for node in nodes]
+    return kinds, shown, are_nodes, [node.name() for node in nodes[:-1]]
+
+
 PROGRAMS = [
+    retains, names_of_nodes,
     of_a_leaf, of_an_intermediate, order, removed, accumulated, optimizer_in_backward, of_grad,
     differentiable, of_nodes, several, of_a_root, before_a_write, graph, packed, packed_innermost,
     packed_twice,

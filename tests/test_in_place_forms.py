@@ -31,6 +31,7 @@ CHANGES = {
     "swapdims_": lambda x: x.swapdims_(dim0=0, dim1=1),
     "squeeze_": lambda x: x.squeeze_(),
     "squeeze_dim": lambda x: x.squeeze_(0),
+    "squeeze_twice": lambda x: x.squeeze_((0, -3)),
     "unsqueeze_": lambda x: x.unsqueeze_(-1),
     "twice": lambda x: x.squeeze_(0).t_(),
     "wrong": lambda x: x.transpose_(0, 5) if isinstance(x, int) else x.unsqueeze_(1).squeeze_(1),
@@ -179,7 +180,7 @@ def test_forms_of_operators_write_into_the_tensor(name):
 
 def test_a_missing_method_says_that_pytorch_has_it():
     x = gt.ones(2)
-    with pytest.raises(AttributeError, match="PyTorch's tensors have `storage`; GT's do not yet"):
+    with pytest.raises(AttributeError, match=r"PyTorch has `Tensor.storage`; GT does not yet"):
         x.storage()
     with pytest.raises(AttributeError, match="has no attribute 'zzz'"):
         x.zzz  # noqa: B018

@@ -48,6 +48,15 @@ def test_dlpack_both_ways(name):
     assert gt.from_dlpack(np.asarray(over)).dtype == x.dtype
 
 
+def test_a_bare_capsule_is_read():
+    values = [[1.0, 2.0], [3.0, 4.0]]
+    theirs = torch.tensor(values)
+    assert gt.from_dlpack(torch.utils.dlpack.to_dlpack(theirs)).tolist() == values
+    assert gt.from_dlpack(theirs.__dlpack__()).tolist() == values
+    assert gt.utils.dlpack.from_dlpack(gt.tensor(values).__dlpack__()).tolist() == values
+    assert gt.from_dlpack(theirs.T.long().__dlpack__()).tolist() == [[1, 3], [2, 4]]
+
+
 def test_dlpack_refuses_what_pytorch_refuses():
     for m in (gt, torch):
         with pytest.raises(BufferError, match="Can't export tensors that require gradient"):

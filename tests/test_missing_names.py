@@ -1,6 +1,7 @@
 """A name that GT lacks: what the error says, and that asking for it harms nothing."""
 
 import importlib
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import gt
-from gt import missing
+from gt import missing, missing_methods
 
 SPACES = ["gt", "gt.nn", "gt.nn.functional", "gt.optim", "gt.linalg", "gt.fft", "gt.special"]
 
@@ -19,7 +20,8 @@ def test_a_miss_says_whether_pytorch_has_it(title):
     module = importlib.import_module(title)
     theirs = importlib.import_module(title.replace("gt", "torch", 1))
     names = missing._names()[title]
-    assert all(hasattr(theirs, name) for name in names)
+    files = {file.name for file in pkgutil.iter_modules(getattr(theirs, "__path__", None) or [])}
+    assert all(hasattr(theirs, name) for name in names - files)
     for name in [name for name in names if not hasattr(module, name)]:
         with pytest.raises(AttributeError, match=f"PyTorch has `{name}`; GT does not yet"):
             getattr(module, name)
@@ -42,7 +44,16 @@ def test_no_module_is_silent_about_a_miss(title):
         ("import gt.fx", "PyTorch has `fx`; GT does not yet"),
         ("import gt.fx.passes", "PyTorch has `fx`; GT does not yet"),
         ("from gt import hub", "PyTorch has `hub`; GT does not yet"),
-        ("from gt.nn import CrossMapLRN2d", "PyTorch has `CrossMapLRN2d`; GT does not yet"),
+        ("from gt.nn import quantized", "PyTorch has `quantized`; GT does not yet"),
+        ("import gt.utils.benchmark", "PyTorch has `benchmark`; .* is timeit around"),
+        ("from gt.utils import cpp_extension", "PyTorch has `cpp_extension`; GT does not yet"),
+        ("from gt.utils.cpp_extension import load", "PyTorch has `cpp_extension`; GT does not"),
+        ("import gt.nn.attention.flex_attention", "is gt.nn.functional.scaled_dot_product_att"),
+        ("import gt.onnx.symbolic_helper", "PyTorch has `symbolic_helper`; GT does not yet"),
+        ("import gt.jit.frontend", "PyTorch has `frontend`; GT does not yet"),
+        ("import gt.distributed.fsdp", "PyTorch has `fsdp`; GT does not yet"),
+        ("import gt.cuda.comm", "PyTorch has `comm`; GT does not yet"),
+        ("import gt.fx", "not yet.$"),
         ("import gt.multiprocessing as mp", "The nearest is gt.utils.data.DataLoader"),
         ("import gt.zzz", "No module named 'gt.zzz'$"),
         ("from gt.nn import Zzz", "cannot import name 'Zzz' from 'gt.nn'"),
@@ -52,6 +63,45 @@ def test_no_module_is_silent_about_a_miss(title):
 def test_an_import_that_finds_nothing_says_whether_pytorch_has_it(line, text):
     with pytest.raises(ImportError, match=text):
         exec(line, {})
+
+
+def modules_of_pytorch():
+    """The modules beside those that GT has, whether PyTorch loads them by itself or not."""
+    for title in sorted(missing._names()):
+        theirs = importlib.import_module(title.replace("gt", "torch", 1))
+        here = importlib.import_module(title)
+        own = {file.name for file in pkgutil.iter_modules(getattr(here, "__path__", None) or [])}
+        for file in pkgutil.iter_modules(getattr(theirs, "__path__", None) or []):
+            is_listed = file.name in missing.names_of(title) and hasattr(here, "__path__")
+            if is_listed and file.name not in own and not hasattr(here, file.name):
+                yield f"{title}.{file.name}"
+
+
+def test_every_module_of_pytorch_that_gt_lacks_says_so():
+    titles = list(modules_of_pytorch())
+    assert len(titles) > 100
+    for title in titles:
+        with pytest.raises(ImportError, match=r"^PyTorch has `\w+`; GT does not yet"):
+            importlib.import_module(title)
+
+
+@pytest.mark.parametrize("tensor", ["gt.ones(2)", "gt.nn.Parameter(gt.ones(2))"])
+def test_python_puts_the_spelling_of_a_method_right(tensor):
+    """It looks at no class of more than 750 names."""
+    code = f"import gt; {tensor}.reshap(2)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert "has no attribute 'reshap'. Did you mean: 'reshape'?" in done.stderr
+
+
+def test_a_method_that_gt_lacks_says_that_pytorch_has_it():
+    names = missing_methods.FILE.read_text().split()
+    assert names
+    for name in names:
+        with pytest.raises(AttributeError, match=f"^PyTorch has `Tensor.{name}`; GT does not yet."):
+            getattr(gt.ones(2), name)
+        assert hasattr(torch.Tensor, name)
+    with pytest.raises(AttributeError, match=r"The nearest is Tensor.resize_\.$"):
+        gt.ones(2).resize(2)
 
 
 def test_switches_are_modules_to_import():

@@ -166,6 +166,19 @@ def test_modules(row):
         equal(mine, value)
 
 
+@pytest.mark.parametrize("given", [(1,), (2, 0.5), (3, 0.2, 0.5, 2.0), (4, 0.5), (5, 0.3)])
+def test_the_older_norm_over_channels_gives_pytorchs_values_and_their_gradient(given):
+    ours, theirs = (library.nn.CrossMapLRN2d(*given) for library in LIBRARIES)
+    assert repr(ours) == repr(theirs)
+    for channels in (2, 6):
+        values = drawn(channels, 2, channels, 3, 2)
+        x = gt.tensor(values, requires_grad=True)
+        equal(ours(x), theirs(torch.tensor(values)))
+        assert gt.autograd.gradcheck(ours, (x,))
+    with pytest.raises(ValueError, match="Expected input to be 4D, got 3D instead"):
+        ours(gt.ones(2, 3, 4))
+
+
 @pytest.mark.parametrize("name", ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d"])
 def test_first_weights_are_drawn_as_pytorch_draws_them(name):
     gt.manual_seed(0)

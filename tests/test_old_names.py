@@ -228,5 +228,126 @@ def test_what_has_no_file_format_says_what_to_do():
 
 
 def test_a_torch_tensor_in_a_layer_says_what_to_call():
-    with pytest.raises(TypeError, match=r"torch.Tensor; gt.from_torch makes a tensor of it"):
+    with pytest.raises(
+        TypeError, match=r"torch.Tensor: gt.from_torch\(x\) makes a GT tensor of it"
+    ):
         gt.nn.Linear(2, 2)(torch.ones(1, 2))
+
+
+MIXED = {
+    "right": lambda x, t: x + t,
+    "left": lambda x, t: t * x,
+    "product": lambda x, t: x @ t,
+    "product, left": lambda x, t: t @ x,
+    "comparison": lambda x, t: x == t,
+    "method": lambda x, t: x.add(t),
+    "in place": lambda x, t: x.mul_(t),
+    "operator": lambda x, t: x.__iadd__(t),
+    "function": gt.matmul,
+    "first": lambda x, t: gt.exp(t),
+    "cat": lambda x, t: gt.cat([x, t]),
+    "stack": lambda x, t: gt.stack([x, t]),
+    "einsum": lambda x, t: gt.einsum("ij,ij->i", x, t),
+    "generic": gt.linalg.solve,
+    "generic, overloaded": lambda x, t: gt.linalg.norm(t),
+    "layer": lambda x, t: gt.nn.Linear(2, 2)(t),
+    "convolution": lambda x, t: gt.nn.Conv1d(2, 2, 1)(t),
+    "loss": gt.nn.MSELoss(),
+    "parameter": lambda x, t: x + torch.nn.Parameter(t),
+    "index": lambda x, t: x[t.long()],
+    "mask": lambda x, t: x[t > 0],
+    "copy": lambda x, t: x.copy_(t),
+    "save": lambda x, t: gt.save({"a": t}, "x"),
+}
+
+
+@pytest.mark.parametrize("act", MIXED.values(), ids=MIXED)
+def test_a_torch_tensor_beside_one_of_gt_says_what_to_call(act):
+    with pytest.raises(TypeError, match=r"torch.[TP]\w+: gt.from_torch\(x\).* gt.to_torch\(x\)"):
+        act(gt.ones(2, 2), torch.ones(2, 2))
+
+
+OUT = {
+    "add": lambda x: gt.add(x, x, out=x),
+    "exp": lambda x: gt.exp(x, out=x),
+    "mm": lambda x: gt.mm(x, x, out=x),
+    "max": lambda x: gt.max(x, 1, out=(x, x)),
+    "cat": lambda x: gt.cat([x, x], out=x),
+    "stack": lambda x: gt.stack([x, x], 0, out=x),
+    "zeros": lambda x: gt.zeros(2, 2, out=x),
+    "randn": lambda x: gt.randn(2, 2, out=x),
+    "full": lambda x: gt.full((2, 2), 1.0, out=x),
+    "arange": lambda x: gt.arange(4, out=x),
+    "erfc": lambda x: gt.erfc(x, out=x),
+    "linalg.inv": lambda x: gt.linalg.inv(x, out=x),
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_out_is_refused_with_what_to_write_instead(name):
+    words = rf"^{name}\(\): out= is not taken, .*: write out = gt.{name}\(...\), or out.copy_\(gt."
+    with pytest.raises(TypeError, match=words):
+        OUT[name](gt.ones(2, 2))
+
+
+def test_no_out_is_no_mistake():
+    x = gt.ones(2)
+    taken = [gt.add(x, x, out=None), gt.exp(x, out=None), gt.cat([x], out=None)]
+    taken += [gt.zeros(2, out=None), gt.erfc(x, out=None), gt.arange(2, out=None)]
+    assert [len(y) for y in taken] == [2] * 6
+
+
+OLDER = """
+x.add(2, y)
+m.add(x, 2, y)
+x.sub(0.5, y)
+m.sub(x, 2, y)
+x.add_(2, y)
+m.addcmul(x, 2, x, y)
+x.addcdiv(2, x, y)
+x.addcdiv_(2, y, y)
+m.addmm(2, x, 3, x, y)
+m.addmm(2, x, x, y)
+x.addmm(2, 3, x, y)
+x.addmm(2, x, y)
+x.addmm_(2, 3, y, y)
+m.addmv(2, x[0], 3, x, y[0])
+x[0].addmv(2, x, y[0])
+m.addr(2, x, 3, x[0], y[0])
+x.addr_(2, 3, y[0], y[0])
+m.addbmm(2, x, 3, x[None], y[None])
+x.addbmm(2, x[None], y[None])
+m.baddbmm(2, x[None], 3, x[None], y[None])
+x[None].baddbmm(2, x[None], y[None])
+x.add(x, y)
+x.add(x, 2)
+x.sub(2, 3)
+x.addcmul(x, y, 2)
+x.addmm(x, y, 2, 3)
+x.addmm(2, 3, 4, x, y)
+x.addmm(2, 3, x, y, alpha=3)
+x.add(2, y, alpha=3)
+x.add(2, 3)
+"""
+
+
+@pytest.mark.parametrize("line", OLDER.strip().splitlines())
+@pytest.mark.filterwarnings("ignore:This overload:UserWarning")  # PyTorch's comes once a process
+def test_factors_may_come_first_as_in_pytorch(line):
+    outcomes = []
+    for m in (gt, torch):
+        names = {"m": m, "x": m.arange(4.0).reshape(2, 2), "y": m.full((2, 2), 2.0)}
+        try:
+            outcomes.append((eval(line, names).tolist(), names["x"].tolist()))
+        except TypeError:
+            outcomes.append(TypeError)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_factor_that_comes_first_is_warned_of_at_the_users_line():
+    x = gt.ones(2, 2)
+    calls = [lambda: x.add(2, x), lambda: x.addmm(2, 3, x, x), lambda: gt.addcmul(x, 2, x, x)]
+    for call in [*calls, lambda: x.clone().add_(2, x)]:
+        with pytest.warns(UserWarning, match="^This overload of add\\w* is deprecated") as caught:
+            call()
+        assert caught[0].filename == __file__

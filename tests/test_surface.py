@@ -43,7 +43,7 @@ MODULES = [
     "gt.data", "gt.nn.utils.fusion", "gt.nn.utils.memory_format", "gt.nn.utils.parametrizations",
     "gt.nn.utils.parametrize", "gt.nn.utils.prune", "gt.nn.utils.stateless", "gt.nn.utils.rnn",
     *(f"gt.distributions{path}" for path in DISTRIBUTIONS), "gt.onnx", "gt.optim.swa_utils",
-    "gt.testing", "gt.utils.dlpack", "gt.utils.tensorboard", "gt.xpu",
+    "gt.return_types", "gt.testing", "gt.utils.dlpack", "gt.utils.tensorboard", "gt.xpu",
 ]  # fmt: skip
 
 CLASSES = {

@@ -212,6 +212,8 @@ class Method:
         self.params = parameters(row)
         self.names = [name for name, _, _ in self.params]
         self.scales = "alpha" in self.names and "alpha" not in self.attrs
+        # `x.add(2, y)`, which PyTorch deprecates, is `x.add(y, alpha=2)`.
+        self.factor_first = self.scales and len(self.names) == 2
         self.starred = {name for name, _, starred in self.params if starred}
         pairs = stubs.NUMPY_NAMES.items()
         self.numpy = {name: other for name, other in pairs if other in self.names}
@@ -232,7 +234,8 @@ class Method:
             if name == other:
                 return f"{name}: Option<{RUST_TYPES[self.attrs[own][0]]}>"
         if name == "alpha" and self.scales:
-            return "alpha: ScalarArg"
+            older = "older: Option<OperandArg<'py>>, " if self.factor_first else ""
+            return f"{older}alpha: ScalarArg"
         if name in self.starred:
             return f"{name}: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>"
         if name in self.attrs:
@@ -260,6 +263,9 @@ class Method:
         if operand in self.row.get("tensors", []):
             lines.append(f'let {name} = only_tensor({name}, "{self.row["name"]}", "{name}")?;')
         if self.scales and last:
+            if self.factor_first:
+                given = f'"{self.row["name"]}", ({name}, older), alpha'
+                lines.append(f"let ({name}, alpha) = factor_first(slf.py(), {given})?;")
             lines.append(f"let {name} = scaled(slf.py(), {name}, alpha.0)?;")
         return " ".join(lines)
 
@@ -299,7 +305,10 @@ class Method:
         text = text.replace("=False", "=false").replace("=True", "=true")
         if self.scales:
             text = text.replace("alpha=1", "alpha=ScalarArg(gt_protocol::Scalar::Int(1))")
-        return f'({text}), text_signature = "($self, {shown})"' if self.checked else f"({text})"
+        if self.factor_first:  # `older` is what follows the factor
+            text = text.replace(", *,", ", older=None, *,", 1)
+        hides = self.checked or self.factor_first
+        return f'({text}), text_signature = "($self, {shown})"' if hides else f"({text})"
 
     def rust(self) -> str:
         """The whole function."""
@@ -332,7 +341,7 @@ def rust_methods(rows: list[Row]) -> str:
     return f"""//! {HEADER}
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 
-use super::methods::{{run, scaled, take_view}};
+use super::methods::{{factor_first, run, scaled, take_view}};
 use crate::client::emission::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg}};
 use crate::client::emission::convert::{{choice, only_tensor, required}};
 use crate::client::value::dtype::DtypeArg;

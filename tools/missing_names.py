@@ -7,8 +7,10 @@ A line of the first: GT's module, and PyTorch's names of it. `--check` only comp
 import argparse
 import inspect
 import pathlib
+import pkgutil
 import re
 import sys
+import types
 
 import torch
 
@@ -32,6 +34,7 @@ MODULES = {
     "gt.cpu": torch.cpu,
     "gt.cuda": torch.cuda,
     "gt.compiler": torch.compiler,
+    "gt.distributed": torch.distributed,
     "gt.distributions": torch.distributions,
     "gt.distributions.constraints": torch.distributions.constraints,
     "gt.distributions.transforms": torch.distributions.transforms,
@@ -42,6 +45,7 @@ MODULES = {
     "gt.linalg": torch.linalg,
     "gt.masked": torch.masked,
     "gt.nn": torch.nn,
+    "gt.nn.attention": torch.nn.attention,
     "gt.nn.functional": torch.nn.functional,
     "gt.nn.init": torch.nn.init,
     "gt.nn.modules": torch.nn.modules,
@@ -52,6 +56,7 @@ MODULES = {
     "gt.optim": torch.optim,
     "gt.optim.lr_scheduler": torch.optim.lr_scheduler,
     "gt.optim.swa_utils": torch.optim.swa_utils,
+    "gt.return_types": torch.return_types,
     "gt.signal.windows": torch.signal.windows,
     "gt.sparse": torch.sparse,
     "gt.special": torch.special,
@@ -66,7 +71,7 @@ MODULES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    lines = [f"{title} {' '.join(names(module))}\n" for title, module in MODULES.items()]
+    lines = [f"{title} {' '.join(listed(module))}\n" for title, module in MODULES.items()]
     methods = [name for name in names(torch.Tensor) if not hasattr(gt.Tensor, name)]
     texts = {FILE: HEADER + "".join(lines), METHODS: "\n".join(methods) + "\n"}
     if parser.parse_args().check:
@@ -83,6 +88,19 @@ def main() -> None:
 def names(module: object) -> list[str]:
     """Public ones, less what the module imports from elsewhere."""
     return [name for name in sorted(dir(module)) if _is_own(name, getattr(module, name, None))]
+
+
+def listed(module: types.ModuleType) -> list[str]:
+    """The names, and the modules beside them that PyTorch does not load by itself."""
+    own = {*names(module)}
+    loaded = {name for name in sys.modules if name.startswith(f"{module.__name__}.")}
+    # What is loaded and no name was taken away: torch.optim.adamw.
+    files = {
+        file.name
+        for file in pkgutil.iter_modules(getattr(module, "__path__", None) or [])
+        if file.name[0] != "_" and f"{module.__name__}.{file.name}" not in loaded
+    }
+    return sorted(own | files)
 
 
 def _is_own(name: str, value: object) -> bool:

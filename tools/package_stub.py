@@ -34,7 +34,7 @@ def _imported() -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
             for names in zip(node.targets[0].elts, ast.iter_child_nodes(node.value), strict=False):
                 shown, name = (ast.unparse(part) for part in names)
-                yield shown, f"from gt._core import {name} as {shown}"
+                yield shown, f"{shown} = {name}"
 
 
 def _lazy() -> Iterator[tuple[str, str]]:
@@ -54,6 +54,13 @@ def _listed() -> Iterator[tuple[str, str]]:
             yield name, f"from gt.{module} import {name} as {name}"
 
 
+def _exported(module: str, name: str, shown: str) -> str:
+    """A name of `module`, perhaps by another one: an import `as` that would be no export."""
+    if name == shown:
+        return f"from {module} import {name} as {shown}"
+    return f"from {module} import {name}\n{shown} = {name}"
+
+
 def function_lines(rows: list[Row]) -> list[tuple[str, str]]:
     """Functions of `gt` that are methods too, and those of gt.composite that are not."""
     composite = Source("gt.composite")
@@ -63,13 +70,13 @@ def function_lines(rows: list[Row]) -> list[tuple[str, str]]:
     assert isinstance(functions, ast.Dict)
     for name, value in table_entries(functions):
         if isinstance(value, ast.Name):
-            lines[name] = f"from {composite.origin[value.id]} import {value.id} as {name}"
+            lines[name] = _exported(composite.origin[value.id], value.id, name)
         elif isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
             owner = value.value.id
             lines[name] = (
                 f"{name} = Tensor.{value.attr}"
                 if owner == "Tensor"
-                else f"from gt.composite.{owner} import {value.attr} as {name}"
+                else _exported(f"gt.composite.{owner}", value.attr, name)
             )
     lines |= {name: f"{name} = Tensor.{name}" for name in composite.words("IN_PLACE")}
     methods_only = set(composite.words("METHODS_ONLY"))

@@ -51,7 +51,7 @@ class Signatures:
         for module in ATTACHING:
             functions = Source(module).functions.items()
             self.docs |= {f"Tensor.{name}": sentences(function) for name, function in functions}
-        self.imports = {("gt.composite.common", "ValuesIndices")}  # the template needs it
+        self.imports = {("gt.return_types", "ValuesIndices")}  # the template needs it
 
     def define(self, name: str, text: str) -> str:
         """One stub line, remembered for the aliases of this method."""

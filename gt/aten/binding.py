@@ -1,12 +1,13 @@
 """Arguments of a call as PyTorch binds them: to the first overload that they fit."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from gt import _core
 from gt._core import Tensor
 from gt.aten import arguments, schemas
 from gt.aten.schemas import Argument, Schema
-from gt.errors import InvalidType
+from gt.errors import InvalidType, out_refused
 
 # Other names that PyTorch takes for an argument.
 _OTHER_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "self": ("input", "x")}
@@ -20,6 +21,8 @@ def bind(
 
     InvalidType, with PyTorch's text, where none does. A method's first argument is no position.
     """
+    if named.get("out") is not None:
+        raise out_refused(_title(name))
     candidates = schemas.of(name)
     complaints = []
     for schema in candidates:
@@ -61,11 +64,14 @@ def _fitted(
     missing = [f'"{_shown(x)}"' for x in schema.arguments if x.is_required and x.name not in values]
     if missing:
         return f" missing {len(missing)} required positional arguments: {', '.join(missing)}"
-    if rest.pop("out", None) is not None:
-        return ": out= is not taken, results are values of their own"
-    if rest:
+    if rest.pop("out", None) is None and rest:
         return f" got an unexpected keyword argument '{next(iter(rest))}'"
     return _all_converted(schema, values, set(named), is_method)
+
+
+def _title(name: str) -> str:
+    """`linalg.svd` of `linalg_svd`: as programs write it."""
+    return re.sub("^(fft|linalg|special)_", r"\1.", name)
 
 
 def _shown(argument: Argument) -> str:
@@ -200,7 +206,7 @@ def _kind(value: object) -> str:
     if isinstance(value, list | tuple):
         items = ", ".join(_kind(x) for x in value)
         return f"{type(value).__name__} of ({items})"
-    return type(value).__name__
+    return _core.class_name(value)
 
 
 _TYPE_WORDS = {

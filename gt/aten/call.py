@@ -8,11 +8,10 @@ whose results' shapes depend on data (`unique_dim`, say) cost one at each call.
 import dataclasses
 import functools
 import json
-from collections import namedtuple
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from gt import _core, casting, errors
+from gt import _core, casting, errors, return_types
 from gt._core import Tensor
 from gt.aten import binding
 from gt.aten.backward import saved_results
@@ -202,4 +201,5 @@ def _listed(results: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def _result_type(overload: str, names: tuple[str, ...]) -> Callable[..., tuple[Tensor, ...]]:
     if not all(names):
         return lambda *results: results
-    return namedtuple(overload.partition(".")[0], names)  # noqa: PYI024 - by schema
+    kind = return_types.of(overload.partition(".")[0], names)
+    return lambda *results: kind(results)

@@ -6,6 +6,7 @@ from gt._core import Tensor
 from gt.aten import schemas
 from gt.aten.call import call
 from gt.composite.inplace import inplace
+from gt.composite.older_forms import factors_first
 
 Function = Callable[..., object]
 # Whose tensor is not the first argument of the schema.
@@ -16,16 +17,17 @@ def install() -> None:
     """Attaches the methods that `Tensor` does not have yet, and their forms with an underscore."""
     for name in schemas.names("m"):
         if not hasattr(Tensor, name):
-            setattr(Tensor, name, _method(name))
+            setattr(Tensor, name, factors_first(name, _method(name)))
     for name in schemas.names("i"):
         if not hasattr(Tensor, f"{name}_"):
-            setattr(Tensor, f"{name}_", inplace(getattr(Tensor, name), name))
+            written = inplace(getattr(Tensor, name), name)
+            setattr(Tensor, f"{name}_", factors_first(f"{name}_", written))
 
 
 def functions(letter: str, prefix: str = "") -> dict[str, Function]:
     """The functions of one of torch's namespaces, whose names there are without `prefix`."""
     found = {name.removeprefix(prefix): name for name in schemas.names(letter)}
-    return {title: _function(name, title) for title, name in found.items()}
+    return {title: factors_first(name, _function(name, title)) for title, name in found.items()}
 
 
 def _function(name: str, title: str) -> Function:

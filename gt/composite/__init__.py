@@ -28,9 +28,10 @@ from gt.composite import (
     splitting,
     strides,
 )
-from gt.composite.common import Method, ValuesIndices, numpy_names, of_complex
+from gt.composite.common import Method, numpy_names, of_complex
 from gt.composite.einsum import einsum
 from gt.composite.joining import __all__ as _joining
+from gt.composite.older_forms import factors_first
 
 FILES = (
     shapes, splitting, casts, pointwise, reductions, contractions, scans, selection, sets,
@@ -54,7 +55,7 @@ FUNCTIONS: dict[str, Method] = {
     "clone": Tensor.clone,
     "detach": Tensor.detach,
     "numel": Tensor.numel,
-    "squeeze": Tensor.squeeze,
+    "squeeze": shapes.squeeze_function,
     "t": Tensor.t,
     "transpose": Tensor.transpose,
     "unsqueeze": Tensor.unsqueeze,
@@ -95,7 +96,8 @@ def install() -> None:
     for file in FILES:
         for name, method in file.METHODS.items():
             if name in REPLACED or name not in Tensor.__dict__:
-                setattr(Tensor, name, entry(name, of_complex(name, numpy_names(method))))
+                cast = entry(name, of_complex(name, numpy_names(method)))
+                setattr(Tensor, name, factors_first(name, cast))
     complex_numbers.install()
     from gt.creation import new_tensor  # it needs this package's files
 
@@ -128,4 +130,4 @@ def functions() -> dict[str, Method]:
     return table
 
 
-__all__ = ["ValuesIndices", "functions", "install"]
+__all__ = ["functions", "install"]

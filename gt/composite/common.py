@@ -4,8 +4,9 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
+from gt import _core
 from gt._core import Tensor, call
 from gt.errors import IndexOutOfRange, InvalidType, ShapeError
 
@@ -18,13 +19,6 @@ R = TypeVar("R")
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
-
-
-class ValuesIndices(NamedTuple):
-    """Values and where they stood along a dimension."""
-
-    values: Tensor
-    indices: Tensor
 
 
 def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
@@ -142,6 +136,22 @@ def dims(dim: Dims, ndim: int) -> Shape:
 def slice_dim(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
     return call("slice", x, dim=dim, start=start, end=start + length, step=1)
+
+
+def not_a_tensor(function: str, argument: str, position: int, value: object) -> InvalidType:
+    """PyTorch's error for what stands where a tensor should."""
+    return InvalidType(
+        f"{function}(): argument '{argument}' (position {position}) must be Tensor, not "
+        f"{_core.class_name(value)}"
+    )
+
+
+def not_in_list(value: object, place: int, argument: int) -> InvalidType:
+    """PyTorch's error for what stands in a list of tensors."""
+    return InvalidType(
+        f"expected Tensor as element {place} in argument {argument}, but got "
+        f"{_core.class_name(value)}"
+    )
 
 
 def broadcast_shapes(*shapes: Shape | int) -> Shape:

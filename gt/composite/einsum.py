@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gt import _core
 from gt._core import Tensor, call
+from gt.composite.common import not_in_list
 from gt.errors import ShapeError
 
 ELLIPSIS = string.digits  # names of the dimensions that "..." stands for, counted from the last
@@ -19,7 +20,11 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     """
     tensors: list[Tensor] = []
     for operand in operands:
-        tensors.extend([operand] if isinstance(operand, Tensor) else operand)
+        several = isinstance(operand, list | tuple)
+        tensors += operand if several else [operand]  # type: ignore[list-item] # looked at below
+    for place, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            raise not_in_list(x, place, 1)
     terms, result = parsed(equation, tensors)
     pairs = [diagonals(x, term) for x, term in zip(tensors, terms, strict=True)]
     check_sizes(pairs)

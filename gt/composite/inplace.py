@@ -8,7 +8,6 @@ here stand the checks of the value: its shape must be the tensor's, its dtype mu
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -16,21 +15,15 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
-from gt.composite.common import Method, Number, sizes
+from gt.composite.common import Method, Number, not_a_tensor, sizes
 from gt.composite.complex_numbers import view_as_complex, view_as_real
+from gt.composite.older_forms import FORMS, factors_first
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, next_draw
 from gt.dtypes import category, result_type
-from gt.errors import DtypeError, InvalidType, ShapeError
+from gt.errors import DtypeError, ShapeError
 
-# Of which PyTorch has an older form: the factor's name, and the operands'.
-NUMBER_FIRST = {
-    "add": ("alpha", ("other",)),
-    "sub": ("alpha", ("other",)),
-    "addcmul": ("value", ("tensor1", "tensor2")),
-    "addcdiv": ("value", ("tensor1", "tensor2")),
-}
 WIDEST = {bool: _core.bool, int: _core.int64, float: _core.float64}
 
 
@@ -70,33 +63,10 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     return method
 
 
-def number_first(method: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
-    """`method`, which also takes its factor by position and first, as PyTorch's old form does."""
-    if name not in NUMBER_FIRST:
-        return method
-    factor, operands = NUMBER_FIRST[name]
-    tensors = ", ".join(f"Tensor {operand}" for operand in operands)
-    warning = (
-        f"This overload of {name}_ is deprecated:\n\t{name}_(Number {factor}, {tensors})\nConsider "
-        "using one of the following signatures instead:\n"
-        f"\t{name}_({tensors}, *, Number {factor} = 1)"
-    )
-
-    @functools.wraps(method)
-    def called(self: Tensor, *args: object, **named: object) -> Tensor:
-        older = factor not in named and len(args) + len(named) > len(operands)
-        if older and args and isinstance(args[0], int | float | complex):
-            warnings.warn(warning, stacklevel=3)  # the user's line
-            return method(self, *args[1:], **named, **{factor: args[0]})
-        return method(self, *args, **named)
-
-    return called
-
-
 def direct(function: Callable[..., Tensor], name: str) -> Method:
     """The same for a row without attributes: the worker may reuse the tensor's buffer."""
-    general = number_first(inplace(function, name), name)
-    operands_max = len(NUMBER_FIRST[name][1]) if name in NUMBER_FIRST else 2
+    general = factors_first(f"{name}_", inplace(function, name), stacklevel=3)
+    operands_max = len(FORMS[name][1]) if name in FORMS else 2
 
     def method(self: Tensor, *operands: Tensor | Number, **named: object) -> Tensor:
         if named or len(operands) > operands_max:
@@ -165,9 +135,7 @@ def copy_(self: Tensor, src: Tensor | Number | complex, non_blocking: bool = Fal
     if isinstance(number, complex):
         return fill_(self, number if self.is_complex() else number.real)
     if not isinstance(number, bool | int | float):
-        raise InvalidType(
-            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
-        )
+        raise not_a_tensor("copy_", "other", 1, src)
     dtype = WIDEST[type(number)]  # cast as a tensor is: no number is refused for its size
     return _core.assign_(self, call("full", size=(), value=number, dtype=dtype))
 
@@ -352,7 +320,7 @@ def methods() -> dict[str, Method]:
     """All in-place methods, once the functional ones are attached."""
     table: dict[str, Method] = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
     for name in GENERAL:
-        table[f"{name}_"] = number_first(inplace(getattr(Tensor, name), name), name)
+        table[f"{name}_"] = factors_first(f"{name}_", inplace(getattr(Tensor, name), name))
     table |= {name: _of_reals(table[name]) for name in ("abs_", "absolute_")}
     table |= {f"{name}_": _outside_the_graph(table[f"{name}_"]) for name in LOGICAL}
     return table | METHODS

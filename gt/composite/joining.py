@@ -9,41 +9,46 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import cast
-from gt.composite.common import Number, broadcast_shapes, wrap
+from gt.composite.common import Number, broadcast_shapes, not_in_list, wrap
 from gt.composite.selection import nonzero
-from gt.errors import InvalidType, InvalidValue, ShapeError
+from gt.errors import InvalidType, InvalidValue, ShapeError, out_refused
 
 Tensors: TypeAlias = Sequence[Tensor]
 
 
-def listed(tensors: Tensors | Tensor, function: str) -> list[Tensor]:
+def listed(tensors: Tensors | Tensor, function: str, out: object) -> list[Tensor]:
+    """The tensors of a call; PyTorch's errors where they are none.
+
+    Args:
+        out: what no function of GT's takes: an error says so.
+    """
+    if out is not None:
+        raise out_refused(function)
     if isinstance(tensors, Tensor):
         raise InvalidType(
             f"{function}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
         )
-    out = list(tensors)
-    if not out:
+    parts = list(tensors)
+    if not parts:
         raise ShapeError(f"{function} expects a non-empty TensorList")
-    return out
+    return parts
 
 
-def cat(tensors: Tensors, dim: int = 0) -> Tensor:
+def cat(tensors: Tensors, dim: int = 0, *, out: None = None) -> Tensor:
     """Tensors one after the other along `dim`."""
     if isinstance(tensors, (list, tuple)) and not tensors:
         raise InvalidValue("torch.cat(): expected a non-empty list of Tensors")
-    parts = listed(tensors, "cat")
+    parts = listed(tensors, "cat", out)
     for place, x in enumerate(parts):
         if not isinstance(x, Tensor):
-            raise InvalidType(
-                f"expected Tensor as element {place} in argument 0, but got {type(x).__name__}"
-            )
+            raise not_in_list(x, place, 0)
     ndim = max(x.ndim for x in parts)
     return call("cat", *parts, dim=wrap(dim, ndim))
 
 
-def stack(tensors: Tensors, dim: int = 0) -> Tensor:
+def stack(tensors: Tensors, dim: int = 0, *, out: None = None) -> Tensor:
     """Tensors of one shape along a new dimension."""
-    parts = listed(tensors, "stack")
+    parts = listed(tensors, "stack", out)
     for place, x in enumerate(parts):
         if x.shape != parts[0].shape:
             raise ShapeError(
@@ -90,26 +95,26 @@ def box(x: Tensor) -> Tensor:
     return x if x.ndim > 2 else matrix(x).reshape((*matrix(x).shape, 1))
 
 
-def hstack(tensors: Tensors) -> Tensor:
+def hstack(tensors: Tensors, *, out: None = None) -> Tensor:
     """Tensors one after the other along columns (vectors along their only dimension)."""
-    parts = [vector(x) for x in listed(tensors, "hstack")]
+    parts = [vector(x) for x in listed(tensors, "hstack", out)]
     return cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 
-def vstack(tensors: Tensors) -> Tensor:
+def vstack(tensors: Tensors, *, out: None = None) -> Tensor:
     """Tensors one below the other."""
-    return cat([matrix(x) for x in listed(tensors, "vstack")], 0)
+    return cat([matrix(x) for x in listed(tensors, "vstack", out)], 0)
 
 
-def dstack(tensors: Tensors) -> Tensor:
+def dstack(tensors: Tensors, *, out: None = None) -> Tensor:
     """Tensors one behind the other, along a third dimension."""
-    parts = [matrix(x) for x in listed(tensors, "dstack")]
+    parts = [matrix(x) for x in listed(tensors, "dstack", out)]
     return cat([x.reshape((*x.shape, 1)) if x.ndim == 2 else x for x in parts], 2)
 
 
-def column_stack(tensors: Tensors) -> Tensor:
+def column_stack(tensors: Tensors, *, out: None = None) -> Tensor:
     """Tensors beside each other, vectors as columns."""
-    parts = listed(tensors, "column_stack")
+    parts = listed(tensors, "column_stack", out)
     return cat([x.reshape((math.prod(x.shape), 1)) if x.ndim < 2 else x for x in parts], 1)
 
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
-from gt.composite.common import Method, Number
+from gt.composite.common import Method, Number, not_a_tensor
 from gt.dtypes import result_type
 from gt.errors import (
     DtypeError,
@@ -160,9 +160,7 @@ def logit(self: Tensor, eps: float | None = None) -> Tensor:
 def logaddexp(self: Tensor, other: Tensor) -> Tensor:
     """log(exp(self) + exp(other)), without overflow."""
     if not isinstance(other, Tensor):
-        raise InvalidType(
-            f"logaddexp(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
-        )
+        raise not_a_tensor("logaddexp", "other", 2, other)
     gap = call("where", self == other, 0.0, self - other).abs()
     return self.maximum(other) + (-gap).exp().log1p()
 
@@ -215,9 +213,7 @@ def isclose(
 ) -> Tensor:
     """True where |self - other| <= atol + rtol * |other|."""
     if not isinstance(other, Tensor):
-        raise InvalidType(
-            f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
-        )
+        raise not_a_tensor("isclose", "other", 2, other)
     if self.dtype != other.dtype:
         have, want = (TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (self, other))
         raise DtypeError(f"{have} did not match {want}")

@@ -1,6 +1,7 @@
 """Reductions beyond the table: spread, norms, extremes with their places, order."""
 
 import math
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from gt import _core
@@ -9,7 +10,6 @@ from gt.composite.common import (
     Dims,
     Method,
     Number,
-    ValuesIndices,
     dims,
     generic,
     listed,
@@ -17,6 +17,7 @@ from gt.composite.common import (
     wrap,
 )
 from gt.errors import IndexOutOfRange, NotSupported, ShapeError
+from gt.return_types import FIELDS, Results, ValuesIndices, of, values_indices
 
 Correction: TypeAlias = Number | None
 
@@ -146,7 +147,8 @@ def extreme(
     if isinstance(dim, Tensor):
         return self.maximum(dim) if kind == "max" else self.minimum(dim)
     if dim is not None:
-        return ValuesIndices(*call(f"{kind}_dim", self, dim=wrap(dim, self.ndim), keepdim=keepdim))
+        place = wrap(dim, self.ndim)
+        return values_indices(kind, call(f"{kind}_dim", self, dim=place, keepdim=keepdim))
     if 0 in self.shape:
         raise ShapeError(
             f"{kind}(): Expected reduction dim to be specified for input.numel() == 0. "
@@ -177,9 +179,7 @@ def min_(
     return extreme("min", self, dim if other is None else other, keepdim)
 
 
-def aminmax(
-    self: Tensor, *, dim: int | None = None, keepdim: bool = False
-) -> tuple[Tensor, Tensor]:
+def aminmax(self: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Results:
     """Minimum and maximum over `dim`."""
     if dim is None and 0 in self.shape:
         raise ShapeError(
@@ -190,7 +190,8 @@ def aminmax(
     if dim is not None and self.ndim and self.shape[over[0]] == 0:
         raise IndexOutOfRange(f"aminmax: Expected reduction dim {over[0]} to have non-zero size.")
     low = call("amin", self, dim=over, keepdim=keepdim)
-    return low, call("amax", self, dim=over, keepdim=keepdim)
+    high = call("amax", self, dim=over, keepdim=keepdim)
+    return of("aminmax", FIELDS["aminmax"])((low, high))
 
 
 def sort(
@@ -198,7 +199,8 @@ def sort(
 ) -> ValuesIndices:
     """Sorted values along `dim` and their indices; equal ones keep their order."""
     place = wrap(dim, self.ndim)
-    return ValuesIndices(*call("sort", self, dim=place, descending=descending, stable=stable))
+    ordered = call("sort", self, dim=place, descending=descending, stable=stable)
+    return values_indices("sort", ordered)
 
 
 def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
@@ -211,7 +213,8 @@ def topk(
 ) -> ValuesIndices:
     """The `k` largest (or smallest) values along `dim` and their indices."""
     place = wrap(dim, self.ndim)
-    return ValuesIndices(*call("topk", self, k=k, dim=place, largest=largest, sorted=sorted))
+    largest_ones = call("topk", self, k=k, dim=place, largest=largest, sorted=sorted)
+    return values_indices("topk", largest_ones)
 
 
 def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
@@ -220,12 +223,12 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
     size = self.shape[place] if self.ndim else 1
     if not 1 <= k <= size:
         raise ShapeError(f"kthvalue(): selected number k out of range for dimension {place}")
-    ordered = sort(self, place, stable=True)
-    if self.ndim == 0:
-        return ordered
-    if keepdim:
-        return ValuesIndices(*(slice_dim(x, place, k - 1, 1) for x in ordered))
-    return ValuesIndices(*(call("select", x, dim=place, index=k - 1) for x in ordered))
+    ordered: Iterable[Tensor] = sort(self, place, stable=True)
+    if self.ndim and keepdim:
+        ordered = (slice_dim(x, place, k - 1, 1) for x in ordered)
+    elif self.ndim:
+        ordered = (call("select", x, dim=place, index=k - 1) for x in ordered)
+    return values_indices("kthvalue", ordered)
 
 
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesIndices:
@@ -247,13 +250,12 @@ def _median_along(self: Tensor, dim: int, *, keepdim: bool) -> ValuesIndices:
     size = self.shape[wrap(dim, self.ndim)] if self.ndim else 1
     middle = kthvalue(self, (size + 1) // 2, dim, keepdim)
     if not self.dtype.is_floating_point or self.ndim == 0:
-        return middle
+        return values_indices("median", middle)
     unknown = call("cast", call("isnan", self), dtype=_core.int64)
     _, first = call("max_dim", unknown, dim=dim, keepdim=keepdim)
     known = call("amax", unknown, dim=(dim,), keepdim=keepdim) == 0
-    return ValuesIndices(
-        call("where", known, middle.values, math.nan), call("where", known, middle.indices, first)
-    )
+    values = call("where", known, middle.values, math.nan)
+    return values_indices("median", (values, call("where", known, middle.indices, first)))
 
 
 def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:

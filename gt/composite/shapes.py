@@ -161,6 +161,11 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
     )
 
 
+def squeeze_function(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Without the dimensions `dim` of size one, or all of them; as a method it takes several."""
+    return self.squeeze() if dim is None else self.squeeze(dim)
+
+
 def split_function(
     tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
 ) -> tuple[Tensor, ...]:

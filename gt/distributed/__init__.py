@@ -63,6 +63,13 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> object:
+    """What PyTorch has and GT has not: an error that says so."""
+    from gt.missing import attribute_error  # loads at the first miss
+
+    raise attribute_error(__name__, name)
+
+
 def __dir__() -> list[str]:
     """What users type; what this module needs itself is no part of it."""
     return __all__

@@ -97,6 +97,34 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
+class CrossMapLRN2d(Module):
+    """LocalResponseNorm as Torch7 had it; of [batch, channels, height, width].
+
+    As in PyTorch, sums from the second on never let go of the first channel. Its gradient is that
+    of what it computes, which PyTorch's is not.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead.")
+        reach = int((self.size - 1) / 2 + 1)
+        places = range(input.shape[1])
+        counted = [
+            [float(j < c + reach and (j > c - reach or j == 0 or c <= reach)) for j in places]
+            for c in places
+        ]
+        window = gt.tensor(counted, dtype=input.dtype)  # [channels, channels]
+        sums = gt.einsum("cj,bjhw->bchw", window, input.square())
+        return input * (sums * (self.alpha / self.size) + self.k) ** -self.beta
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
 class Dropout1d(Dropout):
     """In training, zeroes channels of [batch, channels, n] or [channels, n]."""
 

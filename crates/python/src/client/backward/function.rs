@@ -110,7 +110,7 @@ pub(super) fn gradients(
     let context = function.context.clone_ref(py);
     // What the backward emits is of its own lines.
     let outer = site::set_override(None);
-    let arguments = (GradFn::of(node), PyTuple::new(py, tensors)?);
+    let arguments = (GradFn::of(node).object(py)?, PyTuple::new(py, tensors)?);
     let result = context.bind(py).call_method1("_differentiate", arguments);
     site::set_override(outer);
     let mut given = Gradients::new();

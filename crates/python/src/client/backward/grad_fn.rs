@@ -1,17 +1,23 @@
 //! Nodes of the tape as Python sees them.
 
+use crate::client::gil_cell::GilCell;
 use crate::client::session::{errors, site};
 use crate::client::tape::{Edge, SharedNode, saved};
 use crate::client::value::variable::{ColdNode, Input, NodeKind, Tensor, UserFunction, Var};
 use gt_protocol::rules::ErrorClass;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// `tensor.grad_fn`: what computes the gradients of operands from that of the result.
-#[pyclass(frozen, weakref, module = "gt", name = "GradFn")]
+/// `tensor.grad_fn`: what computes the gradients of operands from that of the result. Each is of a class of its own, which
+/// is called as PyTorch calls the function (`AddBackward0`): programs that draw graphs read the class's name.
+#[pyclass(frozen, weakref, subclass, module = "gt", name = "GradFn")]
 pub(crate) struct GradFn(To);
 
+/// The classes by name; as many as there are operators.
+static CLASSES: GilCell<Option<Py<PyDict>>> = GilCell::new(None);
+
+#[derive(Clone)]
 enum To {
     Node(SharedNode),
     /// A leaf, whose gradient accumulates.
@@ -21,6 +27,28 @@ enum To {
 impl GradFn {
     pub(super) fn of(node: &SharedNode) -> Self {
         Self(To::Node(node.clone()))
+    }
+
+    fn class_name(&self) -> String {
+        match &self.0 {
+            To::Node(node) => node.name(),
+            To::Leaf(_) => "AccumulateGrad".to_owned(),
+        }
+    }
+
+    /// As an object of the class of its name.
+    pub(super) fn object(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        let name = self.class_name();
+        let classes =
+            CLASSES.get_mut(py).get_or_insert_with(|| PyDict::new(py).unbind()).clone_ref(py);
+        let class = if let Some(class) = classes.bind(py).get_item(&name)? {
+            class
+        } else {
+            let class = class_named(py, &name)?;
+            classes.bind(py).set_item(&name, &class)?;
+            class
+        };
+        Ok(class.call1((Bound::new(py, self)?,))?.cast_into::<Self>()?)
     }
 
     /// The operands that are tensors, by their places.
@@ -46,8 +74,22 @@ impl GradFn {
     }
 }
 
+/// A class that adds nothing to `GradFn` but its name.
+fn class_named<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let members = PyDict::new(py);
+    members.set_item("__slots__", PyTuple::empty(py))?;
+    members.set_item("__module__", "gt.autograd.graph")?;
+    py.get_type::<PyType>().call1((name, (py.get_type::<GradFn>(),), members))
+}
+
 #[pymethods]
 impl GradFn {
+    /// The same node; `object` makes the classes' objects so.
+    #[new]
+    fn new(node: &Bound<'_, Self>) -> Self {
+        Self(node.get().0.clone())
+    }
+
     /// As PyTorch calls it: `MulBackward0`.
     fn name(&self) -> String {
         match &self.0 {
@@ -57,10 +99,7 @@ impl GradFn {
     }
 
     fn __repr__(&self) -> String {
-        match &self.0 {
-            To::Node(node) => format!("<{}>", node.name()),
-            To::Leaf(_) => "<AccumulateGrad>".to_owned(),
-        }
+        format!("<{} object at {:#x}>", self.class_name(), self.__hash__())
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
@@ -83,14 +122,13 @@ impl GradFn {
     #[getter]
     fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let To::Node(node) = &self.0 else { return Ok(PyTuple::empty(py)) };
-        let nexts: Vec<(Option<Self>, u32)> = Self::operands(node)
-            .map(|(_, input)| match &input.edge {
-                Some(Edge::Node(from, output)) => (Some(Self::of(from)), *output),
-                Some(Edge::Leaf(leaf)) => (Some(Self(To::Leaf(leaf.clone()))), 0),
-                Some(Edge::Nowhere) | None => (None, 0),
-            })
-            .collect();
-        PyTuple::new(py, nexts)
+        let next = |input: &Input| match &input.edge {
+            Some(Edge::Node(from, output)) => Ok((Some(Self::of(from).object(py)?), *output)),
+            Some(Edge::Leaf(leaf)) => Ok((Some(Self(To::Leaf(leaf.clone())).object(py)?), 0)),
+            Some(Edge::Nowhere) | None => Ok((None, 0)),
+        };
+        let nexts = Self::operands(node).map(|(_, input)| next(input));
+        PyTuple::new(py, nexts.collect::<PyResult<Vec<(Option<Bound<'py, Self>>, u32)>>>()?)
     }
 
     /// Of a leaf's: the leaf.
@@ -163,7 +201,7 @@ fn no_attribute(node: &SharedNode, name: &str) -> PyErr {
 
 pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Var) -> PyResult<Option<Bound<'py, GradFn>>> {
     match var.edge(py)? {
-        Some(Edge::Node(node, _)) => Bound::new(py, GradFn(To::Node(node))).map(Some),
+        Some(Edge::Node(node, _)) => GradFn::of(&node).object(py).map(Some),
         Some(Edge::Leaf(_) | Edge::Nowhere) | None => Ok(None),
     }
 }

@@ -8,7 +8,7 @@ use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyList, PyTuple, PyType};
 
 /// What a user may put where a tensor or a number is expected.
 pub(crate) enum OperandArg<'py> {
@@ -47,31 +47,42 @@ impl<'py> OperandArg<'py> {
 
     /// The operand; a type error that names the operator otherwise.
     pub(crate) fn required(object: &Bound<'py, PyAny>, op: &str) -> PyResult<Self> {
-        Self::of(object)?.ok_or_else(|| {
-            let given = what(object);
-            PyTypeError::new_err(format!(
-                "{op}(): argument must be Tensor or a number, not {given}"
-            ))
-        })
+        Self::of(object)?.ok_or_else(|| refusal(object, op))
     }
 }
 
-/// What stands where a tensor should: the name of its class, and of PyTorch's tensors what makes one of GT's.
-fn what(object: &Bound<'_, PyAny>) -> String {
+/// What `op`, where it is known, says of what is no operand.
+pub(crate) fn refusal(object: &Bound<'_, PyAny>, op: &str) -> PyErr {
+    let given = class_name(object);
+    let whose = if op.is_empty() { String::new() } else { format!("{op}(): ") };
+    PyTypeError::new_err(format!("{whose}argument must be Tensor or a number, not {given}"))
+}
+
+/// The name of an object's class; of `PyTorch`'s tensors with what makes one of GT's, as both are called Tensor.
+#[pyfunction]
+pub(crate) fn class_name(object: &Bound<'_, PyAny>) -> String {
     let class = object.get_type();
     let name = class.name().map(|name| name.to_string()).unwrap_or_default();
-    let module = class.module().map(|name| name.to_string()).unwrap_or_default();
-    match module.split('.').next() {
-        Some("torch") => format!("torch.{name}; gt.from_torch makes a tensor of it"),
-        _ => name,
+    if !is_torch_tensor(object) {
+        return name;
     }
+    format!("torch.{name}: gt.from_torch(x) makes a GT tensor of it, gt.to_torch(x) the other way")
+}
+
+/// Whether it is a tensor of `PyTorch`, which is not imported here.
+pub(crate) fn is_torch_tensor(object: &Bound<'_, PyAny>) -> bool {
+    let of_torch = |class: &Bound<'_, PyType>| {
+        class.module().is_ok_and(|name| name.to_string().starts_with("torch"))
+    };
+    of_torch(&object.get_type()) && object.hasattr("untyped_storage").unwrap_or(false)
 }
 
 impl<'a, 'py> FromPyObject<'a, 'py> for OperandArg<'py> {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        Self::required(&object.to_owned(), "gt")
+        let object = object.to_owned();
+        Self::of(&object)?.ok_or_else(|| refusal(&object, ""))
     }
 }
 

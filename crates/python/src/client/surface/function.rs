@@ -4,6 +4,7 @@
 //! its first argument is no tensor raises PyTorch's error. It knows no operator.
 
 use super::tensor::Tensor;
+use crate::client::emission::convert::class_name;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -38,7 +39,10 @@ impl MethodFunction {
             rest.del_item("input")?;
             return method.call((input,), Some(&rest));
         }
-        method.call(args, named).map_err(|error| self.explain(args, error))
+        method.call(args, named).or_else(|error| match named {
+            Some(named) if named.contains("out")? => self.without_out(args, named, error),
+            _ => Err(self.explain(args, error)),
+        })
     }
 
     #[getter]
@@ -78,6 +82,27 @@ fn documentation(function: &Bound<'_, MethodFunction>) -> PyResult<String> {
 }
 
 impl MethodFunction {
+    /// A call with `out=`, which no method takes: None means nothing, a tensor is refused.
+    #[cold]
+    fn without_out<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        named: &Bound<'py, PyDict>,
+        error: PyErr,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = args.py();
+        if !error.is_instance_of::<PyTypeError>(py) {
+            return Err(error);
+        }
+        let rest = named.copy()?;
+        rest.del_item("out")?;
+        if named.get_item("out")?.is_some_and(|out| out.is_none()) {
+            return self.__call__(args, Some(&rest));
+        }
+        let refused = py.import("gt.errors")?.call_method1("out_refused", (&self.name,))?;
+        Err(PyErr::from_value(refused))
+    }
+
     /// What Python says of a method called on something else, in PyTorch's words.
     #[cold]
     fn explain(&self, args: &Bound<'_, PyTuple>, error: PyErr) -> PyErr {
@@ -90,9 +115,7 @@ impl MethodFunction {
         if !about_types && !is_no_operand || first.is_instance_of::<Tensor>() {
             return error;
         }
-        let kind = |value: &Bound<'_, PyAny>| {
-            value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string())
-        };
+        let kind = class_name;
         let name = &self.name;
         let is_overloaded = py.import("gt.aten.schemas").and_then(|schemas| {
             schemas.call_method1("is_overloaded", (name, args.len()))?.is_truthy()

@@ -63,6 +63,12 @@ impl Tensor {
         self.var.retain_grad(py)
     }
 
+    /// Whether the gradient of this tensor, which is no leaf, is kept in `grad`.
+    #[getter]
+    fn retains_grad(&self, py: Python<'_>) -> bool {
+        self.var.look(py).cold().is_some_and(|cold| cold.retains)
+    }
+
     /// The same values without gradient history; writes show in both.
     fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
         Self::wrap(py, self.var.detached(py, false)?)

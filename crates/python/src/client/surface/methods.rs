@@ -2,15 +2,18 @@
 
 use super::call::results;
 use super::tensor::{Tensor, as_arg};
-use crate::client::emission::convert::{DimsArg, OperandArg, required};
+use crate::client::emission::convert::{DimsArg, OperandArg, ScalarArg, required};
 use crate::client::emission::emit::{self, Arg};
+use crate::client::session::errors;
 use crate::client::value::dtype::{DtypeArg, PyDtype};
 use crate::client::views;
+use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Op, Scalar};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
+use std::ffi::CString;
 
 /// Emits an operator; one tensor or a tuple.
 pub(crate) fn run<'py>(
@@ -30,6 +33,31 @@ pub(crate) fn take_view<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
     Ok(Tensor::wrap(py, views::take(py, &tensor.get().var, op, attrs)?)?.into_any())
+}
+
+/// Operand and factor, from `x.add(other, alpha=2)` or from the form that `PyTorch` deprecates, `x.add(2, other)`.
+pub(crate) fn factor_first<'py>(
+    py: Python<'py>,
+    op: &str,
+    (first, second): (OperandArg<'py>, Option<OperandArg<'py>>),
+    alpha: ScalarArg,
+) -> PyResult<(OperandArg<'py>, ScalarArg)> {
+    match (first, second) {
+        (first, None) => Ok((first, alpha)),
+        (OperandArg::Scalar(factor), Some(second)) if alpha.0 == Scalar::Int(1) => {
+            let text = format!(
+                "This overload of {op} is deprecated:\n\t{op}(Number alpha, Tensor other)\nConsider using one of the \
+                 following signatures instead:\n\t{op}(Tensor other, *, Number alpha = 1)"
+            );
+            let text = CString::new(text)?;
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
+            Ok((second, ScalarArg(factor)))
+        }
+        _ => {
+            let text = format!("{op}() takes 1 positional argument but 2 were given");
+            Err(PyTypeError::new_err(text))
+        }
+    }
 }
 
 /// `alpha * operand`.
@@ -176,7 +204,12 @@ impl Tensor {
         };
         let mut chosen: SmallVec<[usize; 8]> = SmallVec::new();
         for &dim in dim.0.iter() {
-            chosen.push(views::dim_of(py, dim, rank)?);
+            let place = views::dim_of(py, dim, rank)?;
+            if chosen.contains(&place) {
+                let text = format!("dim {place} appears multiple times in the list of dims");
+                return Err(errors::mistake(py, ErrorClass::Shape, text));
+            }
+            chosen.push(place);
         }
         Self::wrap(py, views::squeeze(py, var, |place| chosen.contains(&place))?)
     }

@@ -21,7 +21,7 @@ mod writing;
 
 use crate::client::backward::function::Application;
 use crate::client::backward::grad_fn::GradFn;
-use crate::client::emission::default_float;
+use crate::client::emission::{convert, default_float};
 use crate::client::session::{caller, runtime, signal, site, spawn};
 use crate::client::value::dtype::{self, PyDtype};
 use pyo3::prelude::*;
@@ -57,6 +57,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(trace::print_tape, module)?)?;
     module.add_function(wrap_pyfunction!(configure, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::class_name, module)?)?;
     module.add_function(wrap_pyfunction!(default_float::set_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(default_float::get_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(update::sgd_step, module)?)?;

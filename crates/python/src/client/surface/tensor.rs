@@ -1,8 +1,8 @@
 //! `gt.Tensor`: operators, numbers from it, and its shape. What concerns gradients stands in `history.rs`.
 
 use crate::client::emission::autocast;
-use crate::client::emission::convert::OperandArg;
 pub(crate) use crate::client::emission::convert::as_arg;
+use crate::client::emission::convert::{self, OperandArg};
 use crate::client::emission::emit::{self, Arg};
 use crate::client::emission::read;
 use crate::client::gil_cell::GilCell;
@@ -52,7 +52,13 @@ pub(crate) fn binary(
     let its = if let Ok(tensor) = other.cast::<Tensor>() {
         Arg::Var(&tensor.get().var)
     } else {
-        let Some(operand) = operand(other)? else { return Ok(py.NotImplemented()) };
+        let Some(operand) = operand(other)? else {
+            // Python's own text would name two classes of the same name.
+            if convert::is_torch_tensor(other) {
+                return Err(convert::refusal(other, op.info().name));
+            }
+            return Ok(py.NotImplemented());
+        };
         given = operand;
         as_arg(&given)
     };

@@ -109,15 +109,23 @@ pub(crate) fn link_views(
     edge
 }
 
-/// `Exp` of `exp`, as `PyTorch` calls its functions in messages.
-fn function_name(op: Op) -> String {
+/// `Exp` of `exp`, as `PyTorch` calls its functions: by its own operator's name, where the row says that or the node does.
+fn function_name(op: Op, attrs: &[Attr]) -> String {
+    let info = op.info();
+    let overload = info.attrs.iter().position(|attr| attr.name == "overload");
+    let generic = match overload.and_then(|place| attrs.get(place)) {
+        Some(Attr::Text(overload)) => Some(overload.as_ref()),
+        _ => None,
+    };
+    let aten = generic.unwrap_or(info.aten).split('.').next().unwrap_or_default();
+    let name = if aten.is_empty() { info.name } else { aten.trim_end_matches("_forward") };
     let capital = |part: &str| {
         let mut letters = part.chars();
         letters.next().map_or(String::new(), |first| {
             first.to_uppercase().collect::<String>() + letters.as_str()
         })
     };
-    op.info().name.split('_').map(capital).collect()
+    name.split('_').map(capital).collect()
 }
 
 /// Makes `var` the variable of a node's result, which the node keeps where its bit of `saved_outputs` is set.
@@ -168,7 +176,7 @@ impl Node {
     /// As `PyTorch` calls it in messages about tensors: without `Backward`.
     pub(crate) fn function_name(&self) -> String {
         match &self.kind {
-            NodeKind::Op(op) => function_name(*op),
+            NodeKind::Op(op) => function_name(*op, &self.attrs),
             NodeKind::Function(function) => function.name.clone(),
         }
     }
@@ -176,7 +184,7 @@ impl Node {
     /// As `PyTorch` calls it in messages about gradients.
     pub(crate) fn name(&self) -> String {
         match &self.kind {
-            NodeKind::Op(op) => format!("{}Backward0", function_name(*op)),
+            NodeKind::Op(_) => format!("{}Backward0", self.function_name()),
             NodeKind::Function(function) => format!("{}Backward", function.name),
         }
     }

@@ -1,7 +1,7 @@
 //! `x[...]` and `x[...] = y`: integers, slices, None and Ellipsis are views; tensors, lists and masks are look-ups.
 
 use super::in_place::{assign, fill};
-use crate::client::emission::convert::{OperandArg, integer};
+use crate::client::emission::convert::{self, OperandArg, integer};
 use crate::client::emission::emit::{self, Arg, cast};
 use crate::client::emission::{complex, read, upload};
 use crate::client::session::errors;
@@ -305,6 +305,9 @@ fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
         || item.cast::<PyTuple>().is_ok()
     {
         return Ok(None);
+    }
+    if convert::is_torch_tensor(item) {
+        return Err(convert::refusal(item, "index"));
     }
     if item.hasattr("__index__")? && !item.hasattr("__array_interface__")? {
         return integer(item).map(Some);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gt
-from gt import signal
+from gt import missing, signal
 from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.attention_choice import SDPBackend, sdpa_kernel
@@ -171,3 +171,6 @@ class MultiheadAttention(Module):
             functional.linear(operand, weight, bias)
             for operand, weight, bias in zip(operands, weights, biases, strict=True)
         ]
+
+
+__getattr__ = missing.hook(__name__)

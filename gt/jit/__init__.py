@@ -3,7 +3,7 @@
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, TypeVar  # noqa: F401 - Final is PyTorch's, too
+from typing import Any, Final, NoReturn, TypeVar
 
 from gt import missing
 from gt.compiler import say_unchanged

@@ -20,26 +20,52 @@ const TensorView* view_of(std::optional<TensorArgument>& argument, const char* n
   return given.is_none() ? nullptr : &argument.emplace(kOp, name, given).view();
 }
 
+// What forward and backward are told alike: their arguments as views, which live as long as this.
+struct AttentionArguments {
+  struct Options {
+    bool is_causal;
+    double dropout_p;
+    double scale;
+    int threads;
+  };
+
+  // output and logsumexp are written by forward and read by backward.
+  AttentionArguments(const TensorView& output, const TensorView& logsumexp, nb::handle query,
+                     nb::handle key, nb::handle value, nb::handle mask, nb::handle seeds,
+                     const Options& options)
+      : operands{{kOp, "query", query}, {kOp, "key", key}, {kOp, "value", value}},
+        call{output,
+             logsumexp,
+             operands[0].view(),
+             operands[1].view(),
+             operands[2].view(),
+             view_of(optional[0], "attn_mask", mask),
+             view_of(optional[1], "seeds", seeds),
+             options.dropout_p,
+             options.is_causal,
+             options.scale,
+             options.threads} {}
+
+  TensorArgument operands[3];
+  std::optional<TensorArgument> optional[2];
+  AttentionCall call;
+};
+
 void forward(nb::handle output, nb::handle logsumexp, nb::handle query, nb::handle key,
              nb::handle value, nb::handle mask, nb::handle seeds, bool is_causal, double dropout_p,
              double scale, int threads) {
   const OutputArgument written[] = {{kOp, "output", output}, {kOp, "logsumexp", logsumexp}};
-  const TensorArgument read[] = {{kOp, "query", query}, {kOp, "key", key}, {kOp, "value", value}};
-  std::optional<TensorArgument> optional[2];
-  const AttentionCall call{written[0].view(),
-                           written[1].view(),
-                           read[0].view(),
-                           read[1].view(),
-                           read[2].view(),
-                           view_of(optional[0], "attn_mask", mask),
-                           view_of(optional[1], "seeds", seeds),
-                           dropout_p,
-                           is_causal,
-                           scale,
-                           threads};
-  check_attention(call);
+  const AttentionArguments arguments{written[0].view(),
+                                     written[1].view(),
+                                     query,
+                                     key,
+                                     value,
+                                     mask,
+                                     seeds,
+                                     {is_causal, dropout_p, scale, threads}};
+  check_attention(arguments.call);
   const nb::gil_scoped_release release;
-  attention(call);
+  attention(arguments.call);
 }
 
 void backward(nb::handle grad_query, nb::handle grad_key, nb::handle grad_value, nb::handle grad,
@@ -50,25 +76,15 @@ void backward(nb::handle grad_query, nb::handle grad_key, nb::handle grad_value,
                                     {kOp, "grad_key", grad_key},
                                     {kOp, "grad_value", grad_value}};
   const TensorArgument read[] = {
-      {kOp, "grad", grad},   {kOp, "output", output}, {kOp, "logsumexp", logsumexp},
-      {kOp, "query", query}, {kOp, "key", key},       {kOp, "value", value}};
-  std::optional<TensorArgument> optional[2];
-  const AttentionCall call{read[1].view(),
-                           read[2].view(),
-                           read[3].view(),
-                           read[4].view(),
-                           read[5].view(),
-                           view_of(optional[0], "attn_mask", mask),
-                           view_of(optional[1], "seeds", seeds),
-                           dropout_p,
-                           is_causal,
-                           scale,
-                           threads};
+      {kOp, "grad", grad}, {kOp, "output", output}, {kOp, "logsumexp", logsumexp}};
+  const AttentionArguments arguments{
+      read[1].view(), read[2].view(), query, key,
+      value,          mask,           seeds, {is_causal, dropout_p, scale, threads}};
   const AttentionGradient gradient{read[0].view(), written[0].view(), written[1].view(),
                                    written[2].view()};
-  check_attention_gradient(call, gradient);
+  check_attention_gradient(arguments.call, gradient);
   const nb::gil_scoped_release release;
-  attention_backward(call, gradient);
+  attention_backward(arguments.call, gradient);
 }
 
 void kept(nb::handle out, nb::handle seeds, double dropout_p) {

@@ -383,6 +383,33 @@ class Cuda:
         gradients: tuple[int, int, int],
         stream: int,
     ) -> None: ...
+    def allocate(self, device: int, bytes: int) -> int: ...
+    def release(self, device: int, address: int) -> None: ...
+    def share(self, device: int, address: int) -> bytes: ...
+    def open_shared(self, device: int, handle: bytes) -> int: ...
+    def close_shared(self, device: int, address: int) -> None: ...
+    def collective(
+        self,
+        name: str,
+        dtype: str,
+        peers: tuple[list[int], list[int], list[int], list[int], list[int]],
+        local: tuple[int, int, int],
+        number: int,
+        root: int,
+        elements: int,
+        slots: tuple[int, int],
+        stream: int,
+    ) -> None: ...
+    def exchange(
+        self,
+        element_bytes: int,
+        peers: tuple[list[int], list[int], list[int], list[int], list[int], list[int]],
+        local: tuple[int, int, int],
+        sends: list[tuple[int, int, int] | None],
+        receives: list[tuple[int, int, int] | None],
+        slots: tuple[int, int],
+        stream: int,
+    ) -> None: ...
     @staticmethod
     def gemm_table_bytes(products: int) -> int: ...
     def grouped_gemm(

@@ -9,7 +9,7 @@ import importlib
 import torch
 from torch.nn import functional
 
-from gt.worker import cuda_attention, dropout_attention
+from gt.worker import cuda_attention, cuda_collectives, dropout_attention
 from gt.worker.cuda_kernels import AdamwStep
 from gt.worker.random_place import Place
 
@@ -245,3 +245,61 @@ def _attention(query, key, value, how, seeds):
         kept = dropout_attention.kept(seeds, key.shape[2], how.dropout_p)
         weights = weights * kept / (1 - how.dropout_p)
     return weights @ value, scores.logsumexp(-1).detach()
+
+
+# What the tests' groups share; small enough for several chunks and for both kinds of all-reduce.
+GROUP_SIZES = cuda_collectives.Sizes(4096, 256, 2, 256, 5.0)
+
+
+def group_of(kernels, ranks, own, sizes=GROUP_SIZES):
+    """A group; the memory of processes that are not there is this process' too."""
+
+    def gather(handles):
+        return (handles * ranks)[: ranks * 64]
+
+    return cuda_collectives.CudaGroup(
+        kernels._cuda,
+        kernels.address,
+        kernels._stream,
+        kernels.device,
+        ranks,
+        own,
+        gather,
+        sizes,
+    )
+
+
+def check_collectives(group):
+    """All collectives by turns, on a group whose ranks are all here: values and equal bits."""
+    ranks, device = group.ranks, group.device
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for rows in (1, 50):
+            inputs = [_normal(ranks * rows, 3, seed=i).to(device, dtype) for i in range(ranks)]
+            total = sum(x.float() for x in inputs).to(dtype)  # in the order of ranks
+            assert all(torch.equal(x, total) for x in group.all_reduce(inputs))
+            parts = group.reduce_scatter(inputs)
+            assert torch.equal(torch.cat(parts), total)
+            joined = torch.cat(inputs)
+            assert all(torch.equal(x, joined) for x in group.all_gather(inputs))
+            made = group.broadcast(inputs, ranks - 1)
+            assert all(torch.equal(x, inputs[-1]) for x in made)
+    group.check()
+    words = [torch.arange(5, device=device) + i * 2**40 for i in range(ranks)]
+    assert all(torch.equal(x, torch.cat(words)) for x in group.all_gather(words))
+
+
+def check_exchange(group):
+    """Round a ring, in several chunks, then from one rank to another only."""
+    ranks, device = group.ranks, group.device
+    for dtype in (torch.bfloat16, torch.int32, torch.float64):
+        inputs = [_normal(150, seed=i).mul(1000).to(device, dtype) for i in range(ranks)]
+        outputs = [torch.empty_like(x) for x in inputs]
+        sends = [((rank + 1) % ranks, inputs[rank]) for rank in range(ranks)]
+        receives = [((rank - 1) % ranks, outputs[rank]) for rank in range(ranks)]
+        group.exchange(sends, receives)
+        group.check()
+        assert all(torch.equal(outputs[rank], inputs[rank - 1]) for rank in range(ranks))
+        nobody = [None] * (ranks - 2)
+        group.exchange([(1, inputs[0]), None, *nobody], [None, (0, outputs[1]), *nobody])
+        assert torch.equal(outputs[1], inputs[0])
+    group.check()

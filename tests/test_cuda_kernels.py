@@ -3,6 +3,7 @@ launches run the kernels' source under csrc/emulator. On a GPU: tests/gpu/test_g
 """
 
 import ctypes
+import dataclasses
 import importlib
 import json
 import re
@@ -19,6 +20,7 @@ from gt.worker.random_place import Place
 
 native = importlib.import_module("gt._kernels")
 SOURCES = ("random", "rows", "adamw", "gemm", "skinny", "attention", "attention_backward")
+SOURCES += ("all_reduce", "gather", "exchange")
 IMAGES = dict.fromkeys(SOURCES, b"an image")
 # Names under which kernels write; anything else is read.
 WRITTEN = ("out", "loss", "gradient", "total", "keep", "output", "logsumexp", "products")
@@ -333,6 +335,55 @@ def test_adamw_packs_its_numbers(kernels):
     packed = struct.unpack("<7f", bytes.fromhex(numbers))
     assert packed == pytest.approx((0.5, 0.25, 0.75, 1e-3, 0.125, 1 - 0.25**2, 1 - 0.75**2))
     assert struct.unpack("<Q", bytes.fromhex(table))[0] != 0
+
+
+# ---- collectives: ranks of one process, as kernels may be played ----
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_collectives(kernels, ranks):
+    group = cuda_cases.group_of(kernels, ranks, range(ranks))
+    cuda_cases.check_collectives(group)
+    launched = kernels.launched()
+    assert (launched["kernel"], launched["grid"]) == ("gt_all_gather_b32", [2, ranks, 1])
+    assert launched["attributes"] == [2]  # cooperative
+    group.close()
+
+
+def test_messages(kernels):
+    group = cuda_cases.group_of(kernels, 3, range(3))
+    cuda_cases.check_exchange(group)
+    group.close()
+
+
+def test_a_rank_that_never_comes_is_named(kernels, driver):
+    sizes = dataclasses.replace(cuda_cases.GROUP_SIZES, timeout_seconds=1e-4)
+    group = cuda_cases.group_of(kernels, 3, range(2), sizes)
+    assert driver.stand_in_opened() == 1
+    group.all_reduce([torch.ones(4), torch.ones(4)])
+    with pytest.raises(TimeoutError, match=r"rank 0 waited 0\.0001 s for rank 2"):
+        group.check()
+    group.close()
+    assert driver.stand_in_opened() == 0
+
+
+def test_collectives_that_no_kernel_runs(kernels):
+    group = cuda_cases.group_of(kernels, 2, range(2))
+    with pytest.raises(ValueError, match="2000 elements of 4 bytes for 2 ranks, root 0, through"):
+        group.all_gather([torch.ones(2000)] * 2)
+    with pytest.raises(ValueError, match="3 rows for 2 ranks"):
+        group.reduce_scatter([torch.ones(3)] * 2)
+    with pytest.raises(TypeError, match="no CUDA kernel sums int32"):
+        group.all_reduce([torch.ones(3, dtype=torch.int32)] * 2)
+    with pytest.raises(TypeError, match="no CUDA kernel moves bool"):
+        group.broadcast([torch.ones(3, dtype=torch.bool)] * 2, 0)
+    with pytest.raises(ValueError, match="rank 0 of 2 and 2, 3 elements"):
+        group.exchange([(2, torch.ones(3)), None], [None, None])
+    group.close()
+    with pytest.raises(ValueError, match="a group has up to 8"):
+        cuda_cases.group_of(kernels, 9, range(9))
+    with pytest.raises(ValueError, match="a handle of shared memory has 64 bytes, not 3"):
+        kernels._cuda.open_shared(0, b"abc")
 
 
 # ---- what goes wrong ----

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bind/cuda_attention.h"
+#include "bind/cuda_collectives.h"
 #include "bind/cuda_rows.h"
 #include "cuda/host/worker_calls.h"
 
@@ -248,6 +249,7 @@ Args:
 Raises:
     CudaError: There is no such library, it lacks a function, or finds no device.)");
   bind_random_methods(cuda);
+  bind_cuda_collectives(cuda);
   bind_cuda_rows(cuda);
   bind_adamw_method(cuda);
   bind_gemm_methods(cuda);

@@ -2,8 +2,8 @@
 // in the order of the ranks, so all ranks get the same bits, every time.
 #pragma once
 
-#include "cuda/collectives.h"
 #include "cuda/elements.h"
+#include "cuda/meeting.h"
 
 namespace gt {
 namespace {

@@ -6,6 +6,7 @@
 // launches have the same grid, blocks and slots.
 #include "cuda/exchange.h"
 #include "cuda/kernels.h"
+#include "cuda/meeting.h"
 
 namespace gt {
 namespace {

@@ -1,7 +1,7 @@
 // Collectives that move elements and compute nothing: device code, called by gather.cu.
 #pragma once
 
-#include "cuda/collectives.h"
+#include "cuda/meeting.h"
 
 namespace gt {
 namespace {

@@ -1,16 +1,9 @@
 // Every kernel of csrc/cuda, by the name under which the driver finds it.
 #pragma once
 
+#include "cuda/collectives.h"
+#include "cuda/exchange.h"
 #include "cuda/worker_kernels.h"
-
-namespace gt {
-
-struct CollectivePeers;  // cuda/collectives.h
-struct CollectiveCall;
-struct ExchangePeers;  // cuda/exchange.h
-struct ExchangeCall;
-
-}  // namespace gt
 
 extern "C" {
 

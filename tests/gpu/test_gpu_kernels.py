@@ -70,6 +70,19 @@ def test_attention_and_its_gradients(kernels, case, dtype):
     cuda_cases.check_attention(kernels, case, dtype)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_collectives_of_ranks_on_one_device(kernels, ranks):
+    group = cuda_cases.group_of(kernels, ranks, range(ranks))
+    cuda_cases.check_collectives(group)
+    group.close()
+
+
+def test_messages_of_ranks_on_one_device(kernels):
+    group = cuda_cases.group_of(kernels, 3, range(3))
+    cuda_cases.check_exchange(group)
+    group.close()
+
+
 def test_a_worker_draws_on_the_device_without_a_copy(kernels):
     """Whatever the stream: torch's current one is asked for at each launch."""
     random = torch_creation.Random(kernels.device, kernels)

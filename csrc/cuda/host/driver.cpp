@@ -36,6 +36,13 @@ Driver::Driver(const std::string& library)
   find("cuOccupancyMaxActiveBlocksPerMultiprocessor", get_resident_blocks);
   find("cuLaunchKernelEx", launch);
   find("cuMemcpyHtoDAsync_v2", copy_to_device);
+  find("cuMemAlloc_v2", allocate);
+  find("cuMemFree_v2", release);
+  find("cuMemsetD32_v2", fill_words);
+  find("cuCtxSynchronize", synchronize);
+  find("cuIpcGetMemHandle", share);
+  find("cuIpcOpenMemHandle_v2", open_shared);
+  find("cuIpcCloseMemHandle", close_shared);
   check(start(0), "starting CUDA's driver");
 }
 

@@ -46,12 +46,18 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
+// CUipcMemHandle.
+struct IpcHandle {
+  char bytes[64];
+};
+
 enum Number : int {
   kErrorLog = 5,               // CU_JIT_ERROR_LOG_BUFFER
   kErrorLogBytes = 6,          // CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
   kDynamicSharedBytesMax = 8,  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
   kDeviceOrdinal = 9,          // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
   kMultiprocessors = 16,       // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+  kPeerAccess = 1,             // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 };
 
 class Driver {
@@ -79,6 +85,13 @@ class Driver {
   Result (*launch)(const LaunchConfig* config, Function function, void** arguments, void** extra);
   Result (*copy_to_device)(std::uint64_t target, const void* source, std::size_t bytes,
                            QueueHandle queue);
+  Result (*allocate)(std::uint64_t* address, std::size_t bytes);
+  Result (*release)(std::uint64_t address);
+  Result (*fill_words)(std::uint64_t address, unsigned value, std::size_t count);
+  Result (*synchronize)();
+  Result (*share)(IpcHandle* handle, std::uint64_t address);
+  Result (*open_shared)(std::uint64_t* address, IpcHandle handle, unsigned flags);
+  Result (*close_shared)(std::uint64_t address);
 
  private:
   template <class F>

@@ -1,5 +1,6 @@
 #include "cuda/host/launcher.h"
 
+#include <cstring>
 #include <optional>
 
 #include "core/message.h"
@@ -163,6 +164,52 @@ void Launcher::copy_to_device(std::uintptr_t target, const void* source, std::si
   const Current current(driver_, on_device(queue.device).context);
   driver_.check(driver_.copy_to_device(target, source, bytes, handle_of(queue)),
                 message("copying ", bytes, " bytes to the device"));
+}
+
+std::uintptr_t Launcher::allocate(int device, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const Current current(driver_, on_device(device).context);
+  std::uint64_t address = 0;
+  driver_.check(driver_.allocate(&address, bytes),
+                message("allocating ", bytes, " bytes of CUDA device ", device));
+  driver_.check(driver_.fill_words(address, 0, bytes / 4), "filling memory with zeros");
+  driver_.check(driver_.synchronize(), "waiting for memory to be filled");
+  return address;
+}
+
+void Launcher::release(int device, std::uintptr_t address) {
+  const std::lock_guard lock(mutex_);
+  const Current current(driver_, on_device(device).context);
+  driver_.check(driver_.release(address), "releasing memory");
+}
+
+std::string Launcher::share(int device, std::uintptr_t address) {
+  const std::lock_guard lock(mutex_);
+  const Current current(driver_, on_device(device).context);
+  IpcHandle handle{};
+  driver_.check(driver_.share(&handle, address), "sharing memory with other processes");
+  return {handle.bytes, sizeof handle.bytes};
+}
+
+std::uintptr_t Launcher::open_shared(int device, const std::string& bytes) {
+  IpcHandle handle{};
+  if (bytes.size() != sizeof handle.bytes) {
+    throw std::invalid_argument(message("a handle of shared memory has ", sizeof handle.bytes,
+                                        " bytes, not ", bytes.size()));
+  }
+  std::memcpy(handle.bytes, bytes.data(), bytes.size());
+  const std::lock_guard lock(mutex_);
+  const Current current(driver_, on_device(device).context);
+  std::uint64_t address = 0;
+  driver_.check(driver_.open_shared(&address, handle, kPeerAccess),
+                "opening the memory of another process");
+  return address;
+}
+
+void Launcher::close_shared(int device, std::uintptr_t address) {
+  const std::lock_guard lock(mutex_);
+  const Current current(driver_, on_device(device).context);
+  driver_.check(driver_.close_shared(address), "closing the memory of another process");
 }
 
 }  // namespace gt::cuda

@@ -69,6 +69,15 @@ class Launcher {
   void copy_to_device(std::uintptr_t target, const void* source, std::size_t bytes,
                       const Queue& queue);
 
+  // Device memory of its own, of zeros, in multiples of 4 bytes: what share() is for begins there.
+  std::uintptr_t allocate(int device, std::size_t bytes);
+  void release(int device, std::uintptr_t address);
+  // CUDA IPC: a handle of 64 bytes, for processes on this host that open it. A process does not
+  // open its own.
+  std::string share(int device, std::uintptr_t address);
+  std::uintptr_t open_shared(int device, const std::string& handle);
+  void close_shared(int device, std::uintptr_t address);
+
  private:
   struct OnDevice {
     Context context;

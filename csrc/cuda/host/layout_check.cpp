@@ -29,6 +29,8 @@ GT_SAME_PLACE(LaunchConfig, queue, CUlaunchConfig, hStream);
 GT_SAME_PLACE(LaunchConfig, attributes, CUlaunchConfig, attrs);
 GT_SAME_PLACE(LaunchConfig, attribute_count, CUlaunchConfig, numAttrs);
 
+static_assert(sizeof(IpcHandle) == sizeof(CUipcMemHandle));
+
 static_assert(int{kCooperative} == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 static_assert(int{kClusterDimension} == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 static_assert(int{kErrorLog} == CU_JIT_ERROR_LOG_BUFFER);
@@ -36,6 +38,7 @@ static_assert(int{kErrorLogBytes} == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
 static_assert(int{kDynamicSharedBytesMax} == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(int{kDeviceOrdinal} == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(int{kMultiprocessors} == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+static_assert(int{kPeerAccess} == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 
 // Functions that have had several versions: the header's current one.
 static_assert(std::string_view(GT_TEXT(cuCtxPushCurrent)) == "cuCtxPushCurrent_v2");
@@ -43,6 +46,10 @@ static_assert(std::string_view(GT_TEXT(cuCtxPopCurrent)) == "cuCtxPopCurrent_v2"
 static_assert(std::string_view(GT_TEXT(cuMemcpyHtoDAsync)) == "cuMemcpyHtoDAsync_v2");
 static_assert(std::string_view(GT_TEXT(cuModuleLoadDataEx)) == "cuModuleLoadDataEx");
 static_assert(std::string_view(GT_TEXT(cuLaunchKernelEx)) == "cuLaunchKernelEx");
+static_assert(std::string_view(GT_TEXT(cuMemAlloc)) == "cuMemAlloc_v2");
+static_assert(std::string_view(GT_TEXT(cuMemFree)) == "cuMemFree_v2");
+static_assert(std::string_view(GT_TEXT(cuMemsetD32)) == "cuMemsetD32_v2");
+static_assert(std::string_view(GT_TEXT(cuIpcOpenMemHandle)) == "cuIpcOpenMemHandle_v2");
 
 }  // namespace
 }  // namespace gt::cuda

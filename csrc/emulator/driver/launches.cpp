@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "cuda/worker_kernels.h"
+#include "cuda/kernels.h"
 
 namespace gt::emulator {
 namespace {
@@ -80,6 +80,21 @@ const std::map<std::string, Play>& kernels_by_name() {
       GT_ROW(gt_add_sums_bf16),
       GT_ROW(gt_add_sums_f16),
       GT_ROW(gt_adamw_f32),
+      GT_ROW(gt_all_reduce_one_shot_f32),
+      GT_ROW(gt_all_reduce_one_shot_bf16),
+      GT_ROW(gt_all_reduce_one_shot_f16),
+      GT_ROW(gt_all_reduce_two_shot_f32),
+      GT_ROW(gt_all_reduce_two_shot_bf16),
+      GT_ROW(gt_all_reduce_two_shot_f16),
+      GT_ROW(gt_reduce_scatter_f32),
+      GT_ROW(gt_reduce_scatter_bf16),
+      GT_ROW(gt_reduce_scatter_f16),
+      GT_ROW(gt_all_gather_b16),
+      GT_ROW(gt_all_gather_b32),
+      GT_ROW(gt_broadcast_b16),
+      GT_ROW(gt_broadcast_b32),
+      GT_ROW(gt_exchange_b16),
+      GT_ROW(gt_exchange_b32),
       GT_ROW(gt_gemm_nn_bf16),
       GT_ROW(gt_gemm_nt_bf16),
       GT_ROW(gt_gemm_tn_bf16),

@@ -1,6 +1,8 @@
 // A libcuda.so.1 for tests: the entry points that cuda/host/driver.h asks for. A launch runs the
 // kernel of that name under the machine before it returns. Functions stand_in_* are the test's:
 // memory that kernels may touch, calls that shall fail, and what was launched.
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -44,6 +46,7 @@ struct State {
   std::string fault;
   std::uintptr_t current = 0;  // 1 + the device
   int loads = 0;
+  int opened = 0;  // memory of other processes
 };
 State& state() {
   static State only;
@@ -77,6 +80,9 @@ void remember(const std::string& name, const LaunchConfig& config, const std::st
 }  // namespace
 
 extern "C" {
+
+void stand_in_add(const char* name, void* data, std::size_t bytes, int device, bool is_written);
+void stand_in_remove(void* data);
 
 int cuInit(unsigned) { return failure("cuInit"); }
 
@@ -172,6 +178,11 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** argument
   wanted.grid = {config->grid[0], config->grid[1], config->grid[2]};
   wanted.block = {config->block[0], config->block[1], config->block[2]};
   wanted.shared_bytes = config->shared_bytes;
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const auto& attribute = config->attributes[i];
+    wanted.is_cooperative |=
+        attribute.id == gt::cuda::kCooperative && attribute.value.cooperative != 0;
+  }
   std::string packed;
   int code = 0;
   try {
@@ -190,6 +201,53 @@ int cuMemcpyHtoDAsync_v2(std::uint64_t target, const void* source, std::size_t b
   gt::emulator::memory().set_initialized(to, true);
   return failure("cuMemcpyHtoDAsync_v2");
 }
+
+int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
+  if (const int code = failure("cuMemAlloc_v2")) {
+    return code;
+  }
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = std::aligned_alloc(kAlignment, whole);
+  *address = reinterpret_cast<std::uintptr_t>(data);
+  stand_in_add("allocated", data, bytes, static_cast<int>(state().current) - 1, false);
+  return 0;
+}
+
+int cuMemFree_v2(std::uint64_t address) {
+  void* data = reinterpret_cast<void*>(address);
+  stand_in_remove(data);
+  std::free(data);
+  return failure("cuMemFree_v2");
+}
+
+int cuMemsetD32_v2(std::uint64_t address, unsigned value, std::size_t count) {
+  void* data = reinterpret_cast<void*>(address);
+  std::fill_n(static_cast<unsigned*>(data), count, value);
+  gt::emulator::memory().set_initialized(data, true);
+  return failure("cuMemsetD32_v2");
+}
+
+int cuCtxSynchronize() { return failure("cuCtxSynchronize"); }
+
+// The stand-in is one process: a handle is the address.
+int cuIpcGetMemHandle(gt::cuda::IpcHandle* handle, std::uint64_t address) {
+  std::memcpy(handle->bytes, &address, sizeof address);
+  return failure("cuIpcGetMemHandle");
+}
+
+int cuIpcOpenMemHandle_v2(std::uint64_t* address, gt::cuda::IpcHandle handle, unsigned) {
+  std::memcpy(address, handle.bytes, sizeof *address);
+  ++state().opened;
+  return failure("cuIpcOpenMemHandle_v2");
+}
+
+int cuIpcCloseMemHandle(std::uint64_t) {
+  --state().opened;
+  return failure("cuIpcCloseMemHandle");
+}
+
+int stand_in_opened() { return state().opened; }
 
 void stand_in_add(const char* name, void* data, std::size_t bytes, int device, bool is_written) {
   gt::emulator::memory().add(name, data, bytes, is_written);

@@ -1,0 +1,261 @@
+"""Collectives between GPUs of a host over CUDA IPC: memory that the ranks share, and launches.
+
+Not used by a worker before it has been timed on GPUs. The rules of flags, slots and waits are those
+of csrc/cuda/collectives.h and exchange.h.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from gt._kernels import Cuda
+
+RANKS_MAX = 8
+SUMMED = (torch.float32, torch.bfloat16, torch.float16)
+_HANDLE_BYTES = 64
+# A shared region begins each of its parts at a multiple of this.
+_ALIGNED = 256
+_OneMessage = tuple[int, int, int] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What all ranks of a group agree on.
+
+    Args:
+        slot_bytes: Of staging: the most that an all-reduce in one shot, an all-gather or a
+            broadcast takes; in two shots half of it, and a reduce-scatter that with all parts.
+        box_bytes: Of the chunks of a message.
+        blocks: Of each rank's launch, which must be resident at once.
+        one_shot_bytes: Up to here an all-reduce has every rank read everything.
+        timeout_seconds: How long a rank is waited for.
+    """
+
+    slot_bytes: int = 16 << 20
+    box_bytes: int = 1 << 20
+    blocks: int = 32
+    one_shot_bytes: int = 256 << 10
+    timeout_seconds: float = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Region:
+    """Addresses in the memory that one rank shares."""
+
+    staging: int
+    boxes: int
+    flags: int
+    arrived: int
+    taken: int
+
+
+class CudaGroup:
+    """Ranks that share memory. All of them make the same calls in the same order.
+
+    Args:
+        cuda: What launches.
+        address: Where a tensor's first element is; it refuses what is not on the device.
+        stream: The number of the stream on which torch computes at this moment.
+        device: The device of this process' ranks.
+        ranks: All of the group, up to 8.
+        own: Those of this process, side by side; several only for tests on one device.
+        gather: Gives every process the bytes of all, joined in the order of ranks.
+        sizes: The same on all ranks.
+    """
+
+    def __init__(
+        self,
+        cuda: Cuda,
+        address: Callable[[str, Tensor | None, torch.dtype], int],
+        stream: Callable[[], int],
+        device: torch.device,
+        ranks: int,
+        own: range,
+        gather: Callable[[bytes], bytes],
+        sizes: Sizes,
+    ) -> None:
+        if not 0 < ranks <= RANKS_MAX or not own or own[0] < 0 or own[-1] >= ranks:
+            raise ValueError(f"ranks {own} of {ranks}; a group has up to {RANKS_MAX}")
+        self._cuda, self._address, self._stream = cuda, address, stream
+        self.device, self.ranks, self.own, self.sizes = device, ranks, own, sizes
+        self._calls = 0
+        # The next chunk, by rank of this process, other rank, and whether it is received.
+        self._chunks: dict[tuple[int, int, bool], int] = {}
+        index = device.index or 0
+        self._index = index
+        parts, total = self._layout()
+        self._allocated = [cuda.allocate(index, total) for _ in own]
+        handles = gather(b"".join(cuda.share(index, begin) for begin in self._allocated))
+        if len(handles) != ranks * _HANDLE_BYTES:
+            raise ValueError(f"{len(handles)} bytes of handles for {ranks} ranks")
+        self._opened: list[int] = []
+        begins = [self._begin(rank, handles) for rank in range(ranks)]
+        self._regions = [_Region(*(begin + part for part in parts)) for begin in begins]
+        self._errors = [torch.zeros(1, dtype=torch.int32, device=device) for _ in own]
+
+    def all_reduce(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The sum of all ranks' inputs, in the order of ranks, with the same bits on each.
+
+        Args:
+            inputs: Of this process' ranks, of one shape, in float32, bfloat16 or float16.
+        """
+        outputs = [torch.empty_like(x) for x in inputs]
+        size = inputs[0].numel() * inputs[0].element_size()
+        kind = "one_shot" if size <= self.sizes.one_shot_bytes else "two_shot"
+        self._run(f"all_reduce_{kind}", inputs, outputs, inputs[0].numel())
+        return outputs
+
+    def reduce_scatter(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Each rank's part, along dim 0, of the sum of all inputs.
+
+        Args:
+            inputs: [ranks * n, ...] in float32, bfloat16 or float16.
+        """
+        rows = inputs[0].shape[0]
+        if rows % self.ranks:
+            raise ValueError(f"reduce_scatter: {rows} rows for {self.ranks} ranks")
+        outputs = [x.new_empty(rows // self.ranks, *x.shape[1:]) for x in inputs]
+        self._run("reduce_scatter", inputs, outputs, outputs[0].numel())
+        return outputs
+
+    def all_gather(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """All ranks' inputs [n, ...], below each other: [ranks * n, ...]."""
+        outputs = [x.new_empty(self.ranks * x.shape[0], *x.shape[1:]) for x in inputs]
+        self._run("all_gather", inputs, outputs, inputs[0].numel())
+        return outputs
+
+    def broadcast(self, inputs: Sequence[Tensor], root: int) -> list[Tensor]:
+        """The input of rank `root`; those of others say shape and dtype."""
+        outputs = [torch.empty_like(x) for x in inputs]
+        self._run("broadcast", inputs, outputs, inputs[0].numel(), root)
+        return outputs
+
+    def exchange(
+        self,
+        sends: Sequence[tuple[int, Tensor] | None],
+        receives: Sequence[tuple[int, Tensor] | None],
+    ) -> None:
+        """Sends a tensor to a rank, and fills one with what a rank sends; of 2, 4 or 8 bytes.
+
+        Args:
+            sends: For each of this process' ranks: to which one, and what; or None.
+            receives: From which one, and into what; of the sender's size.
+        """
+        tensors = [one[1] for one in (*sends, *receives) if one is not None]
+        element = {min(x.element_size(), 4) for x in tensors}
+        if len(element) != 1 or element & {1}:
+            raise ValueError(f"exchange: {[x.dtype for x in tensors]} are not moved together")
+        (size,) = element
+        step = self.sizes.box_bytes // size
+        messages = (
+            self._messages(sends, step, size, is_received=False),
+            self._messages(receives, step, size, is_received=True),
+        )
+        peers = (
+            self._operands("input", [one and one[1] for one in sends]),
+            self._operands("output", [one and one[1] for one in receives]),
+            self._parts("boxes"),
+            self._parts("arrived"),
+            self._parts("taken"),
+            self._operands("error", self._errors),
+        )
+        waits = (step, self._timeout())
+        self._cuda.exchange(size, peers, self._local(), *messages, waits, self._stream())
+
+    def check(self) -> None:
+        """Waits for what was launched. TimeoutError: a rank did not come; the group is over."""
+        for rank, error in zip(self.own, self._errors, strict=True):
+            missing = int(error.item())
+            if missing:
+                seconds = self.sizes.timeout_seconds
+                raise TimeoutError(f"rank {rank} waited {seconds} s for rank {missing - 1}")
+
+    def close(self) -> None:
+        """Gives the memory back, when all ranks are done with it."""
+        for address in self._opened:
+            self._cuda.close_shared(self._index, address)
+        for address in self._allocated:
+            self._cuda.release(self._index, address)
+        self._opened, self._allocated = [], []
+
+    def _layout(self) -> tuple[list[int], int]:
+        """Where the parts of a region begin, and its bytes."""
+        words = 4 * self.sizes.blocks * self.ranks
+        sizes = [2 * self.sizes.slot_bytes, 2 * self.ranks * self.sizes.box_bytes, *[words] * 3]
+        begins, total = [], 0
+        for size in sizes:
+            begins.append(total)
+            total += (size + _ALIGNED - 1) // _ALIGNED * _ALIGNED
+        return begins, total
+
+    def _begin(self, rank: int, handles: bytes) -> int:
+        """Where the region of a rank begins."""
+        if rank in self.own:
+            return self._allocated[rank - self.own[0]]
+        handle = handles[rank * _HANDLE_BYTES : (rank + 1) * _HANDLE_BYTES]
+        self._opened.append(self._cuda.open_shared(self._index, handle))
+        return self._opened[-1]
+
+    def _run(
+        self,
+        name: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        elements: int,
+        root: int = 0,
+    ) -> None:
+        self._calls += 1
+        peers = (
+            self._operands("input", inputs),
+            self._operands("output", outputs),
+            self._parts("staging"),
+            self._parts("flags"),
+            self._operands("error", self._errors),
+        )
+        rest = (self._calls % 2**32, root, elements, (self.sizes.slot_bytes, self._timeout()))
+        dtype = str(inputs[0].dtype).removeprefix("torch.")
+        self._cuda.collective(name, dtype, peers, self._local(), *rest, self._stream())
+
+    def _messages(
+        self,
+        given: Sequence[tuple[int, Tensor] | None],
+        step: int,
+        size: int,
+        *,
+        is_received: bool,
+    ) -> list[_OneMessage]:
+        """By rank, in elements of `size` bytes and chunks of `step` of them."""
+        table: list[_OneMessage] = [None] * self.ranks
+        for rank, one in zip(self.own, given, strict=True):
+            if one is None:
+                continue
+            other, tensor = one
+            elements = tensor.numel() * tensor.element_size() // size
+            key = (rank, other, is_received)
+            first = self._chunks.get(key, 1)
+            self._chunks[key] = first + (elements + step - 1) // step
+            table[rank] = (other, first % 2**32, elements)
+        return table
+
+    def _operands(self, name: str, tensors: Sequence[Tensor | None]) -> list[int]:
+        """Addresses by rank; 0 for those of other processes."""
+        table = [0] * self.ranks
+        for rank, x in zip(self.own, tensors, strict=True):
+            table[rank] = 0 if x is None else self._address(name, x, x.dtype)
+        return table
+
+    def _parts(self, part: str) -> list[int]:
+        """Addresses by rank of a part of the regions."""
+        return [getattr(region, part) for region in self._regions]
+
+    def _local(self) -> tuple[int, int, int]:
+        return self.own[0], len(self.own), self.sizes.blocks
+
+    def _timeout(self) -> int:
+        return int(self.sizes.timeout_seconds * 1e9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import torch
 
 import gt
 
+SPINNING_SECONDS = 0.03
 CORES = 2  # for the whole system: client, dispatcher and workers share them
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -111,10 +113,20 @@ def measure(row: Row, rounds: int | None = None) -> Result:
 
 def _pair(sides: Sides, turn: int) -> tuple[float, float]:
     if turn % 2:
-        figure = sides.gt()
-        return figure, sides.other()
-    other = sides.other()
-    return sides.gt(), other
+        figure = _alone(sides.gt)
+        return figure, _alone(sides.other)
+    other = _alone(sides.other)
+    return _alone(sides.gt), other
+
+
+def _alone(side: Round) -> float:
+    """A round that begins when the other side's threads have gone to sleep.
+
+    OpenMP's spin for milliseconds after PyTorch's last product, on the core that a worker needs; a
+    program that uses one of the two never has them beside it.
+    """
+    time.sleep(SPINNING_SECONDS)
+    return side()
 
 
 def _spread(rounds: list[float]) -> float:

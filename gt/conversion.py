@@ -36,6 +36,11 @@ class Recorded(Protocol):
     def numpy(self) -> Array: ...
 
 
+# Whether something has the methods of a protocol takes as long as ten operators.
+_NEVER_ARRAYS = frozenset({float, int, bool, complex, str, list, tuple, np.ndarray}).union(
+    np.sctypeDict.values()
+)
+
 Data: TypeAlias = Number | complex | Sequence["Data"] | Array | np.generic | Tensor | Exporting
 
 
@@ -45,6 +50,8 @@ def exported(data: object) -> tuple[Array, _core.dtype | None] | None:
     Raises:
         InvalidType: A dtype that numpy has no array for.
     """
+    if type(data) in _NEVER_ARRAYS:
+        return None
     if isinstance(data, Recorded):
         values = data.detach().cpu()
         try:
@@ -113,15 +120,16 @@ def kinds_of(data: object) -> set[Kind]:
     return {np.dtype(each) if issubclass(each, np.generic) else each for each in types}
 
 
+_KNOWN: dict[Kind, _core.dtype] = {
+    bool: _core.bool,
+    int: _core.int64,
+    **{np.dtype(name): dtype for name, dtype in FROM_NUMPY.items()},
+}
+
+
 def common(kinds: set[Kind], otherwise: _core.dtype | None) -> _core.dtype | None:
     """The dtype that numbers of these kinds have together; `otherwise` where there is none."""
-    python: dict[Kind, _core.dtype] = {
-        bool: _core.bool,
-        int: _core.int64,
-        float: get_default_dtype(),
-        complex: complex_of(get_default_dtype()),
-    }
-    known = python | {np.dtype(name): dtype for name, dtype in FROM_NUMPY.items()}
+    known = _KNOWN | {float: get_default_dtype(), complex: complex_of(get_default_dtype())}
     dtypes = [known[kind] for kind in kinds if kind in known]
     return functools.reduce(promote_types, dtypes) if dtypes else otherwise
 
@@ -170,12 +178,12 @@ def plain(data: Data) -> Data:
     if isinstance(data, Tensor):
         readable = data.float() if data.dtype == _core.bfloat16 else data
         array: Array = readable.detach().numpy()
-    elif isinstance(data, Recorded):
+    elif type(data) in _NEVER_ARRAYS or not isinstance(data, Recorded):
+        return data
+    else:
         foreign = exported(data)
         assert foreign is not None, type(data)
         array, _ = foreign
-    else:
-        return data
     if array.size != 1:
         raise InvalidValue("only one element tensors can be converted to Python scalars")
     number: np.generic = array.reshape(1)[0]

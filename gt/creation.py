@@ -25,6 +25,9 @@ Size: TypeAlias = int | Sequence[int]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_PYTHON = frozenset({float, int, bool, list, tuple})  # of numbers: crates/python makes the tensor
+_SAME_BYTES = frozenset(np.dtype(name).char for name in FROM_NUMPY) | {"q"}
+
 
 def tensor(
     data: Data,
@@ -47,6 +50,13 @@ def tensor(
         return finish(out if dtype is None else cast(out, dtype), requires_grad)
     if dtype is not None:
         dtype = known_dtype(dtype) or dtype
+    made = None
+    if type(data) in _PYTHON and (dtype is None or isinstance(dtype, _core.dtype)):
+        made = _core.from_numbers(data, dtype, requires_grad)
+    elif dtype is None and not requires_grad:
+        made = _as_it_is(data)
+    if made is not None:
+        return made
     array, chosen = as_array(data, dtype)
     if dtype is None and requires_grad and array.dtype.kind == "i" and whole_numbers(data):
         chosen = get_default_dtype()
@@ -65,7 +75,15 @@ def from_numpy(ndarray: Array) -> Tensor:
     """A tensor with a copy of `ndarray`, of its dtype."""
     if not isinstance(ndarray, np.ndarray):
         raise InvalidType(f"expected np.ndarray (got {type(ndarray).__name__})")
-    return from_array(ndarray, None, False)
+    made = _as_it_is(ndarray)
+    return from_array(ndarray, None, False) if made is None else made
+
+
+def _as_it_is(data: object) -> Tensor | None:
+    """A numpy array whose bytes are those of its tensor; None for anything else."""
+    if type(data) is np.ndarray and data.ndim > 0 and data.dtype.char in _SAME_BYTES:
+        return _core.from_numpy_copy(data)
+    return None
 
 
 def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> Tensor:

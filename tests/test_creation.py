@@ -1,5 +1,6 @@
 """Tensors from data, from sizes and from the generator; dtypes without a tensor."""
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,7 @@ from gt import _core, creation, dtypes
 from gt import random as random_tensors
 
 INF, NAN = float("inf"), float("nan")
+NUMBERS = [[0, 1], [True, -3]]
 
 CREATION: list[Callable[..., object]] = [
     lambda m: m.tensor([1, 2, 3]),
@@ -30,6 +32,18 @@ CREATION: list[Callable[..., object]] = [
     lambda m: m.tensor(((1, 2), (3, 4))),
     lambda m: m.tensor(range(3)),
     lambda m: m.tensor([[], []]),
+    lambda m: [m.tensor([True, 2]), m.tensor([True, 2.5]), m.tensor([1 << 62, -(1 << 63)])],
+    lambda m: [m.tensor([2**53 + 1, 0.5]), m.tensor(1e300), m.tensor([-1e300, INF, NAN])],
+    lambda m: [m.tensor(NUMBERS, dtype=d) for d in (m.float64, m.float16, m.int32)],
+    lambda m: [m.tensor(16777217, dtype=m.float32), m.tensor([2**53 + 1], dtype=m.float64)],
+    lambda m: [m.tensor(2.9, dtype=m.int64), m.tensor([2.9, -2.9], dtype=m.int64)],
+    lambda m: [m.tensor([0, 2, 0.5], dtype=m.bool), m.tensor(3, dtype=m.bool)],
+    lambda m: [m.tensor([1.5, 2], requires_grad=True), m.tensor(2.0, requires_grad=True)],
+    lambda m: [m.tensor([1 + 2j, 3]), m.tensor([[1, 2j]], dtype=m.complex128)],
+    lambda m: [m.tensor([[[1], [2]]]), m.tensor([[1], (2,)]), m.tensor([(), ()])],
+    lambda m: [m.tensor(np.float32(3)), m.tensor([np.int16(3), 4]), m.tensor(np.array(3))],
+    lambda m: [m.from_numpy(np.arange(12.0).reshape(3, 4)[:, ::2]), m.from_numpy(np.ones((0, 3)))],
+    lambda m: [m.from_numpy(np.ones((2, 1, 3), name)) for name in dtypes.FROM_NUMPY],
     lambda m: m.as_tensor([1.5, 2]),
     lambda m: m.from_numpy(np.arange(6, dtype=np.int32).reshape(2, 3)),
     lambda m: m.from_numpy(np.arange(6.0).reshape(2, 3).T),
@@ -63,6 +77,21 @@ CREATION: list[Callable[..., object]] = [
 @pytest.mark.parametrize("function", CREATION, ids=range(len(CREATION)))
 def test_creation(function: Callable[..., object]) -> None:
     check(function, [])
+
+
+@pytest.mark.parametrize("data", [[[1], [2, 3]], [1 << 70], [1, "a"], [None], 1 << 70], ids=str)
+def test_what_is_no_tensor_is_refused_as_in_pytorch(data: object) -> None:
+    with pytest.raises(Exception) as theirs:  # noqa: PT011 - whatever PyTorch raises
+        torch.tensor(data)
+    with pytest.raises(theirs.type, match=re.escape(str(theirs.value))):
+        gt.tensor(data)
+
+
+def test_a_read_only_array_is_copied() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    array.flags.writeable = False
+    assert gt.from_numpy(array).tolist() == array.tolist()
+    assert gt.tensor(array).tolist() == array.tolist()
 
 
 def test_ints_become_float_where_a_gradient_is_asked_for() -> None:

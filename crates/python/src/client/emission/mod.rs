@@ -5,6 +5,7 @@
 //! [`emit`]. From the look at the operands to the publication nothing calls into Python: a collection there could
 //! run a destructor that writes one of them.
 
+mod array_memory;
 pub(crate) mod autocast;
 pub(crate) mod complex;
 pub(crate) mod convert;
@@ -12,6 +13,7 @@ pub(crate) mod default_float;
 mod draft;
 pub(crate) mod emit;
 mod inference;
+pub(crate) mod numbers;
 mod operands;
 pub(crate) mod read;
 pub(crate) mod upload;

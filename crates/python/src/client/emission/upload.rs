@@ -1,5 +1,6 @@
 //! Uploads: bytes of the client become a tensor, in chunks that fit a frame.
 
+use super::array_memory::ArrayMemory;
 use crate::client::session::{caller, errors, runtime, signal};
 use crate::client::value::ValueHandle;
 use crate::client::value::dtype::DtypeArg;
@@ -97,6 +98,9 @@ pub(crate) fn from_buffer<'py>(
 /// A tensor with the values of a numpy array, of the same dtype.
 pub(crate) fn from_array<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
     let py = array.py();
+    if let Some(memory) = ArrayMemory::of(array) {
+        return from_bytes(py, memory.bytes(), memory.dims, memory.dtype);
+    }
     // `order` keeps a 0-d array 0-d, which `ascontiguousarray` would not.
     let order = PyDict::new(py);
     order.set_item("order", "C")?;

@@ -3,7 +3,7 @@
 use super::tensor::Tensor;
 use crate::client::emission::convert::DimsArg;
 use crate::client::emission::emit::cast;
-use crate::client::emission::{read, upload};
+use crate::client::emission::{numbers, read, upload};
 use crate::client::tape;
 use crate::client::value::dtype::DtypeArg;
 use pyo3::prelude::*;
@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(from_numpy_copy, module)?)?;
     module.add_function(wrap_pyfunction!(from_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(from_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(read_bytes, module)?)?;
     Ok(())
 }
@@ -37,6 +38,17 @@ fn from_numpy_copy<'py>(
     };
     tensor.get().var.set_requires_grad(py, requires_grad)?;
     Ok(tensor)
+}
+
+/// A tensor of Python's numbers or nested lists of them; None for what has to be looked at more closely.
+#[pyfunction]
+#[pyo3(signature = (data, dtype, requires_grad))]
+fn from_numbers<'py>(
+    data: &Bound<'py, PyAny>,
+    dtype: Option<DtypeArg>,
+    requires_grad: bool,
+) -> PyResult<Option<Bound<'py, Tensor>>> {
+    numbers::from_numbers(data, dtype.map(|dtype| dtype.0), requires_grad)
 }
 
 /// A tensor from contiguous row-major bytes.

@@ -232,7 +232,9 @@ from gt.autocast_state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 abs = Tensor.abs
 abs_ = Tensor.abs_
 absolute = Tensor.absolute
+acos = Tensor.acos
 acos_ = Tensor.acos_
+acosh = Tensor.acosh
 acosh_ = Tensor.acosh_
 add = Tensor.add
 addcdiv = Tensor.addcdiv
@@ -262,12 +264,14 @@ argsort = Tensor.argsort
 argwhere = Tensor.argwhere
 as_strided = Tensor.as_strided
 as_strided_scatter = Tensor.as_strided_scatter
+asin = Tensor.asin
 asin_ = Tensor.asin_
 asinh = Tensor.asinh
 asinh_ = Tensor.asinh_
 atan = Tensor.atan
 atan2 = Tensor.atan2
 atan_ = Tensor.atan_
+atanh = Tensor.atanh
 atanh_ = Tensor.atanh_
 from gt.composite.joining import atleast_1d as atleast_1d
 from gt.composite.joining import atleast_2d as atleast_2d

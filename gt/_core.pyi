@@ -566,10 +566,24 @@ class Tensor:
         """Inverse hyperbolic sine."""
     def sinc(self) -> Tensor:
         """sin(pi * self) / (pi * self), and 1 where `self` is 0."""
-    def xlogy(self, other: Tensor | _Number) -> Tensor:
-        """`self` * log(`other`), and 0 where `self` is 0, unless `other` is not a number."""
     def matmul(self, other: Tensor | _Number) -> Tensor:
         """Matrix product over the last two dimensions, batched over the others."""
+    def sinh(self) -> Tensor:
+        """Hyperbolic sine."""
+    def cosh(self) -> Tensor:
+        """Hyperbolic cosine."""
+    def asin(self) -> Tensor:
+        """Arc sine, in radians."""
+    def acos(self) -> Tensor:
+        """Arc cosine, in radians."""
+    def atan(self) -> Tensor:
+        """Arc tangent, in radians."""
+    def acosh(self) -> Tensor:
+        """Inverse hyperbolic cosine."""
+    def atanh(self) -> Tensor:
+        """Inverse hyperbolic tangent."""
+    def logaddexp(self, other: Tensor) -> Tensor:
+        """log(exp(self) + exp(other)), without overflow."""
     def sum(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
         """Sum over `dim`; all dimensions if it is not given."""
     def mean(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
@@ -804,12 +818,6 @@ class Tensor:
         """`self` limited to [min, max]."""
     def where(self, condition: Tensor, other: Operand) -> Tensor:
         """`self` where `condition`, else `other`."""
-    def sinh(self) -> Tensor:
-        """Hyperbolic sine."""
-    def cosh(self) -> Tensor:
-        """Hyperbolic cosine."""
-    def atan(self) -> Tensor:
-        """Arc tangent, in radians."""
     def arctan(self) -> Tensor:
         """Arc tangent, in radians."""
     def exp2(self) -> Tensor:
@@ -818,8 +826,6 @@ class Tensor:
         """What stands behind the decimal point."""
     def logit(self, eps: _float | None=None) -> Tensor:
         """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
-    def logaddexp(self, other: Tensor) -> Tensor:
-        """log(exp(self) + exp(other)), without overflow."""
     def nan_to_num(self, nan: _float=0.0, posinf: _float | None=None, neginf: _float | None=None) -> Tensor:
         """NaN and infinities replaced by numbers; by default 0 and the largest finite ones."""
     def isposinf(self) -> Tensor:
@@ -828,13 +834,15 @@ class Tensor:
         """True where minus infinity."""
     def isclose(self, other: Tensor, rtol: _float=1e-05, atol: _float=1e-08, equal_nan: _bool=False) -> Tensor:
         """True where |self - other| <= atol + rtol * |other|."""
+    def xlogy(input, other: Operand) -> Tensor:
+        """input * log(other), and 0 where `input` is 0, unless `other` is not a number."""
     def var(self, dim: Dims | _bool=None, unbiased: _bool | None=None, keepdim: _bool=False, *, correction: Correction=None, axis: Dims | _bool | None=None, keepdims: _bool | None=None) -> Tensor:
         """Variance over `dim`, divided by n - correction."""
     def std(self, dim: Dims | _bool=None, unbiased: _bool | None=None, keepdim: _bool=False, *, correction: Correction=None, axis: Dims | _bool | None=None, keepdims: _bool | None=None) -> Tensor:
         """Standard deviation over `dim`; the gradient where it is zero is zero, as PyTorch's."""
     def norm(self, p: Number | str | None='fro', dim: Dims=None, keepdim: _bool=False, dtype: _dtype | None=None, *, axis: Dims | None=None, keepdims: _bool | None=None) -> Tensor:
         """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
-    def dist(self, other: Tensor, p: Number=2) -> Tensor:
+    def dist(self, other: Tensor | Number, p: Number=2) -> Tensor:
         """The p-norm of the difference."""
     def aminmax(self, *, dim: _int | None=None, keepdim: _bool=False, axis: _int | None | None=None, keepdims: _bool | None=None) -> Results:
         """Minimum and maximum over `dim`."""
@@ -946,10 +954,20 @@ class Tensor:
         """The LU factors of [..., m, n] in one matrix, and the pivots, counted from 1."""
     def abs_(self) -> Tensor:
         """`abs`, written into `self`."""
+    def acos_(self) -> Tensor:
+        """`acos`, written into `self`."""
+    def acosh_(self) -> Tensor:
+        """`acosh`, written into `self`."""
     def add_(self, other: Tensor | _Number, *, alpha: _Number = ...) -> Tensor:
         """`add`, written into `self`."""
+    def asin_(self) -> Tensor:
+        """`asin`, written into `self`."""
+    def atan_(self) -> Tensor:
+        """`atan`, written into `self`."""
     def atan2_(self, other: Tensor) -> Tensor:
         """`atan2`, written into `self`."""
+    def atanh_(self) -> Tensor:
+        """`atanh`, written into `self`."""
     def bitwise_and_(self, other: Tensor | _Number) -> Tensor:
         """`bitwise_and`, written into `self`."""
     def bitwise_not_(self) -> Tensor:
@@ -962,6 +980,8 @@ class Tensor:
         """`ceil`, written into `self`."""
     def cos_(self) -> Tensor:
         """`cos`, written into `self`."""
+    def cosh_(self) -> Tensor:
+        """`cosh`, written into `self`."""
     def div_(self, other: Operand, *, rounding_mode: str | None=None) -> Tensor:
         """`div`, written into `self`."""
     def eq_(self, other: Tensor | _Number) -> Tensor:
@@ -1032,6 +1052,8 @@ class Tensor:
         """`sin`, written into `self`."""
     def sinc_(self) -> Tensor:
         """`sinc`, written into `self`."""
+    def sinh_(self) -> Tensor:
+        """`sinh`, written into `self`."""
     def sqrt_(self) -> Tensor:
         """`sqrt`, written into `self`."""
     def square_(self) -> Tensor:
@@ -1044,7 +1066,7 @@ class Tensor:
         """`tanh`, written into `self`."""
     def trunc_(self) -> Tensor:
         """`trunc`, written into `self`."""
-    def xlogy_(self, other: Tensor | _Number) -> Tensor:
+    def xlogy_(input, other: Operand) -> Tensor:
         """`xlogy`, written into `self`."""
     def absolute_(self) -> Tensor:
         """`absolute`, written into `self`."""
@@ -1058,12 +1080,8 @@ class Tensor:
         """`addmv`, written into `self`."""
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number=1, alpha: Number=1) -> Tensor:
         """`addr`, written into `self`."""
-    def atan_(self) -> Tensor:
-        """`atan`, written into `self`."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number=1, alpha: Number=1) -> Tensor:
         """`baddbmm`, written into `self`."""
-    def cosh_(self) -> Tensor:
-        """`cosh`, written into `self`."""
     def cumprod_(self, dim: _int, *, dtype: _dtype | None=None, axis: _int | None=None) -> Tensor:
         """`cumprod`, written into `self`."""
     def cumsum_(self, dim: _int, *, dtype: _DtypeArg | None = None, axis: _int | None = None) -> Tensor:
@@ -1096,8 +1114,6 @@ class Tensor:
         """`scatter_add`, written into `self`."""
     def sgn_(self) -> Tensor:
         """`sgn`, written into `self`."""
-    def sinh_(self) -> Tensor:
-        """`sinh`, written into `self`."""
     def subtract_(self, other: Tensor | _Number, *, alpha: _Number = ...) -> Tensor:
         """`subtract`, written into `self`."""
     def tril_(self, diagonal: _int = 0) -> Tensor:
@@ -1162,14 +1178,6 @@ class Tensor:
         """`self` leaves the graph that computed it: it becomes a leaf that requires no gradient."""
     def fill_diagonal_(self, fill_value: Number, wrap: _bool=False) -> Tensor:
         """The main diagonal becomes `fill_value`; with `wrap` a tall matrix has one in each block."""
-    def acos(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def acos_(self, *given: object, **named: object) -> Any:
-        """`acos`, written into `self`."""
-    def acosh(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def acosh_(self, *given: object, **named: object) -> Any:
-        """`acosh`, written into `self`."""
     def addbmm(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def addbmm_(self, *given: object, **named: object) -> Any:
@@ -1200,16 +1208,8 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def arctanh_(self, *given: object, **named: object) -> Any:
         """`arctanh`, written into `self`."""
-    def asin(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def asin_(self, *given: object, **named: object) -> Any:
-        """`asin`, written into `self`."""
     def asinh_(self) -> Tensor:
         """`asinh`, written into `self`."""
-    def atanh(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def atanh_(self, *given: object, **named: object) -> Any:
-        """`atanh`, written into `self`."""
     def chalf(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def cholesky_inverse(self, *given: object, **named: object) -> Any:

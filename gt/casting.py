@@ -25,7 +25,7 @@ DEVICES = ("cpu", "cuda")
 # PyTorch's operator behind a function of another name.
 OPERATOR_OF = {"cross_entropy": "cross_entropy_loss", "grid_sample": "grid_sampler"}
 # One operator of PyTorch's whose operands stay, of rows whose operands would not.
-WHOLE = frozenset({"logaddexp", "mish", "logsigmoid", "exp2", "logit"})
+WHOLE = frozenset({"mish", "logsigmoid", "exp2", "logit"})
 # Several in GT as in PyTorch, one of which PyTorch's list has under this name.
 PARTS = frozenset({"inner", "max_pool3d", "sum_to_size"})
 _REFUSED = """\

@@ -88,9 +88,13 @@ def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
 
 def result_type(tensor: Tensor | Number | complex, other: Tensor | Number | complex) -> _core.dtype:
     """The dtype of an operation on both: tensors before 0-d tensors before numbers."""
-    both = (tensor, other)
+    return common_type(tensor, other)
+
+
+def common_type(*operands: Tensor | Number | complex) -> _core.dtype:
+    """The same of any number of operands."""
     ranked: list[list[_core.dtype]] = [[], [], []]
-    for x in both:
+    for x in operands:
         if isinstance(x, Tensor):
             ranked[0 if x.ndim else 1].append(x.dtype)
         else:
@@ -104,7 +108,7 @@ def result_type(tensor: Tensor | Number | complex, other: Tensor | Number | comp
                 out = complex_of(out) if out is not None and floats else dtype
             elif group is ranked[0] or out in group:
                 out = promote_types(out, dtype)
-    assert out is not None, both
+    assert out is not None, operands
     return out
 
 

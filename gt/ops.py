@@ -3,12 +3,14 @@
 A worker runs such a call whole by torch, whether GT has a row of the operator or not. An operator
 has its overloads as attributes (`gt.ops.aten.add.Tensor`, `gt.ops.aten.relu.default`); without one
 the first overload is called that the arguments fit. There are those of gt/aten/schemas.txt: what
-writes into an operand, shares its memory or draws random numbers is not among them.
+writes into an operand, shares its memory or draws random numbers is not among them, but for what
+gt/aten/composed.py makes of others.
 """
 
 import difflib
+from collections.abc import Callable
 
-from gt.aten import call, schemas
+from gt.aten import call, composed, schemas
 
 __all__ = ["aten"]
 
@@ -47,16 +49,18 @@ class Operator(Overload):
 class Namespace:
     """torch.ops.aten: an operator by its name."""
 
-    def __getattr__(self, name: str) -> Operator:
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        if name in composed.OPERATORS:
+            return composed.OPERATORS[name]
         if name not in schemas.known():
-            nearest = difflib.get_close_matches(name, schemas.known(), n=1)
+            nearest = difflib.get_close_matches(name, dir(self), n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
             raise AttributeError(f"gt.ops.aten has no operator {name!r}{hint}")
         return Operator(name)
 
     def __dir__(self) -> list[str]:
         """The operators' names."""
-        return sorted(schemas.known())
+        return sorted(schemas.known() | composed.OPERATORS.keys())
 
 
 def _overload(text: str) -> str:

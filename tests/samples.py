@@ -109,8 +109,14 @@ _SPECIAL = exact([0.0, -0.0, math.inf, -math.inf, math.nan, 1.0], "float32")
 def _elementwise() -> dict[str, list[Sample]]:
     table = {
         **_unary("neg abs sign square relu floor ceil round trunc", (*FLOATS, "int64"), -3, 3),
-        **_unary("exp expm1 sin cos tan tanh sigmoid erf asinh", (*FLOATS, "int64"), -1.4, 1.4),
-        **_unary("log log1p log2 log10 sqrt rsqrt reciprocal", (*FLOATS, "int32"), 1, 9),
+        **_unary(
+            "exp expm1 sin cos tan tanh sigmoid erf asinh sinh cosh atan",
+            (*FLOATS, "int64"),
+            -1.4,
+            1.4,
+        ),
+        **_unary("asin acos atanh", FLOATS, -0.9, 0.9),
+        **_unary("acosh log log1p log2 log10 sqrt rsqrt reciprocal", (*FLOATS, "int32"), 1, 9),
         **_unary("logical_not", ("float32", *_WHOLE), -1, 2),
         **_unary("bitwise_not", _WHOLE, 0, 3),
         **_unary("silu", FLOATS, -3, 3),
@@ -158,7 +164,21 @@ def _elementwise() -> dict[str, list[Sample]]:
         table[name] = _pairs(("float32", *_WHOLE), -1, 2)
     for name in ["bitwise_and", "bitwise_or", "bitwise_xor"]:
         table[name] = _pairs(_WHOLE, 0, 3)
-    return table | _ternary() | _gradients()
+    return table | _rounded() | _ternary() | _gradients()
+
+
+def _rounded() -> dict[str, list[Sample]]:
+    return {
+        "div_rounded": [
+            Sample((given(3, 4, dtype=d, low=-9, high=9), other), (mode,))
+            for d in (*FLOATS, "int64", "int8")
+            for other in (given(3, 4, dtype=d, low=1, high=4, seed=1), 3, -2)
+            for mode in ("floor", "trunc")
+        ],
+        "logaddexp": [
+            Sample((given(3, 4, dtype=d, seed=0), given(3, 4, dtype=d, seed=1))) for d in FLOATS
+        ],
+    }
 
 
 def _ternary() -> dict[str, list[Sample]]:
@@ -344,14 +364,15 @@ def _reductions() -> dict[str, list[Sample]]:
 
 def _moments(x: Given, floats: list[Given], inputs: list[Given]) -> dict[str, list[Sample]]:
     dims: tuple[object, ...] = (None, (0,), (-1, 0), ())
+    spread = [
+        Sample((one,), (dim, 1.0, keep))
+        for one in floats
+        for dim in dims[:3]
+        for keep in (False, True)
+    ] + [Sample((x,), ((1,), 0.0, False))]
     return {
-        "var": [
-            Sample((one,), (dim, 1.0, keep))
-            for one in floats
-            for dim in dims[:3]
-            for keep in (False, True)
-        ]
-        + [Sample((x,), ((1,), 0.0, False))],
+        "var": spread,
+        "std": spread,
         "logsumexp": [
             Sample((one,), (dim, keep))
             for one in floats

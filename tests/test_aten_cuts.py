@@ -80,6 +80,17 @@ SAMPLES: dict[str, list[Sample]] = {
     "channel_shuffle": [((2,), [PLANE])],
     "glu": [((1,), [PLANE])],
     "linalg_cross": [(({"dim": 1},), [(5, 3, 2), (5, 3, 1)])],
+    # As rows call them for complex numbers.
+    "matmul": [
+        ((), [one, other])
+        for one, other in (
+            ((5, 4), (4, 3)), ((3, 5, 4), (4, 3)), ((2, 1, 5, 4), (3, 4, 3)), ((3, 5, 4), (4,)),
+            ((4,), (3, 4, 5)), ((5,), (5,)),
+        )
+    ],
+    **{name: [((), [(3, 5), (5,)])] for name in ("complex", "polar")},
+    "view_as_real_copy": [((), [("complex", (3, 5))])],
+    "linear": [((), [(3, 5, 4), (OUT, 4), (OUT,)])],
     "cdist": [((), [(3, 5, 4), (3, 7, 4)]), ((1.0,), [(5, 4), (3, 4)])],
     "bilinear": [((), [(N, 3), (N, 4), (OUT, 3, 4), (OUT,)])],
     "searchsorted.Tensor": [((), [("sorted", (3, 6)), (3, 5)])],
@@ -142,6 +153,9 @@ SAMPLES: dict[str, list[Sample]] = {
         )
     ],
     "lstm_layer": [((reverse,), [(4, N, 8), (N, 2), (N, 2), (8, 2)]) for reverse in (False, True)],
+    "lstm_projected": [
+        ((reverse,), [(4, N, 8), (N, 1), (N, 2), (8, 1), (1, 2)]) for reverse in (False, True)
+    ],
     "gru_layer": [
         ((False,), [(4, N, 6), (N, 2), (6, 2), (6,)]), ((True,), [(4, N, 6), (N, 2), (6, 2)]),
     ],
@@ -163,6 +177,8 @@ def made(kind: str, shape: tuple[int, ...]) -> torch.Tensor:
             return square - 0.3
         case "fixed":
             return values.clamp(max=0.95)
+        case "complex":
+            return torch.complex(values, values.flip(0))
         case "places":
             return torch.arange(values[0, 0].numel()).reshape(shape[2:]).expand(shape).contiguous()
         case "sorted":
@@ -230,6 +246,10 @@ def test_what_is_cut_stays_cut(overload: str) -> None:
     assert checked
 
 
+def squares(x: torch.Tensor) -> torch.Tensor:
+    return (x * x.conj()).real.sum() if x.is_complex() else (x * x).sum()
+
+
 def torch_call(overload: str, args: list[object], named: dict[str, object]) -> list[torch.Tensor]:
     name, _, variant = overload.partition(".")
     function = torch_own.FORWARD.get(name)
@@ -268,9 +288,9 @@ def check(
     wanted = [(x, y) for x, y in zip(ours, leaves, strict=True) if y.requires_grad]
     theirs_grads = ours_grads = ()
     if pairs:
-        ours_loss = sum((x * x).sum() for x, _ in pairs)
+        ours_loss = sum(squares(x) for x, _ in pairs)
         ours_grads = gt.autograd.grad(ours_loss, [x for x, _ in wanted], allow_unused=True)
-        theirs_loss = sum((y * y).sum() for _, y in pairs)
+        theirs_loss = sum(squares(y) for _, y in pairs)
         theirs_grads = torch.autograd.grad(
             theirs_loss, [y for _, y in wanted], allow_unused=True, retain_graph=True
         )
@@ -303,6 +323,31 @@ def test_a_network_over_two_workers_gathers_nothing() -> None:
         assert gathers() == before
         losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("cut", [(0, None), (None, 1), (1, 0)], ids=str)
+def test_products_of_complex_numbers_stay_cut(cut: tuple[int | None, int | None]) -> None:
+    parts = torch.linspace(-2, 3, 40, dtype=torch.float64).reshape(2, 5, 4)
+    found = []
+    for lib in (gt, torch):
+        values = [parts, parts.mT * 0.5]
+        operands = [
+            lib.complex(*(lib.tensor(x.tolist(), dtype=lib.float64) for x in value))
+            for value in values
+        ]
+        if lib is gt:
+            operands = [
+                x if dim is None else gt.distribute(x, dim=dim)
+                for x, dim in zip(operands, cut, strict=True)
+            ]
+        a, b = (x.detach().requires_grad_() for x in operands)
+        before = gathers()
+        product = a @ b
+        grads = lib.autograd.grad((product * product.conj()).real.sum(), [a, b])
+        assert gathers() == before
+        found.append([product.detach().tolist(), *(x.tolist() for x in grads)])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs))
 
 
 def test_a_second_derivative_stays_cut() -> None:

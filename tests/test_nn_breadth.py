@@ -90,6 +90,30 @@ def test_projections_of_an_lstm(options):
         compare(calls, tensors(shapes), tuple(list(x.parameters()) for x in modules))
 
 
+def test_projections_of_packed_sequences_and_in_how_many_instructions():
+    modules = [library.nn.LSTM(4, 6, proj_size=3, bidirectional=True) for library in LIBRARIES]
+    ours, theirs = modules
+    ours.load_state_dict({k: gt.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
+    lines = [torch.linspace(-1, 1, n * 4).reshape(n, 4) for n in (3, 5, 1)]
+    pack = {"enforce_sorted": False}
+    packed = torch.nn.utils.rnn.pack_sequence(lines, **pack)
+    expected, last = theirs(packed)
+    actual, final = ours(
+        gt.nn.utils.rnn.pack_sequence([gt.tensor(x.numpy()) for x in lines], **pack)
+    )
+    for mine, other in zip((actual.data, *final), (expected.data, *last), strict=True):
+        np.testing.assert_allclose(
+            mine.detach().numpy(), other.detach().numpy(), rtol=1e-5, atol=1e-6
+        )
+    counted = []
+    for length in (4, 40):
+        x = gt.ones(length, 2, 4)
+        before = gt._core.stats()["instructions"]
+        ours(x)
+        counted.append(gt._core.stats()["instructions"] - before)
+    assert counted[0] == counted[1]
+
+
 FUNCTIONS = {
     "antialias": lambda f, x: f.interpolate(x, (4, 5), mode="bilinear", antialias=True),
     "antialias cubic": lambda f, x: f.interpolate(

@@ -62,6 +62,7 @@ def test_report_is_of_these_entries():
     assert set(KNOWN["entries"]) == {title(op) for op in ENTRIES}
     if KNOWN["torch"] == TORCH:
         assert KNOWN["missing"] == missing(), "stale: run `just ops`"
+    assert all(missing().values()), "an entry that is not driven has its reason"
 
 
 def test_enough_samples_of_the_table_run():

@@ -266,7 +266,7 @@ class Method:
             if self.factor_first:
                 given = f'"{self.row["name"]}", ({name}, older), alpha'
                 lines.append(f"let ({name}, alpha) = factor_first(slf.py(), {given})?;")
-            lines.append(f"let {name} = scaled(slf.py(), {name}, alpha.0)?;")
+            lines.append(f"let {name} = scaled(slf.py(), &slf.get().var, {name}, alpha.0)?;")
         return " ".join(lines)
 
     def value(self, name: str) -> str:

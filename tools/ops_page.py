@@ -3,7 +3,6 @@
 What stands there on placements is placements_page.py's.
 """
 
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -49,8 +48,9 @@ MISSING = """
 
 {lacked} of {entries}:
 
-{names}
-"""
+| entry | why |
+| --- | --- |
+{reasons}"""
 TAIL = """
 ## Where GT differs on purpose
 
@@ -85,8 +85,8 @@ def page(header: str, rows: Sequence[Row], results: Row, placements: str) -> str
         members = [row for row in rows if row["family"] == family]
         parts.append(family_table(family, members, results["rows"], by_row))
     by_name = composed(by_row[None])  # type: ignore[index]
-    names = ", ".join(f"`{name}`" for name in results["missing"])
-    lacking = MISSING.format(**counted, names=textwrap.fill(names, 120))
+    reasons = "".join(f"| `{name}` | {why} |\n" for name, why in results["missing"].items())
+    lacking = MISSING.format(**counted, reasons=reasons)
     parts += [placements, by_name, refusals(results["entries"]), lacking, TAIL]
     return "".join(parts)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gt import _core, dtypes
 from gt._core import Tensor
-from gt.aten import schemas
+from gt.aten import binding, schemas
 from gt.aten.call import Returned, call
 from gt.errors import InvalidType, NotSupported
 
@@ -44,7 +44,17 @@ def call_row(name: str, aten: str, named: Mapping[str, object]) -> Returned:
     try:
         return call(operator, (), given)
     except InvalidType as error:
+        if _is_bound(operator, given):
+            raise  # PyTorch's word for it
         raise NotSupported(f"{name}: not implemented for complex numbers ({error})") from None
+
+
+def _is_bound(operator: str, given: Mapping[str, object]) -> bool:
+    try:
+        binding.bind(operator, (), given)
+    except InvalidType:
+        return False
+    return True
 
 
 def _tensor_of(number: complex, tensors: list[Tensor]) -> Tensor:

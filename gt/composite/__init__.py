@@ -40,7 +40,7 @@ FILES = (
 
 # Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
 # or that return a named pair there.
-REPLACED = frozenset({"div", "round", "scatter", "sort", "topk", "var"})
+REPLACED = frozenset({"div", "round", "scatter", "sort", "std", "topk", "var", "xlogy"})
 
 # Functions of `gt` that no file's METHODS has: no methods in PyTorch, or methods of the class.
 FUNCTIONS: dict[str, Method] = {

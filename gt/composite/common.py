@@ -48,8 +48,9 @@ def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
 
 # Compositions that hold for real numbers only: of complex ones PyTorch's operator runs.
 REAL_ONLY = frozenset({
-    "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "atan", "baddbmm", "cumprod", "exp2",
-    "logaddexp", "sgn", "std", "std_mean", "var", "var_mean", "vdot",
+    "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "bitwise_left_shift",
+    "bitwise_right_shift", "cumprod", "exp2", "frac", "isneginf", "isposinf", "kthvalue",
+    "logit", "median", "nan_to_num", "sgn", "std", "std_mean", "var", "var_mean", "vdot",
 })  # fmt: skip
 
 

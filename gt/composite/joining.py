@@ -196,19 +196,39 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return cast(input.reshape((*input.shape, 1)) == classes, _core.int64)
 
 
-def tril_indices(row: int, col: int, offset: int = 0, **_: object) -> Tensor:
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: _core.dtype = _core.int64,
+    device: object = None,
+    layout: object = None,
+) -> Tensor:
     """Rows and columns of the lower triangle's elements, as a tensor of two rows."""
-    return triangle([(r, c) for r in range(row) for c in range(min(col, max(0, r + offset + 1)))])
+    del device, layout
+    pairs = [(r, c) for r in range(row) for c in range(min(col, max(0, r + offset + 1)))]
+    return triangle(pairs, dtype)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, **_: object) -> Tensor:
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: _core.dtype = _core.int64,
+    device: object = None,
+    layout: object = None,
+) -> Tensor:
     """Rows and columns of the upper triangle's elements, as a tensor of two rows."""
-    return triangle([(r, c) for r in range(row) for c in range(max(0, r + offset), col)])
+    del device, layout
+    return triangle([(r, c) for r in range(row) for c in range(max(0, r + offset), col)], dtype)
 
 
-def triangle(pairs: Sequence[tuple[int, int]]) -> Tensor:
+def triangle(pairs: Sequence[tuple[int, int]], dtype: _core.dtype) -> Tensor:
     table = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2).T.copy()
-    return _core.from_numpy_copy(table, _core.int64, False)
+    whole: Tensor = _core.from_numpy_copy(table, _core.int64, False)
+    return whole if dtype == _core.int64 else call("cast", whole, dtype=dtype)
 
 
 concat = concatenate = cat

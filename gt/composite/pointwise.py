@@ -6,8 +6,8 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
-from gt.composite.common import Method, Number, not_a_tensor
-from gt.dtypes import result_type
+from gt.composite.common import Method, Number, generic, not_a_tensor
+from gt.dtypes import category, common_type, result_type
 from gt.errors import (
     DtypeError,
     InvalidType,
@@ -34,11 +34,37 @@ def is_half(*operands: Tensor) -> bool:
     return dtype in HALF and all(x.dtype == dtype for x in operands)
 
 
+def together(*operands: Tensor) -> list[Tensor]:
+    """The operands in the dtype of an operation on all: in less a product might overflow."""
+    if len({x.dtype for x in operands}) == 1:
+        return list(operands)
+    dtype = common_type(*operands)
+    return [x if x.dtype == dtype else call("cast", x, dtype=dtype) for x in operands]
+
+
+def factor_of(dtype: _core.dtype, value: Number) -> Number:
+    """`value` as a factor of numbers of `dtype`: of whole ones it is whole."""
+    return int(value) if category(dtype) < category(_core.float32) else value
+
+
+def wrapped(number: Number, dtype: _core.dtype) -> Number:
+    """A whole number as an integer `dtype` has it, wrapped around."""
+    if not isinstance(number, int) or category(dtype) != category(_core.int64):
+        return number
+    bits = 8 * dtype.itemsize
+    low = 0 if dtype == _core.uint8 else -(1 << (bits - 1))
+    return (number - low) % (1 << bits) + low
+
+
 def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """other - alpha * self."""
     if not isinstance(self, Tensor):
         raise InvalidType("rsub() takes a Tensor first")
-    return other - scaled(self, alpha)
+    if isinstance(other, Tensor):
+        return other.sub(self, alpha=alpha)
+    dtype = result_type(self, other)
+    is_cast = alpha != 1 and dtype != self.dtype
+    return other - scaled(call("cast", self, dtype=dtype) if is_cast else self, alpha)
 
 
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -50,21 +76,9 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
             f"'{rounding_mode}'"
         )
-    if self.requires_grad or (isinstance(other, Tensor) and other.requires_grad):
-        constant = other.detach() if isinstance(other, Tensor) else other
-        rounded = div(self.detach(), constant, rounding_mode=rounding_mode)
-        everywhere = call("full", size=(), value=True, dtype=_core.bool)
-        return call("where", everywhere, rounded, self + other)  # whose gradients are zero
-    if rounding_mode == "floor":
-        return self // other
-    floored = self // other
-    is_single = not isinstance(other, Tensor) or other.numel() == 1
-    if floored.dtype in HALF and is_single:  # as PyTorch, which rounds twice only between tensors
-        return (self.float() / other).trunc().to(floored.dtype)
-    if floored.dtype.is_floating_point:
-        return (self / other).trunc()
-    inexact = (self % other != 0).logical_and((self < 0) != (other < 0))
-    return floored + inexact
+    if not isinstance(other, Tensor):
+        other = wrapped(other, self.dtype)
+    return call("div_rounded", self, other, rounding_mode=rounding_mode)
 
 
 def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
@@ -79,6 +93,8 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
 
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self + value * tensor1 * tensor2."""
+    self, tensor1, tensor2 = together(self, tensor1, tensor2)
+    value = factor_of(self.dtype, value)
     if is_half(self, tensor1, tensor2):
         exact = addcmul(self.float(), tensor1.float(), tensor2.float(), value=value)
         return exact.to(self.dtype)
@@ -92,6 +108,7 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
             "Integer division with addcdiv is no longer supported, and in a future  release "
             "addcdiv will perform a true division of tensor1 and tensor2."
         )
+    self, tensor1, tensor2 = together(self, tensor1, tensor2)
     if is_half(self, tensor1, tensor2):
         exact = addcdiv(self.float(), tensor1.float(), tensor2.float(), value=value)
         return exact.to(self.dtype)
@@ -118,21 +135,6 @@ def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     return call("where", condition, self, other)
 
 
-def sinh(self: Tensor) -> Tensor:
-    """Hyperbolic sine."""
-    return (self.expm1() - (self * -1).expm1()) / 2
-
-
-def cosh(self: Tensor) -> Tensor:
-    """Hyperbolic cosine."""
-    return (self.exp() + (self * -1).exp()) / 2
-
-
-def atan(self: Tensor) -> Tensor:
-    """Arc tangent, in radians."""
-    return call("atan2", self, 1.0)
-
-
 def exp2(self: Tensor) -> Tensor:
     """2 to the power of `self`."""
     return call("pow", 2.0, self)
@@ -140,6 +142,8 @@ def exp2(self: Tensor) -> Tensor:
 
 def frac(self: Tensor) -> Tensor:
     """What stands behind the decimal point."""
+    if not self.dtype.is_floating_point:  # PyTorch refuses it
+        return generic("frac", self)
     return self - self.trunc()
 
 
@@ -155,14 +159,6 @@ def logit(self: Tensor, eps: float | None = None) -> Tensor:
         x = call("where", x < eps, eps, call("where", x > 1 - eps, 1 - eps, x)) + 0.0
     # A difference: a quotient's logarithm would have the gradient NaN at 0 and 1, not infinity.
     return x.log() - (1 - x).log()
-
-
-def logaddexp(self: Tensor, other: Tensor) -> Tensor:
-    """log(exp(self) + exp(other)), without overflow."""
-    if not isinstance(other, Tensor):
-        raise not_a_tensor("logaddexp", "other", 2, other)
-    gap = call("where", self == other, 0.0, self - other).abs()
-    return self.maximum(other) + (-gap).exp().log1p()
 
 
 def logsigmoid(self: Tensor) -> Tensor:
@@ -220,13 +216,14 @@ def isclose(
     for name, bound in (("rtol", rtol), ("atol", atol)):
         if bound < 0:
             raise ShapeError(f"{name} must be greater than or equal to zero, but got {bound}")
-    if self.dtype == _core.bool:
-        self, other = (call("cast", x, dtype=_core.int64) for x in (self, other))
     close = self == other
     if self.dtype.is_floating_point and equal_nan:
         close = close.logical_or(self.isnan().logical_and(other.isnan()))
     if rtol == 0 and atol == 0:
         return close
+    if category(other.dtype) < category(_core.float32):  # whose difference could overflow
+        other = call("cast", other, dtype=_core.get_default_dtype())
+        self = call("cast", self, dtype=_core.int64) if self.dtype == _core.bool else self
     gap = (self - other).abs()
     near = (gap <= atol + (rtol * other).abs()).logical_and(gap.isfinite())
     return close.logical_or(near)
@@ -248,12 +245,12 @@ def shifted(
     if not isinstance(self, Tensor) and not isinstance(other, Tensor):
         raise combination(function, self, other)
     dtype = result_type(self, other)
-    if dtype == _core.bool or dtype.is_floating_point:
+    if category(dtype) != category(_core.int64):
         raise UnsupportedDtype(f"\"{kernel}\" not implemented for '{SCALAR_TYPES[repr(dtype)]}'")
     wide = [
         call("cast", x, dtype=_core.int64)
         if isinstance(x, Tensor)
-        else call("full", size=(), value=int(x), dtype=_core.int64)
+        else call("full", size=(), value=wrapped(x, dtype), dtype=_core.int64)
         for x in (self, other)
     ]
     return wide[0], wide[1], dtype
@@ -292,6 +289,8 @@ SCALAR_TYPES = {
     "gt.bfloat16": "BFloat16",
     "gt.float32": "Float",
     "gt.float64": "Double",
+    "gt.complex64": "ComplexFloat",
+    "gt.complex128": "ComplexDouble",
 }
 LARGEST = {
     0: 3.3895313892515355e38,  # bfloat16
@@ -305,6 +304,10 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), and 0 where `input` is 0, unless `other` is not a number."""
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         raise combination("xlogy", input, other)
+    if isinstance(input, int):  # an integer tensor's dtype need not have the number
+        input = float(input)
+    if isinstance(other, int):
+        other = float(other)
     return call("xlogy", input, other)
 
 
@@ -350,16 +353,13 @@ METHODS: dict[str, Method] = {
     "clamp_max": clamp_max,
     "clip": clip,
     "where": where_method,
-    "sinh": sinh,
-    "cosh": cosh,
-    "atan": atan,
-    "arctan": atan,
+    "arctan": Tensor.atan,
     "exp2": exp2,
     "frac": frac,
     "logit": logit,
-    "logaddexp": logaddexp,
     "nan_to_num": nan_to_num,
     "isposinf": isposinf,
     "isneginf": isneginf,
     "isclose": isclose,
+    "xlogy": xlogy,
 }

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor, call
+from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import (
     Dims,
     Method,
@@ -13,6 +14,7 @@ from gt.composite.common import (
     dims,
     generic,
     listed,
+    not_a_tensor,
     slice_dim,
     wrap,
 )
@@ -58,8 +60,7 @@ def std(
 ) -> Tensor:
     """Standard deviation over `dim`; the gradient where it is zero is zero, as PyTorch's."""
     over, amount = variance_arguments(self, dim, unbiased, correction)
-    variance = call("var", self, dim=over, correction=amount, keepdim=keepdim)
-    return safe_root(variance, 2)
+    return call("std", self, dim=over, correction=amount, keepdim=keepdim)
 
 
 def var_mean(
@@ -107,6 +108,11 @@ def norm(
         )
     if isinstance(p, str) and p != "fro":
         raise NotSupported(f"norm: unsupported p: {p!r}, only 'fro' and numbers")
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        kind = TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor")
+        raise NotSupported(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + kind
+        )
     order = 2.0 if p is None or isinstance(p, str) else float(p)
     if x.dtype in {_core.float16, _core.bfloat16}:  # powers of theirs soon overflow
         wide = norm(call("cast", x, dtype=_core.float32), p, dim, keepdim)
@@ -117,7 +123,8 @@ def norm(
         )
     over, magnitude = dims(dim, x.ndim), x.abs()
     if order == 0:
-        return call("sum", x.sign().abs(), dim=over, keepdim=keepdim)
+        count = x.sign().abs().masked_fill(x.isnan(), 1.0)  # NaN is not zero
+        return call("sum", count, dim=over, keepdim=keepdim)
     if math.isinf(order):
         return call("amax" if order > 0 else "amin", magnitude, dim=over, keepdim=keepdim)
     if order == 1:
@@ -135,8 +142,10 @@ def safe_root(total: Tensor, order: float) -> Tensor:
     return root.masked_fill(hole, 0.0)
 
 
-def dist(self: Tensor, other: Tensor, p: Number = 2) -> Tensor:
+def dist(self: Tensor, other: Tensor | Number, p: Number = 2) -> Tensor:
     """The p-norm of the difference."""
+    if not isinstance(other, Tensor):
+        raise not_a_tensor("dist", "other", 2, other)
     return norm(self - other, p)
 
 
@@ -219,6 +228,8 @@ def topk(
 
 def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest value along `dim` and its index, k from 1."""
+    if self.dtype == _core.bool:  # PyTorch refuses it
+        return values_indices("kthvalue", generic("kthvalue", self, k, dim, keepdim))
     place = wrap(dim, self.ndim)
     size = self.shape[place] if self.ndim else 1
     if not 1 <= k <= size:
@@ -234,8 +245,10 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesIndices:
     """The middle value (the lower one of two), over all, or along `dim` with its index.
 
-    NaN where there is one, with the index of the first.
+    NaN where there is one, with the index of the first; of no elements what PyTorch has for it.
     """
+    if 0 in self.shape or self.dtype == _core.bool:
+        return generic("median", self, *(() if dim is None else (dim, keepdim)))
     if dim is None:
         flat = self.reshape((math.prod(self.shape),))
         middle = _median_along(flat.detach(), 0, keepdim=False).values

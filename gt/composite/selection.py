@@ -198,7 +198,9 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
     elif weights.dtype != _core.float32:
         weights = cast(weights, _core.float64)
     blank = call("full", size=(length,), value=0, dtype=weights.dtype)
-    return call("index_add", blank, self, weights, dim=0) if self.shape[0] else blank
+    if not self.shape[0]:
+        return blank
+    return call("index_add", blank, cast(self, _core.int64), weights, dim=0)
 
 
 def wide_dtype(self: Tensor) -> _core.dtype:

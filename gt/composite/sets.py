@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 
 from gt import _core
 from gt._core import Tensor
-from gt.composite.common import Method, whole
-from gt.errors import InvalidType, InvalidValue
+from gt.composite.common import Method, Number, whole
+from gt.errors import InvalidType, InvalidValue, NotSupported
 
 Different: TypeAlias = Tensor | tuple[Tensor, ...]
 
@@ -132,10 +132,50 @@ def histogramdd(
     return Histogram(counts, call("_histogramdd_bin_edges", (self, listed), options))
 
 
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Number | None = None,
+) -> Tensor:
+    """The sum, mean, max, min or product of each run of elements along `axis`.
+
+    Args:
+        lengths: how long each run is: the data's dimensions before `axis`, then the runs.
+        offsets: in their place, where each run begins, and where the last one ends.
+        unsafe: that the lengths may end before the data does. Beyond it they never reach, which is
+            seen where the result is read.
+        initial: what stands for a run of no elements, and is combined with each.
+
+    Raises:
+        NotSupported: `indices`, or neither lengths nor offsets, as in PyTorch.
+    """
+    from gt.aten.call import call
+
+    if indices is not None:
+        raise NotSupported("segment_reduce(): indices based reduction is not supported yet.")
+    if offsets is not None:  # what stands before the first one is a run that nobody wants
+        first = _core.call("slice", offsets, dim=axis, start=0, end=1, step=1)
+        lengths = offsets.diff(dim=axis, prepend=first * 0)
+    if lengths is None:
+        raise NotSupported("segment_reduce(): Either lengths or offsets must be defined.")
+    is_whole = offsets is None and not unsafe
+    reduced: Tensor = call(
+        "segment_reduce_lengths", (data, reduce, lengths, axis, is_whole, initial), {}
+    )
+    return reduced if offsets is None else reduced.narrow(axis, 1, lengths.shape[axis] - 1)
+
+
 # Functions whose error for a wrong first argument is not that of other methods.
 METHODS: dict[str, Method] = {"unique": unique, "unique_consecutive": unique_consecutive}
 FUNCTIONS: dict[str, Method] = {
     "histogramdd": histogramdd,
+    "segment_reduce": segment_reduce,
     "unique": unique,
     "unique_consecutive": unique_consecutive,
     "unravel_index": unravel_index,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -16,11 +17,19 @@ from gt.nn.recurrent_sequence import (
     Sequence,
     gru_sequence,
     lstm_sequence,
+    projected_sequence,
     relu_sequence,
     run,
     tanh_sequence,
 )
-from gt.nn.recurrent_step import State, gru_step, lstm_step, relu_step, tanh_step
+from gt.nn.recurrent_step import (
+    State,
+    gru_step,
+    lstm_step,
+    projected,
+    relu_step,
+    tanh_step,
+)
 from gt.nn.utils.rnn import PackedSequence
 
 Sequences: TypeAlias = Tensor | PackedSequence  # [t, b, i] or [b, t, i] or [t, i], or packed
@@ -164,27 +173,33 @@ class RNNBase(Module):
         weight: Tensor = getattr(self, name)
         return weight
 
+    def _projection(self, suffix: str) -> Tensor | None:
+        """[p, h], of the hidden states; None without proj_size."""
+        return self._weight("weight_hr" + suffix) if self.proj_size else None
+
+    def _sequence_with(self, projection: Tensor | None) -> Sequence:
+        """What runs all steps at once."""
+        if projection is None:
+            return self._sequence
+        return functools.partial(projected_sequence, projection)
+
     def _direction(self, input: Tensor, state: State, suffix: str) -> tuple[Tensor, State]:
         """One layer in one direction: [t, b, i] -> [t, b, h] and the state after the last step."""
         reverse = suffix.endswith("_reverse")
         weights = self._weight("weight_ih" + suffix), self._weight("weight_hh" + suffix)
         names = ("bias_ih" + suffix, "bias_hh" + suffix)
         biases = [self._weight(name) if self.bias else None for name in names]
-        if not self.proj_size:
-            states = run(
-                self._sequence, input, state, weights, (biases[0], biases[1]), reverse=reverse
-            )
-            if states is not None:
-                return states[0], tuple(part[0 if reverse else -1] for part in states)
-        projection = self._weight("weight_hr" + suffix) if self.proj_size else None
+        projection = self._projection(suffix)
+        sequence = self._sequence_with(projection)
+        states = run(sequence, input, state, weights, (biases[0], biases[1]), reverse=reverse)
+        if states is not None:
+            return states[0], tuple(part[0 if reverse else -1] for part in states)
         # the inputs of all steps at once: [t, b, i] -> [t, b, gates * h]
         gates = functional.linear(input, weights[0], biases[0])
         order = range(input.shape[0])
         outputs = []
         for moment in reversed(order) if reverse else order:
-            state = self._step(gates[moment], state, weights[1], biases[1])
-            if projection is not None:  # [b, h] -> [b, proj_size]
-                state = (functional.linear(state[0], projection), *state[1:])
+            state = projected(self._step(gates[moment], state, weights[1], biases[1]), projection)
             outputs.append(state[0])
         if reverse:
             outputs.reverse()

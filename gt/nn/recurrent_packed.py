@@ -13,7 +13,7 @@ import gt
 from gt._core import Tensor
 from gt.nn import functional
 from gt.nn.recurrent_sequence import Sequence, run
-from gt.nn.recurrent_step import State
+from gt.nn.recurrent_step import State, projected
 from gt.nn.utils.rnn import PackedSequence
 
 if TYPE_CHECKING:
@@ -25,13 +25,15 @@ class RecurrentLayers(Protocol):
 
     num_layers: int
     bias: bool
-    proj_size: int
     dropout: float
     training: bool
     _step: Callable[[Tensor, State, Tensor, Tensor | None], State]
-    _sequence: Sequence
 
     def _weight(self, name: str) -> Tensor: ...
+
+    def _projection(self, suffix: str) -> Tensor | None: ...
+
+    def _sequence_with(self, projection: Tensor | None) -> Sequence: ...
 
     def _suffixes(self, layer: int) -> list[str]: ...
 
@@ -109,14 +111,13 @@ def _at_once(
     layers: RecurrentLayers, input: Tensor, padding: _Padding, state: State, suffix: str
 ) -> tuple[Tensor, State] | None:
     """As _direction, in one instruction; None where there is none."""
-    if layers.proj_size:
-        return None
     weights = (layers._weight("weight_ih" + suffix), layers._weight("weight_hh" + suffix))
     names = ("bias_ih" + suffix, "bias_hh" + suffix) if layers.bias else ()
     biases = tuple(map(layers._weight, names)) or (None, None)
     padded = input.index_select(0, padding.elements)
     padded = padded.unflatten(0, (padding.length, -1))  # [t, b, i]
-    states = run(layers._sequence, padded, state, weights, (biases[0], biases[1]), reverse=False)
+    sequence = layers._sequence_with(layers._projection(suffix))
+    states = run(sequence, padded, state, weights, (biases[0], biases[1]), reverse=False)
     if states is None:
         return None
     rows = [part.flatten(0, 1) for part in states]  # [t * b, h]
@@ -135,11 +136,13 @@ def _direction(
         layers._weight("weight_ih" + suffix),
         layers._weight("bias_ih" + suffix) if layers.bias else None,
     )
+    projection = layers._projection(suffix)
     steps = gates.split(sizes)
     outputs: list[Tensor] = []
     for moment in reversed(steps) if suffix.endswith("_reverse") else steps:
         size = moment.shape[0]
         ahead = layers._step(moment, tuple(part[:size] for part in state), weight, bias)
+        ahead = projected(ahead, projection)  # [b, h] -> [b, p]
         outputs.append(ahead[0])
         # The shorter sequences have ended, or have not begun in the other direction.
         state = tuple(

@@ -62,6 +62,23 @@ def lstm_sequence(
     return output, cells
 
 
+def projected_sequence(
+    projection: Tensor,
+    input: Tensor,
+    state: State,
+    weight: Tensor,
+    weight_state: Tensor,
+    bias: Tensor | None,
+    bias_state: Tensor | None,
+    reverse: bool,
+) -> State:
+    """LSTM whose hidden state is `projection` [p, h] of what the cell gives."""
+    gates = functional.linear(input, weight, _sum(bias, bias_state))
+    given = _like(gates, *state, weight_state, projection)
+    output, cells = call("lstm_projected", (gates, *given, reverse), {})
+    return output, cells
+
+
 def gru_sequence(
     input: Tensor,
     state: State,

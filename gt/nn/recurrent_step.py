@@ -46,6 +46,13 @@ def lstm_step(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) 
     return leave.sigmoid() * cell.tanh(), cell
 
 
+def projected(state: State, projection: Tensor | None) -> State:
+    """The state whose first part [b, h] is `projection` [p, h] of it, if there is one."""
+    if projection is None:
+        return state
+    return functional.linear(state[0], projection), *state[1:]
+
+
 class RNNCellBase(Module):
     """The parameters of one step; `num_chunks` says how many gates their rows have."""
 

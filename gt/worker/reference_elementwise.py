@@ -140,6 +140,15 @@ def _xlogy(x: Floats, y: Floats) -> npt.ArrayLike:
     return np.where((x == 0) & ~np.isnan(y), 0, x * np.log(y))
 
 
+def _div_rounded(x: Array, y: Array, rounding_mode: str) -> npt.ArrayLike:
+    if rounding_mode == "floor":
+        return np.floor_divide(x, y)
+    if is_float(x.dtype.name):
+        return np.trunc(np.divide(x, y))
+    quotient = np.floor_divide(x, y)  # rounded up again where it is negative and not whole
+    return quotient + ((quotient < 0) & (quotient * y != x))
+
+
 _UNARY: dict[str, tuple[Function, str]] = {
     "neg": (np.negative, "first"),
     "abs": (np.abs, "first"),
@@ -159,6 +168,13 @@ _UNARY: dict[str, tuple[Function, str]] = {
     "tan": (np.tan, "float"),
     "tanh": (np.tanh, "float"),
     "sigmoid": (_sigmoid, "float"),
+    "sinh": (np.sinh, "float"),
+    "cosh": (np.cosh, "float"),
+    "asin": (np.arcsin, "float"),
+    "acos": (np.arccos, "float"),
+    "atan": (np.arctan, "float"),
+    "acosh": (np.arccosh, "float"),
+    "atanh": (np.arctanh, "float"),
     "erf": (_erf, "float"),
     "relu": (lambda x: np.maximum(x, 0), "first"),
     "gelu": (_gelu, "first"),
@@ -228,4 +244,6 @@ def kernels() -> dict[str, Kernel]:
         "sinc": _kernel(np.sinc, "float", 1),
         "xlogy": _kernel(_xlogy, "float", 2),
         "binary_cross_entropy": _kernel(_binary_cross_entropy, "float", 2),
+        "div_rounded": _kernel(_div_rounded, "promote", 2),
+        "logaddexp": _kernel(np.logaddexp, "promote", 2),
     }

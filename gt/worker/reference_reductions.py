@@ -100,11 +100,19 @@ def _truth(function: Callable[..., npt.ArrayLike]) -> Kernel:
 
 
 def _var(self: Array, dim: Dims, correction: float, keepdim: bool) -> Array:
+    return narrowed(_variance(self, dim, correction, keepdim), dtype_name(self))
+
+
+def _std(self: Array, dim: Dims, correction: float, keepdim: bool) -> Array:
+    return narrowed(np.sqrt(_variance(self, dim, correction, keepdim)), dtype_name(self))
+
+
+def _variance(self: Array, dim: Dims, correction: float, keepdim: bool) -> Array:
     wide, axis = widened(self), _axis(self, dim)
     squares = np.square(wide - np.mean(wide, axis=axis, keepdims=True))
     total = np.sum(squares, axis=axis, keepdims=keepdim)
     count = wide.size // max(np.size(total), 1)
-    return narrowed(total / max(count - correction, 0), dtype_name(self))
+    return np.asarray(total / max(count - correction, 0))
 
 
 def _logsumexp(self: Array, dim: Dims, keepdim: bool) -> Array:
@@ -255,6 +263,7 @@ def kernels() -> dict[str, Kernel]:
         "all": _truth(np.all),
         "any": _truth(np.any),
         "var": _var,
+        "std": _std,
         "logsumexp": _logsumexp,
         "cumsum": _cumsum,
         "nansum": _over_dims(np.nansum),

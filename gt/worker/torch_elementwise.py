@@ -36,6 +36,13 @@ _UNARY = [
     "tan",
     "tanh",
     "sigmoid",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
+    "atan",
+    "acosh",
+    "atanh",
     "erf",
     "relu",
     "floor",
@@ -103,6 +110,13 @@ _IN_PLACE_UNARY = [
     "tan",
     "tanh",
     "sigmoid",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
+    "atan",
+    "acosh",
+    "atanh",
     "erf",
     "relu",
     "floor",
@@ -179,6 +193,11 @@ def _lerp(self: Operand, end: Operand, weight: Operand) -> Tensor:
     return torch.lerp(start, number_as_tensor(end, start), weight)
 
 
+def _div_rounded(self: Operand, other: Operand, rounding_mode: str) -> Tensor:
+    first = number_as_tensor(self, other)
+    return torch.div(first, other, rounding_mode=rounding_mode)
+
+
 def _cast(self: Tensor, dtype: torch.dtype) -> Tensor:
     return self.to(dtype, copy=True)
 
@@ -230,6 +249,8 @@ def kernels() -> dict[str, Kernel]:
         "sinc": torch.sinc,
         "xlogy": _of_tensors(torch.xlogy),
         "binary_cross_entropy": _of_tensors(_binary_cross_entropy),
+        "div_rounded": _div_rounded,
+        "logaddexp": _of_tensors(torch.logaddexp),
     }
 
 

@@ -7,15 +7,38 @@ operators of PyTorch's.
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from gt.worker import torch_attention, torch_pooling, torch_recurrent
 
+
+def _segment_reduce(
+    data: Tensor, reduce: str, lengths: Tensor, axis: int, is_whole: bool, initial: float | None
+) -> Tensor:
+    """torch.segment_reduce by lengths, which never reach beyond the data.
+
+    Args:
+        is_whole: whether they must reach its end, which PyTorch checks.
+    """
+    known = not lengths.is_meta
+    if known and not is_whole and lengths.numel():
+        beyond = lengths.sum(-1).max() > data.shape[lengths.dim() - 1]
+        if beyond or lengths.min() < 0:
+            raise RuntimeError("segment_reduce(): lengths must be positive and within the data")
+    unsafe = not (known and is_whole)
+    return torch.segment_reduce(
+        data, reduce, lengths=lengths, axis=axis, unsafe=unsafe, initial=initial
+    )
+
+
 FORWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "attention": torch_attention.attention,
     "lstm_layer": torch_recurrent.lstm_layer,
+    "lstm_projected": torch_recurrent.lstm_projected,
     "gru_layer": torch_recurrent.gru_layer,
     "rnn_layer": torch_recurrent.rnn_layer,
+    "segment_reduce_lengths": _segment_reduce,
 }
 # PyTorch's operators, of the same values, where GT has a faster kernel for some operands.
 FASTER: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {

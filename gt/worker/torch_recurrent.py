@@ -104,6 +104,24 @@ def _lstm_recorded(
     )
 
 
+def lstm_projected(
+    gates: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, projection: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    """lstm_layer whose hidden state is a projection [p, h] of what the cell gives: [b, p].
+
+    Its gradient runs it again under autograd.
+    """
+    outputs, cells = [], []
+    rows, columns = weight.t(), projection.t()
+    for t in _order(gates.shape[0], reverse=reverse):
+        enter, forget, value, leave = torch.addmm(gates[t], hidden, rows).chunk(4, -1)
+        cell = torch.addcmul(forget.sigmoid() * cell, enter.sigmoid(), value.tanh())
+        hidden = (leave.sigmoid() * cell.tanh()) @ columns
+        outputs.append(hidden)
+        cells.append(cell)
+    return _stacked(outputs, reverse=reverse), _stacked(cells, reverse=reverse)
+
+
 def lstm_layer_backward(
     grad: Tensor,
     grad_cells: Tensor | None,

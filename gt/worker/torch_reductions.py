@@ -43,6 +43,12 @@ def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
     return self.var(dim, correction=correction, keepdim=keepdim)
 
 
+def _std(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
+    if self.numel() == 0:
+        return _var(self, dim, correction, keepdim)  # of nothing, or not a number
+    return self.std(dim, correction=correction, keepdim=keepdim)
+
+
 def _cumsum(self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     return self.cumsum(dim, dtype=dtype)
 
@@ -132,6 +138,7 @@ def kernels() -> dict[str, Kernel]:
         "all": Tensor.all,
         "any": Tensor.any,
         "var": _var,
+        "std": _std,
         "logsumexp": Tensor.logsumexp,
         "cumsum": _cumsum,
         "nansum": _nansum,

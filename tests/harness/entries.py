@@ -42,12 +42,19 @@ UNSPECIFIED = {
     "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
     "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
 }  # fmt: skip
-# What is not driven, by title. as_strided of a view reads what the twin of a sample does not have;
-# as_strided_scatter's gradient by its first operand is in PyTorch that of what is written over;
-# what is sparse is no tensor, and has tests of its own.
-OTHER_TASK = {
-    "sparse.mm", "to_sparse", "jiterator_unary", "as_strided.partial_views", "as_strided_scatter",
-}  # fmt: skip
+# What is not driven, by the beginning of its title, and why.
+NOT_DRIVEN = {
+    "sparse.": "compressed rows (CSR); gt.sparse has coordinates, and tests of its own",
+    "to_sparse": "half of its samples have dense dimensions; gt.sparse has tests of its own",
+    "jiterator_": "text of a CUDA kernel, compiled by PyTorch",
+    "as_strided.partial_views": "reads memory beside a view, which the twin of a sample lacks",
+    "torch._scaled_mm": "float8 operands, a dtype that GT has not",
+    "torch.ops.aten._flash_attention_forward": "PyTorch has no samples on a CPU",
+    "torch.ops.aten._efficient_attention_forward": "PyTorch has no samples on a CPU",
+}
+# Whose gradient by the first operand is in PyTorch that of what is written over: GT's is of what
+# stays, so gradients are not compared.
+OTHER_GRADIENT = {"as_strided_scatter"}
 
 
 def _where(self: gt.Tensor, condition: gt.Tensor, other: object) -> gt.Tensor:
@@ -57,6 +64,15 @@ def _where(self: gt.Tensor, condition: gt.Tensor, other: object) -> gt.Tensor:
 def _layer_norm(x: gt.Tensor, shape: object, weight: object, bias: object, eps: float) -> object:
     out, mean, rstd = _core.call("layer_norm", x, weight, bias, normalized_shape=shape, eps=eps)
     return out, mean.detach(), rstd.detach()  # PyTorch's two do not require a gradient
+
+
+def _max_pool2d_backward(self: gt.Tensor, **options: object) -> object:
+    """As op_db has it: the gradient of ones."""
+    out, indices = functional.max_pool2d(self, **{**options, "return_indices": True})
+    stride = options["kernel_size"] if options.get("stride") is None else options["stride"]
+    given = (options["kernel_size"], stride, options.get("padding", 0), options.get("dilation", 1))
+    backward = gt.ops.aten.max_pool2d_with_indices_backward
+    return backward(gt.ones_like(out), self, *given, options.get("ceil_mode", False), indices)
 
 
 def _method(name: str) -> Callable[..., object]:
@@ -85,6 +101,8 @@ CALLS: dict[str, Callable[..., object]] = {
     ),
     "native_layer_norm": _layer_norm,
     "zero_": lambda self: self.clone().zero_(),
+    "max_pool2d_with_indices_backward": _max_pool2d_backward,
+    "_segment_reduce": gt.segment_reduce,
     "einsum": lambda tensors, equation: gt.einsum(equation, tensors),
     "nn.functional.embedding": lambda weight, indices, **options: functional.embedding(
         indices, weight, **options
@@ -144,7 +162,12 @@ def title(op: OpInfo) -> str:
 
 def entries() -> list[OpInfo]:
     """Every entry of op_db that has a counterpart in GT, in op_db's order."""
-    return [op for op in op_db if title(op) not in OTHER_TASK and call_of(op) is not None]
+    return [op for op in op_db if why_not(op) is None and call_of(op) is not None]
+
+
+def why_not(op: OpInfo) -> str | None:
+    """Why an entry is not driven."""
+    return next((why for name, why in NOT_DRIVEN.items() if title(op).startswith(name)), None)
 
 
 def placed() -> list[OpInfo]:
@@ -212,7 +235,7 @@ def dtypes_of(op: OpInfo) -> list[torch.dtype]:
 
 def gradient_dtype(op: OpInfo) -> torch.dtype | None:
     """The dtype in which gradients are compared: complex128 where PyTorch has none of floats."""
-    if not op.supports_autograd:
+    if not op.supports_autograd or title(op) in OTHER_GRADIENT:
         return None
     differentiable = op.supported_backward_dtypes("cpu")
     real = torch.float64 in op.supported_dtypes("cpu")

@@ -10,7 +10,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
 from gt.worker import kernels, reference
-from harness.entries import ROWS, entries, row_of, title
+from harness.entries import ROWS, entries, row_of, title, why_not
 from harness.outcome import Outcome
 
 TORCH = torch.__version__.split("+")[0]  # without the build's name
@@ -42,10 +42,10 @@ def _gradients(row: dict[str, Any]) -> list[bool]:
     return [name in row["gradient"] for name in names]
 
 
-def missing() -> list[str]:
-    """Entries of op_db that GT has no counterpart of, in op_db's order."""
+def missing() -> dict[str, str | None]:
+    """Entries of op_db that GT has no counterpart of, and why, in op_db's order."""
     had = {title(op) for op in entries()}
-    return [title(op) for op in op_db if title(op) not in had]
+    return {title(op): why_not(op) for op in op_db if title(op) not in had}
 
 
 def write(found: dict[str, dict[str, object]]) -> None:

@@ -186,6 +186,24 @@ pub enum Op {
     Matmul,
     /// input @ weight.T + bias.
     Linear,
+    /// Hyperbolic sine.
+    Sinh,
+    /// Hyperbolic cosine.
+    Cosh,
+    /// Arc sine, in radians.
+    Asin,
+    /// Arc cosine, in radians.
+    Acos,
+    /// Arc tangent, in radians.
+    Atan,
+    /// Inverse hyperbolic cosine.
+    Acosh,
+    /// Inverse hyperbolic tangent.
+    Atanh,
+    /// Quotient rounded down, or towards zero.
+    DivRounded,
+    /// log(exp(self) + exp(other)), without overflow.
+    Logaddexp,
     /// Sum over `dim`; all dimensions if it is not given.
     Sum,
     /// Mean over `dim`.
@@ -210,6 +228,8 @@ pub enum Op {
     Any,
     /// Variance over `dim`, divided by n - correction.
     Var,
+    /// Standard deviation over `dim`: the root of the variance; its gradient where it is zero is zero.
+    Std,
     /// log(sum(exp(self))) over `dim`, computed stably.
     Logsumexp,
     /// Running sum along `dim`.
@@ -446,6 +466,15 @@ impl Op {
             0x034a => Op::BinaryCrossEntropy,
             0x0401 => Op::Matmul,
             0x0402 => Op::Linear,
+            0x034b => Op::Sinh,
+            0x034c => Op::Cosh,
+            0x034d => Op::Asin,
+            0x034e => Op::Acos,
+            0x034f => Op::Atan,
+            0x0350 => Op::Acosh,
+            0x0351 => Op::Atanh,
+            0x0352 => Op::DivRounded,
+            0x0353 => Op::Logaddexp,
             0x0501 => Op::Sum,
             0x0502 => Op::Mean,
             0x0503 => Op::Prod,
@@ -458,6 +487,7 @@ impl Op {
             0x050a => Op::All,
             0x050b => Op::Any,
             0x050c => Op::Var,
+            0x0510 => Op::Std,
             0x050d => Op::Logsumexp,
             0x050e => Op::Cumsum,
             0x050f => Op::Nansum,
@@ -624,6 +654,15 @@ impl Op {
             "binary_cross_entropy" => Op::BinaryCrossEntropy,
             "matmul" => Op::Matmul,
             "linear" => Op::Linear,
+            "sinh" => Op::Sinh,
+            "cosh" => Op::Cosh,
+            "asin" => Op::Asin,
+            "acos" => Op::Acos,
+            "atan" => Op::Atan,
+            "acosh" => Op::Acosh,
+            "atanh" => Op::Atanh,
+            "div_rounded" => Op::DivRounded,
+            "logaddexp" => Op::Logaddexp,
             "sum" => Op::Sum,
             "mean" => Op::Mean,
             "prod" => Op::Prod,
@@ -636,6 +675,7 @@ impl Op {
             "all" => Op::All,
             "any" => Op::Any,
             "var" => Op::Var,
+            "std" => Op::Std,
             "logsumexp" => Op::Logsumexp,
             "cumsum" => Op::Cumsum,
             "nansum" => Op::Nansum,

@@ -22,7 +22,7 @@ fn steps(op: Op, dims: &[i64], dim: usize, attrs: &[Attr]) -> Option<Vec<&'stati
 #[test]
 fn every_definition_parses() {
     let defined = Op::table().iter().filter(|info| !definitions(info.op).is_empty()).count();
-    assert_eq!(defined, 25);
+    assert_eq!(defined, 26);
 }
 
 #[test]
@@ -40,6 +40,8 @@ fn what_no_result_reads_is_left_out() {
     let var = |keepdim| [Attr::Ints(Dims::EMPTY), Attr::Float(1.0), Attr::Bool(keepdim)];
     let expected = ["sum", "div", "sub", "square", "sum", "div"];
     assert_eq!(steps(Op::Var, &[4, 6], 0, &var(false)), Some(expected.to_vec()));
+    let root = ["sum", "div", "sub", "square", "sum", "div", "sqrt"];
+    assert_eq!(steps(Op::Std, &[4, 6], 0, &var(false)), Some(root.to_vec()));
     let argmax = [Attr::Int(1), Attr::Bool(true)];
     let expected =
         ["amax", "reshape", "eq", "isnan", "logical_or", "arange", "reshape", "where", "amin"];

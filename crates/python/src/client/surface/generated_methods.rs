@@ -207,7 +207,7 @@ impl Tensor {
         alpha: ScalarArg,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (other, alpha) = factor_first(slf.py(), "add", (other, older), alpha)?;
-        let other = scaled(slf.py(), other, alpha.0)?;
+        let other = scaled(slf.py(), &slf.get().var, other, alpha.0)?;
         run(slf.py(), Op::Add, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
     }
     /// self - other.
@@ -219,7 +219,7 @@ impl Tensor {
         alpha: ScalarArg,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (other, alpha) = factor_first(slf.py(), "sub", (other, older), alpha)?;
-        let other = scaled(slf.py(), other, alpha.0)?;
+        let other = scaled(slf.py(), &slf.get().var, other, alpha.0)?;
         run(slf.py(), Op::Sub, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
     }
     /// self * other.
@@ -421,6 +421,50 @@ impl Tensor {
     fn matmul<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {
         run(slf.py(), Op::Matmul, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
     }
+    /// Hyperbolic sine.
+    #[pyo3(signature = ())]
+    fn sinh<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Sinh, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// Hyperbolic cosine.
+    #[pyo3(signature = ())]
+    fn cosh<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Cosh, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// Arc sine, in radians.
+    #[pyo3(signature = ())]
+    fn asin<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Asin, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// Arc cosine, in radians.
+    #[pyo3(signature = ())]
+    fn acos<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Acos, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// Arc tangent, in radians.
+    #[pyo3(signature = ())]
+    fn atan<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Atan, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// Inverse hyperbolic cosine.
+    #[pyo3(signature = ())]
+    fn acosh<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Acosh, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// Inverse hyperbolic tangent.
+    #[pyo3(signature = ())]
+    fn atanh<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Atanh, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// log(exp(self) + exp(other)), without overflow.
+    #[pyo3(signature = (other))]
+    fn logaddexp<'py>(
+        slf: &Bound<'py, Self>,
+        other: OperandArg<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let other = only_tensor(other, "logaddexp", "other")?;
+        run(slf.py(), Op::Logaddexp, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
+    }
     /// Sum over `dim`; all dimensions if it is not given.
     #[pyo3(signature = (dim=None, keepdim=false, *, dtype=None, axis=None, keepdims=None))]
     fn sum<'py>(
@@ -581,6 +625,23 @@ impl Tensor {
         run(
             slf.py(),
             Op::Var,
+            &[Arg::Var(&slf.get().var)],
+            smallvec![dim.or(axis).attr(), correction.attr(), keepdims.unwrap_or(keepdim).attr()],
+        )
+    }
+    /// Standard deviation over `dim`: the root of the variance; its gradient where it is zero is zero.
+    #[pyo3(signature = (dim=None, *, correction=1.0, keepdim=false, axis=None, keepdims=None))]
+    fn std<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<DimsArg>,
+        correction: f64,
+        keepdim: bool,
+        axis: Option<DimsArg>,
+        keepdims: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        run(
+            slf.py(),
+            Op::Std,
             &[Arg::Var(&slf.get().var)],
             smallvec![dim.or(axis).attr(), correction.attr(), keepdims.unwrap_or(keepdim).attr()],
         )
@@ -911,7 +972,7 @@ impl Tensor {
     ) -> PyResult<Bound<'py, PyAny>> {
         let index = required(index, "index_add", "index")?;
         let source = required(source, "index_add", "source")?;
-        let source = scaled(slf.py(), source, alpha.0)?;
+        let source = scaled(slf.py(), &slf.get().var, source, alpha.0)?;
         run(
             slf.py(),
             Op::IndexAdd,

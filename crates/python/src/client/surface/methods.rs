@@ -6,13 +6,14 @@ use crate::client::emission::convert::{DimsArg, OperandArg, ScalarArg, required}
 use crate::client::emission::emit::{self, Arg};
 use crate::client::session::errors;
 use crate::client::value::dtype::{DtypeArg, PyDtype};
+use crate::client::value::variable::Var;
 use crate::client::views;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Op, Scalar};
 use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::ffi::CString;
 
 /// Emits an operator; one tensor or a tuple.
@@ -60,13 +61,20 @@ pub(crate) fn factor_first<'py>(
     }
 }
 
-/// `alpha * operand`.
+/// `alpha * operand`, in the dtype of an operation on `first` and the operand: its own might not hold the product.
 pub(crate) fn scaled<'py>(
     py: Python<'py>,
+    first: &Var,
     operand: OperandArg<'py>,
     alpha: Scalar,
 ) -> PyResult<OperandArg<'py>> {
-    if alpha == Scalar::Int(1) || alpha == Scalar::Float(1.0) {
+    if alpha == Scalar::Int(1) {
+        return Ok(operand);
+    }
+    let dtype = emit::promoted(py, &[Arg::Var(first), as_arg(&operand)]);
+    check_factor(py, dtype, alpha)?;
+    let alpha = if dtype == Dtype::Bool { Scalar::Bool(alpha.as_f64() != 0.0) } else { alpha };
+    if alpha == Scalar::Float(1.0) || alpha == Scalar::Bool(true) {
         return Ok(operand);
     }
     if let OperandArg::Scalar(number) = operand {
@@ -75,9 +83,34 @@ pub(crate) fn scaled<'py>(
     if let OperandArg::Complex(parts) = operand {
         return Ok(OperandArg::Complex(parts.map(|part| part * alpha.as_f64())));
     }
+    let operand = cast(py, operand, dtype)?;
     let product =
         emit::tensor(py, Op::Mul, &[as_arg(&operand), Arg::Scalar(alpha)], SmallVec::new())?;
     Ok(OperandArg::Tensor(product))
+}
+
+/// `PyTorch`'s errors for an `alpha` that is of another kind than the result.
+fn check_factor(py: Python<'_>, dtype: Dtype, alpha: Scalar) -> PyResult<()> {
+    let text = match alpha {
+        Scalar::Bool(_) if dtype != Dtype::Bool => {
+            "Boolean alpha only supported for Boolean results."
+        }
+        Scalar::Float(_) if !dtype.is_differentiable() => {
+            "For integral input tensors, argument alpha must not be a floating point number."
+        }
+        Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_) => return Ok(()),
+    };
+    Err(errors::mistake(py, ErrorClass::Runtime, text))
+}
+
+fn cast<'py>(py: Python<'py>, operand: OperandArg<'py>, dtype: Dtype) -> PyResult<OperandArg<'py>> {
+    let OperandArg::Tensor(tensor) = &operand else { return Ok(operand) };
+    if tensor.get().var.meta(py).dtype == dtype {
+        return Ok(operand);
+    }
+    let arg = Arg::Var(&tensor.get().var);
+    let wide = emit::tensor(py, Op::Cast, &[arg], smallvec![Attr::Dtype(dtype)])?;
+    Ok(OperandArg::Tensor(wide))
 }
 
 fn times(number: Scalar, alpha: Scalar) -> Scalar {

@@ -75,7 +75,7 @@ bench:
 gpu:
     test -e /dev/nvidiactl || { echo "no CUDA device"; exit 1; }
     pytest tests -m gpu --timeout 600
-    cd benchmarks && python gpu/collectives.py --markdown && python gpu/step.py --markdown
+    cd benchmarks && python gpu/kernels.py && python gpu/collectives.py --markdown && python gpu/step.py --markdown
 
 # Where a benchmark's time goes, by process and function: perf over a row of `benchmarks/compare.py --help`
 profile row="emit" rounds="300":

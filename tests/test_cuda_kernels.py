@@ -5,9 +5,11 @@ launches run the kernels' source under csrc/emulator. On a GPU: tests/gpu/test_g
 import ctypes
 import dataclasses
 import importlib
+import importlib.util
 import json
 import re
 import struct
+from pathlib import Path
 
 import cuda_cases
 import pytest
@@ -335,6 +337,23 @@ def test_adamw_packs_its_numbers(kernels):
     packed = struct.unpack("<7f", bytes.fromhex(numbers))
     assert packed == pytest.approx((0.5, 0.25, 0.75, 1e-3, 0.125, 1 - 0.25**2, 1 - 0.75**2))
     assert struct.unpack("<Q", bytes.fromhex(table))[0] != 0
+
+
+def test_what_the_benchmark_times_is_the_same_on_both_sides(kernels):
+    """benchmarks/gpu/kernels.py, with small operands, once."""
+    path = Path(__file__).parent.parent / "benchmarks" / "gpu" / "kernels.py"
+    spec = importlib.util.spec_from_file_location("gpu_kernels", path)
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    torch.manual_seed(0)
+    names = []
+    for case in benchmark.cases(kernels, benchmark.Sizes((16,), (20,), 1, 5, 16, 24, 2)):
+        ours, theirs = case.ours(), case.theirs()
+        names.append(case.name)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, rtol=0.1, atol=0.1, msg=case.name)
+        kernels.forget()
+    assert len(names) == 13
 
 
 # ---- collectives: ranks of one process, as kernels may be played ----

@@ -175,7 +175,7 @@ def zeros(
     if any(n < 0 for n in shape):
         raise ShapeError("zeros: Dimension size must be non-negative.")
     chosen = get_default_dtype() if dtype is None else dtype
-    return full(shape, 0, dtype=chosen, device=device, requires_grad=requires_grad)
+    return finish(filled(shape, 0, chosen), requires_grad)
 
 
 def ones(
@@ -191,7 +191,7 @@ def ones(
     check_device(device, "ones")
     shape = shape_of(size, size_only(named, "ones"), "ones")
     chosen = get_default_dtype() if dtype is None else dtype
-    return full(shape, 1, dtype=chosen, device=device, requires_grad=requires_grad)
+    return finish(filled(shape, 1, chosen), requires_grad)
 
 
 def empty(
@@ -208,7 +208,7 @@ def empty(
     check_device(device, "empty")
     shape = shape_of(size, size_only(named, "empty"), "empty")
     chosen = get_default_dtype() if dtype is None else dtype
-    return full(shape, 0, dtype=chosen, device=device, requires_grad=requires_grad)
+    return finish(filled(shape, 0, chosen), requires_grad)
 
 
 def takes_no_out(function: Callable[P, R]) -> Callable[P, R]:

@@ -96,12 +96,18 @@ def whole(number: object) -> int | None:
         return None
 
 
+_INT = {int}
+
+
 def sizes(size: Sequence[int | Sequence[int]], function: str = "size") -> Shape:
     """`f(2, 3)` and `f((2, 3))` alike.
 
     Args:
         function: what was called, for the text of an error.
     """
+    for plain in (size, size[0] if len(size) == 1 else None):
+        if isinstance(plain, tuple | list) and {*map(type, plain)} <= _INT:
+            return tuple(plain)
     parts: Sequence[object] = size
     only: object = size[0] if len(size) == 1 else 1
     if isinstance(only, bool) or whole(only) is None:

@@ -50,7 +50,7 @@ def batch_norm(
         if x.ndim < 2 and not count:
             return input.clone()  # without channels, as PyTorch has it
         out, _, _ = _of_batch(x, running, weight, bias, momentum, eps)
-        return out.to(input.dtype)
+        return _of_dtype(out, input.dtype)
     if running_mean is None or running_var is None:
         raise RuntimeError(
             "Expected running_mean and running_var to be defined when training=False"
@@ -97,12 +97,12 @@ def _of_batch(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """By the batch's own mean and variance, towards which the running ones move; mean and rstd."""
-    parameters = (None if p is None else p.to(x.dtype) for p in (weight, bias))
+    parameters = (None if p is None else _of_dtype(p, x.dtype) for p in (weight, bias))
     out, mean, rstd, var = _core.call("batch_norm", x, *parameters, eps=eps)
     with gt.no_grad():
         for kept, now in zip(running, (mean, var), strict=True):
             if kept is not None and _values_a_channel(x):  # an empty batch moves nothing
-                kept.copy_(_core.call("lerp", kept, now.to(kept.dtype), momentum))
+                kept.lerp_(_of_dtype(now, kept.dtype), momentum)
     return out, mean, rstd
 
 
@@ -147,6 +147,10 @@ def group_norm(
 def _wide(value: Tensor) -> Tensor:
     """In float32 where it is in half precision: what is computed of it rounds once, at the end."""
     return value.float() if value.dtype in (gt.float16, gt.bfloat16) else value
+
+
+def _of_dtype(value: Tensor, dtype: gt.dtype) -> Tensor:
+    return value if value.dtype == dtype else value.to(dtype)
 
 
 def _channels(value: Tensor, like: Tensor) -> Tensor:

@@ -23,9 +23,10 @@ def get_worker_stats() -> list[dict[str, int]]:
         A dictionary a worker, in the order of `worker` (its index): `values` held, the `bytes` of
         memory in which these are, the most there have been (`bytes_peak`), instructions `executed`
         (asking is none); of these `native_calls` of ATen's operators in C++, `python_calls` of
-        kernels in Python. Memory that several values share counts once, and in full while one of
-        them lives (a view of one row keeps the matrix); what a kernel needs while it runs does not
-        count.
+        kernels in Python; `plain_bytes` for workers of other hosts that left packed, without
+        loss, as `packed_bytes` (`GT_COMPRESSION`). Memory that several values share counts once,
+        and in full while one of them lives (a view of one row keeps the matrix); what a kernel
+        needs while it runs does not count.
     """
     return _core.worker_stats()
 

@@ -20,6 +20,7 @@ NCCL_SETTINGS = {
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
 }
 IDLE_SECONDS = 5.0
+COMPRESSIONS = ("auto", "on", "off")
 IDLE_SECONDS_MAX = 86_400
 BACKENDS = {
     "pytorch": "pytorch",
@@ -196,6 +197,14 @@ def process_groups() -> str:
     word = os.environ.get("GT_PROCESS_GROUPS", "").lower() or "auto"
     if word not in PROCESS_GROUPS:
         raise ValueError(f"GT_PROCESS_GROUPS={word}: expected one of {', '.join(PROCESS_GROUPS)}")
+    return word
+
+
+def compression() -> str:
+    """What GT_COMPRESSION says of bytes for other hosts: `auto` (the default), `on` or `off`."""
+    word = os.environ.get("GT_COMPRESSION", "").lower() or "auto"
+    if word not in COMPRESSIONS:
+        raise ValueError(f"GT_COMPRESSION={word}: expected one of {', '.join(COMPRESSIONS)}")
     return word
 
 

@@ -68,6 +68,7 @@ def main() -> int:
             trusted_networks=arguments.trusted_network or config.trusted_networks(),
             look_ahead=config.look_ahead(),
             idle_seconds=config.idle_seconds(),
+            compression=config.compression(),
             native_rows=config.native_rows(),
             is_verbose=config.flag("GT_VERBOSE"),
         )

@@ -70,6 +70,9 @@ class Backend(Generic[Value]):
     # Gives memory back that is kept for later instructions: once after so many idle seconds.
     release: Callable[[], None] = memory.release
     idle_seconds: float = 5.0
+    # Whether bytes for workers of other hosts are packed without loss: auto (where the link has
+    # been measured to be slower than that), on, off.
+    compression: str = "auto"
     # Who moves collectives besides the loop's messages, by the word in a trace: device, group.
     collective_backends: dict[str, CollectiveBackend[Value]] = dataclasses.field(
         default_factory=dict

@@ -41,6 +41,7 @@ class Start:
     trusted_networks: Sequence[str] = ()
     look_ahead: int | None = None
     idle_seconds: float = 5.0
+    compression: str = "auto"
     native_rows: str = "off"
     is_verbose: bool = False
 
@@ -92,7 +93,10 @@ def run(start: Start) -> int:
     config.use_threads(start.threads)
     backend = choose(start.backend, start.index, start.threads)
     backend = dataclasses.replace(
-        backend, look_ahead=start.look_ahead, idle_seconds=start.idle_seconds
+        backend,
+        look_ahead=start.look_ahead,
+        idle_seconds=start.idle_seconds,
+        compression=start.compression,
     )
     with backend.guard(), contextlib.ExitStack() as ends:
         if start.process_groups != "off":

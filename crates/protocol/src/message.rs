@@ -64,6 +64,9 @@ pub struct Stats {
     /// Calls of the engine that ran in C++, and in Python.
     pub native: u64,
     pub python: u64,
+    /// Bytes for workers of other hosts that were packed: before it, and as they left.
+    pub plain_bytes: u64,
+    pub packed_bytes: u64,
 }
 
 /// The beginning of a text that fits a message, for senders that pass on what others wrote.
@@ -144,15 +147,18 @@ fn append_text(
 }
 
 fn append_stats(stats: Stats, out: &mut Vec<u32>) {
-    let Stats { request, values, bytes, bytes_peak, executed, native, python } = stats;
+    let Stats { request, values, bytes, bytes_peak, executed, .. } = stats;
+    let (calls, packed) = ([stats.native, stats.python], [stats.plain_bytes, stats.packed_bytes]);
     for value in [request, values, bytes, bytes_peak, executed] {
         push_u64(out, value);
     }
     // A worker that has counted none says what version 1 said first.
-    if native != 0 || python != 0 {
-        push_u64(out, native);
-        push_u64(out, python);
-    }
+    let later: &[[u64; 2]] = match (calls, packed) {
+        ([0, 0], [0, 0]) => &[],
+        (_, [0, 0]) => &[calls],
+        _ => &[calls, packed],
+    };
+    later.as_flattened().iter().for_each(|&value| push_u64(out, value));
 }
 
 fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
@@ -167,8 +173,15 @@ fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
     if !reader.is_at_end() {
         stats.native = reader.u64()?;
         stats.python = reader.u64()?;
-        if (stats.native, stats.python) == (0, 0) {
+        if reader.is_at_end() && (stats.native, stats.python) == (0, 0) {
             return Err(reader.error(WireReason::Value("calls", 0)));
+        }
+    }
+    if !reader.is_at_end() {
+        stats.plain_bytes = reader.u64()?;
+        stats.packed_bytes = reader.u64()?;
+        if (stats.plain_bytes, stats.packed_bytes) == (0, 0) {
+            return Err(reader.error(WireReason::Value("packed bytes", 0)));
         }
     }
     Ok(stats)

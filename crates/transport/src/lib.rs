@@ -7,6 +7,7 @@
 //! - [`sleep`]: until any of several rings, slabs and threads has something.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`calls`]: workers of different hosts meet over TCP.
+//! - [`packing`]: fewer bytes on a slow link.
 //! - [`memory`]: large pages for what is large.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
 //!
@@ -34,6 +35,7 @@ pub mod calls;
 pub mod control;
 pub mod descriptors;
 pub mod memory;
+pub mod packing;
 pub mod ring;
 pub mod scheduling;
 pub mod slab;

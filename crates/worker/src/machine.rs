@@ -78,7 +78,8 @@ impl<E: Engine> Machine<E> {
     pub fn stats(&self, request: u64) -> Stats {
         let (values, bytes, bytes_peak) = self.state.table.counters();
         let [native, python] = self.state.engine.calls();
-        Stats { request, values, bytes, bytes_peak, executed: self.executed, native, python }
+        let executed = self.executed;
+        Stats { request, values, bytes, bytes_peak, executed, native, python, ..Stats::default() }
     }
 
     /// Executes the complete frames at the front of `words` and returns how many words they have. All of `words` may be
@@ -138,7 +139,9 @@ impl<E: Engine> Machine<E> {
             Ok((ToWorker::StatsRequest { request }, _)) => {
                 let is_over = self.state.wait_for_all(replies, driver);
                 if is_over {
-                    replies.send(&FromWorker::Stats(self.stats(request)));
+                    let [plain_bytes, packed_bytes] = driver.packed_bytes();
+                    let stats = Stats { plain_bytes, packed_bytes, ..self.stats(request) };
+                    replies.send(&FromWorker::Stats(stats));
                 }
                 return Ok(is_over);
             }

@@ -51,6 +51,11 @@ pub trait Driver<M> {
     /// so many `times` already without a change.
     fn doze(&mut self, times: u32);
 
+    /// Bytes that have left packed for workers of other hosts: before it, and as they left.
+    fn packed_bytes(&mut self) -> [u64; 2] {
+        [0; 2]
+    }
+
     /// Whether a worker is known to be gone.
     fn is_gone(&mut self, peer: u32) -> bool;
 }

@@ -95,7 +95,9 @@ fn every_frame(
     let spaced = if count == 0 { first } else { Reply { dims: wide, ..reply } };
     let spaced = SpacedReply { reply: spaced, run: 1, stride };
     let (native, python) = (executed / 2, executed / 3);
-    let stats = Stats { request, values, bytes: counted, bytes_peak, executed, native, python };
+    let (plain_bytes, packed_bytes) = (values / 3, values / 4);
+    let calls = Stats { native, python, plain_bytes, packed_bytes, ..Stats::default() };
+    let stats = Stats { request, values, bytes: counted, bytes_peak, executed, ..calls };
     let peer = Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason };
     let backends = Backends { device: reason, group: "", is_far: true };
     vec![

@@ -27,10 +27,10 @@ pub fn serve_frames(
     index: u32,
     listener: TcpListener,
 ) -> PyResult<()> {
-    let Worker { mut machine, mut idle } = worker;
+    let Worker { mut machine, mut idle, packing } = worker;
     machine.set_index(index);
     let (_nobody, events) = mpsc::channel();
-    let peers = WorkerPeers::new(index, events, Some(listener), FutexWaker::default());
+    let peers = WorkerPeers::new(index, events, Some(listener), FutexWaker::default(), packing);
     let mut stream = WorkerStream::new(peers).map_err(connection)?;
     let mut answers = Framed::new(socket.try_clone().map_err(connection)?);
     let mut words: Vec<u32> = Vec::new();

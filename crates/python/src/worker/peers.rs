@@ -11,16 +11,18 @@ use early_chunks::EarlyChunks;
 use gt_protocol::handshake::Secret;
 use gt_protocol::message::Peer;
 use gt_transport::calls::{self, Callers};
+use gt_transport::packing::PackingPolicy;
 use gt_transport::{FutexWaker, Parked};
 use gt_worker::{Cause, Front, MessageId, PeerLost, Peers, Progress};
 use link::WorkerLink;
 use slab::SlabLink;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use tcp::TcpLink;
+use tcp::{PackedBytes, TcpLink};
 
 /// How long a sleep lasts at most: everything that could end it rings, so this only bounds what a lost wake-up would cost.
 const PARK: Duration = Duration::from_millis(500);
@@ -63,6 +65,8 @@ pub struct WorkerPeers {
     waker: FutexWaker,
     index: u32,
     callers: Callers<Secret>,
+    packing: PackingPolicy,
+    packed: Arc<PackedBytes>,
 }
 
 impl WorkerPeers {
@@ -73,6 +77,7 @@ impl WorkerPeers {
         events: Receiver<PeerEvent>,
         listener: Option<TcpListener>,
         waker: FutexWaker,
+        packing: PackingPolicy,
     ) -> Self {
         Self {
             index,
@@ -87,7 +92,19 @@ impl WorkerPeers {
             ended: VecDeque::new(),
             unknown: BTreeMap::new(),
             waker,
+            packing,
+            packed: Arc::default(),
         }
+    }
+
+    /// Bytes that have left for other hosts packed: before it, and as they left.
+    pub fn packed_bytes(&self) -> [u64; 2] {
+        self.packed.counts()
+    }
+
+    fn tcp(&self, socket: TcpStream) -> Option<WorkerLink> {
+        let link = TcpLink::new(socket, &self.waker, self.packing, Arc::clone(&self.packed));
+        link.ok().map(WorkerLink::Tcp)
     }
 
     /// Takes in what the dispatcher has said since; whether that was anything. A link that cannot be mapped is a peer that
@@ -188,8 +205,8 @@ impl Peers for WorkerPeers {
             return;
         }
         let socket = calls::call(peer.address, self.index, &peer.secret.0);
-        let link = socket.and_then(|socket| TcpLink::new(socket, &self.waker)).ok();
-        self.join(peer.index, link.map(WorkerLink::Tcp));
+        let link = socket.ok().and_then(|socket| self.tcp(socket));
+        self.join(peer.index, link);
     }
 
     fn begin(&mut self, tag: u64) {
@@ -214,8 +231,8 @@ impl Peers for WorkerPeers {
     fn poll(&mut self) -> bool {
         let mut is_news = self.listen() | std::mem::take(&mut self.is_changed);
         for (peer, socket) in self.callers.arrived() {
-            let link = TcpLink::new(socket, &self.waker).ok();
-            self.join(peer, link.map(WorkerLink::Tcp));
+            let link = self.tcp(socket);
+            self.join(peer, link);
             is_news = true;
         }
         self.heads.clear();

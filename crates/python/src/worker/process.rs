@@ -66,7 +66,7 @@ pub fn serve_control(py: Python<'_>, control: OwnedFd, mut worker: Worker) -> Py
     let rung = waker.clone();
     let watcher = std::thread::Builder::new().name("gt-control".to_owned());
     watcher.spawn(move || watch(&control, &sender, &rung)).map_err(connection)?;
-    let peers = WorkerPeers::new(setup.index, events, None, waker);
+    let peers = WorkerPeers::new(setup.index, events, None, waker, worker.packing);
     let mut stream = WorkerStream::new(peers).map_err(connection)?;
     serve(py, worker, setup, &mut stream)
 }
@@ -143,7 +143,7 @@ fn owned(fd: i32) -> OwnedFd {
 }
 
 fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream) -> PyResult<()> {
-    let Worker { mut machine, mut idle } = worker;
+    let Worker { mut machine, mut idle, .. } = worker;
     let Setup { mut words, answers, slabs, .. } = setup;
     let mut answers = RingReplies { ring: answers, slabs, frame: Vec::new() };
     let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);

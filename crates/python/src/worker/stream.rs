@@ -240,6 +240,10 @@ impl Driver<BorrowedMemory> for WorkerStream {
         Python::attach(|py| py.detach(|| shared.drive_once(times)));
     }
 
+    fn packed_bytes(&mut self) -> [u64; 2] {
+        self.shared.inside().stream.peers().packed_bytes()
+    }
+
     fn is_gone(&mut self, peer: u32) -> bool {
         self.shared.inside().stream.is_gone(peer)
     }

@@ -117,6 +117,7 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let mut rows = Vec::new();
     for (worker, stats) in read::worker_stats(py)? {
         let Stats { values, bytes, bytes_peak, executed, native, python, .. } = stats;
+        let Stats { plain_bytes, packed_bytes, .. } = stats;
         let dict = PyDict::new(py);
         dict.set_item("worker", worker)?;
         dict.set_item("values", values)?;
@@ -125,6 +126,8 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         dict.set_item("executed", executed)?;
         dict.set_item("native_calls", native)?;
         dict.set_item("python_calls", python)?;
+        dict.set_item("plain_bytes", plain_bytes)?;
+        dict.set_item("packed_bytes", packed_bytes)?;
         rows.push(dict);
     }
     Ok(rows)

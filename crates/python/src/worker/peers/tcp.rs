@@ -1,19 +1,20 @@
 //! The way to a worker of another host: one TCP connection, with a thread that writes and one that reads, so that chunks
 //! flow whatever the worker is at. Between them and the worker stand queues with limits.
 //!
-//! A chunk is the words of its head, its length and its bytes. How two workers meet stands
+//! A chunk is the words of its head, its length and its bytes, which may be packed (`gt_transport::packing`). How two workers meet stands
 //! in `gt_transport::calls`.
 
 use super::chunk;
 use gt_protocol::peer::ChunkHead;
+use gt_transport::packing::{PACKED_BYTES_MIN, PackingChoice, PackingPolicy, pack, unpack};
 use gt_transport::{CHUNK_BYTES_MAX, FutexWaker, HEAD_WORDS, Parked};
 use gt_worker::{Cause, Front};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer chunks than a slab's: each wakes a thread on either side, which takes as long as copying 64 KiB.
 const TCP_CHUNK_BYTES_MAX: usize = 4 * CHUNK_BYTES_MAX;
@@ -23,6 +24,29 @@ const QUEUE_CHUNKS: usize = 8;
 const READ_AHEAD_BYTES: usize = 4 * 1024;
 /// Behind a chunk's head and length.
 const BODY_AT: usize = (HEAD_WORDS + 1) * size_of::<u32>();
+
+/// In a chunk's length: its bytes are packed.
+const IS_PACKED: u32 = 1 << 31;
+
+/// Bytes of all links that left packed.
+#[derive(Debug, Default)]
+pub struct PackedBytes {
+    plain: AtomicU64,
+    packed: AtomicU64,
+}
+
+impl PackedBytes {
+    fn add(&self, plain: usize, packed: usize) {
+        let bytes = |count: usize| u64::try_from(count).expect("usize has 64 bits");
+        self.plain.fetch_add(bytes(plain), Ordering::Relaxed);
+        self.packed.fetch_add(bytes(packed), Ordering::Relaxed);
+    }
+
+    /// Before packing, and as they left.
+    pub fn counts(&self) -> [u64; 2] {
+        [&self.plain, &self.packed].map(|count| count.load(Ordering::Relaxed))
+    }
+}
 
 /// A chunk as it came.
 #[derive(Debug)]
@@ -63,7 +87,12 @@ pub struct TcpLink {
 
 impl TcpLink {
     /// Starts the threads of a connection that both sides have agreed on.
-    pub fn new(stream: TcpStream, waker: &FutexWaker) -> io::Result<Self> {
+    pub fn new(
+        stream: TcpStream,
+        waker: &FutexWaker,
+        packing: PackingPolicy,
+        packed: Arc<PackedBytes>,
+    ) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         // A host that loses its power closes nothing: the kernel asks for it.
@@ -80,7 +109,14 @@ impl TcpLink {
         let (counted, cut) = (Arc::clone(&in_flight), Arc::clone(&is_cut));
         let (out_waker, in_waker) = (waker.clone(), waker.clone());
         named("gt-data-out").spawn(move || {
-            write_all(stream, &outward, &done, &counted, &cut, &out_waker);
+            write_all(
+                Outward::new(stream, packing, packed),
+                &outward,
+                &done,
+                &counted,
+                &cut,
+                &out_waker,
+            );
         })?;
         named("gt-data-in").spawn(move || {
             read_all(reading, &inward, &again, &in_waker);
@@ -203,9 +239,61 @@ impl TcpLink {
     }
 }
 
+/// What the writing thread sends through.
+#[derive(Debug)]
+struct Outward {
+    stream: TcpStream,
+    choice: PackingChoice,
+    counts: Arc<PackedBytes>,
+    /// The last chunk that was packed.
+    packed: Vec<u8>,
+}
+
+impl Outward {
+    /// Within one host nothing is packed unless somebody asks for it.
+    fn new(stream: TcpStream, packing: PackingPolicy, counts: Arc<PackedBytes>) -> Self {
+        let ends =
+            [stream.local_addr(), stream.peer_addr()].map(|end| end.ok().map(|end| end.ip()));
+        let is_one_host =
+            ends[0] == ends[1] || ends.iter().flatten().any(std::net::IpAddr::is_loopback);
+        let packing = match packing {
+            PackingPolicy::Measured if is_one_host => PackingPolicy::Never,
+            PackingPolicy::Measured | PackingPolicy::Never | PackingPolicy::Always => packing,
+        };
+        Self { stream, choice: PackingChoice::new(packing), counts, packed: Vec::new() }
+    }
+
+    fn send(&mut self, chunk: &[u8]) -> io::Result<()> {
+        let is_packed = chunk.len() >= PACKED_BYTES_MIN && self.choice.tries() && self.pack(chunk);
+        let bytes = if is_packed { &self.packed } else { chunk };
+        let start = Instant::now();
+        let written = self.stream.write_all(bytes);
+        self.choice.sent(bytes.len(), start.elapsed());
+        written
+    }
+
+    /// True if the chunk stands packed in [`packed`](Self::packed).
+    fn pack(&mut self, chunk: &[u8]) -> bool {
+        let start = Instant::now();
+        let (words, body) = chunk.split_at(BODY_AT);
+        self.packed.clear();
+        self.packed.extend_from_slice(words);
+        let is_packed = pack(body, &mut self.packed);
+        let length = self.packed.len() - BODY_AT;
+        let saved = if is_packed { body.len() - length } else { 0 };
+        self.choice.packed(body.len(), saved, start.elapsed());
+        if is_packed {
+            let word = u32::try_from(length).expect("shorter than a chunk") | IS_PACKED;
+            self.packed[BODY_AT - size_of::<u32>()..BODY_AT].copy_from_slice(&word.to_le_bytes());
+            self.counts.add(body.len(), length);
+        }
+        is_packed
+    }
+}
+
 /// Ends with the link, or with the connection.
 fn write_all(
-    mut stream: TcpStream,
+    mut outward: Outward,
     chunks: &Receiver<Vec<u8>>,
     done: &SyncSender<Vec<u8>>,
     in_flight: &AtomicUsize,
@@ -213,7 +301,7 @@ fn write_all(
     waker: &FutexWaker,
 ) {
     while let Ok(chunk) = chunks.recv() {
-        let written = stream.write_all(&chunk);
+        let written = outward.send(&chunk);
         // One more than the worker can use is not kept.
         let _ = done.try_send(chunk);
         is_cut.store(written.is_err(), Ordering::Release);
@@ -224,7 +312,7 @@ fn write_all(
         }
     }
     // A connection that is gone needs no end.
-    let _ = stream.shutdown(Shutdown::Both);
+    let _ = outward.stream.shutdown(Shutdown::Both);
 }
 
 /// Ends with the connection, or with a chunk that no worker sends.
@@ -235,7 +323,8 @@ fn read_all(
     waker: &FutexWaker,
 ) {
     let mut stream = io::BufReader::with_capacity(READ_AHEAD_BYTES, stream);
-    while let Ok(Some(arrived)) = next(&mut stream, again) {
+    let mut packed = Vec::new();
+    while let Ok(Some(arrived)) = next(&mut stream, again, &mut packed) {
         if chunks.send(arrived).is_err() {
             break;
         }
@@ -243,14 +332,25 @@ fn read_all(
     }
 }
 
-fn next(stream: &mut impl Read, again: &Receiver<Vec<u8>>) -> io::Result<Option<IncomingChunk>> {
+fn next(
+    stream: &mut impl Read,
+    again: &Receiver<Vec<u8>>,
+    packed: &mut Vec<u8>,
+) -> io::Result<Option<IncomingChunk>> {
     let mut words = [0; HEAD_WORDS + 1];
     stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
     let Some((&length, words)) = words.split_last() else { return Ok(None) };
     let head = words.first_chunk::<HEAD_WORDS>().and_then(|head| ChunkHead::decode(head).ok());
-    let length = usize::try_from(length).expect("usize has 64 bits");
+    let is_packed = length & IS_PACKED != 0;
+    let length = usize::try_from(length & !IS_PACKED).expect("usize has 64 bits");
     let Some(head) = head.filter(|_| length <= TCP_CHUNK_BYTES_MAX) else { return Ok(None) };
     let mut buffer = again.try_recv().unwrap_or_default();
+    if is_packed {
+        packed.resize(length, 0);
+        stream.read_exact(packed)?;
+        let length = unpack(packed, TCP_CHUNK_BYTES_MAX, &mut buffer);
+        return Ok(length.map(|length| IncomingChunk { head, buffer, length }));
+    }
     if buffer.len() < length {
         buffer.resize(length, 0);
     }

@@ -2,6 +2,7 @@
 
 from gt import _core
 from gt._core import Tensor
+from gt.aten import call
 
 __all__ = ["get_worker_stats", "print_tape", "stats"]
 
@@ -40,10 +41,13 @@ def stats() -> dict[str, int]:
         `reduce_scatters`, `all_gathers`, `all_to_alls`. Of the instructions that ran on several
         workers, those that `kept` everything where it was, that `reduced` partial values,
         `gathered` cut ones, or `fetched` from other workers. Where the dispatcher is part of this
-        program: `sessions`, open `requests`, `worker_slots` in use. `get_worker_stats()` asks the
-        workers themselves.
+        program: `sessions`, open `requests`, `worker_slots` in use. `operator_queries` is how often
+        this program has asked a worker what an operator without a row results in: once for each
+        signature, and at each call where data decide. `get_worker_stats()` asks the workers
+        themselves.
     """
-    return {**_core.session_counters(), **_core.stats()}
+    counters = {**_core.session_counters(), **_core.stats()}
+    return counters and {**counters, "operator_queries": call.queries()}
 
 
 def __dir__() -> list[str]:

@@ -2,73 +2,30 @@
 launches run the kernels' source under csrc/emulator. On a GPU: tests/gpu/test_gpu_kernels.py.
 """
 
-import ctypes
 import dataclasses
 import importlib
 import importlib.util
-import json
 import re
+import signal
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import cuda_cases
 import pytest
 import torch
 from emulator_build import CMAKE, build
+from played_cuda import CPU, IMAGES, Played, driver_of, native
 
 from gt.worker import cuda_attention, cuda_kernels, torch_creation
-from gt.worker.cuda_kernels import AdamwStep, CudaKernels
+from gt.worker.cuda_kernels import AdamwStep
 from gt.worker.random_place import Place
-
-native = importlib.import_module("gt._kernels")
-SOURCES = ("random", "rows", "adamw", "gemm", "skinny", "attention", "attention_backward")
-SOURCES += ("all_reduce", "gather", "exchange")
-IMAGES = dict.fromkeys(SOURCES, b"an image")
-# Names under which kernels write; anything else is read.
-WRITTEN = ("out", "loss", "gradient", "total", "keep", "output", "logsumexp", "products")
-WRITTEN += ("grad_query", "grad_key", "grad_value", "grad_x", "grad_weight", "grad_bias")
-WRITTEN += ("weight_sums", "bias_sums")
-CPU = torch.device("cpu")
 
 pytestmark = [
     pytest.mark.skipif(CMAKE is None, reason="cmake is not installed"),
     pytest.mark.timeout(600),
 ]
-
-
-class Played(CudaKernels):
-    """Kernels whose device is the CPU: every operand becomes memory that the stand-in knows."""
-
-    def __init__(self, library, driver, device_index=0, stream=0):
-        super().__init__(native.Cuda(str(library), IMAGES), CPU, self.counted)
-        self.number = stream
-        self.driver, self.device_index = driver, device_index
-        self.known = []
-        self.launches = 0
-        self.is_written = True
-
-    def address(self, name, tensor, dtype):
-        address = super().address(name, tensor, dtype)
-        if address:
-            written = self.is_written and name not in WRITTEN
-            size = ctypes.c_size_t(tensor.nbytes)
-            where = (ctypes.c_void_p(address), size, self.device_index, written)
-            self.driver.stand_in_add(name.encode(), *where)
-            self.known.append((address, tensor))
-        return address
-
-    def counted(self):
-        self.launches += 1
-        return self.number
-
-    def launched(self):
-        """The last launch."""
-        return json.loads(self.driver.stand_in_launched())
-
-    def forget(self):
-        for address, _ in self.known:
-            self.driver.stand_in_remove(ctypes.c_void_p(address))
-        self.known.clear()
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +35,7 @@ def library():
 
 @pytest.fixture(scope="module")
 def driver(library):
-    loaded = ctypes.CDLL(str(library))
-    loaded.stand_in_launched.restype = ctypes.c_char_p
-    return loaded
+    return driver_of(library)
 
 
 @pytest.fixture
@@ -384,6 +339,44 @@ def test_a_rank_that_never_comes_is_named(kernels, driver):
         group.check()
     group.close()
     assert driver.stand_in_opened() == 0
+
+
+def ranks_of_processes(library, ranks, dying):
+    """Processes of tests/cuda_rank.py, which have each other's handles; what each has printed."""
+    script = str(Path(__file__).with_name("cuda_rank.py"))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, script, str(library), str(rank), str(ranks), str(dying)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        handles = "".join(process.stdout.readline().strip() for process in processes)
+        for process in processes:
+            process.stdin.write(handles + "\n")
+            process.stdin.flush()
+        said = [process.communicate(timeout=300)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return said, [process.returncode for process in processes]
+
+
+def test_collectives_between_processes(library):
+    said, codes = ranks_of_processes(library, 2, -1)
+    assert codes == [0, 0], "\n".join(said)
+    assert said == ["all right\n"] * 2
+
+
+def test_a_killed_process_is_named_to_the_other(library):
+    said, codes = ranks_of_processes(library, 2, 1)
+    assert codes == [0, -signal.SIGKILL], "\n".join(said)
+    assert said[0] == "rank 0 waited 0.01 s for rank 1\n"
 
 
 def test_collectives_that_no_kernel_runs(kernels):

@@ -2,13 +2,13 @@
 // kernel of that name under the machine before it returns. Functions stand_in_* are the test's:
 // memory that kernels may touch, calls that shall fail, and what was launched.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
 
 #include "cuda/host/driver.h"
 #include "emulator/driver/launches.h"
+#include "emulator/driver/shared_memory.h"
 
 using gt::cuda::LaunchConfig;
 using gt::emulator::Play;
@@ -17,6 +17,7 @@ namespace {
 
 enum Code : int {
   kInvalidValue = 1,
+  kOutOfMemory = 2,
   kInvalidContext = 201,
   kNotFound = 500,
   kLaunchFailed = 719,
@@ -28,7 +29,7 @@ struct Named {
 };
 const std::map<int, Named> kErrors = {
     {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
-    {2, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
+    {kOutOfMemory, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
     {100, {"CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"}},
     {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
     {209,
@@ -47,6 +48,7 @@ struct State {
   std::uintptr_t current = 0;  // 1 + the device
   int loads = 0;
   int opened = 0;  // memory of other processes
+  std::uint64_t steps_max = gt::emulator::Launch{}.steps_max;
 };
 State& state() {
   static State only;
@@ -178,6 +180,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** argument
   wanted.grid = {config->grid[0], config->grid[1], config->grid[2]};
   wanted.block = {config->block[0], config->block[1], config->block[2]};
   wanted.shared_bytes = config->shared_bytes;
+  wanted.steps_max = state().steps_max;
   for (unsigned i = 0; i < config->attribute_count; ++i) {
     const auto& attribute = config->attributes[i];
     wanted.is_cooperative |=
@@ -203,21 +206,19 @@ int cuMemcpyHtoDAsync_v2(std::uint64_t target, const void* source, std::size_t b
 }
 
 int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
-  if (const int code = failure("cuMemAlloc_v2")) {
-    return code;
+  void* data = gt::emulator::allocate_shared(bytes);
+  if (data == nullptr) {
+    return kOutOfMemory;
   }
-  constexpr std::size_t kAlignment = 256;
-  const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = std::aligned_alloc(kAlignment, whole);
   *address = reinterpret_cast<std::uintptr_t>(data);
   stand_in_add("allocated", data, bytes, static_cast<int>(state().current) - 1, false);
-  return 0;
+  return failure("cuMemAlloc_v2");
 }
 
 int cuMemFree_v2(std::uint64_t address) {
   void* data = reinterpret_cast<void*>(address);
   stand_in_remove(data);
-  std::free(data);
+  gt::emulator::release_shared(data);
   return failure("cuMemFree_v2");
 }
 
@@ -230,22 +231,33 @@ int cuMemsetD32_v2(std::uint64_t address, unsigned value, std::size_t count) {
 
 int cuCtxSynchronize() { return failure("cuCtxSynchronize"); }
 
-// The stand-in is one process: a handle is the address.
 int cuIpcGetMemHandle(gt::cuda::IpcHandle* handle, std::uint64_t address) {
-  std::memcpy(handle->bytes, &address, sizeof address);
+  *handle = gt::emulator::handle_of(reinterpret_cast<void*>(address));
   return failure("cuIpcGetMemHandle");
 }
 
 int cuIpcOpenMemHandle_v2(std::uint64_t* address, gt::cuda::IpcHandle handle, unsigned) {
-  std::memcpy(address, handle.bytes, sizeof *address);
+  const gt::emulator::Opened opened = gt::emulator::open_shared(handle);
+  if (opened.data == nullptr) {
+    return kInvalidValue;
+  }
+  *address = reinterpret_cast<std::uintptr_t>(opened.data);
+  const int device = static_cast<int>(state().current) - 1;
+  stand_in_add("opened", opened.data, opened.bytes, device, true);
   ++state().opened;
   return failure("cuIpcOpenMemHandle_v2");
 }
 
-int cuIpcCloseMemHandle(std::uint64_t) {
+int cuIpcCloseMemHandle(std::uint64_t address) {
+  void* data = reinterpret_cast<void*>(address);
+  stand_in_remove(data);
+  gt::emulator::close_shared(data);
   --state().opened;
   return failure("cuIpcCloseMemHandle");
 }
+
+// How long a launch may poll: other processes run as they can.
+void stand_in_steps_max(std::uint64_t steps) { state().steps_max = steps; }
 
 int stand_in_opened() { return state().opened; }
 

@@ -108,6 +108,9 @@ from gt import xpu as xpu
 from gt.amp import GradScaler as GradScaler
 from gt.sparse import sparse_coo_tensor as sparse_coo_tensor
 from gt.sparse import spmm as spmm
+from gt.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from gt.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
+from gt.autograd.anomaly_mode import set_anomaly_enabled as set_anomaly_enabled
 from gt.functional import alpha_dropout as alpha_dropout
 from gt.functional import alpha_dropout_ as alpha_dropout_
 from gt.signal.window_functions import bartlett_window as bartlett_window
@@ -137,6 +140,7 @@ from gt.creation import eye as eye
 from gt.creation import from_numpy as from_numpy
 from gt.creation import full as full
 from gt.creation import full_like as full_like
+from gt.creation import is_storage as is_storage
 from gt.creation import is_tensor as is_tensor
 from gt.creation import linspace as linspace
 from gt.creation import logspace as logspace
@@ -181,6 +185,7 @@ from gt.dtypes import preserve_format as preserve_format
 from gt.dtypes import promote_types as promote_types
 from gt.dtypes import result_type as result_type
 from gt.dtypes import set_default_dtype as set_default_dtype
+from gt.dtypes import sparse_coo as sparse_coo
 from gt.dtypes import strided as strided
 from gt.interop import asarray as asarray
 from gt.interop import from_dlpack as from_dlpack

@@ -430,6 +430,8 @@ class Tensor:
         """Nested lists of Python numbers; a number for a 0-d tensor."""
     def __array__(self, dtype: npt.DTypeLike | None=None, copy: _bool | None=None) -> npt.NDArray[np.generic]:
         """What `numpy.asarray(tensor)` calls."""
+    def __contains__(self, element: object) -> _bool:
+        """`3 in x`: whether an element is equal, which is read; of a tensor, any where both broadcast."""
     def __iter__(self) -> Iterator[Tensor]:
         """The tensors along the first dimension, as views."""
     def __format__(self, spec: str) -> str:

@@ -405,6 +405,11 @@ def is_tensor(obj: object) -> bool:
     return isinstance(obj, Tensor)
 
 
+def is_storage(obj: object) -> bool:
+    """False: no tensor has a storage that programs could hold."""
+    return False
+
+
 empty_like = zeros_like
 
 __all__ = [
@@ -416,6 +421,7 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "is_storage",
     "is_tensor",
     "linspace",
     "logspace",

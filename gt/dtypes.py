@@ -127,7 +127,7 @@ class finfo:  # noqa: N801  (PyTorch's name)
             known = np.finfo(NUMPY[repr(dtype)])
             self.bits, self.eps = int(known.bits), float(known.eps)
             self.tiny, self.max = float(known.tiny), float(known.max)
-            self.resolution = float(known.resolution)
+            self.resolution = float(f"1e-{known.precision}")
         self.min, self.smallest_normal = -self.max, self.tiny
 
     def __repr__(self) -> str:
@@ -162,6 +162,7 @@ class Layout:
         return f"gt.{self.name}"
 
 
+sparse_coo = Layout("sparse_coo")
 strided = Layout("strided")
 contiguous_format = Layout("contiguous_format")
 preserve_format = Layout("preserve_format")
@@ -180,5 +181,6 @@ __all__ = [
     "promote_types",
     "result_type",
     "set_default_dtype",
+    "sparse_coo",
     "strided",
 ]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from gt import _core
 from gt._core import Tensor
-from gt.errors import InvalidType
+from gt.errors import InvalidType, InvalidUse
 
 __all__ = ["install"]
 
@@ -46,6 +46,21 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
     if self.ndim == 0:
         raise InvalidType("iteration over a 0-d tensor")
     return iter(self.unbind(0))
+
+
+def contains(self: Tensor, element: object) -> bool:
+    """`3 in x`: whether an element is equal, which is read; of a tensor, any where both broadcast.
+
+    Raises:
+        RuntimeError: neither a tensor nor a number.
+    """
+    if not isinstance(element, Tensor | int | float | complex):
+        raise InvalidUse(
+            "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+            f"{type(element)}."
+        )
+    equal = element == self if isinstance(element, Tensor) else self == element
+    return bool(equal.any().item())
 
 
 def formatted(self: Tensor, spec: str) -> str:
@@ -107,6 +122,7 @@ def install() -> None:
         "numpy": numpy,
         "tolist": tolist,
         "__array__": to_array,
+        "__contains__": contains,
         "__iter__": iterate,
         "__format__": formatted,
         "__copy__": shallow_copy,

@@ -48,6 +48,21 @@ m.tensor([1e300, -1e300], dtype=m.float16)
 m.tensor(1e300, dtype=m.float32)
 m.tensor([1.5], dtype=float)
 m.as_tensor([1, 2], dtype=m.float64)
+3 in x
+7.5 in x
+m.tensor([1, 9]) in x
+True in m.zeros(3)
+'a' in x
+None in x
+m.einsum(f, [0], f, [1], [1, 0])
+m.einsum(f, [..., 1], f, [..., 1])
+m.einsum(f, [60, 1])
+m.einsum(f)
+m.finfo(m.float16).resolution
+m.finfo(m.float32).resolution
+m.finfo(m.float64).resolution
+m.is_storage(x)
+m.is_anomaly_enabled()
 f[None].squeeze(0, 0)
 f[None].squeeze((0, -3))
 f[None].squeeze((0, 1)).shape

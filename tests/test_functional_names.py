@@ -177,3 +177,40 @@ def test_a_named_overload_is_autocast_like_its_operator():
     a, b = gt.ones(2, 3), gt.ones(3, 2)
     with gt.autocast("cpu", dtype=gt.bfloat16):
         assert gt.ops.aten.mm.default(a, b).dtype == gt.ops.aten.mm(a, b).dtype == gt.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "arguments"),
+    [
+        ("max_pool1d", (2, 3, 6), (2,)),
+        ("max_pool2d", (2, 3, 6, 4), (2,)),
+        ("max_pool3d", (1, 2, 4, 4, 4), (2,)),
+        ("adaptive_max_pool1d", (2, 3, 6), (2,)),
+        ("adaptive_max_pool2d", (2, 3, 6, 4), ((3, None),)),
+        ("adaptive_max_pool3d", (1, 2, 4, 4, 4), (2,)),
+    ],
+)
+def test_pools_with_places(name, shape, arguments):
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    theirs = getattr(torch.nn.functional, f"{name}_with_indices")(values, *arguments)
+    pooled = getattr(gt.nn.functional, f"{name}_with_indices")
+    for mine, other in zip(pooled(gt.from_torch(values), *arguments), theirs, strict=True):
+        equal(mine, other)
+
+
+def test_fractional_pools_with_places():
+    for count in (2, 3):
+        pool = getattr(gt.nn.functional, f"fractional_max_pool{count}d_with_indices")
+        values, places = pool(gt.ones(1, 2, *[6] * count), 2, output_size=3)
+        assert values.shape == places.shape == (1, 2, *[3] * count)
+
+
+def test_a_norm_by_its_word_and_two_ways_of_one_optimizer():
+    for m in LIBRARIES:
+        p = m.nn.Parameter(m.ones(2))
+        p.grad = m.tensor([3.0, -4.0])
+        assert m.nn.utils.clip_grad_norm_(p, 1.0, norm_type="inf").item() == 4.0
+        assert p.grad.tolist() == pytest.approx([0.75, -1.0])
+        for kind in (m.optim.Adam, m.optim.AdamW):
+            with pytest.raises(RuntimeError, match="`fused` and `foreach` cannot be `True` tog"):
+                kind([p], foreach=True, fused=True)

@@ -36,7 +36,7 @@ f.hardshrink(x) f.hardshrink(x,0.1) f.hardsigmoid(x) f.hardswish(x)
 f.hardtanh(x) f.hardtanh(x,0.1,0.9) f.hardtanh(x,-0.1,0.1) f.leaky_relu(x) f.leaky_relu(x,0.1)
 f.logsigmoid(x) f.mish(x) f.relu6(x) f.selu(x) f.silu(x) f.softplus(x) f.softplus(x,2.0,1.0)
 f.softshrink(x) f.softshrink(x,0.1) f.softsign(x) f.tanhshrink(x)
-f.threshold(x,0.1,5.0) f.threshold(x,0.9,5.0)
+f.threshold(x,0.1,5.0) f.threshold(x,0.9,5.0) x.sinc() (x/100).sinc()
 """
 # What PyTorch does not compute in half precision, or only to one digit.
 FLOAT32 = ["m.special.erfcx(x)", "m.special.log_ndtr(x)", "m.special.ndtri(x)", "m.sinc(x)"]

@@ -202,6 +202,25 @@ def retains(t):
     return before, y.retains_grad, x.retains_grad, (y * 1).retains_grad, y.detach().retains_grad
 
 
+def optimizer_found_by_parameter(t):
+    """PyTorch's tutorial: each parameter has an optimizer, which its hook finds by it."""
+    t.manual_seed(0)
+    layer = t.nn.Linear(2, 2)
+    t.nn.init.constant_(layer.weight, 0.5)
+    t.nn.init.zeros_(layer.bias)
+    optimizers = {parameter: t.optim.SGD([parameter], lr=0.1) for parameter in layer.parameters()}
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in layer.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    for _ in range(2):
+        layer(t.ones(1, 2)).sum().backward()
+    return list(layer.parameters()), [parameter.grad for parameter in layer.parameters()]
+
+
 def names_of_nodes(t):
     x = leaf(t)
     functions = [
@@ -218,7 +237,7 @@ def names_of_nodes(t):
 
 
 PROGRAMS = [
-    retains, names_of_nodes,
+    retains, names_of_nodes, optimizer_found_by_parameter,
     of_a_leaf, of_an_intermediate, order, removed, accumulated, optimizer_in_backward, of_grad,
     differentiable, of_nodes, several, of_a_root, before_a_write, graph, packed, packed_innermost,
     packed_twice,
@@ -253,6 +272,16 @@ def no_leaf(t):
     return (leaf(t) * 2).register_post_accumulate_grad_hook(print)
 
 
+def after_accumulation(hook):
+    def program(t):
+        x = leaf(t)
+        x.register_post_accumulate_grad_hook(hook)
+        x.sum().backward()
+        return x.grad
+
+    return program
+
+
 def node_count(t):
     y = leaf(t) ** 2
     y.grad_fn.register_hook(lambda gi, go: (*gi, None, None))
@@ -280,6 +309,9 @@ def unpack_kind(t):
         no_gradient_accumulates,
         returns(lambda t: t.ones(4), lambda x: x * 1),
         no_leaf,
+        after_accumulation(lambda leaf: leaf),
+        after_accumulation(lambda leaf: leaf.grad),
+        after_accumulation(lambda leaf: 3),
         node_kind,
         unpack_kind,
     ],

@@ -88,6 +88,14 @@ def test_values_and_gradients_are_pytorchs(make):
             t.sparse_coo_tensor([[0, 1], [1, 1], [0, 1]], [1.0, 2.0], (2, 2, 2)).sum(1).to_dense()
         ),
         lambda t: shown(t.eye(3).to_sparse()),
+        lambda t: str(t.eye(3).to_sparse().layout).partition(".")[2],
+        lambda t: t.eye(3).to_sparse().layout == t.sparse_coo,
+        lambda t: shown(t.sparse.FloatTensor(t.tensor([[0, 1], [1, 0]]), t.ones(2), (2, 3))),
+        lambda t: t.sparse.LongTensor(
+            t.tensor([[0], [1]]), t.tensor([3]), t.Size([2, 2])
+        ).to_dense(),
+        lambda t: t.sparse.DoubleTensor(t.tensor([[0], [1]]), t.ones(1).double()).to_dense(),
+        lambda t: t.sparse.FloatTensor(2, 3).to_dense(),
         lambda t: t.ones(2).to_dense(),
         lambda t: [
             (

@@ -7,6 +7,21 @@ from gt import _core
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on."""
+    return _core.anomaly_mode()[0]
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether every gradient is read in anomaly mode, to find a NaN."""
+    return _core.anomaly_mode()[1]
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Turn anomaly mode on or off; `gt.autograd.set_detect_anomaly` does it for a block, too."""
+    _core.set_anomaly_mode(enabled, check_nan)
+
+
 class _Anomaly:
     """Sets the mode for a `with` block."""
 

@@ -7,6 +7,7 @@ of this file, which check what a hook returns as PyTorch does.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -55,14 +56,22 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Remo
 
 
 def register_post_accumulate_grad_hook(
-    self: Tensor, hook: Callable[[Tensor], None]
+    self: Tensor, hook: Callable[[Tensor], object]
 ) -> RemovableHandle:
     """Calls `hook(leaf)` each time a gradient has accumulated in this leaf's `.grad`.
 
     Raises:
         InvalidUse: the tensor is no leaf, or requires no gradient.
     """
-    return RemovableHandle(_core.accumulate_hooks(self), hook)
+    own = weakref.ref(self)  # which programs find other things by; not the hook's to keep
+
+    def called(leaf: Tensor) -> object:
+        tensor = own()
+        given = leaf if tensor is None else tensor
+        result = hook(given)
+        return None if result is given else result
+
+    return RemovableHandle(_core.accumulate_hooks(self), called)
 
 
 def register_node_hook(
@@ -94,8 +103,11 @@ def of_tensor(table: Table, gradient: Tensor) -> Tensor:
 def of_leaf(table: Table, leaf: Tensor) -> None:
     """Calls the hooks of a leaf whose gradient has accumulated."""
     for hook in tuple(table.values()):
-        if (result := hook(leaf)) is not None:
+        result = hook(leaf)
+        if result is not None and not isinstance(result, Tensor):
             raise InvalidType(f"expected Variable, but hook returned '{type(result).__name__}'")
+        if result is not None:
+            raise InvalidUse("Tensor post accumulate grad hooks should return None.")
 
 
 def before_node(table: Table, gradients: Gradients) -> Gradients:

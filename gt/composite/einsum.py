@@ -3,21 +3,26 @@
 import math
 import string
 from collections.abc import Sequence
+from typing import Any
 
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import not_in_list
-from gt.errors import ShapeError
+from gt.errors import InvalidValue, ShapeError
 
 ELLIPSIS = string.digits  # names of the dimensions that "..." stands for, counted from the last
 
 
-def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
+def einsum(equation: str | Tensor, *operands: Tensor | Sequence[Any]) -> Tensor:
     """Products of elements summed over the indices that the result does not have.
 
     Args:
-        equation: as in PyTorch, `"bij,bjk->bik"`; `...` and repeated indices are understood.
+        equation: as in PyTorch, `"bij,bjk->bik"`; `...` and repeated indices are understood. Or
+            operands and numbers of their indices by turns, and at last those of the result:
+            `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
     """
+    if not isinstance(equation, str):
+        equation, operands = lettered((equation, *operands))
     tensors: list[Tensor] = []
     for operand in operands:
         several = isinstance(operand, list | tuple)
@@ -34,6 +39,30 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
         left, indices = contracted(left, indices, right, other, letters)
     left, indices = summed(left, indices, set(result))
     return left.permute(tuple(indices.index(i) for i in result))
+
+
+def lettered(turns: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
+    """The equation of operands and indices by turns, and the operands."""
+    if len(turns) < 2:
+        raise InvalidValue(
+            "einsum(): must specify the equation string and at least one operand, or at least one "
+            "operand and its subscripts list"
+        )
+    pairs = len(turns) // 2 * 2
+    terms = [_letters(indices) for indices in turns[1:pairs:2]]
+    result = f"->{_letters(turns[-1])}" if len(turns) % 2 else ""
+    return ",".join(terms) + result, tuple(turns[0:pairs:2])
+
+
+def _letters(indices: Sequence[Any]) -> str:
+    """Letters for numbers of indices: those below 26 are capital, as in PyTorch."""
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    if any(index is not ... and not 0 <= index < len(letters) for index in indices):
+        raise InvalidValue(
+            "einsum(): subscript in subscript list is not within the valid range "
+            f"[0, {len(letters)})"
+        )
+    return "".join("..." if index is ... else letters[index] for index in indices)
 
 
 def parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:

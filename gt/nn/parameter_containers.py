@@ -235,10 +235,10 @@ def pairs_of(kind: str, given: Any) -> list[tuple[str, Value]]:  # noqa: ANN401 
 def _line(name: str, value: Value, type_of: Callable[[Tensor], object]) -> str:
     """What a container prints of one entry."""
     if not isinstance(value, Tensor):
-        return f"({name}): Object of type: {type(value).__name__}"
+        return f"  ({name}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(map(str, value.shape))
-    return f"({name}): {kind} containing: [{type_of(value)} of size {size}]"
+    return f"  ({name}): {kind} containing: [{type_of(value)} of size {size}]"
 
 
 def _as_parameter(value: Value) -> Value:

@@ -7,6 +7,7 @@ from typing import Any
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.errors import InvalidUse
 from gt.optim.optimizer import (
     Group,
     Optimizer,
@@ -54,6 +55,8 @@ class Adam(Optimizer):
         check_betas(betas)
         check_at_least_zero(weight_decay=weight_decay)
         refuse_differentiable(self, differentiable=differentiable)
+        if fused and foreach:
+            raise InvalidUse("`fused` and `foreach` cannot be `True` together.")
         defaults = {
             "lr": lr,
             "betas": betas,

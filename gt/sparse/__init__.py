@@ -1,6 +1,6 @@
 """`gt.sparse`: tensors in coordinate format, of which matrices times dense ones with gradients."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gt
@@ -9,7 +9,10 @@ from gt._core import Tensor
 from gt.errors import IndexOutOfRange, InvalidUse, NotSupported, ShapeError
 from gt.sparse.matrix import SparseTensor
 
-__all__ = ["SparseTensor", "addmm", "mm", "spmm", "sum"]
+__all__ = [
+    "BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+    "IntTensor", "LongTensor", "ShortTensor", "SparseTensor", "addmm", "mm", "spmm", "sum",
+]  # fmt: skip
 
 
 def sparse_coo_tensor(
@@ -150,6 +153,29 @@ def of_dense(input: Tensor) -> SparseTensor:
     values = input[tuple(columns.unbind(0))]
     return SparseTensor(columns, values, input.shape, is_coalesced=True)
 
+
+def _constructor(name: str, dtype: gt.dtype) -> Callable[..., SparseTensor]:
+    """PyTorch's oldest constructor of sparse tensors of a dtype."""
+
+    def construct(*data: Any, device: object = None) -> SparseTensor:  # noqa: ANN401
+        is_size = all(isinstance(part, int) for part in data)
+        parts = (data or (0,),) if is_size else data
+        return sparse_coo_tensor(*parts, dtype=dtype, device=device)
+
+    construct.__name__ = construct.__qualname__ = name
+    construct.__doc__ = f"`gt.sparse_coo_tensor(indices, values, size, dtype={dtype!r})`."
+    return construct
+
+
+BFloat16Tensor = _constructor("BFloat16Tensor", gt.bfloat16)
+ByteTensor = _constructor("ByteTensor", gt.uint8)
+CharTensor = _constructor("CharTensor", gt.int8)
+DoubleTensor = _constructor("DoubleTensor", gt.float64)
+FloatTensor = _constructor("FloatTensor", gt.float32)
+HalfTensor = _constructor("HalfTensor", gt.float16)
+IntTensor = _constructor("IntTensor", gt.int32)
+LongTensor = _constructor("LongTensor", gt.int64)
+ShortTensor = _constructor("ShortTensor", gt.int16)
 
 __getattr__ = missing.hook(__name__)
 

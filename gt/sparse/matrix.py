@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import gt
 from gt._core import Tensor
 from gt.composite.common import wrap
+from gt.dtypes import Layout, sparse_coo
 from gt.errors import DtypeError, InvalidUse, NotSupported, ShapeError
 from gt.size import Size
 
@@ -47,6 +48,11 @@ class SparseTensor:
         self._in_order = is_coalesced
 
     # ---- what it is ----
+
+    @property
+    def layout(self) -> Layout:
+        """`gt.sparse_coo`."""
+        return sparse_coo
 
     @property
     def shape(self) -> Size:

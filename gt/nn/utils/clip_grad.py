@@ -99,6 +99,7 @@ def get_total_norm(
     added up.
     """
     del foreach
+    norm_type = float(norm_type)  # "inf" is one, too
     listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not listed:
         return gt.tensor(0.0)

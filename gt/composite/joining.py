@@ -204,9 +204,10 @@ def tril_indices(
     dtype: _core.dtype = _core.int64,
     device: object = None,
     layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Rows and columns of the lower triangle's elements, as a tensor of two rows."""
-    del device, layout
+    del device, layout, pin_memory
     pairs = [(r, c) for r in range(row) for c in range(min(col, max(0, r + offset + 1)))]
     return triangle(pairs, dtype)
 
@@ -219,9 +220,10 @@ def triu_indices(
     dtype: _core.dtype = _core.int64,
     device: object = None,
     layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Rows and columns of the upper triangle's elements, as a tensor of two rows."""
-    del device, layout
+    del device, layout, pin_memory
     return triangle([(r, c) for r in range(row) for c in range(max(0, r + offset), col)], dtype)
 
 

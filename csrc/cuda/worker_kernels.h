@@ -9,6 +9,7 @@
 #include "cuda/attention.h"
 #include "cuda/gemm.h"
 #include "cuda/rows.h"
+#include "cuda/tensor_map.h"
 
 namespace gt {
 
@@ -137,4 +138,42 @@ __global__ void gt_attention_grad_key_64_f16(gt::DeviceAttention call,
                                              gt::DeviceAttentionGradient gradient);
 __global__ void gt_attention_grad_key_128_f16(gt::DeviceAttention call,
                                               gt::DeviceAttentionGradient gradient);
+
+// ---- gemm_sm90.cu: a HopperTile of so many columns, grid (blocks), in clusters of two ----
+__global__ void gt_gemm_sm90_256_nn_bf16(const __grid_constant__ gt::TensorMap a,
+                                         const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                         std::uint32_t batches);
+__global__ void gt_gemm_sm90_256_nt_bf16(const __grid_constant__ gt::TensorMap a,
+                                         const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                         std::uint32_t batches);
+__global__ void gt_gemm_sm90_256_tn_bf16(const __grid_constant__ gt::TensorMap a,
+                                         const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                         std::uint32_t batches);
+__global__ void gt_gemm_sm90_256_nn_f16(const __grid_constant__ gt::TensorMap a,
+                                        const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                        std::uint32_t batches);
+__global__ void gt_gemm_sm90_256_nt_f16(const __grid_constant__ gt::TensorMap a,
+                                        const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                        std::uint32_t batches);
+__global__ void gt_gemm_sm90_256_tn_f16(const __grid_constant__ gt::TensorMap a,
+                                        const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                        std::uint32_t batches);
+__global__ void gt_gemm_sm90_128_nn_bf16(const __grid_constant__ gt::TensorMap a,
+                                         const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                         std::uint32_t batches);
+__global__ void gt_gemm_sm90_128_nt_bf16(const __grid_constant__ gt::TensorMap a,
+                                         const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                         std::uint32_t batches);
+__global__ void gt_gemm_sm90_128_tn_bf16(const __grid_constant__ gt::TensorMap a,
+                                         const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                         std::uint32_t batches);
+__global__ void gt_gemm_sm90_128_nn_f16(const __grid_constant__ gt::TensorMap a,
+                                        const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                        std::uint32_t batches);
+__global__ void gt_gemm_sm90_128_nt_f16(const __grid_constant__ gt::TensorMap a,
+                                        const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                        std::uint32_t batches);
+__global__ void gt_gemm_sm90_128_tn_f16(const __grid_constant__ gt::TensorMap a,
+                                        const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
+                                        std::uint32_t batches);
 }

@@ -3,5 +3,6 @@
 #pragma once
 
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __launch_bounds__(...)

@@ -14,6 +14,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define threadIdx (::gt::emulator::thread_index())
 #define blockIdx (::gt::emulator::block_index())

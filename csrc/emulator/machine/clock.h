@@ -21,6 +21,10 @@ class Clock {
     return thread < times_.size() ? times_[thread] : 0;
   }
   bool knows(Epoch epoch) const { return epoch.time <= time_of(epoch.thread); }
+  // The same for the asynchronous proxy: what a fence.proxy.async stands behind.
+  bool knows_fenced(Epoch epoch) const {
+    return epoch.time <= (epoch.thread < fenced_.size() ? fenced_[epoch.thread] : 0);
+  }
 
   void tick(std::uint32_t thread) {
     if (thread >= times_.size()) {
@@ -29,17 +33,47 @@ class Clock {
     ++times_[thread];
   }
 
+  void learn(Epoch epoch) {
+    if (epoch.thread >= times_.size()) {
+      times_.resize(epoch.thread + 1, 0);
+    }
+    times_[epoch.thread] = std::max(times_[epoch.thread], epoch.time);
+  }
+
   void join(const Clock& other) {
-    if (other.times_.size() > times_.size()) {
-      times_.resize(other.times_.size(), 0);
-    }
-    for (std::size_t i = 0; i < other.times_.size(); ++i) {
-      times_[i] = std::max(times_[i], other.times_[i]);
-    }
+    raise(times_, other.times_);
+    raise(fenced_, other.fenced_);
+  }
+
+  // From here on the asynchronous proxy knows what this clock does.
+  void fence() { raise(fenced_, times_); }
+
+  // Keeps what both know.
+  void meet(const Clock& other) {
+    lower(times_, other.times_);
+    lower(fenced_, other.fenced_);
   }
 
  private:
-  std::vector<std::uint32_t> times_;
+  using Times = std::vector<std::uint32_t>;
+
+  static void raise(Times& times, const Times& others) {
+    if (others.size() > times.size()) {
+      times.resize(others.size(), 0);
+    }
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      times[i] = std::max(times[i], others[i]);
+    }
+  }
+  static void lower(Times& times, const Times& others) {
+    times.resize(std::min(times.size(), others.size()));
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      times[i] = std::min(times[i], others[i]);
+    }
+  }
+
+  Times times_;
+  Times fenced_;
 };
 
 }  // namespace gt::emulator

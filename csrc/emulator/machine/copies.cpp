@@ -32,7 +32,7 @@ void copy_async(void* to, const void* from, std::size_t bytes, std::size_t read_
     fail(FaultKind::kMisaligned, message("cp.async of ", bytes, " bytes"));
   }
   const Region& target = checked_touch({copy.to, bytes, Access::kWrite, Scope::kPlain, copy.place});
-  if (target.owner == kNoBlock) {
+  if (!target.is_shared()) {
     fail(FaultKind::kMisuse, "cp.async: the destination is not in shared memory");
   }
   if (read_bytes > 0) {

@@ -14,17 +14,18 @@ void access(const void* pointer, std::size_t bytes, Access kind, const void* pla
     return;
   }
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto at = reinterpret_cast<std::uintptr_t>(place);
   if (address - reinterpret_cast<std::uintptr_t>(current->stack) < kStackBytes) {
+    touch_sums(address, bytes, at);
     return;  // a local variable
   }
-  const auto at = reinterpret_cast<std::uintptr_t>(place);
   if (kind == Access::kRead && is_in_program(address)) {
     return;  // a constant
   }
   machine->maybe_yield();
   const Region& region = checked_touch({address, bytes, kind, Scope::kPlain, at});
   ++machine->statistics.accesses;
-  if (region.owner != kNoBlock) {
+  if (region.is_shared()) {
     current->block->banks[current->rank / kWarpThreads].add(current->lane(), at, address, bytes);
   }
 }

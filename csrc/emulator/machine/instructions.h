@@ -54,11 +54,44 @@ void multiply_add(Half type, float (&sums)[4], const std::uint32_t (&a)[4],
 float to_float(Half type, std::uint16_t bits);
 std::uint16_t from_float(Half type, float value);
 
+// How far an mbarrier's release and acquire reach.
+enum class Reach { kBlock, kCluster };
 void mbarrier_init(std::uint64_t* barrier, unsigned arrivals);
-void mbarrier_arrive(std::uint64_t* barrier, unsigned count, std::uint32_t expected_bytes);
+void mbarrier_arrive(std::uint64_t* barrier, unsigned count, std::uint32_t expected_bytes,
+                     Reach reach = Reach::kBlock);
 void mbarrier_complete_bytes(std::uint64_t* barrier, std::uint32_t bytes);
 bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity);
-void mbarrier_wait(std::uint64_t* barrier, unsigned parity);
+void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Reach reach = Reach::kBlock);
+
+unsigned cluster_rank();
+unsigned cluster_blocks();
+void cluster_arrive();
+void cluster_wait();
+// mapa: the same place in the shared memory of another block of the cluster.
+void* shared_of_rank(const void* pointer, unsigned rank);
+
+// fence.proxy.async: what this thread knows is ordered before asynchronous operations.
+void fence_async();
+
+// Begins to copy the box at these coordinates, innermost first, to the same place in each block of
+// `ranks` (a bit a rank); it completes on the mbarrier at the same place there.
+void copy_box(void* to, const void* map, std::uint64_t* barrier, const std::int32_t* coordinates,
+              unsigned rank, unsigned ranks);
+
+void change_registers(unsigned count, bool is_more);
+
+// PTX ISA 9.7.15: wgmma. The sums of a thread are columns / 2 of its floats.
+struct MatrixDescriptors {
+  std::uint64_t a, b;
+  bool is_turned_a, is_turned_b;
+};
+std::uint64_t matrix_descriptor(const void* start, unsigned leading_bytes, unsigned stride_bytes,
+                                unsigned swizzle_bytes);
+void warpgroup_fence();
+void warpgroup_multiply_add(Half type, unsigned columns, float* sums,
+                            const MatrixDescriptors& operands, bool adds);
+void warpgroup_commit();
+void warpgroup_wait(unsigned groups_left);
 
 [[noreturn]] void trap(const char* text);
 

@@ -24,7 +24,9 @@ struct Dim3 {
 struct Launch {
   Dim3 grid;
   Dim3 block;
+  Dim3 cluster;                  // blocks of a cluster; the grid is a multiple of it
   std::size_t shared_bytes = 0;  // of dynamic shared memory
+  unsigned registers = 0;        // of a thread at its start; 0: as many as one block has place for
   bool is_cooperative = false;   // all blocks are resident at once
   unsigned resident_blocks = 3;  // otherwise
   std::uint64_t seed = 0;        // 0: threads run in order and change only where they must

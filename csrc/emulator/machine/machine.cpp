@@ -14,7 +14,9 @@ Thread* current = nullptr;
 namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
-constexpr std::uint64_t kPreemptEvery = 24;  // memory accesses, with a seed
+constexpr std::uint64_t kPreemptEvery = 24;    // memory accesses, with a seed
+constexpr std::uint64_t kArriveEvery = 16;     // steps until a copy arrives, with a seed
+constexpr std::uint64_t kArriveLatest = 4096;  // the same without one, where threads poll
 
 std::vector<char*>& free_stacks() {
   static std::vector<char*> stacks;
@@ -41,7 +43,9 @@ Dim3 index_of(std::uint32_t number, const Dim3& extent) {
 
 }  // namespace
 
-Toucher Thread::toucher() const { return {number, block->number, clock}; }
+Toucher Thread::toucher() const {
+  return {{number, clock.time_of(number)}, block->number, block->cluster->number, clock};
+}
 
 std::string who(const Thread& thread) {
   return message("block ", thread.block->number, ", thread ", thread.rank);
@@ -69,8 +73,22 @@ Machine::Machine(const Launch& wanted, std::function<void()> kernel)
     : launch(wanted),
       kernel_(std::move(kernel)),
       random_(wanted.seed),
-      blocks_(wanted.grid.count()) {
+      blocks_(wanted.grid.count()),
+      next_agent_(blocks_ * wanted.block.count()) {
+  check_launch();
   machine = this;
+}
+
+void Machine::check_launch() const {
+  const auto divides = [](unsigned part, unsigned whole) { return part > 0 && whole % part == 0; };
+  if (!divides(launch.cluster.x, launch.grid.x) || !divides(launch.cluster.y, launch.grid.y) ||
+      !divides(launch.cluster.z, launch.grid.z)) {
+    throw Fault(FaultKind::kMisuse, "the grid is not a multiple of the cluster");
+  }
+  if (launch.registers % 8 != 0 || launch.registers * launch.block.count() > kProcessorRegisters) {
+    throw Fault(FaultKind::kMisuse, message(launch.registers, " registers for each of ",
+                                            launch.block.count(), " threads"));
+  }
 }
 
 Machine::~Machine() {
@@ -93,6 +111,7 @@ void Machine::entry() {
   }
   current->state = Thread::State::kFinished;
   --current->block->unfinished;
+  leave_cluster(*current);
   setcontext(&machine->scheduler_);
 }
 
@@ -103,6 +122,9 @@ std::unique_ptr<Thread> Machine::make_thread(Block& block, std::uint32_t rank) c
   thread->block = &block;
   thread->index = index_of(rank, launch.block);
   thread->clock.tick(thread->number);
+  thread->registers = launch.registers != 0
+                          ? launch.registers
+                          : std::min(255U, kProcessorRegisters / launch.block.count()) / 8 * 8;
   thread->stack = take_stack();
   getcontext(&thread->context);
   thread->context.uc_stack.ss_sp = thread->stack;
@@ -112,19 +134,57 @@ std::unique_ptr<Thread> Machine::make_thread(Block& block, std::uint32_t rank) c
   return thread;
 }
 
-void Machine::start_block() {
+void Machine::start_cluster() {
+  const Dim3 shape = launch.cluster;
+  const Dim3 clusters{launch.grid.x / shape.x, launch.grid.y / shape.y, launch.grid.z / shape.z};
+  auto cluster = std::make_unique<Cluster>();
+  cluster->number = started_ / shape.count();
+  cluster->threads = shape.count() * launch.block.count();
+  const Dim3 place = index_of(cluster->number, clusters);
+  for (unsigned rank = 0; rank < shape.count(); ++rank) {
+    const Dim3 in = index_of(rank, shape);
+    start_block(*cluster,
+                {place.x * shape.x + in.x, place.y * shape.y + in.y, place.z * shape.z + in.z});
+  }
+  clusters_.push_back(std::move(cluster));
+}
+
+void Machine::start_block(Cluster& cluster, const Dim3& index) {
   auto block = std::make_unique<Block>();
-  block->number = started_++;
-  block->index = index_of(block->number, launch.grid);
+  ++started_;
+  block->number = index.x + launch.grid.x * (index.y + launch.grid.y * index.z);
+  block->index = index;
+  block->cluster = &cluster;
+  block->rank = cluster.running++;
+  cluster.blocks.push_back(block.get());
   const unsigned threads = launch.block.count();
   block->unfinished = threads;
   const unsigned warps = (threads + kWarpThreads - 1) / kWarpThreads;
   block->meetings.resize(warps);
   block->banks.resize(warps);
+  block->warpgroups.resize(threads / kWarpgroupThreads);
   for (unsigned rank = 0; rank < threads; ++rank) {
     block->threads.push_back(make_thread(*block, rank));
   }
   resident_.push_back(std::move(block));
+}
+
+// Others of the cluster may still name the shared memory of a block that has ended, by mistake.
+void Machine::free_shared(Block& block) {
+  for (const auto& [key, storage] : block.shared) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(storage.first);
+    forget_barriers(begin, storage.second);
+    memory().retire(storage.first);
+    block.cluster->storage.push_back(storage.first);
+  }
+  if (--block.cluster->running > 0) {
+    return;
+  }
+  for (void* storage : block.cluster->storage) {
+    memory().remove(storage);
+    ::operator delete(storage, std::align_val_t{1024});
+  }
+  std::erase_if(clusters_, [&](const auto& each) { return each.get() == block.cluster; });
 }
 
 void Machine::end_block(std::size_t position) {
@@ -132,15 +192,24 @@ void Machine::end_block(std::size_t position) {
   for (WarpBanks& banks : block.banks) {
     banks.flush(statistics.conflict_places);
   }
-  for (const auto& [key, storage] : block.shared) {
-    forget_barriers(reinterpret_cast<std::uintptr_t>(storage.first), storage.second);
-    memory().remove(storage.first);
-    ::operator delete(storage.first, std::align_val_t{1024});
-  }
+  free_shared(block);
   for (const auto& thread : block.threads) {
     free_stacks().push_back(thread->stack);
   }
   resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(position));
+}
+
+// One of the copies on their way: without a seed the oldest.
+void Machine::let_arrive() {
+  const std::size_t which = launch.seed == 0 ? 0 : random_() % arrivals_.size();
+  const Arrival arrival = std::move(arrivals_[which]);
+  arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(which));
+  if (memory().find(arrival.target) == nullptr || memory().find(arrival.target)->is_gone) {
+    throw Fault(FaultKind::kOutOfBounds,
+                message("a copy of ", arrival.bytes, " bytes arrives in the shared memory of a ",
+                        "block that has ended"));
+  }
+  arrival.arrive();
 }
 
 Thread* Machine::choose() {
@@ -170,12 +239,21 @@ Thread* Machine::choose() {
 Statistics Machine::run() {
   const unsigned limit = launch.is_cooperative ? blocks_ : launch.resident_blocks;
   while (true) {
-    while (resident_.size() < limit && started_ < blocks_) {
-      start_block();
+    while (started_ < blocks_ &&
+           (resident_.empty() || resident_.size() + launch.cluster.count() <= limit)) {
+      start_cluster();
     }
     Thread* next = choose();
-    if (next == nullptr || steps_ > launch.steps_max) {
+    const std::uint64_t every = launch.seed == 0 ? kArriveLatest : kArriveEvery;
+    if (!arrivals_.empty() && (next == nullptr || (steps_ + 1) % every == 0)) {
+      let_arrive();
+      next = choose();
+    }
+    if ((next == nullptr && arrivals_.empty()) || steps_ > launch.steps_max) {
       report_deadlock();
+    }
+    if (next == nullptr) {
+      continue;
     }
     ++steps_;
     current = next;
@@ -208,10 +286,10 @@ void Machine::maybe_yield() {
   }
 }
 
-void Machine::wait(const std::string& what) {
+void Machine::wait(std::function<std::string()> what) {
   Thread& thread = *current;
   thread.state = Thread::State::kWaiting;
-  thread.waits_for = what;
+  thread.waits_for = std::move(what);
   yield();
 }
 
@@ -229,7 +307,7 @@ std::string Machine::waiting_threads() const {
       const bool is_waiting = thread->state == Thread::State::kWaiting;
       const bool is_ready = thread->state == Thread::State::kReady;
       const std::string what =
-          is_waiting ? "wait for " + thread->waits_for : (is_ready ? "poll" : "have finished");
+          is_waiting ? "wait for " + thread->waits_for() : (is_ready ? "poll" : "have finished");
       groups[what].push_back(thread->rank);
     }
     for (const auto& [what, ranks] : groups) {

@@ -1,6 +1,7 @@
 // The threads of one launch, as fibers of one thread of this process under one scheduler: the same
-// seed gives the same order. What instructions do is in barriers.cpp, warp.cpp, atomics.cpp,
-// copies.cpp; this file knows how threads run, wait and end.
+// seed gives the same order. What instructions do is in barriers.cpp, mbarriers.cpp, clusters.cpp,
+// warp.cpp, atomics.cpp, copies.cpp, tensor_copies.cpp, matrices.cpp, warpgroups.cpp; this file
+// knows how threads run, wait and end.
 #pragma once
 
 #include <ucontext.h>
@@ -29,7 +30,11 @@ namespace gt::emulator {
 constexpr unsigned kWarpThreads = 32;
 constexpr unsigned kNamedBarriers = 16;  // PTX: barrier a is in [0, 15]
 
+constexpr unsigned kWarpgroupThreads = 128;
+constexpr unsigned kProcessorRegisters = 65536;  // sm_90, of a multiprocessor
+
 struct Block;
+struct Cluster;
 
 struct Copy {  // one cp.async
   std::uintptr_t to;
@@ -37,6 +42,13 @@ struct Copy {  // one cp.async
   std::size_t bytes;
   std::size_t read_bytes;  // the rest is filled with zeros
   std::uintptr_t place;
+};
+
+// A thread's registers that take the sums of wgmma.mma_async: an array on its stack.
+struct Sums {
+  std::uintptr_t begin;
+  std::size_t bytes;
+  std::uint64_t last_group;  // the newest group that writes them
 };
 
 struct Thread {
@@ -47,7 +59,7 @@ struct Thread {
   Block* block;
   Dim3 index;
   State state = State::kReady;
-  std::string waits_for;  // for the report of a deadlock
+  std::function<std::string()> waits_for;  // for the report of a deadlock
   Clock clock;
   Clock at_fence;  // what a relaxed store publishes
   Clock unfenced;  // what relaxed loads saw: known from the next fence on
@@ -55,6 +67,13 @@ struct Thread {
   char* stack = nullptr;
   std::deque<std::vector<Copy>> copy_groups;  // committed, oldest first
   std::vector<Copy> open_copies;
+  std::vector<Sums> sums;
+  std::uint64_t groups_committed = 0;  // of wgmma
+  std::uint64_t groups_complete = 0;   // that this thread has waited for
+  bool has_register_fence = false;     // wgmma.fence, since the sums were last touched
+  unsigned registers = 0;
+  bool is_at_cluster_barrier = false;
+  std::uint64_t cluster_phase = 0;  // in which it arrived there
 
   unsigned lane() const { return rank % kWarpThreads; }
   Toucher toucher() const;
@@ -77,15 +96,63 @@ struct Rendezvous {  // lanes of one warp that meet in one instruction
   std::vector<std::pair<Thread*, LaneValues*>> waiting;
 };
 
+// One wgmma.mma_async of four warps.
+struct MatrixOperand {
+  std::uint64_t descriptor;
+  bool is_turned;  // MN-major
+};
+struct WarpgroupProduct {
+  std::uint64_t group;
+  unsigned columns;
+  MatrixOperand a, b;
+  bool is_bfloat16;
+  bool adds;
+  std::array<float*, kWarpgroupThreads> sums;
+};
+
+struct Warpgroup {
+  std::uint32_t agent = 0;  // whose time is the number of complete groups
+  const char* instruction = "";
+  unsigned arrived = 0;
+  Clock clock;  // what all that have arrived know
+  WarpgroupProduct gathering{};
+  std::vector<Thread*> waiting;
+  std::deque<WarpgroupProduct> products;  // in flight, oldest first
+};
+
 struct Block {
   std::uint32_t number;
   Dim3 index;
+  Cluster* cluster = nullptr;
+  unsigned rank = 0;            // in the cluster
+  unsigned free_registers = 0;  // that setmaxnreg.dec gave back
+  std::vector<Warpgroup> warpgroups;
+  std::vector<Thread*> waiting_for_registers;
   std::vector<std::unique_ptr<Thread>> threads;
   std::array<Barrier, kNamedBarriers> barriers;
   std::vector<std::map<unsigned, Rendezvous>> meetings;  // of each warp, by mask
   std::vector<WarpBanks> banks;                          // of each warp
   std::map<const void*, std::pair<void*, std::size_t>> shared;
   std::size_t unfinished = 0;
+};
+
+struct Cluster {
+  std::uint32_t number;
+  std::vector<Block*> blocks;  // by rank
+  unsigned running = 0;        // blocks that have not ended
+  unsigned threads = 0;        // that have not ended
+  unsigned arrived = 0;        // at barrier.cluster
+  std::uint64_t phase = 0;
+  Clock gathering, completed;
+  std::vector<Thread*> waiting;
+  std::vector<void*> storage;  // shared memory of blocks that have ended
+};
+
+// What an asynchronous copy does when it arrives.
+struct Arrival {
+  std::uintptr_t target;
+  std::size_t bytes;
+  std::function<void()> arrive;
 };
 
 class Machine {
@@ -99,11 +166,15 @@ class Machine {
 
   // Called from a thread of the kernel.
   void yield();
-  void maybe_yield();                  // at a memory access, by chance
-  void wait(const std::string& what);  // until wake
+  void maybe_yield();  // at a memory access, by chance
+  // Until wake. `what` is asked when a deadlock is reported.
+  void wait(std::function<std::string()> what);
   void wake(Thread& thread) { thread.state = Thread::State::kReady; }
   [[noreturn]] void stop(std::exception_ptr fault);
   std::uint64_t steps() const { return steps_; }
+  // The number under which an asynchronous operation stands in clocks.
+  std::uint32_t add_agent() { return next_agent_++; }
+  void add_arrival(Arrival arrival) { arrivals_.push_back(std::move(arrival)); }
 
   const Launch launch;
   Statistics statistics;
@@ -111,8 +182,12 @@ class Machine {
  private:
   static void entry();
   std::unique_ptr<Thread> make_thread(Block& block, std::uint32_t rank) const;
-  void start_block();
+  void check_launch() const;
+  void start_cluster();
+  void start_block(Cluster& cluster, const Dim3& index);
   void end_block(std::size_t position);
+  void free_shared(Block& block);
+  void let_arrive();
   Thread* choose();
   [[noreturn]] void report_deadlock();
   std::string waiting_threads() const;
@@ -120,9 +195,12 @@ class Machine {
   std::function<void()> kernel_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Block>> resident_;
+  std::vector<std::unique_ptr<Cluster>> clusters_;
+  std::vector<Arrival> arrivals_;
   std::vector<Thread*> ready_;
-  std::uint32_t started_ = 0;
+  std::uint32_t started_ = 0;  // blocks
   std::uint32_t blocks_ = 0;
+  std::uint32_t next_agent_ = 0;
   std::uint64_t steps_ = 0;
   ucontext_t scheduler_{};
   std::exception_ptr fault_;
@@ -137,5 +215,9 @@ extern Thread* current;   // the thread that runs, or nullptr on the host
 const Region& checked_touch(const Touch& touch);
 // "block 2, thread 33"
 std::string who(const Thread& thread);
+// Called where a thread ends: barrier.cluster waits for those that have not.
+void leave_cluster(Thread& thread);
+// An access to a thread's own stack: sums of a wgmma that is in flight must not be touched.
+void touch_sums(std::uintptr_t address, std::size_t bytes, std::uintptr_t place);
 
 }  // namespace gt::emulator

@@ -24,7 +24,7 @@ void load_matrices(std::uint32_t (&registers)[4], const void* row, bool is_trans
     fail(FaultKind::kMisaligned, "ldmatrix: a row begins at a multiple of 16 bytes");
   }
   const Region& region = checked_touch({address, kRowBytes, Access::kRead, Scope::kPlain, place});
-  if (region.owner == kNoBlock) {
+  if (!region.is_shared()) {
     fail(FaultKind::kMisuse, "ldmatrix: a row is not in shared memory");
   }
   const unsigned lane = current->lane();

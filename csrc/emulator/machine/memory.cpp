@@ -14,14 +14,25 @@ bool is_atomic_between(const PastTouch& past, const Touch& touch, const Toucher&
   return !is_narrow || past.block == toucher.block;
 }
 
-bool is_ordered(const PastTouch& past, const Touch& touch, const Toucher& toucher) {
-  return past.epoch.thread == toucher.thread || toucher.clock.knows(past.epoch) ||
-         is_atomic_between(past, touch, toucher);
+bool is_ordered(const PastTouch& past, Access past_access, const Touch& touch,
+                const Toucher& toucher) {
+  if (!toucher.is_async) {
+    return past.epoch.thread == toucher.now.thread || toucher.clock.knows(past.epoch) ||
+           is_atomic_between(past, touch, toucher);
+  }
+  // PTX ISA 8.6, proxies: what a thread wrote needs a fence.proxy.async on its way.
+  return past.is_async || past_access == Access::kRead ? toucher.clock.knows(past.epoch)
+                                                       : toucher.clock.knows_fenced(past.epoch);
 }
 
 PastTouch remembered(const Touch& touch, const Toucher& toucher) {
-  const Epoch now{toucher.thread, toucher.clock.time_of(toucher.thread)};
-  return {now, toucher.block, touch.scope, touch.place};
+  return {toucher.now, toucher.block, touch.scope, touch.place, toucher.is_async};
+}
+
+// "thread 3 of block 0", or the operation that acts for one.
+std::string actor(const Epoch& epoch, std::uint32_t block, bool is_async) {
+  return is_async ? message("an asynchronous operation of block ", block)
+                  : message("thread ", epoch.thread, " of block ", block);
 }
 
 const char* scope_name(Scope scope) {
@@ -39,6 +50,7 @@ const char* scope_name(Scope scope) {
 }
 
 const char* access_name(Access access) { return access == Access::kRead ? "reads" : "writes"; }
+const char* past_name(Access access) { return access == Access::kRead ? "read" : "wrote"; }
 
 }  // namespace
 
@@ -48,17 +60,21 @@ Memory& memory() {
 }
 
 void Memory::add(const std::string& name, void* data, std::size_t bytes, bool initialized,
-                 std::uint32_t owner) {
+                 Owner owner) {
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   Cell fresh;
   fresh.initialized = initialized;
-  regions_[begin] = Region{name, begin, bytes, owner, std::vector<Cell>(bytes, fresh), {}};
+  regions_[begin] = Region{name, begin, bytes, owner, false, std::vector<Cell>(bytes, fresh), {}};
   last_ = nullptr;
 }
 
 void Memory::remove(const void* data) {
   regions_.erase(reinterpret_cast<std::uintptr_t>(data));
   last_ = nullptr;
+}
+
+void Memory::retire(const void* data) {
+  regions_.at(reinterpret_cast<std::uintptr_t>(data)).is_gone = true;
 }
 
 void Memory::set_initialized(const void* data, bool initialized) {
@@ -110,15 +126,20 @@ std::string Memory::describe(std::uintptr_t address, std::size_t bytes) {
 
 Region& Memory::region_of(const Touch& touch, const Toucher& toucher) {
   Region* region = find(touch.address);
-  const std::string who = message("block ", toucher.block, ", thread ", toucher.thread);
+  const auto who = [&] { return actor(toucher.now, toucher.block, toucher.is_async); };
   if (region == nullptr || touch.address + touch.bytes > region->begin + region->bytes) {
     throw Fault(FaultKind::kOutOfBounds,
-                message(who, " (of the grid) ", access_name(touch.access), " ",
+                message(who(), " ", access_name(touch.access), " ",
                         describe(touch.address, touch.bytes), "\n  at ", place_name(touch.place)));
   }
-  if (region->owner != kNoBlock && region->owner != toucher.block) {
+  if (region->is_shared() && region->owner.cluster != toucher.cluster) {
     throw Fault(FaultKind::kOutOfBounds,
-                message(who, " touches ", region->name, "\n  at ", place_name(touch.place)));
+                message(who(), " touches ", region->name, "\n  at ", place_name(touch.place)));
+  }
+  if (region->is_gone) {
+    throw Fault(FaultKind::kOutOfBounds,
+                message(who(), " touches ", region->name, ", which has ended\n  at ",
+                        place_name(touch.place)));
   }
   return *region;
 }
@@ -145,18 +166,16 @@ void Memory::read_cell(Region& region, std::size_t offset, const Touch& touch,
   Cell& cell = region.cells[offset];
   if (cell.in_flight) {
     throw Fault(FaultKind::kInFlight,
-                message("thread ", toucher.thread, " reads ", describe(touch.address, touch.bytes),
-                        "\n  at ", place_name(touch.place)));
+                message(actor(toucher.now, toucher.block, toucher.is_async), " reads ",
+                        describe(touch.address, touch.bytes), "\n  at ", place_name(touch.place)));
   }
   if (!cell.initialized) {
     throw Fault(FaultKind::kUninitialized,
-                message("thread ", toucher.thread, " reads ", describe(touch.address, touch.bytes),
-                        "\n  at ", place_name(touch.place)));
+                message(actor(toucher.now, toucher.block, toucher.is_async), " reads ",
+                        describe(touch.address, touch.bytes), "\n  at ", place_name(touch.place)));
   }
-  if (!is_ordered(cell.write, touch, toucher)) {
-    race(cell.write, "wrote", touch, toucher);
-  }
-  const bool follows = cell.read.epoch.time == 0 || cell.read.epoch.thread == toucher.thread ||
+  check_order(cell.write, Access::kWrite, touch, toucher);
+  const bool follows = cell.read.epoch.time == 0 || cell.read.epoch.thread == toucher.now.thread ||
                        toucher.clock.knows(cell.read.epoch);
   if (!follows) {
     std::vector<PastTouch>& readers = region.readers[offset];
@@ -174,20 +193,14 @@ void Memory::write_cell(Region& region, std::size_t offset, const Touch& touch,
   Cell& cell = region.cells[offset];
   if (cell.in_flight) {
     throw Fault(FaultKind::kInFlight,
-                message("thread ", toucher.thread, " writes ", describe(touch.address, touch.bytes),
-                        "\n  at ", place_name(touch.place)));
+                message(actor(toucher.now, toucher.block, toucher.is_async), " writes ",
+                        describe(touch.address, touch.bytes), "\n  at ", place_name(touch.place)));
   }
-  if (!is_ordered(cell.write, touch, toucher)) {
-    race(cell.write, "wrote", touch, toucher);
-  }
-  if (!is_ordered(cell.read, touch, toucher)) {
-    race(cell.read, "read", touch, toucher);
-  }
+  check_order(cell.write, Access::kWrite, touch, toucher);
+  check_order(cell.read, Access::kRead, touch, toucher);
   if (cell.has_readers) {
     for (const PastTouch& reader : region.readers[offset]) {
-      if (!is_ordered(reader, touch, toucher)) {
-        race(reader, "read", touch, toucher);
-      }
+      check_order(reader, Access::kRead, touch, toucher);
     }
     region.readers.erase(offset);
     cell.has_readers = false;
@@ -196,15 +209,21 @@ void Memory::write_cell(Region& region, std::size_t offset, const Touch& touch,
   cell.initialized = true;
 }
 
-void Memory::race(const PastTouch& past, const char* past_access, const Touch& touch,
-                  const Toucher& toucher) {
+void Memory::check_order(const PastTouch& past, Access past_access, const Touch& touch,
+                         const Toucher& toucher) {
+  if (is_ordered(past, past_access, touch, toucher)) {
+    return;
+  }
+  const bool lacks_fence = toucher.is_async && !past.is_async && toucher.clock.knows(past.epoch);
   throw Fault(
       FaultKind::kRace,
-      message(describe(touch.address, touch.bytes), "\n  thread ", toucher.thread, " of block ",
-              toucher.block, " ", access_name(touch.access), scope_name(touch.scope), " at ",
-              place_name(touch.place), "\n  thread ", past.epoch.thread, " of block ", past.block,
-              " ", past_access, scope_name(past.scope), " at ", place_name(past.place),
-              "\n  and nothing orders the two"));
+      message(describe(touch.address, touch.bytes), "\n  ",
+              actor(toucher.now, toucher.block, toucher.is_async), " ", access_name(touch.access),
+              scope_name(touch.scope), " at ", place_name(touch.place), "\n  ",
+              actor(past.epoch, past.block, past.is_async), " ", past_name(past_access),
+              scope_name(past.scope), " at ", place_name(past.place),
+              lacks_fence ? "\n  and no fence.proxy.async stands between the two"
+                          : "\n  and nothing orders the two"));
 }
 
 void Memory::set_in_flight(std::uintptr_t address, std::size_t bytes, bool in_flight) {

@@ -27,11 +27,14 @@ struct Touch {
   std::uintptr_t place;  // the instruction's address in the program, for the report
 };
 
-// Who touches: the number of the thread in the grid, of its block, and what it knows.
+// Who touches: a thread by its number in the grid, or an asynchronous operation by the number of
+// its agent; which time it is there, its block and cluster, and what it knows.
 struct Toucher {
-  std::uint32_t thread;
+  Epoch now;
   std::uint32_t block;
+  std::uint32_t cluster;
   const Clock& clock;
+  bool is_async = false;
 };
 
 struct PastTouch {
@@ -39,6 +42,7 @@ struct PastTouch {
   std::uint32_t block = 0;
   Scope scope = Scope::kPlain;
   std::uintptr_t place = 0;
+  bool is_async = false;
 };
 
 struct Cell {
@@ -51,22 +55,32 @@ struct Cell {
 
 constexpr std::uint32_t kNoBlock = UINT32_MAX;
 
+// Whose shared memory a region is.
+struct Owner {
+  std::uint32_t block = kNoBlock;
+  std::uint32_t cluster = kNoBlock;
+};
+
 struct Region {
   std::string name;
   std::uintptr_t begin;
   std::size_t bytes;
-  std::uint32_t owner = kNoBlock;  // the block whose shared memory it is
+  Owner owner;
+  bool is_gone = false;  // the block has ended, others of its cluster have not
   std::vector<Cell> cells;
   std::unordered_map<std::size_t, std::vector<PastTouch>> readers;
 
+  bool is_shared() const { return owner.block != kNoBlock; }
   bool contains(std::uintptr_t address) const { return address - begin < bytes; }
 };
 
 class Memory {
  public:
   void add(const std::string& name, void* data, std::size_t bytes, bool initialized,
-           std::uint32_t owner = kNoBlock);
+           Owner owner = {});
   void remove(const void* data);
+  // Its block has ended.
+  void retire(const void* data);
   void set_initialized(const void* data, bool initialized);
   // Between two launches everything is ordered.
   void forget_touches();
@@ -84,8 +98,8 @@ class Memory {
   Region& region_of(const Touch& touch, const Toucher& toucher);
   void read_cell(Region& region, std::size_t offset, const Touch& touch, const Toucher& toucher);
   void write_cell(Region& region, std::size_t offset, const Touch& touch, const Toucher& toucher);
-  [[noreturn]] void race(const PastTouch& past, const char* past_access, const Touch& touch,
-                         const Toucher& toucher);
+  void check_order(const PastTouch& past, Access past_access, const Touch& touch,
+                   const Toucher& toucher);
 
   std::map<std::uintptr_t, Region> regions_;
   Region* last_ = nullptr;

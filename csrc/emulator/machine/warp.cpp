@@ -28,7 +28,7 @@ WarpValues meet(const char* instruction, unsigned mask, std::uint64_t value, boo
   WarpValues result{};
   if (meeting.arrived != mask) {
     meeting.waiting.emplace_back(&thread, &result);
-    machine->wait(message(instruction, " of the lanes of mask 0x", std::hex, mask));
+    machine->wait([=] { return message(instruction, " of the lanes of mask 0x", std::hex, mask); });
     return result;
   }
   const Rendezvous complete = std::move(meeting);

@@ -361,6 +361,7 @@ class Cuda:
         scale: float,
         activation: str,
         stream: int,
+        path: str = "auto",
     ) -> None: ...
     def attention(
         self,

@@ -151,6 +151,8 @@ def check_adamw(kernels, shapes, steps=3):
 
 # m, k, n, batches: within a tile, beyond one, a depth of many stages.
 PRODUCTS = [(40, 72, 24, ()), (8, 8, 136, ()), (136, 136, 16, ()), (16, 24, 8, (3,))]
+# m, k, n, batches beyond a pair of Hopper's tiles, and a depth that goes round its ring of stages.
+HOPPER_PRODUCTS = [*PRODUCTS, (264, 520, 136, ()), (16, 72, 264, (2,))]
 
 
 def _stored(kernels, shape, dtype, seed):
@@ -166,7 +168,7 @@ def _factors(kernels, size, layout, dtype):
     return [factor if order == "n" else factor.mT for factor, order in turned]
 
 
-def check_gemm(kernels, size, layout, dtype):
+def check_gemm(kernels, size, layout, dtype, path="auto"):
     """The product of operands with gaps between their rows, and what follows it."""
     m, _, n, batch = size
     a, b = _factors(kernels, size, layout, dtype)
@@ -175,13 +177,13 @@ def check_gemm(kernels, size, layout, dtype):
     tolerance = 2.0 ** (-7 if dtype == torch.bfloat16 else -10)
     product = wide[0] @ wide[1]
     torch.testing.assert_close(
-        kernels.gemm(a, b).cpu().double(), product, rtol=tolerance, atol=tolerance
+        kernels.gemm(a, b, path=path).cpu().double(), product, rtol=tolerance, atol=tolerance
     )
     bias = _normal(n, seed=22).to(kernels.device, dtype)
     residual = _stored(kernels, (*batch, m, n), dtype, 23)
     expected = functional.gelu(product / 4 + bias.cpu().double()) + residual.cpu().double()
     options = {"bias": bias, "residual": residual, "activation": "gelu", "scale": 0.25}
-    made = kernels.gemm(a, b, out_dtype=torch.float32, **options)
+    made = kernels.gemm(a, b, out_dtype=torch.float32, path=path, **options)
     assert made.dtype == torch.float32
     torch.testing.assert_close(made.cpu().double(), expected, rtol=1e-5, atol=1e-4)
 

@@ -59,6 +59,16 @@ def kernels(library, driver):
     made.forget()
 
 
+@pytest.fixture
+def hopper(library, driver):
+    """Kernels of a device of sm_90."""
+    driver.stand_in_capability(90)
+    made = Played(library, driver)
+    yield made
+    made.forget()
+    driver.stand_in_capability(80)
+
+
 # ---- values, through the whole path ----
 
 
@@ -115,6 +125,52 @@ def test_few_rows_are_a_kernel_of_their_own(kernels):
     assert (launched["kernel"], launched["grid"]) == ("gt_skinny_nt_f16", [3, 1, 1])
     kernels.gemm(torch.ones(9, 16, dtype=torch.float16), weight.mT)
     assert kernels.launched()["kernel"] == "gt_gemm_nt_f16"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+@pytest.mark.parametrize("size", cuda_cases.HOPPER_PRODUCTS, ids=str)
+def test_products_on_hopper(hopper, size, layout, dtype):
+    cuda_cases.check_gemm(hopper, size, layout, dtype, "sm_90a")
+    assert hopper.launched()["kernel"].startswith("gt_gemm_sm90_")
+
+
+def test_hopper_chooses_a_kernel_by_the_operands(hopper):
+    half = torch.bfloat16
+    a, b = torch.ones(136, 72, dtype=half), torch.ones(72, 264, dtype=half)
+    assert torch.equal(hopper.gemm(a, b), torch.full((136, 264), 72.0).to(half))
+    launched = hopper.launched()
+    # Two clusters of two blocks on four processors; one pair of tiles would leave one idle.
+    names = ("kernel", "grid", "block", "attributes")
+    expected = ["gt_gemm_sm90_256_nn_bf16", [4, 1, 1], [384, 1, 1], [4]]
+    assert [launched[name] for name in names] == expected
+    hopper.gemm(a, b[:, :136])
+    assert hopper.launched()["kernel"] == "gt_gemm_sm90_128_nn_bf16"
+    hopper.gemm(a, b, path="sm_80")
+    assert hopper.launched()["kernel"] == "gt_gemm_nn_bf16"
+    hopper.gemm(a[:8], torch.ones(264, 72, dtype=half).mT)
+    assert hopper.launched()["kernel"] == "gt_skinny_nt_bf16"
+    # One matrix for all of a batch: no tensor of rows, columns and batches.
+    hopper.gemm(torch.ones(2, 16, 72, dtype=half), b.expand(2, 72, 264))
+    assert hopper.launched()["kernel"] == "gt_gemm_nn_bf16"
+    assert hopper.gemm(a[:, :0], b[:0]).eq(0).all()
+    assert hopper.launched()["kernel"] == "gt_gemm_nn_bf16"
+
+
+def test_products_that_hopper_does_not_take(hopper, kernels, driver, fail):
+    half = torch.bfloat16
+    a, b = torch.ones(2, 16, 72, dtype=half), torch.ones(72, 24, dtype=half)
+    words = "not for the kernel of sm_90a: matrices of a batch are not one behind the other"
+    with pytest.raises(ValueError, match=words):
+        hopper.gemm(a, b.expand(2, 72, 24), path="sm_90a")
+    with pytest.raises(ValueError, match="path sm_70 is none of auto, sm_80, sm_90a"):
+        hopper.gemm(a[0], b, path="sm_70")
+    fail("cuTensorMapEncodeTiled", 1)
+    with pytest.raises(native.CudaError, match=r"mapping a tensor of \[1, 16, 72\] with strides"):
+        hopper.gemm(a[0], b)
+    driver.stand_in_capability(80)
+    with pytest.raises(ValueError, match="not for the kernel of sm_90a: the device is of sm_80"):
+        kernels.gemm(a[0], b, path="sm_90a")
 
 
 def test_products_that_no_kernel_takes(kernels):

@@ -15,6 +15,7 @@
 #include "bind/cuda_attention.h"
 #include "bind/cuda_collectives.h"
 #include "bind/cuda_rows.h"
+#include "cuda/host/products.h"
 #include "cuda/host/worker_calls.h"
 
 namespace nb = nanobind;
@@ -138,6 +139,18 @@ cuda::GemmLayout layout_of(const std::string& name) {
   throw std::invalid_argument(message("gemm: layout ", name, " is none of nn, nt, tn"));
 }
 
+cuda::GemmPath path_of(const std::string& name) {
+  constexpr std::pair<const char*, cuda::GemmPath> kAll[] = {{"auto", cuda::GemmPath::kAuto},
+                                                             {"sm_80", cuda::GemmPath::kSm80},
+                                                             {"sm_90a", cuda::GemmPath::kSm90a}};
+  for (const auto& [known, path] : kAll) {
+    if (name == known) {
+      return path;
+    }
+  }
+  throw std::invalid_argument(message("gemm: path ", name, " is none of auto, sm_80, sm_90a"));
+}
+
 Activation activation_of(const std::string& name) {
   constexpr std::pair<const char*, Activation> kAll[] = {{"none", Activation::kNone},
                                                          {"relu", Activation::kRelu},
@@ -175,11 +188,12 @@ void bind_gemm_methods(nb::class_<Launcher>& cuda) {
       "gemm",
       [](Launcher& launcher, const std::string& layout, const std::string& dtype,
          const Product& product, std::int64_t batches, float scale, const std::string& activation,
-         std::uintptr_t stream) {
+         std::uintptr_t stream, const std::string& path) {
         cuda::gemm(launcher, cuda_element(dtype), layout_of(layout),
-                   call_of(product, scale, activation), batches, stream);
+                   call_of(product, scale, activation), batches, path_of(path), stream);
       },
       "layout"_a, "dtype"_a, "product"_a, "batches"_a, "scale"_a, "activation"_a, "stream"_a,
+      "path"_a = "auto",
       R"(out = activation(scale * a @ b + bias) + residual, in bfloat16 or float16.
 
 Args:
@@ -188,7 +202,9 @@ Args:
     product: a, b, bias, residual, out, whether out is of float32, rows, columns, depth. a, b and
         residual are an address with the elements from row to row and from batch to batch; bias and
         out, of [batches, rows, columns], are addresses. That of bias and of residual may be 0.
-    activation: none, relu, gelu or silu.)");
+    activation: none, relu, gelu or silu.
+    path: auto takes the kernel for what the device is; sm_80 and sm_90a name one, for tests and
+        timings.)");
   cuda.def_static("gemm_table_bytes", &cuda::gemm_table_bytes, "products"_a,
                   "Bytes of device memory that grouped_gemm needs for its table.");
   cuda.def(

@@ -147,6 +147,7 @@ class CudaKernels:
         activation: str = "none",
         scale: float = 1.0,
         out_dtype: torch.dtype | None = None,
+        path: str = "auto",
     ) -> Tensor:
         """activation(scale * a @ b + bias) + residual, with sums in float32.
 
@@ -159,6 +160,7 @@ class CudaKernels:
             activation: none, relu, gelu or silu.
             scale: Of the product.
             out_dtype: float32; that of the operands if not given.
+            path: auto takes the kernel for the device; sm_80 and sm_90a name one.
         """
         layout = self._checked_layout(a, b)
         shape = (*a.shape[:-1], b.shape[-1])
@@ -170,7 +172,8 @@ class CudaKernels:
         product = self._product(layout, a, b, bias, residual, out)
         batches = math.prod(shape[:-2])
         dtype = str(a.dtype).removeprefix("torch.")
-        self._cuda.gemm(layout, dtype, product, batches, scale, activation, self._stream())
+        options = (scale, activation, self._stream(), path)
+        self._cuda.gemm(layout, dtype, product, batches, *options)
         return out
 
     def grouped_gemm(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:

@@ -55,6 +55,16 @@ def test_products(kernels, size, layout, dtype):
     cuda_cases.check_gemm(kernels, size, layout, dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+@pytest.mark.parametrize("path", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("size", [*cuda_cases.HOPPER_PRODUCTS, (4104, 1032, 4104, ())], ids=str)
+def test_products_of_each_kernel(kernels, size, path, layout, dtype):
+    if path == "sm_90a" and torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("sm_90a's code runs on sm_90 only")
+    cuda_cases.check_gemm(kernels, size, layout, dtype, path)
+
+
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
 def test_products_of_a_group(kernels, layout):
     sizes = [(8, 24, 8), (0, 8, 8), (136, 16, 16), (1000, 512, 264)]

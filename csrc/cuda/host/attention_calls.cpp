@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "algo/random_parameters.h"
+#include "cuda/host/grids.h"
 
 namespace gt::cuda {
 namespace {
@@ -13,11 +14,6 @@ constexpr std::int64_t kExtentMax = 65535;   // gridDim.y and gridDim.z
 constexpr std::int64_t kWidthMax = 128;
 constexpr std::int64_t kNarrowWidthMax = 64;
 constexpr std::int64_t kCopied = 8;  // elements of 16 bytes
-
-template <class T>
-T* at(Address address) {
-  return reinterpret_cast<T*>(address);
-}
 
 void check_sizes(const AttentionSizes& sizes) {
   const auto& [batches, heads, key_heads, queries, keys, width] = sizes;

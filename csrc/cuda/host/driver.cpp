@@ -43,6 +43,7 @@ Driver::Driver(const std::string& library)
   find("cuIpcGetMemHandle", share);
   find("cuIpcOpenMemHandle_v2", open_shared);
   find("cuIpcCloseMemHandle", close_shared);
+  find("cuTensorMapEncodeTiled", encode_tensor_map);
   check(start(0), "starting CUDA's driver");
 }
 

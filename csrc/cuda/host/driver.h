@@ -58,6 +58,18 @@ enum Number : int {
   kDeviceOrdinal = 9,          // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
   kMultiprocessors = 16,       // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
   kPeerAccess = 1,             // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+  kCapabilityMajor = 75,       // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+  kCapabilityMinor = 76,       // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+};
+
+// Of cuTensorMapEncodeTiled: CU_TENSOR_MAP_...
+enum TensorMapNumber : int {
+  kMapFloat16 = 6,   // DATA_TYPE_FLOAT16
+  kMapBfloat16 = 9,  // DATA_TYPE_BFLOAT16
+  kMapInterleaveNone = 0,
+  kMapSwizzle128 = 3,    // SWIZZLE_128B
+  kMapPromotion256 = 3,  // L2_PROMOTION_L2_256B
+  kMapFillZeros = 0,     // FLOAT_OOB_FILL_NONE
 };
 
 class Driver {
@@ -92,6 +104,10 @@ class Driver {
   Result (*share)(IpcHandle* handle, std::uint64_t address);
   Result (*open_shared)(std::uint64_t* address, IpcHandle handle, unsigned flags);
   Result (*close_shared)(std::uint64_t address);
+  Result (*encode_tensor_map)(void* map, int type, std::uint32_t dims, void* address,
+                              const std::uint64_t* sizes, const std::uint64_t* strides,
+                              const std::uint32_t* box, const std::uint32_t* element_strides,
+                              int interleave, int swizzle, int promotion, int fill);
 
  private:
   template <class F>

@@ -70,6 +70,16 @@ Launcher::OnDevice& Launcher::on_device(int device) {
   driver_.check(driver_.get_device(&handle, device), message("finding CUDA device ", device));
   driver_.check(driver_.retain_context(&made.context, handle),
                 message("using CUDA device ", device));
+  int major = 0;
+  int minor = 0;
+  const std::pair<int*, int> wanted[] = {{&major, kCapabilityMajor},
+                                         {&minor, kCapabilityMinor},
+                                         {&made.facts.processors, kMultiprocessors}};
+  for (const auto& [value, attribute] : wanted) {
+    driver_.check(driver_.get_device_attribute(value, attribute, handle),
+                  message("asking for attribute ", attribute, " of CUDA device ", device));
+  }
+  made.facts.capability = 10 * major + minor;
   return devices_.emplace(device, std::move(made)).first->second;
 }
 
@@ -108,16 +118,13 @@ Function Launcher::function_of(OnDevice& device, const char* source, const char*
 
 // A cooperative launch with too many blocks is refused by the driver without a number.
 void Launcher::check_resident(Function function, const char* name, const Grid& grid,
-                              int device) const {
+                              const OnDevice& device) const {
   int blocks = 0;
-  int processors = 0;
   driver_.check(driver_.get_resident_blocks(
                     &blocks, function, static_cast<int>(count(grid.threads)), grid.shared_bytes),
                 message("asking for the resident blocks of ", name));
-  driver_.check(driver_.get_device_attribute(&processors, kMultiprocessors, device),
-                "asking for the device's multiprocessors");
   const std::uint64_t resident =
-      static_cast<std::uint64_t>(blocks) * static_cast<unsigned>(processors);
+      static_cast<std::uint64_t>(blocks) * static_cast<unsigned>(device.facts.processors);
   if (count(grid.blocks) > resident) {
     throw CudaError(message(name, ": ", count(grid.blocks), " blocks must be resident at once, ",
                             resident, " can be"));
@@ -138,7 +145,7 @@ void Launcher::run(const char* source, const char* name, const Grid& grid, const
   LaunchAttribute attributes[2] = {};
   unsigned used = 0;
   if (grid.is_cooperative) {
-    check_resident(function, name, grid, queue.device);
+    check_resident(function, name, grid, device);
     attributes[used].id = kCooperative;
     attributes[used++].value.cooperative = 1;
   }
@@ -156,6 +163,27 @@ void Launcher::run(const char* source, const char* name, const Grid& grid, const
                             attributes,
                             used};
   driver_.check(driver_.launch(&config, function, arguments, nullptr), message("launching ", name));
+}
+
+DeviceFacts Launcher::facts(int device) {
+  const std::lock_guard lock(mutex_);
+  return on_device(device).facts;
+}
+
+TensorMap Launcher::map(int device, const MappedTensor& tensor) {
+  const std::lock_guard lock(mutex_);
+  const Current current(driver_, on_device(device).context);
+  constexpr std::uint32_t kElementSteps[] = {1, 1, 1};
+  TensorMap made{};
+  driver_.check(
+      driver_.encode_tensor_map(&made, tensor.is_bfloat16 ? kMapBfloat16 : kMapFloat16, 3,
+                                reinterpret_cast<void*>(tensor.address), tensor.sizes,
+                                tensor.strides, tensor.box, kElementSteps, kMapInterleaveNone,
+                                kMapSwizzle128, kMapPromotion256, kMapFillZeros),
+      message("mapping a tensor of [", tensor.sizes[2], ", ", tensor.sizes[1], ", ",
+              tensor.sizes[0], "] with strides of ", tensor.strides[1], " and ", tensor.strides[0],
+              " bytes"));
+  return made;
 }
 
 void Launcher::copy_to_device(std::uintptr_t target, const void* source, std::size_t bytes,

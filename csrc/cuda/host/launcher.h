@@ -11,8 +11,11 @@
 #include <utility>
 
 #include "cuda/host/driver.h"
+#include "cuda/tensor_map.h"
 
 namespace gt::cuda {
+
+using Address = std::uintptr_t;
 
 // Fat binaries by the name of their source: "random" for random.cu.
 using Images = std::map<std::string, std::string>;
@@ -42,6 +45,21 @@ struct Queue {
   std::uintptr_t stream;
 };
 
+struct DeviceFacts {
+  int capability;  // 90 for sm_90
+  int processors;
+};
+
+// A tensor of 16-bit elements and the box of it that a kernel copies at a time, innermost dim
+// first; in shared memory in a swizzle of 128 bytes.
+struct MappedTensor {
+  Address address;
+  bool is_bfloat16;
+  std::uint64_t sizes[3];
+  std::uint64_t strides[2];  // bytes, of dims 1 and 2
+  std::uint32_t box[3];
+};
+
 class Launcher {
  public:
   // Throws CudaError where the library does not serve.
@@ -50,6 +68,11 @@ class Launcher {
   // The device of all addresses that are not 0. Throws CudaError where one is not memory of a CUDA
   // device, std::invalid_argument where they are on different ones.
   int device_of(const char* op, std::initializer_list<std::uintptr_t> addresses) const;
+
+  DeviceFacts facts(int device);
+
+  // Throws CudaError with the sizes where the driver takes no such tensor.
+  TensorMap map(int device, const MappedTensor& tensor);
 
   // Queues a launch and does not wait. Throws CudaError.
   template <class... Parameters, class... Arguments>
@@ -81,6 +104,7 @@ class Launcher {
  private:
   struct OnDevice {
     Context context;
+    DeviceFacts facts;
     std::map<std::string, Module> modules;
     std::map<std::string, Function> functions;
   };
@@ -90,7 +114,8 @@ class Launcher {
   OnDevice& on_device(int device);
   Function function_of(OnDevice& device, const char* source, const char* name);
   Module module_of(OnDevice& device, const char* source);
-  void check_resident(Function function, const char* name, const Grid& grid, int device) const;
+  void check_resident(Function function, const char* name, const Grid& grid,
+                      const OnDevice& device) const;
 
   Driver driver_;
   Images images_;

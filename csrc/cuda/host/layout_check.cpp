@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cuda/host/driver.h"
+#include "cuda/tensor_map.h"
 
 namespace gt::cuda {
 namespace {
@@ -39,6 +40,17 @@ static_assert(int{kDynamicSharedBytesMax} == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARE
 static_assert(int{kDeviceOrdinal} == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(int{kMultiprocessors} == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 static_assert(int{kPeerAccess} == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+static_assert(int{kCapabilityMajor} == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(int{kCapabilityMinor} == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
+static_assert(alignof(TensorMap) >= alignof(CUtensorMap));
+static_assert(int{kMapFloat16} == CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
+static_assert(int{kMapBfloat16} == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+static_assert(int{kMapInterleaveNone} == CU_TENSOR_MAP_INTERLEAVE_NONE);
+static_assert(int{kMapSwizzle128} == CU_TENSOR_MAP_SWIZZLE_128B);
+static_assert(int{kMapPromotion256} == CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+static_assert(int{kMapFillZeros} == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 
 // Functions that have had several versions: the header's current one.
 static_assert(std::string_view(GT_TEXT(cuCtxPushCurrent)) == "cuCtxPushCurrent_v2");
@@ -50,6 +62,7 @@ static_assert(std::string_view(GT_TEXT(cuMemAlloc)) == "cuMemAlloc_v2");
 static_assert(std::string_view(GT_TEXT(cuMemFree)) == "cuMemFree_v2");
 static_assert(std::string_view(GT_TEXT(cuMemsetD32)) == "cuMemsetD32_v2");
 static_assert(std::string_view(GT_TEXT(cuIpcOpenMemHandle)) == "cuIpcOpenMemHandle_v2");
+static_assert(std::string_view(GT_TEXT(cuTensorMapEncodeTiled)) == "cuTensorMapEncodeTiled");
 
 }  // namespace
 }  // namespace gt::cuda

@@ -3,19 +3,13 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "cuda/host/grids.h"
+
 namespace gt::cuda {
 namespace {
 
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kThreadsMax = 1024;
-constexpr std::int64_t kBlocksMax = 0x7FFFFFFF;
-
-template <class T = void>
-T* at(Address address) {
-  return reinterpret_cast<T*>(address);
-}
-
-std::int64_t ceil_divided(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
 
 // Blocks of as many whole warps as a row has columns for.
 Grid row_grid(const char* op, const Rows& rows, std::int64_t blocks) {

@@ -11,8 +11,6 @@
 
 namespace gt::cuda {
 
-using Address = std::uintptr_t;
-
 // Which box of which draw; `queue_stream` as in Queue.
 struct RandomBox {
   Stream stream;
@@ -46,18 +44,5 @@ std::int64_t adamw_table_bytes(std::size_t tensors);
 // launch has run.
 void adamw(Launcher& launcher, const std::vector<AdamwOperand>& operands, Address table,
            std::int64_t table_bytes, const AdamwStep& step, std::uintptr_t queue_stream);
-
-// How the operands are stored: cuda/worker_kernels.h.
-enum class GemmLayout { kNN, kNT, kTN };
-
-// A product of `batches` matrices in bfloat16 or float16; cuda/gemm.h says what the operands need.
-void gemm(Launcher& launcher, Element element, GemmLayout layout, const GemmCall& call,
-          std::int64_t batches, std::uintptr_t queue_stream);
-// Device memory that grouped_gemm needs for so many products.
-std::int64_t gemm_table_bytes(std::size_t products);
-// Several products, of one batch each, in one launch. table: as for adamw.
-void grouped_gemm(Launcher& launcher, Element element, GemmLayout layout,
-                  const std::vector<GemmCall>& calls, Address table, std::int64_t table_bytes,
-                  std::uintptr_t queue_stream);
 
 }  // namespace gt::cuda

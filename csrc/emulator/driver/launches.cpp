@@ -123,6 +123,18 @@ const std::map<std::string, Play>& kernels_by_name() {
       GT_ROW(gt_attention_grad_key_128_bf16),
       GT_ROW(gt_attention_grad_key_64_f16),
       GT_ROW(gt_attention_grad_key_128_f16),
+      GT_ROW(gt_gemm_sm90_256_nn_bf16),
+      GT_ROW(gt_gemm_sm90_256_nt_bf16),
+      GT_ROW(gt_gemm_sm90_256_tn_bf16),
+      GT_ROW(gt_gemm_sm90_256_nn_f16),
+      GT_ROW(gt_gemm_sm90_256_nt_f16),
+      GT_ROW(gt_gemm_sm90_256_tn_f16),
+      GT_ROW(gt_gemm_sm90_128_nn_bf16),
+      GT_ROW(gt_gemm_sm90_128_nt_bf16),
+      GT_ROW(gt_gemm_sm90_128_tn_bf16),
+      GT_ROW(gt_gemm_sm90_128_nn_f16),
+      GT_ROW(gt_gemm_sm90_128_nt_f16),
+      GT_ROW(gt_gemm_sm90_128_tn_f16),
   };
 #undef GT_ROW
   return all;

@@ -9,6 +9,7 @@
 #include "cuda/host/driver.h"
 #include "emulator/driver/launches.h"
 #include "emulator/driver/shared_memory.h"
+#include "emulator/machine/tensor_map.h"
 
 using gt::cuda::LaunchConfig;
 using gt::emulator::Play;
@@ -49,6 +50,7 @@ struct State {
   int loads = 0;
   int opened = 0;  // memory of other processes
   std::uint64_t steps_max = gt::emulator::Launch{}.steps_max;
+  int capability = 80;
 };
 State& state() {
   static State only;
@@ -109,8 +111,10 @@ int cuDeviceGet(int* device, int ordinal) {
   return failure("cuDeviceGet");
 }
 
-int cuDeviceGetAttribute(int* value, int, int) {
-  *value = 4;  // multiprocessors
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == gt::cuda::kCapabilityMajor   ? state().capability / 10
+           : attribute == gt::cuda::kCapabilityMinor ? state().capability % 10
+                                                     : 4;  // multiprocessors
   return failure("cuDeviceGetAttribute");
 }
 
@@ -185,6 +189,10 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** argument
     const auto& attribute = config->attributes[i];
     wanted.is_cooperative |=
         attribute.id == gt::cuda::kCooperative && attribute.value.cooperative != 0;
+    if (config->attributes[i].id == gt::cuda::kClusterDimension) {
+      const unsigned (&cluster)[3] = config->attributes[i].value.cluster;
+      wanted.cluster = {cluster[0], cluster[1], cluster[2]};
+    }
   }
   std::string packed;
   int code = 0;
@@ -261,6 +269,39 @@ void stand_in_steps_max(std::uint64_t steps) { state().steps_max = steps; }
 
 int stand_in_opened() { return state().opened; }
 
+int cuTensorMapEncodeTiled(void* map, int type, std::uint32_t dims, void* address,
+                           const std::uint64_t* sizes, const std::uint64_t* strides,
+                           const std::uint32_t* box, const std::uint32_t* element_strides,
+                           int interleave, int swizzle, int, int fill) {
+  constexpr std::uint32_t kSwizzleBytes[] = {0, 32, 64, 128};
+  if (dims > gt::emulator::kTensorDimsMax || swizzle < 0 || swizzle > 3 || interleave != 0 ||
+      fill != 0 || (type != gt::cuda::kMapFloat16 && type != gt::cuda::kMapBfloat16)) {
+    return kInvalidValue;
+  }
+  gt::emulator::TensorFacts facts;
+  facts.address = reinterpret_cast<std::uintptr_t>(address);
+  facts.dims = dims;
+  facts.element_bytes = 2;
+  facts.swizzle_bytes = kSwizzleBytes[swizzle];
+  facts.strides[0] = 2;
+  for (std::uint32_t dim = 0; dim < dims; ++dim) {
+    facts.sizes[dim] = sizes[dim];
+    facts.box[dim] = box[dim];
+    if (dim > 0) {
+      facts.strides[dim] = strides[dim - 1];
+    }
+    if (element_strides[dim] != 1) {
+      return kInvalidValue;
+    }
+  }
+  if (!gt::emulator::refusal(facts).empty()) {
+    return kInvalidValue;
+  }
+  const gt::TensorMap made = gt::emulator::encode(facts);
+  std::memcpy(map, &made, sizeof(made));
+  return failure("cuTensorMapEncodeTiled");
+}
+
 void stand_in_add(const char* name, void* data, std::size_t bytes, int device, bool is_written) {
   gt::emulator::memory().add(name, data, bytes, is_written);
   state().devices[reinterpret_cast<std::uintptr_t>(data)] = device;
@@ -273,6 +314,9 @@ void stand_in_remove(void* data) {
 
 // The call returns this code from now on; 0: it works.
 void stand_in_fail(const char* call, int code) { state().failing[call] = code; }
+
+// Of devices that are asked for it from now on: 80 for sm_80.
+void stand_in_capability(int capability) { state().capability = capability; }
 
 const char* stand_in_launched() { return state().launched.c_str(); }
 

@@ -76,7 +76,14 @@ VALUES += [
     "m.tensor([3, 1, 3], dtype=m.int16).bincount(minlength=6)",
     "m.tensor([3, 1], dtype=m.uint8).bincount(m.tensor([0.5, 2.0]))",
 ]
+# Whose kernel in PyTorch ends the process for other operands.
+VALUES += [
+    "m.lcm(m.tensor([0, 6, -4, 0, -(2**63)]), m.tensor([0, 4, 6, 3, -(2**63)]))",
+    "m.lcm(m.tensor([[6], [-128]], dtype=m.int8), m.tensor([4, 7, 100], dtype=m.int16))",
+]
 ERRORS = [
+    "m.tensor([1.0]).lcm(m.tensor([2]))",
+    "m.tensor([-1, 2**31 - 1], dtype=m.int32).bincount()",
     "m.tensor([1.0]).add(m.tensor([1.0]), alpha=True)",
     "m.tensor([1]).sub(m.tensor([1]), alpha=0.5)",
     "m.tensor([1]).frac()",
@@ -155,3 +162,8 @@ def test_gradients_of_both_orders_are_pytorchs(expression: str) -> None:
             continue
         what = difference(ours.detach(), theirs.detach(), values=True)
         assert what is None, what
+
+
+def test_an_overflow_of_lcm_leaves_the_worker_alive() -> None:
+    gt.lcm(gt.tensor([-(2**63)]), gt.tensor([2**63 - 1])).tolist()
+    assert (gt.ones(2) + 1).tolist() == [2.0, 2.0]

@@ -192,7 +192,13 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
     """How often each number from 0 occurs (or the sum of its weights); reads the largest."""
     if self.ndim != 1 or self.dtype.is_floating_point:
         raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
-    length = max(int(self.amax().item()) + 1 if self.shape[0] else 0, minlength)
+    highest = -1
+    if self.shape[0]:
+        ends: Tensor = call("stack", self.amin(), self.amax(), dim=0)
+        lowest, highest = map(int, ends.numpy())
+        if lowest < 0:  # before there is memory for the highest, which may be any
+            raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
+    length = max(highest + 1, minlength)
     if weights is None:
         weights = call("full_like", self, size=self.shape, value=1, dtype=_core.int64)
     elif weights.dtype != _core.float32:

@@ -32,6 +32,15 @@ def _segment_reduce(
     )
 
 
+def _lcm(self: Tensor, other: Tensor) -> Tensor:
+    """torch.lcm, which divides the lowest integer by -1 where gcd gives that, and so traps."""
+    if self.is_floating_point() or other.is_floating_point():
+        return torch.lcm(self, other)  # which refuses it
+    divisor = torch.gcd(self, other).abs()
+    quotient = self.div(divisor.masked_fill(divisor == 0, 1), rounding_mode="trunc")
+    return (quotient * other).abs()
+
+
 FORWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "attention": torch_attention.attention,
     "lstm_layer": torch_recurrent.lstm_layer,
@@ -40,8 +49,10 @@ FORWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "rnn_layer": torch_recurrent.rnn_layer,
     "segment_reduce_lengths": _segment_reduce,
 }
-# PyTorch's operators, of the same values, where GT has a faster kernel for some operands.
+# PyTorch's operators, of the same values, where GT has a faster kernel for some operands, or where
+# PyTorch's ends the process for some.
 FASTER: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
+    "lcm": _lcm,
     "max_pool2d_with_indices": torch_pooling.max_pool2d_with_indices,
 }
 BACKWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {

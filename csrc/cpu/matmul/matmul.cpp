@@ -69,7 +69,7 @@ bool is_skinny(const Product& product) {
   return product.m <= kSkinnyRowsMax && (product.b.across == 1 || product.b.along == 1);
 }
 
-// Args: plain, the paths whose panels hold T; packed, those for multiply_packed.
+// Args: plain, the paths whose panels hold T; packed, those for the operands' own element.
 template <class T>
 void multiply(const PathTable<MatmulPath<T>>& plain, const PathTable<MatmulPath<T>>& packed,
               const Product& product) {
@@ -77,7 +77,9 @@ void multiply(const PathTable<MatmulPath<T>>& plain, const PathTable<MatmulPath<
   if (product.k == 0) {
     finish_zeros(of_path(plain), product, scratch);
   } else if (is_skinny(product)) {
-    multiply_skinny(of_path(plain), product, scratch);
+    MatmulPath<T> path = of_path(plain);
+    path.skinny_columns = of_path(packed).skinny_columns;  // it reads b as it is stored
+    multiply_skinny(path, product, scratch);
   } else {
     multiply_packed(of_path(packed), product, scratch);
   }

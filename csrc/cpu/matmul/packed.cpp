@@ -9,7 +9,7 @@
 namespace gt {
 namespace {
 
-constexpr std::int64_t kDepthBlock = 320;  // a panel of b stays in the first cache
+constexpr std::int64_t kDepthUnits = 320;  // a panel of b stays in the first cache
 constexpr std::int64_t kRowsBlock = 1152;  // what is packed at once: multiples of every tile
 constexpr std::int64_t kColumnsBlock = 1152;
 constexpr std::int64_t kTaskRows = 144;  // a task's part of a stays in the second cache
@@ -37,7 +37,8 @@ class Block {
         column_panels_(ceil_divide(n_, path.columns)),
         threads_(static_cast<int>(
             std::clamp<std::int64_t>(m_ * n_ * product.k / kWorkPerThread, 1, product.threads))),
-        depth_max_(std::min(kDepthBlock, product.k)),
+        depth_block_(kDepthUnits * path.depth_step),
+        depth_max_(std::min(depth_block_, product.k)),
         ld_(column_panels_ * path.columns),
         in_out_(product.element != Element::kBfloat16) {
     const std::int64_t units = ceil_divide(depth_max_, path.depth_step);
@@ -54,8 +55,8 @@ class Block {
   }
 
   void multiply() {
-    for (std::int64_t begin = 0; begin < product_.k; begin += kDepthBlock) {
-      const std::int64_t depth = std::min(kDepthBlock, product_.k - begin);
+    for (std::int64_t begin = 0; begin < product_.k; begin += depth_block_) {
+      const std::int64_t depth = std::min(depth_block_, product_.k - begin);
       pack(begin, depth);
       const std::int64_t across = ceil_divide(n_, kTaskColumns);
       const std::int64_t down = ceil_divide(m_, kTaskRows);
@@ -146,7 +147,7 @@ class Block {
   const Product& product_;
   const std::int64_t row_, column_, m_, n_, row_panels_, column_panels_;
   const int threads_;
-  const std::int64_t depth_max_, ld_;
+  const std::int64_t depth_block_, depth_max_, ld_;
   const bool in_out_;  // sums are kept where the result goes
   std::int64_t a_panel_bytes_, b_panel_bytes_;
   char* a_panels_;

@@ -68,22 +68,29 @@ template <class T, class Number, int kRows, int kColumns>
 inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t across, T* sums,
                 std::int64_t ld) {
   Vector<T> sum[kRows][kColumns] = {};
-  for (std::int64_t step = 0; step < depth; step += kLanes<T>) {
-    const auto lanes = static_cast<int>(depth - step < kLanes<T> ? depth - step : kLanes<T>);
+  const auto add = [&](std::int64_t step, const auto& read) {
     Vector<T> right[kColumns];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int column = 0; column < kColumns; ++column) {
-      const Number* from = w + column * across + step;
-      right[column] = lanes == kLanes<T> ? read_vector<T>(from) : read_numbers<T>(from, lanes);
+      right[column] = read(w + column * across + step);
     }
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      const Vector<T> left = read_numbers<T>(x + row * depth + step, lanes);
-#pragma GCC unroll 4
+      const Vector<T> left = read(x + row * depth + step);
+#pragma GCC unroll 8
       for (int column = 0; column < kColumns; ++column) {
         sum[row][column] += left * right[column];
       }
     }
+  };
+  std::int64_t step = 0;
+  for (; step + kLanes<T> <= depth; step += kLanes<T>) {
+    add(step, [](const auto* from) { return read_vector<T>(from); });
+  }
+  if (step < depth) {
+    add(step, [lanes = static_cast<int>(depth - step)](const auto* from) {
+      return read_numbers<T>(from, lanes);
+    });
   }
   for (int row = 0; row < kRows; ++row) {
     for (int column = 0; column < kColumns; ++column) {
@@ -95,7 +102,8 @@ inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t ac
 template <class T, class Number, int kRows>
 void dots(std::int64_t depth, const T* x, const Number* w, std::int64_t across, std::int64_t begin,
           std::int64_t end, T* sums, std::int64_t ld) {
-  constexpr int kColumns = 2;
+  // Sums that do not wait for each other: enough for the latency of a multiply-add.
+  constexpr int kColumns = kRows == 1 ? 8 : kRows == 2 ? 4 : 2;
   std::int64_t column = begin;
   for (; column + kColumns <= end; column += kColumns) {
     dot<T, Number, kRows, kColumns>(depth, x, w + column * across, across, sums + column, ld);

@@ -118,6 +118,20 @@ def test_cuda_answers_without_gpus_or_with() -> None:
     assert draws[0] == draws[1]
 
 
+def test_events_measure_what_runs_between_them() -> None:
+    start, end = (gt.cuda.Event(enable_timing=True) for _ in range(2))
+    with pytest.raises(RuntimeError, match="must be recorded before calculating elapsed time"):
+        start.elapsed_time(end)
+    start.record()
+    gt.ones(300, 300) @ gt.ones(300, 300)
+    end.record(stream=None)
+    end.synchronize()
+    assert end.query()
+    assert 0 < start.elapsed_time(end) == -end.elapsed_time(start)
+    with pytest.raises(RuntimeError, match="must be created with argument 'enable_timing=True'"):
+        gt.cuda.Event().elapsed_time(end)
+
+
 @pytest.mark.parametrize("name", ["float16", "float32", "float64", "int32", "int64", "bool"])
 def test_to_a_dtype(name: str) -> None:
     ours, theirs = gt.tensor(VALUES), torch.tensor(VALUES)

@@ -8,6 +8,7 @@ import pathlib
 
 from gt import config, devices, draws, missing, random, session
 from gt._core import Tensor
+from gt.cuda.event import Event
 from gt.errors import InvalidUse, OutOfMemoryError
 from gt.tensor_types import (
     BFloat16Tensor,
@@ -28,6 +29,7 @@ __all__ = [
     "ByteTensor",
     "CharTensor",
     "DoubleTensor",
+    "Event",
     "FloatTensor",
     "HalfTensor",
     "IntTensor",

@@ -1,0 +1,60 @@
+"""`gt.cuda.Event`: a moment in what a program emits, of which scripts ask how long it took."""
+
+from __future__ import annotations
+
+import time
+
+from gt import session
+from gt.errors import InvalidUse
+
+__all__ = ["Event"]
+
+
+class Event:
+    """A moment; between two of them stands how long the workers took.
+
+    Recording waits until everything emitted so far has run: an event is for measuring.
+
+    Args:
+        enable_timing: whether `elapsed_time` may be asked.
+        blocking: accepted and ignored.
+        interprocess: accepted and ignored.
+        external: accepted and ignored.
+    """
+
+    def __init__(
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,  # noqa: ARG002
+        interprocess: bool = False,  # noqa: ARG002
+        external: bool = False,  # noqa: ARG002
+    ) -> None:
+        self._is_timed = enable_timing
+        self._at_s: float | None = None
+
+    def record(self, stream: object = None) -> None:  # noqa: ARG002 - there is one order
+        """Wait until everything emitted so far has run, and take the time."""
+        session.synchronize()
+        self._at_s = time.perf_counter()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this moment to another one.
+
+        Raises:
+            RuntimeError: an event without timing, or one that was not recorded.
+        """
+        if not (self._is_timed and end_event._is_timed):
+            raise InvalidUse("Both events must be created with argument 'enable_timing=True'.")
+        if self._at_s is None or end_event._at_s is None:
+            raise InvalidUse("Both events must be recorded before calculating elapsed time.")
+        return (end_event._at_s - self._at_s) * 1000
+
+    def query(self) -> bool:
+        """True: what was emitted before has run when recording returns."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing: recording has waited."""
+
+    def wait(self, stream: object = None) -> None:
+        """Nothing: instructions run in the order of the program."""

@@ -405,7 +405,6 @@ def ranks_of_processes(library, ranks, dying):
             [sys.executable, script, str(library), str(rank), str(ranks), str(dying)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             text=True,
         )
         for rank in range(ranks)

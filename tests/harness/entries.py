@@ -188,6 +188,7 @@ def is_generic(op: OpInfo) -> bool:
 TERMS = {
     "nn.functional.scaled_dot_product_attention": 250.0,
     "nn.functional.multi_head_attention_forward": 250.0,
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu": 250.0,
     "nn.functional.linear_cross_entropy": 250.0,
     "nn.functional.group_norm": 16.0,
     "nn.functional.instance_norm": 16.0,

@@ -77,8 +77,12 @@ def _check_applies(op: OpInfo, sample: SampleInput, expected: Exception) -> None
 
 
 def _plain(error: Exception) -> str:
-    """An error's text, without the class's name and the place that a method counts differently."""
-    text = str(error).replace("torch._C.TensorBase", "gt.Tensor")
+    """An error's text with GT's names, without the place that a method counts differently."""
+    text = (
+        str(error)
+        .replace("torch._C.TensorBase", "gt.Tensor")
+        .replace("torch.sparse_", "gt.sparse_")
+    )
     return re.sub(r" \(position \d+\)", "", text)
 
 

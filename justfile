@@ -120,8 +120,7 @@ cuda *args:
     cmake --build target/kernels
     python tools/cuda_kernels.py --loaded target/kernels
 
-# The kernels' tests under the address and undefined-behaviour sanitizers (products for Hopper take a minute, and the emulator
-# checks each of their accesses), and threads that call them under that of threads
+# The kernels' tests under the sanitizers of addresses, undefined behaviour and threads; not Hopper's products, a minute that the emulator checks itself
 sanitize:
     cmake -S csrc -B target/sanitize -G Ninja -DGT_SANITIZE=ON -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/sanitize

@@ -182,7 +182,7 @@ quick:
 checks: check site rust sim examples cuda sanitize wheel smoke fuzz
 
 # What must be green before a commit lands; Python tests stand last
-ci: checks python
+ci: checks (python "-n" "2" "--dist" "loadfile")
 
 # The sizes that the project claims, all or some PARTs of them; writes benchmarks/full/DATE.md and layouts.png
 sizes *parts:

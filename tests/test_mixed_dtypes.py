@@ -167,3 +167,27 @@ def test_gradients_of_both_orders_are_pytorchs(expression: str) -> None:
 def test_an_overflow_of_lcm_leaves_the_worker_alive() -> None:
     gt.lcm(gt.tensor([-(2**63)]), gt.tensor([2**63 - 1])).tolist()
     assert (gt.ones(2) + 1).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "m.addmm(x, x, x.T)",
+        "m.addmm(x, x, x, beta=-4.775, alpha=2.0315)",
+        "m.addmm(x[0], x, x, alpha=0.5)",
+        "m.addmv(x[1], x, x[2])",
+        "m.baddbmm(x.expand(2, 8, 8), x.expand(2, 8, 8), x.T.expand(2, 8, 8), beta=3.4445)",
+    ],
+)
+def test_half_precision_rounds_a_product_once_with_what_is_added(
+    expression: str, dtype: str
+) -> None:
+    ours, theirs = (
+        eval(
+            expression,
+            {"m": m, "x": (m.arange(64).reshape(8, 8) * 37 % 64 / 7 - 4).to(getattr(m, dtype))},
+        )
+        for m in (gt, torch)
+    )
+    assert ours.tolist() == theirs.tolist()

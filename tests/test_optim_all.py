@@ -60,9 +60,6 @@ OPTIMIZERS = {
     "SGD": [{}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "weight_decay": 0.1}],
 }
 ROWS = [(name, place) for name, rows in OPTIMIZERS.items() for place in range(len(rows))]
-# Muon rounds to bfloat16 at each of its products, in an order that the kernels choose.
-# Its updates have entries up to one, times a rate of at most 0.3 here.
-TOLERANCES = {"Muon": {"rtol": 1e-2, "atol": 0.02}}
 EXACT = {"rtol": 1e-9, "atol": 1e-12}
 
 
@@ -112,9 +109,7 @@ def test_ten_steps(name, place):
     )
     for number, (ours, theirs) in enumerate(zip(*params, strict=True)):
         assert ours.dtype == np.float64
-        np.testing.assert_allclose(
-            ours, theirs, **TOLERANCES.get(name, EXACT), err_msg=f"parameter {number}"
-        )
+        np.testing.assert_allclose(ours, theirs, **EXACT, err_msg=f"parameter {number}")
     assert shapes(optimizers[0]) == shapes(optimizers[1])
     groups = [optimizer.state_dict()["param_groups"] for optimizer in optimizers]
     assert groups[0] == groups[1]
@@ -136,7 +131,7 @@ def test_a_rate_may_be_a_tensor(name):
         trained(library, name, own)[1] for library, own in zip(LIBRARIES, options, strict=True)
     )
     for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, **TOLERANCES.get(name, EXACT))
+        np.testing.assert_allclose(a, b, **EXACT)
     for library in LIBRARIES:
         with pytest.raises(ValueError, match=r"^Tensor lr must be 1-element$"):
             getattr(library.optim, name)([library.zeros(2, 2)], lr=library.zeros(2))
@@ -163,9 +158,7 @@ def test_pytorchs_state_loads(name):
     optimizer.step()
     theirs.step()
     for own, param in zip(ours, their_params, strict=True):
-        np.testing.assert_allclose(
-            own.detach().numpy(), param.detach().numpy(), **TOLERANCES.get(name, EXACT)
-        )
+        np.testing.assert_allclose(own.detach().numpy(), param.detach().numpy(), **EXACT)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -181,7 +174,7 @@ def test_groups_have_their_own_options(name):
             optimizer.step()
         results.append([param.detach().numpy() for param in params])
     for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(a, b, **TOLERANCES.get(name, EXACT))
+        np.testing.assert_allclose(a, b, **EXACT)
 
 
 BETAS = [{"betas": (1.0, 0.5)}, {"betas": (0.5, -0.1)}]

@@ -109,12 +109,16 @@ def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tens
 def addmm(
     self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
-    """beta * self + alpha * (mat1 @ mat2)."""
+    """beta * self + alpha * (mat1 @ mat2); in half precision rounded once, as PyTorch's kernels."""
+    if is_half(self, mat1, mat2):
+        return addmm(*widened(self, mat1, mat2), beta=beta, alpha=alpha).to(self.dtype)
     return combined(self, mm(mat1, mat2, name="addmm"), beta, alpha)
 
 
 def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """beta * self + alpha * (mat @ vec)."""
+    """beta * self + alpha * (mat @ vec); in half precision rounded once."""
+    if is_half(self, mat, vec):
+        return addmv(*widened(self, mat, vec), beta=beta, alpha=alpha).to(self.dtype)
     return combined(self, mv(mat, vec), beta, alpha)
 
 
@@ -123,16 +127,22 @@ def addr(
 ) -> Tensor:
     """beta * self + alpha * outer(vec1, vec2)."""
     if is_half(self, vec1, vec2):
-        exact = addr(self.float(), vec1.float(), vec2.float(), beta=beta, alpha=alpha)
-        return exact.to(self.dtype)
+        return addr(*widened(self, vec1, vec2), beta=beta, alpha=alpha).to(self.dtype)
     return combined(self, outer(vec1, vec2), beta, alpha)
 
 
 def baddbmm(
     self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
-    """beta * self + alpha * bmm(batch1, batch2)."""
+    """beta * self + alpha * bmm(batch1, batch2); in half precision rounded once."""
+    if is_half(self, batch1, batch2):
+        return baddbmm(*widened(self, batch1, batch2), beta=beta, alpha=alpha).to(self.dtype)
     return combined(self, bmm(batch1, batch2), beta, alpha)
+
+
+def widened(*operands: Tensor) -> list[Tensor]:
+    """The operands in float32, in which steps between are not rounded to half precision."""
+    return [x.float() for x in operands]
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:

@@ -155,6 +155,31 @@ def graph(t):
     return z.grad_fn.name(), product.name(), names, leaves, constant, same
 
 
+def parameters_of_a_graph(t):
+    """Walked from the loss, as programs do that draw a graph: the very objects of the program."""
+    model = t.nn.Sequential(t.nn.Linear(3, 2), t.nn.Tanh(), t.nn.Linear(2, 1, bias=False))
+    x, y = leaf(t), t.ones(3).requires_grad_()
+    z = t.tensor([1.0, 2.0])
+    z.requires_grad = True
+    known = {**dict(model.named_parameters()), "x": x, "y": y, "z": z}
+    found, roots = set(), [(model(x * y).sum() * z).sum().grad_fn]
+    while roots:
+        node = roots.pop()
+        if hasattr(node, "variable"):
+            found |= {name for name, tensor in known.items() if tensor is node.variable}
+        roots += [each for each, _ in node.next_functions if each is not None]
+    return sorted(found)
+
+
+def a_leaf_that_is_gone(t):
+    """Its node keeps what it needs, and leads to one new object."""
+    y = leaf(t) * 2
+    node = y.grad_fn.next_functions[0][0]
+    one = node.variable
+    y.sum().backward()
+    return one is node.variable, one, one.grad
+
+
 def packed(t):
     log, x, w = [], leaf(t), leaf(t)
 
@@ -239,7 +264,8 @@ def names_of_nodes(t):
 PROGRAMS = [
     retains, names_of_nodes, optimizer_found_by_parameter,
     of_a_leaf, of_an_intermediate, order, removed, accumulated, optimizer_in_backward, of_grad,
-    differentiable, of_nodes, several, of_a_root, before_a_write, graph, packed, packed_innermost,
+    differentiable, of_nodes, several, of_a_root, before_a_write, graph,
+    parameters_of_a_graph, a_leaf_that_is_gone, packed, packed_innermost,
     packed_twice,
 ]  # fmt: skip
 

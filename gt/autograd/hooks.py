@@ -7,7 +7,6 @@ of this file, which check what a hook returns as PyTorch does.
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -63,13 +62,10 @@ def register_post_accumulate_grad_hook(
     Raises:
         InvalidUse: the tensor is no leaf, or requires no gradient.
     """
-    own = weakref.ref(self)  # which programs find other things by; not the hook's to keep
 
     def called(leaf: Tensor) -> object:
-        tensor = own()
-        given = leaf if tensor is None else tensor
-        result = hook(given)
-        return None if result is given else result
+        result = hook(leaf)
+        return None if result is leaf else result
 
     return RemovableHandle(_core.accumulate_hooks(self), called)
 

@@ -18,7 +18,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         value = gt.empty(0) if data is None else data.detach()
-        return super().__new__(cls, value, requires_grad=requires_grad)
+        return super().__new__(cls, value).requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()

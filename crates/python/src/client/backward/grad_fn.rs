@@ -135,7 +135,7 @@ impl GradFn {
     #[getter]
     fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Tensor>> {
         match &self.0 {
-            To::Leaf(leaf) => Tensor::wrap(py, leaf.clone()),
+            To::Leaf(leaf) => Tensor::of_leaf(py, leaf),
             To::Node(node) => Err(no_attribute(node, "variable")),
         }
     }

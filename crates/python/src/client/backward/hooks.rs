@@ -135,7 +135,7 @@ pub(super) fn accumulated(py: Python<'_>, leaf: &Var) -> PyResult<()> {
             .and_then(|cold| cold.accumulate_hooks.as_ref().map(|hooks| hooks.clone_ref(py)))
     };
     if let Some(hooks) = hooks {
-        call(py, "of_leaf", (hooks, Tensor::wrap(py, leaf.clone())?))?;
+        call(py, "of_leaf", (hooks, Tensor::of_leaf(py, leaf)?))?;
     }
     Ok(())
 }

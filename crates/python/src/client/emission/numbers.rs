@@ -88,7 +88,7 @@ pub(crate) fn from_numbers<'py>(
         }
         upload::from_bytes(py, &bytes, dims, dtype)?
     };
-    tensor.get().var.set_requires_grad(py, requires_grad)?;
+    Tensor::require_grad(&tensor, requires_grad)?;
     Ok(Some(tensor))
 }
 

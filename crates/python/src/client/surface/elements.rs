@@ -36,7 +36,7 @@ fn from_numpy_copy<'py>(
         }
         Some(_) | None => tensor,
     };
-    tensor.get().var.set_requires_grad(py, requires_grad)?;
+    Tensor::require_grad(&tensor, requires_grad)?;
     Ok(tensor)
 }
 
@@ -61,7 +61,7 @@ fn from_bytes<'py>(
     requires_grad: bool,
 ) -> PyResult<Bound<'py, Tensor>> {
     let tensor = upload::from_buffer(buffer, shape.0, dtype.0)?;
-    tensor.get().var.set_requires_grad(buffer.py(), requires_grad)?;
+    Tensor::require_grad(&tensor, requires_grad)?;
     Ok(tensor)
 }
 

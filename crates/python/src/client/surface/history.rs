@@ -16,12 +16,13 @@ impl Tensor {
     }
 
     #[setter]
-    fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
-        if requires && !self.var.meta(py).dtype.is_differentiable() {
+    fn set_requires_grad(slf: &Bound<'_, Self>, requires: bool) -> PyResult<()> {
+        let py = slf.py();
+        if requires && !slf.get().var.meta(py).dtype.is_differentiable() {
             let text = "only Tensors of floating point and complex dtype can require gradients";
             return Err(errors::mistake(py, ErrorClass::Runtime, text));
         }
-        self.var.set_requires_grad(py, requires)
+        Self::require_grad(slf, requires)
     }
 
     /// Sets whether operations on this leaf are recorded for a gradient; returns the tensor itself.
@@ -30,7 +31,7 @@ impl Tensor {
         slf: &Bound<'py, Self>,
         requires_grad: bool,
     ) -> PyResult<Bound<'py, Self>> {
-        slf.get().var.set_requires_grad(slf.py(), requires_grad)?;
+        Self::require_grad(slf, requires_grad)?;
         Ok(slf.clone())
     }
 

@@ -2,9 +2,42 @@
 
 use crate::client::session::errors;
 use crate::client::tape::{self, Edge};
-use crate::client::value::variable::{Origin, Var};
+use crate::client::value::variable::{Origin, Tensor, Var};
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
+use pyo3::types::PyWeakrefReference;
+
+impl Tensor {
+    /// Marks a leaf as one that accumulates gradients (or not); its node then leads back to this very object.
+    pub(crate) fn require_grad(slf: &Bound<'_, Self>, requires: bool) -> PyResult<()> {
+        let (py, var) = (slf.py(), &slf.get().var);
+        var.set_requires_grad(py, requires)?;
+        if requires && var.accumulates(py) { Self::remember(slf) } else { Ok(()) }
+    }
+
+    /// The program's object of a leaf, a new one where it is gone.
+    pub(crate) fn of_leaf<'py>(py: Python<'py>, leaf: &Var) -> PyResult<Bound<'py, Self>> {
+        let known = {
+            let state = leaf.look(py);
+            state.cold().and_then(|cold| cold.object.as_ref().map(|object| object.clone_ref(py)))
+        };
+        if let Some(weak) = known
+            && let Some(object) = weak.bind(py).upgrade_as::<Self>()?
+        {
+            return Ok(object);
+        }
+        let object = Self::wrap(py, leaf.clone())?;
+        Self::remember(&object)?;
+        Ok(object)
+    }
+
+    fn remember(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let weak = PyWeakrefReference::new(slf)?.unbind();
+        let old = slf.get().var.state(slf.py()).cold_mut().object.replace(weak);
+        drop(old);
+        Ok(())
+    }
+}
 
 impl Var {
     pub(crate) fn requires_grad(&self, py: Python<'_>) -> bool {

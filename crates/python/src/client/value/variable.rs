@@ -13,7 +13,7 @@ use super::steps::Path;
 use crate::client::gil_cell::GilCell;
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyWeakrefReference};
 use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -96,6 +96,8 @@ pub(crate) struct VarExtras {
     /// Whether it keeps its gradient though it is no leaf.
     pub(crate) retains: bool,
     pub grad: Option<Py<Tensor>>,
+    /// Of a leaf: the object that the program has, as long as it lives.
+    pub object: Option<Py<PyWeakrefReference>>,
     /// Of a leaf: functions that are called with the gradient before it accumulates, by their handles.
     pub hooks: Option<Py<PyDict>>,
     /// Functions that are called with the leaf once its gradient has accumulated.

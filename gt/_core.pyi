@@ -875,13 +875,13 @@ class Tensor:
     def inner(self, other: Tensor) -> Tensor:
         """Products summed over both last dimensions."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number=1, alpha: Number=1) -> Tensor:
-        """beta * self + alpha * (mat1 @ mat2)."""
+        """beta * self + alpha * (mat1 @ mat2); in half precision rounded once, as PyTorch's kernels."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: Number=1, alpha: Number=1) -> Tensor:
-        """beta * self + alpha * (mat @ vec)."""
+        """beta * self + alpha * (mat @ vec); in half precision rounded once."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number=1, alpha: Number=1) -> Tensor:
         """beta * self + alpha * outer(vec1, vec2)."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number=1, alpha: Number=1) -> Tensor:
-        """beta * self + alpha * bmm(batch1, batch2)."""
+        """beta * self + alpha * bmm(batch1, batch2); in half precision rounded once."""
     def cumprod(self, dim: _int, *, dtype: _dtype | None=None, axis: _int | None=None) -> Tensor:
         """Products of all elements up to each one along `dim`."""
     def diff(self, n: _int=1, dim: _int=-1, prepend: Tensor | None=None, append: Tensor | None=None, *, axis: _int | None=None) -> Tensor:

@@ -91,7 +91,7 @@ def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype
     if array.dtype.kind in "US":
         raise InvalidType("new(): invalid data type 'str'")
     if array.dtype == object or array.dtype.name == "uint64":
-        raise misfit(data)
+        array = large_numbers(data, array, wanted)
     if isinstance(wanted, _core.dtype):
         check_range(array, wanted)
     elif array.dtype.kind in "iufc":
@@ -150,6 +150,25 @@ def check_range(array: Array, wanted: _core.dtype) -> None:
     # 255.5 is cut off to 255; nan is in no range
     if not (low <= smallest and largest < int(limits.max) + 1):
         raise ShapeError(f"value cannot be converted to type {wanted.name} without overflow")
+
+
+def large_numbers(data: Data, array: Array, wanted: _core.dtype | None) -> Array:
+    """Numbers that numpy keeps as objects, as others: an integer beyond 64 bits may be among them.
+
+    Raises:
+        InvalidType, InvalidValue, ShapeError: no numbers, or an integer that is to be one.
+        OverflowError: an integer that no float is near.
+    """
+    kinds = kinds_of(data)
+    if not kinds <= {bool, int, float, complex}:
+        raise misfit(data)
+    if wanted == _core.bool:
+        return array.astype(bool)
+    if complex in kinds:
+        return array.astype(np.complex128)
+    if float in kinds or (isinstance(wanted, _core.dtype) and category(wanted) > 1):
+        return array.astype(np.float64)
+    raise misfit(data)
 
 
 def misfit(data: Data) -> Exception:

@@ -234,8 +234,11 @@ class Method:
             if name == other:
                 return f"{name}: Option<{RUST_TYPES[self.attrs[own][0]]}>"
         if name == "alpha" and self.scales:
-            older = "older: Option<OperandArg<'py>>, " if self.factor_first else ""
-            return f"{older}alpha: ScalarArg"
+            return "alpha: ScalarArg"
+        if self.factor_first:
+            return ", ".join(
+                f"{each}: Option<OperandArg<'py>>" for each in ("first", "older", name)
+            )
         if name in self.starred:
             return f"{name}: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>"
         if name in self.attrs:
@@ -264,7 +267,7 @@ class Method:
             lines.append(f'let {name} = only_tensor({name}, "{self.row["name"]}", "{name}")?;')
         if self.scales and last:
             if self.factor_first:
-                given = f'"{self.row["name"]}", ({name}, older), alpha'
+                given = f'"{self.row["name"]}", [first, older, {name}], alpha'
                 lines.append(f"let ({name}, alpha) = factor_first(slf.py(), {given})?;")
             lines.append(f"let {name} = scaled(slf.py(), &slf.get().var, {name}, alpha.0)?;")
         return " ".join(lines)
@@ -305,8 +308,10 @@ class Method:
         text = text.replace("=False", "=false").replace("=True", "=true")
         if self.scales:
             text = text.replace("alpha=1", "alpha=ScalarArg(gt_protocol::Scalar::Int(1))")
-        if self.factor_first:  # `older` is what follows the factor
-            text = text.replace(", *,", ", older=None, *,", 1)
+        if self.factor_first:  # `older` is what follows the factor, unless that is named
+            text = text.replace(
+                f"{self.names[0]}, *,", f"first=None, older=None, /, *, {self.names[0]}=None,", 1
+            )
         hides = self.checked or self.factor_first
         return f'({text}), text_signature = "($self, {shown})"' if hides else f"({text})"
 

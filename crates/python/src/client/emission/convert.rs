@@ -6,7 +6,7 @@ use crate::client::value::dtype::DtypeArg;
 use crate::client::value::variable::Tensor;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Scalar};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyList, PyTuple, PyType};
 
@@ -102,11 +102,11 @@ pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     }
     if object.is_instance_of::<PyInt>() {
         return object.extract::<i64>().map(|value| Some(Scalar::Int(value))).map_err(|_| {
-            errors::mistake(
-                object.py(),
-                ErrorClass::Runtime,
-                "value cannot be converted to type int64_t without overflow",
-            )
+            if object.extract::<u64>().is_err() {
+                return PyOverflowError::new_err("int too big to convert");
+            }
+            let text = "value cannot be converted to type int64_t without overflow";
+            errors::mistake(object.py(), ErrorClass::Runtime, text)
         });
     }
     if object.is_instance_of::<PyFloat>() {

@@ -199,26 +199,28 @@ impl Tensor {
         run(slf.py(), Op::BitwiseNot, &[Arg::Var(&slf.get().var)], smallvec![])
     }
     /// self + other.
-    #[pyo3(signature = (other, older=None, *, alpha=ScalarArg(gt_protocol::Scalar::Int(1))), text_signature = "($self, other, *, alpha=1)")]
+    #[pyo3(signature = (first=None, older=None, /, *, other=None, alpha=ScalarArg(gt_protocol::Scalar::Int(1))), text_signature = "($self, other, *, alpha=1)")]
     fn add<'py>(
         slf: &Bound<'py, Self>,
-        other: OperandArg<'py>,
+        first: Option<OperandArg<'py>>,
         older: Option<OperandArg<'py>>,
+        other: Option<OperandArg<'py>>,
         alpha: ScalarArg,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (other, alpha) = factor_first(slf.py(), "add", (other, older), alpha)?;
+        let (other, alpha) = factor_first(slf.py(), "add", [first, older, other], alpha)?;
         let other = scaled(slf.py(), &slf.get().var, other, alpha.0)?;
         run(slf.py(), Op::Add, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
     }
     /// self - other.
-    #[pyo3(signature = (other, older=None, *, alpha=ScalarArg(gt_protocol::Scalar::Int(1))), text_signature = "($self, other, *, alpha=1)")]
+    #[pyo3(signature = (first=None, older=None, /, *, other=None, alpha=ScalarArg(gt_protocol::Scalar::Int(1))), text_signature = "($self, other, *, alpha=1)")]
     fn sub<'py>(
         slf: &Bound<'py, Self>,
-        other: OperandArg<'py>,
+        first: Option<OperandArg<'py>>,
         older: Option<OperandArg<'py>>,
+        other: Option<OperandArg<'py>>,
         alpha: ScalarArg,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (other, alpha) = factor_first(slf.py(), "sub", (other, older), alpha)?;
+        let (other, alpha) = factor_first(slf.py(), "sub", [first, older, other], alpha)?;
         let other = scaled(slf.py(), &slf.get().var, other, alpha.0)?;
         run(slf.py(), Op::Sub, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
     }

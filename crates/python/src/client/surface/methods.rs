@@ -40,12 +40,16 @@ pub(crate) fn take_view<'py>(
 pub(crate) fn factor_first<'py>(
     py: Python<'py>,
     op: &str,
-    (first, second): (OperandArg<'py>, Option<OperandArg<'py>>),
+    operands: [Option<OperandArg<'py>>; 3],
     alpha: ScalarArg,
 ) -> PyResult<(OperandArg<'py>, ScalarArg)> {
-    match (first, second) {
-        (first, None) => Ok((first, alpha)),
-        (OperandArg::Scalar(factor), Some(second)) if alpha.0 == Scalar::Int(1) => {
+    match operands {
+        [Some(only), None, None] | [None, None, Some(only)] => Ok((only, alpha)),
+        [None, None, None] => required(None, op, "other").map(|other| (other, alpha)),
+        [Some(OperandArg::Scalar(factor)), Some(second), None]
+        | [Some(OperandArg::Scalar(factor)), None, Some(second)]
+            if alpha.0 == Scalar::Int(1) =>
+        {
             let text = format!(
                 "This overload of {op} is deprecated:\n\t{op}(Number alpha, Tensor other)\nConsider using one of the \
                  following signatures instead:\n\t{op}(Tensor other, *, Number alpha = 1)"
@@ -53,6 +57,10 @@ pub(crate) fn factor_first<'py>(
             let text = CString::new(text)?;
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
             Ok((second, ScalarArg(factor)))
+        }
+        [_, None, Some(_)] => {
+            let text = format!("{op}() got multiple values for argument 'other'");
+            Err(PyTypeError::new_err(text))
         }
         _ => {
             let text = format!("{op}() takes 1 positional argument but 2 were given");

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -88,6 +89,36 @@ class Cuda:
     def math_sdp_enabled(self) -> bool:
         """What was set last, else True."""
         return self.attention.get("math", True)
+
+    def cudnn_sdp_enabled(self) -> bool:
+        """What was set last, else True."""
+        return self.attention.get("cudnn", True)
+
+    @contextlib.contextmanager
+    def sdp_kernel(
+        self,
+        enable_flash: bool = True,
+        enable_math: bool = True,
+        enable_mem_efficient: bool = True,
+        enable_cudnn: bool = True,
+    ) -> Iterator[None]:
+        """A `with` block with these switches; gt.nn.attention.sdpa_kernel is the newer form."""
+        warnings.warn(
+            "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager "
+            "will be removed. Please see `torch.nn.attention.sdpa_kernel()` for the new context "
+            "manager, with updated signature.",
+            FutureWarning,
+            stacklevel=3,  # behind contextlib's
+        )
+        before = dict(self.attention)
+        self.attention |= {
+            "flash": enable_flash, "math": enable_math, "mem_efficient": enable_mem_efficient,
+            "cudnn": enable_cudnn,
+        }  # fmt: skip
+        try:
+            yield
+        finally:
+            self.attention = before
 
 
 @dataclass

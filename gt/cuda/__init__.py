@@ -8,8 +8,25 @@ import pathlib
 
 from gt import config, devices, draws, missing, random, session
 from gt._core import Tensor
+from gt.cuda import memory, streams
 from gt.cuda.event import Event
-from gt.errors import InvalidUse, OutOfMemoryError
+from gt.cuda.memory import check_available as _check_available
+from gt.cuda.memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from gt.cuda.streams import ExternalStream, Stream, StreamContext
+from gt.errors import NotSupported, OutOfMemoryError
 from gt.tensor_types import (
     BFloat16Tensor,
     BoolTensor,
@@ -30,18 +47,26 @@ __all__ = [
     "CharTensor",
     "DoubleTensor",
     "Event",
+    "ExternalStream",
     "FloatTensor",
     "HalfTensor",
     "IntTensor",
     "LongTensor",
     "OutOfMemoryError",
     "ShortTensor",
+    "Stream",
+    "StreamContext",
     "amp",
     "current_device",
+    "current_stream",
+    "default_stream",
     "device",
     "device_count",
     "empty_cache",
+    "get_arch_list",
+    "get_device_capability",
     "get_device_name",
+    "get_device_properties",
     "get_rng_state",
     "get_rng_state_all",
     "init",
@@ -52,11 +77,26 @@ __all__ = [
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_peak_memory_stats",
     "seed",
     "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "streams",
     "synchronize",
 ]
 
@@ -84,11 +124,36 @@ def get_device_name(device: object = None) -> str:
         device: a number or a device with one; by default the first.
     """
     _check_available()
-    place = 0 if device is None else devices.device(device).index or 0
-    names = _model_names()
-    if not 0 <= place < min(len(names), device_count()):
-        raise InvalidUse(f"Invalid device id: {place}, of {device_count()}")
-    return names[place]
+    place, names = memory.index(device), _model_names()
+    return names[place] if place < len(names) else "NVIDIA GPU"  # a container may hide the files
+
+
+def get_device_properties(device: object = None) -> object:
+    """A GPU's properties, in PyTorch.
+
+    Raises:
+        RuntimeError: this machine has no GPU.
+        NotSupported: it has one, whose driver only its worker asks.
+    """
+    _check_available()
+    raise NotSupported(
+        f"get_device_properties({'' if device is None else device}): the client does not ask a "
+        "GPU's driver; gt.cuda.get_device_name() says which GPU it is"
+    )
+
+
+def get_device_capability(device: object = None) -> tuple[int, int]:
+    """A GPU's compute capability, in PyTorch.
+
+    Raises:
+        RuntimeError: this machine has no GPU.
+        NotSupported: it has one, whose driver only its worker asks.
+    """
+    _check_available()
+    raise NotSupported(
+        f"get_device_capability({'' if device is None else device}): the client does not ask a "
+        "GPU's driver; gt.cuda.get_device_name() says which GPU it is"
+    )
 
 
 def _model_names() -> list[str]:
@@ -98,14 +163,26 @@ def _model_names() -> list[str]:
     return [model.strip() for key, _, model in rows if key == "Model"]
 
 
-def _check_available() -> None:
-    if not is_available():
-        raise InvalidUse("No CUDA GPUs are available")
-
-
 def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted, and places nothing
     """Wait until everything emitted so far has run."""
     session.synchronize()
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """A `with` block for a stream, which changes nothing: an instruction waits for its operands."""
+    return StreamContext(stream)
+
+
+def current_stream(device: object = None) -> Stream:
+    """A stream; there is one order, that of the program."""
+    return Stream(device)
+
+
+default_stream = current_stream
+
+
+def set_stream(stream: Stream) -> None:
+    """Nothing: an instruction waits for its operands."""
 
 
 def manual_seed(seed: int) -> None:
@@ -167,6 +244,11 @@ def ipc_collect() -> None:
     """Nothing: the workers give memory back when it is needed."""
 
 
+def get_arch_list() -> list[str]:
+    """No architecture: the client has no kernels; the workers bring theirs."""
+    return []
+
+
 def set_device(device: object) -> None:
     """Take a device: where values live is the dispatcher's business."""
     devices.device(device)
@@ -174,10 +256,6 @@ def set_device(device: object) -> None:
 
 class device(devices.device):  # noqa: N801 - PyTorch's name
     """A `with` block that would choose a GPU: where values live is the dispatcher's business."""
-
-
-def empty_cache() -> None:
-    """Nothing: the workers give memory back when it is needed."""
 
 
 def __getattr__(name: str) -> object:

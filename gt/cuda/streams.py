@@ -1,0 +1,81 @@
+"""`gt.cuda.Stream` and the block that enters one: accepted, for what depends on what is known."""
+
+from __future__ import annotations
+
+from gt import session
+from gt.cuda.event import Event
+
+__all__ = ["Event", "ExternalStream", "Stream", "StreamContext"]
+
+
+class Stream:
+    """A queue of a GPU's in PyTorch. Here each instruction waits for its operands, and no more:
+
+    a `with` block of a stream changes nothing, and no stream has to wait for another.
+
+    Args:
+        device: accepted and ignored.
+        priority: accepted and ignored.
+        kwargs: accepted and ignored.
+    """
+
+    def __init__(self, device: object = None, priority: int = 0, **kwargs: object) -> None:
+        del kwargs
+        self.device = device
+        self.priority = priority
+
+    def synchronize(self) -> None:
+        """Wait until everything emitted so far has run."""
+        session.synchronize()
+
+    def query(self) -> bool:
+        """True, once everything emitted so far has run, which it waits for."""
+        session.synchronize()
+        return True
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Nothing: an instruction waits for its operands."""
+
+    def wait_event(self, event: Event) -> None:
+        """Nothing: an instruction waits for its operands."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """A moment, recorded now.
+
+        Args:
+            event: what to record; a new event if none.
+        """
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        pass
+
+
+ExternalStream = Stream
+
+
+class StreamContext:
+    """The block of `with gt.cuda.stream(s)`, which changes nothing.
+
+    Args:
+        stream: a stream, or None.
+    """
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *reason: object) -> None:
+        pass
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -4,11 +4,13 @@ The worker is stopped and let run by turns until it has done a part of its work 
 cannot end without the rest; then it is killed.
 """
 
+import ctypes
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -126,13 +128,10 @@ def slabs(pid: int) -> int:
     return mapped.count("memfd:gt-slab") + sum("memfd:gt-slab" in one for one in opened)
 
 
-def sum_over_everyone() -> float | None:
-    """Of ones, reduced by all three; none while an older worker has not heard of the new one."""
+def sum_over_everyone() -> gt.Tensor:
+    """Of ones, reduced by all three."""
     layout = Layout(gt.DeviceMesh(MEMBERS), (ROWS, 8), placements=PARTIAL)
-    try:
-        return dist.all_reduce(gt.distribute(gt.ones(ROWS, 8), layout)).sum().item()
-    except gt.errors.WorkerError:
-        return None
+    return dist.all_reduce(gt.distribute(gt.ones(ROWS, 8), layout))
 
 
 @pytest.mark.filterwarnings("ignore::gt.UnreadFailureWarning")  # of operand and result
@@ -158,4 +157,70 @@ def test_the_others_get_an_error_and_go_on(cluster: Cluster, name: str) -> None:
     until(lambda: [slabs(pid) for pid in survivors] == [4 * has_slabs] * 2)
     cluster.add_worker()
     cluster.wait_for_workers()
-    until(lambda: sum_over_everyone() == ROWS * 8)
+    assert sum_over_everyone().sum().item() == ROWS * 8
+
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+
+
+@contextmanager
+def held(pid: int, thread: str) -> Iterator[None]:
+    """A thread of a child process stands still, the others go on."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/comm")
+    (task,) = [int(one.parent.name) for one in tasks if one.read_text().strip() == thread]
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
+        assert ptrace(request, task, None, None) == 0, os.strerror(ctypes.get_errno())
+    os.waitpid(task, WALL)
+    try:
+        yield
+    finally:
+        ptrace(PTRACE_DETACH, task, None, None)
+
+
+@pytest.mark.parametrize("knows", ["nothing", "the end of the old one"])
+def test_instructions_may_come_before_the_word_that_a_worker_has_joined(
+    cluster: Cluster, knows: str
+) -> None:
+    """The thread stands still that hears of other workers at the control socket."""
+    if cluster.command[-1] == "--tcp":
+        pytest.skip("all comes among the instructions there")
+    assert sum_over_everyone().sum().item() == ROWS * 8
+    survivors = [pid_of(cluster, 0), pid_of(cluster, 2)]
+    with ExitStack() as stack:
+        if knows != "nothing":
+            cluster.kill_worker(VICTIM)
+            until(lambda: [slabs(pid) for pid in survivors] == [4] * 2)
+        for pid in survivors:
+            stack.enter_context(held(pid, "gt-control"))
+        if knows == "nothing":
+            cluster.kill_worker(VICTIM)
+        cluster.add_worker()
+        cluster.wait_for_workers()
+        reading = Reading(sum_over_everyone())
+        reading.join(0.1)
+        assert not reading.is_over(), reading.outcome
+    reading.join(NOTICED_SECONDS)
+    assert reading.outcome == ROWS * 8
+
+
+@pytest.mark.filterwarnings("ignore::gt.UnreadFailureWarning")  # of what the old one was in
+def test_who_sleeps_through_a_replacement_meets_the_new_one(cluster: Cluster) -> None:
+    """It hears at once of a collective with the old one, its end, and one with the new one."""
+    sleeper = pid_of(cluster, 0)
+    for _ in range(3):
+        assert sum_over_everyone().sum().item() == ROWS * 8
+        os.kill(sleeper, signal.SIGSTOP)
+        try:
+            with_the_old = Reading(sum_over_everyone())
+            cluster.kill_worker(VICTIM)
+            cluster.add_worker()
+            cluster.wait_for_workers()
+            with_the_new = Reading(sum_over_everyone())
+        finally:
+            os.kill(sleeper, signal.SIGCONT)
+        for reading in (with_the_old, with_the_new):
+            reading.join(NOTICED_SECONDS)
+        assert isinstance(with_the_old.outcome, gt.errors.WorkerError), with_the_old.outcome
+        assert with_the_new.outcome == ROWS * 8

@@ -29,14 +29,34 @@ pub const REPLY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a `description`: a layout of 4,096 workers in uneven shards has less, and a ring has room for it.
 pub const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 
-/// How a worker finds another one on another host.
+/// Whom instructions mean by an index from now on, and how that worker is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer<'a> {
     pub index: u32,
-    /// Whoever connects shows it.
-    pub secret: Secret,
-    /// Where to connect to, as `host:port`; empty for who is to wait for the connection.
-    pub address: &'a str,
+    /// How many workers have had the index before it.
+    pub incarnation: u32,
+    pub reach: Reach<&'a str>,
+}
+
+/// How one worker reaches another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach<Address> {
+    /// By memory of this host, or not at all: the control socket says which.
+    Memory,
+    /// It connects to us, and shows the secret.
+    Calls { secret: Secret },
+    /// It waits for us at an address, `host:port`, where we show the secret.
+    Listens { secret: Secret, address: Address },
+}
+
+impl Reach<String> {
+    pub fn as_ref(&self) -> Reach<&str> {
+        match self {
+            Self::Memory => Reach::Memory,
+            Self::Calls { secret } => Reach::Calls { secret: *secret },
+            Self::Listens { secret, address } => Reach::Listens { secret: *secret, address },
+        }
+    }
 }
 
 /// How a worker's collectives can go besides by the workers' own messages. Workers that say the same, and not nothing, can
@@ -188,19 +208,44 @@ fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
 }
 
 fn append_peer(peer: &Peer<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
-    out.push(peer.index);
-    let (words, _) = peer.secret.0.as_chunks::<4>();
-    out.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
-    append_text("peer", peer.address, TEXT_BYTES_MAX, out)
+    out.extend([peer.index, peer.incarnation]);
+    match &peer.reach {
+        Reach::Memory => out.push(0),
+        Reach::Calls { secret } => {
+            out.push(1);
+            append_secret(secret, out);
+        }
+        Reach::Listens { secret, address } => {
+            out.push(2);
+            append_secret(secret, out);
+            append_text("peer", address, TEXT_BYTES_MAX, out)?;
+        }
+    }
+    Ok(())
 }
 
-fn peer<'a>(reader: &mut WordReader<'a>) -> Result<Peer<'a>, WireError> {
-    let index = reader.word()?;
+fn append_secret(secret: &Secret, out: &mut Vec<u32>) {
+    let (words, _) = secret.0.as_chunks::<4>();
+    out.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
+}
+
+fn secret(reader: &mut WordReader<'_>) -> Result<Secret, WireError> {
     let mut secret = Secret([0; 16]);
     for place in secret.0.as_chunks_mut::<4>().0 {
         *place = reader.word()?.to_le_bytes();
     }
-    Ok(Peer { index, secret, address: reader.text(TEXT_BYTES_MAX)? })
+    Ok(secret)
+}
+
+fn peer<'a>(reader: &mut WordReader<'a>) -> Result<Peer<'a>, WireError> {
+    let (index, incarnation) = (reader.word()?, reader.word()?);
+    let reach = match reader.word()? {
+        0 => Reach::Memory,
+        1 => Reach::Calls { secret: secret(reader)? },
+        2 => Reach::Listens { secret: secret(reader)?, address: reader.text(TEXT_BYTES_MAX)? },
+        other => return Err(reader.error(WireReason::Value("reach", other))),
+    };
+    Ok(Peer { index, incarnation, reach })
 }
 
 fn append_backends(backends: &Backends<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {

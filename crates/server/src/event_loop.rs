@@ -11,7 +11,7 @@ use crate::probing::Probing;
 use crate::sleep::{self, Doze, EpollSleeper, SleepError};
 use crate::waker::Waker;
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
-use gt_protocol::message::{self, FromWorker, ToClient, ToWorker};
+use gt_protocol::message::{self, FromWorker, Peer, ToClient, ToWorker};
 use gt_protocol::wire::cut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -132,8 +132,8 @@ impl EventLoop {
         let inbound = Inbound::new(link.source, link.slab);
         self.sleeper.watch(&inbound);
         self.workers.insert(index, inbound);
-        for Introduction { to, peer, secret, address } in introductions {
-            let peer = message::Peer { index: *peer, secret: *secret, address };
+        for Introduction { to, peer, incarnation, reach } in introductions {
+            let peer = Peer { index: *peer, incarnation: *incarnation, reach: reach.as_ref() };
             self.outbox.worker_message(*to, &ToWorker::Peer(peer));
         }
         self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outbox);

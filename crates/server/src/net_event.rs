@@ -2,7 +2,7 @@
 
 use crate::link::PeerLink;
 use gt_dispatcher::{SessionId, WorkerIndex};
-use gt_protocol::handshake::Secret;
+use gt_protocol::message::Reach;
 use tokio::sync::oneshot;
 
 /// Each connection sends a few of these and waits for the answer of the first, so the
@@ -34,12 +34,11 @@ pub(crate) enum NetEvent {
     Stop,
 }
 
-/// What one worker is to be told of another that it reaches by TCP.
+/// What one worker is to be told of another.
 #[derive(Debug)]
 pub(crate) struct Introduction {
     pub to: u32,
     pub peer: u32,
-    pub secret: Secret,
-    /// Where `to` connects; empty where it waits.
-    pub address: String,
+    pub incarnation: u32,
+    pub reach: Reach<String>,
 }

@@ -13,7 +13,7 @@ mod common;
 use common::peer::{Peer, Way, hello};
 use common::{Server, worker};
 use gt_protocol::handshake::Role;
-use gt_protocol::message::{self, ToClient};
+use gt_protocol::message::{self, Reach, ToClient, ToWorker};
 use gt_protocol::{Attr, Op, wire};
 use gt_transport::ControlKind;
 
@@ -161,6 +161,30 @@ fn workers_are_introduced_to_each_other() {
     let mut socket = std::os::unix::net::UnixStream::connect(&server.unix).unwrap();
     let refusal = common::peer::greet(&mut socket, ask_for(0)).unwrap_err();
     assert_eq!(refusal.text, "worker 0 is there already");
+}
+
+#[test]
+fn who_takes_an_index_is_another_incarnation_by_both_ways() {
+    let server = Server::start("incarnations", &[]);
+    let ask_for =
+        |index| gt_protocol::handshake::Hello { worker: Some(index), ..hello(Role::Worker) };
+    let mut first = Peer::unix(&server, ask_for(0));
+    for incarnation in 0..3 {
+        let mut second = Peer::unix(&server, ask_for(1));
+        for (peer, index, expected) in [(&mut first, 1, incarnation), (&mut second, 0, 0)] {
+            let frame = peer.frame().unwrap();
+            let introduction = message::Peer { index, incarnation: expected, reach: Reach::Memory };
+            let (message, _) = message::decode::<ToWorker<'_>>(&frame).unwrap();
+            assert_eq!(message, ToWorker::Peer(introduction));
+            let (record, _) = peer.record().unwrap();
+            let told = (record.kind, record.index, record.value);
+            assert_eq!(told, (ControlKind::Peer, index, expected.into()));
+        }
+        drop(second);
+        let (record, _) = first.record().unwrap();
+        let told = (record.kind, record.index, record.value);
+        assert_eq!(told, (ControlKind::PeerGone, 1, incarnation.into()));
+    }
 }
 
 #[test]

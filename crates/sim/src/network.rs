@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 use crate::worker::PeerPayload;
-use gt_worker::MessageId;
+use gt_worker::{MessageId, PeerId};
 use std::collections::BTreeMap;
 
 /// Ticks of the slowest link's ordinary delay.
@@ -19,6 +19,8 @@ pub enum Route {
     ToWorker(u32),
     /// From one worker to another.
     Peer(u32, u32),
+    /// To a worker, of others that have joined: earlier or later than the instructions that mean it.
+    News(u32),
 }
 
 #[derive(Debug)]
@@ -28,11 +30,15 @@ pub enum Packet {
     /// Part of a client's stream of bytes; cut anywhere.
     Bytes(Vec<u8>),
     PeerMessage {
+        from: PeerId,
         message: MessageId,
         payload: PeerPayload,
     },
     /// The other end is gone.
     Closed,
+    /// The worker at the other end is.
+    PeerGone(PeerId),
+    PeerJoined(PeerId),
 }
 
 #[derive(Debug)]
@@ -81,7 +87,10 @@ impl Network {
         match packet {
             Packet::Words(words) => self.send_parts(route, words, Packet::Words),
             Packet::Bytes(bytes) => self.send_parts(route, bytes, Packet::Bytes),
-            Packet::PeerMessage { .. } | Packet::Closed => self.transmit(route, packet),
+            Packet::PeerMessage { .. }
+            | Packet::Closed
+            | Packet::PeerGone(_)
+            | Packet::PeerJoined(_) => self.transmit(route, packet),
         }
     }
 
@@ -150,6 +159,9 @@ fn length(packet: &Packet) -> usize {
     match packet {
         Packet::Words(words) => words.len(),
         Packet::Bytes(bytes) => bytes.len() / 4,
-        Packet::PeerMessage { .. } | Packet::Closed => 0,
+        Packet::PeerMessage { .. }
+        | Packet::Closed
+        | Packet::PeerGone(_)
+        | Packet::PeerJoined(_) => 0,
     }
 }

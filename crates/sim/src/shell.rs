@@ -3,10 +3,11 @@
 use crate::mistake::{Mistake, Occasion, Planted};
 use crate::shadow::ShadowAccounts;
 use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
+use gt_protocol::message::{self, FromClient, FromWorker, Peer, Reach, ToClient, ToWorker};
 use gt_protocol::text::{self, NoNames, PayloadText};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, cut};
 use gt_protocol::{Family, Id, Instruction, Meta, Op};
+use gt_worker::PeerId;
 use std::collections::BTreeMap;
 
 /// How much is written down.
@@ -198,7 +199,17 @@ impl Shell {
         self.handle(Event::SessionClosed { session });
     }
 
-    pub fn worker_joined(&mut self, index: u32) {
+    /// It and the others hear of each other before any instruction that means one of them.
+    pub fn worker_joined(&mut self, id: PeerId, others: &[PeerId]) {
+        let index = id.index;
+        let peer = |id: PeerId| {
+            let PeerId { index, incarnation } = id;
+            ToWorker::Peer(Peer { index, incarnation, reach: Reach::Memory })
+        };
+        for &other in others {
+            self.outputs.worker_message(other.index, &peer(id));
+            self.outputs.worker_message(index, &peer(other));
+        }
         self.accounts.worker_joined(index);
         self.handle(Event::WorkerJoined { index });
     }

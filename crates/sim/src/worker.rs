@@ -7,8 +7,8 @@ use crate::exact::exact;
 use gt_protocol::message::{self, Failure, FromWorker, Peer};
 use gt_protocol::wire;
 use gt_worker::{
-    Abort, Cause, CommunicationStream, Driver, Ended, Front, Job, Machine, MessageId, PeerLost,
-    Peers, Progress, Replies,
+    Abort, Cause, CommunicationStream, Driver, Ended, Front, Incarnations, Job, Machine, MessageId,
+    PeerId, PeerLost, Peers, Progress, Replies,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -46,14 +46,14 @@ pub struct Effects {
     /// To the dispatcher.
     pub words: Vec<u32>,
     /// To other workers: whom, which message, what.
-    pub peer_messages: Vec<(u32, MessageId, PeerPayload)>,
+    pub peer_messages: Vec<(PeerId, MessageId, PeerPayload)>,
     pub progress: bool,
     /// What must not happen to a worker.
     pub violation: Option<String>,
 }
 
 pub struct SimWorker {
-    pub index: u32,
+    pub id: PeerId,
     machine: Machine<ToyEngine>,
     stream: SimStream,
     /// Words that the dispatcher has sent.
@@ -64,31 +64,36 @@ pub struct SimWorker {
 }
 
 /// Messages that have come, by sender.
-type PeerMessages = BTreeMap<(u32, MessageId), VecDeque<Result<Vec<u8>, Cause>>>;
+type PeerMessages = BTreeMap<(PeerId, MessageId), VecDeque<Result<Vec<u8>, Cause>>>;
 
 impl SimWorker {
-    pub fn new(index: u32, ticks: u64, negotiates: bool) -> Self {
+    pub fn new(id: PeerId, ticks: u64, negotiates: bool) -> Self {
         let mut machine = Machine::new(ToyEngine { negotiates });
-        machine.set_index(index);
+        machine.set_index(id.index);
         let stream =
             SimStream { stream: CommunicationStream::new(SimPeers::default()), lags: false };
-        Self { index, machine, stream, inbox: Vec::new(), ticks, is_new: true }
+        Self { id, machine, stream, inbox: Vec::new(), ticks, is_new: true }
     }
 
     pub fn receive(&mut self, words: &[u32]) {
         self.inbox.extend_from_slice(words);
     }
 
-    pub fn receive_from_peer(&mut self, from: u32, message: MessageId, payload: PeerPayload) {
+    pub fn receive_from_peer(&mut self, from: PeerId, message: MessageId, payload: PeerPayload) {
         let peers = self.stream.stream.peers_mut();
         if !peers.ended.contains(&message.tag) {
             peers.messages.entry((from, message)).or_default().push_back(payload.unpack());
         }
     }
 
-    pub fn peer_gone(&mut self, peer: u32) {
+    pub fn peer_gone(&mut self, peer: PeerId) {
         let peers = self.stream.stream.peers_mut();
-        peers.has_news |= peers.gone.insert(peer);
+        peers.has_news |= peers.incarnations.lose(peer);
+    }
+
+    pub fn peer_joined(&mut self, peer: PeerId) {
+        let peers = self.stream.stream.peers_mut();
+        peers.has_news |= peers.incarnations.lose_earlier(peer) | peers.joined.insert(peer);
     }
 
     /// Words not yet executed.
@@ -108,7 +113,7 @@ impl SimWorker {
 
     pub fn describe(&self) -> String {
         let stream = if self.stream.stream.is_busy() { "a busy" } else { "an idle" };
-        format!("worker {}: {stream} stream, then {:x?}", self.index, self.inbox)
+        format!("worker {}: {stream} stream, then {:x?}", self.id.index, self.inbox)
     }
 
     /// Executes up to `frames_max` instructions. A stream that `lags` moves on only where one of them waits for it, or where
@@ -175,7 +180,9 @@ impl SimStream {
 }
 
 impl Driver<BorrowedTensors> for SimStream {
-    fn introduce(&mut self, _peer: &Peer<'_>) {}
+    fn introduce(&mut self, peer: &Peer<'_>) {
+        self.stream.peers_mut().introduce(peer);
+    }
 
     fn submit(&mut self, job: Job<BorrowedTensors>) -> Option<Ended<BorrowedTensors>> {
         self.stream.submit(job)
@@ -200,7 +207,7 @@ impl Driver<BorrowedTensors> for SimStream {
         self.stream.doze(times);
     }
 
-    fn is_gone(&mut self, peer: u32) -> bool {
+    fn is_gone(&mut self, peer: PeerId) -> bool {
         self.stream.is_gone(peer)
     }
 }
@@ -221,26 +228,43 @@ impl Replies for WorkerOutbox {
 struct SimPeers {
     messages: PeerMessages,
     /// How much of each first message has been read.
-    read: BTreeMap<(u32, MessageId), usize>,
-    gone: BTreeSet<u32>,
-    /// Somebody is gone of whom the stream does not know.
+    read: BTreeMap<(PeerId, MessageId), usize>,
+    incarnations: Incarnations,
+    /// Who can be sent something.
+    joined: BTreeSet<PeerId>,
+    /// Somebody has joined or is gone of whom the stream does not know.
     has_news: bool,
     /// Tags of collectives that have failed here: what still comes under them is for nobody.
     ended: BTreeSet<u64>,
-    peer_messages: Vec<(u32, MessageId, PeerPayload)>,
+    peer_messages: Vec<(PeerId, MessageId, PeerPayload)>,
 }
 
 impl SimPeers {
-    fn put(&mut self, peer: u32, message: MessageId, payload: PeerPayload) -> Result<(), PeerLost> {
-        if self.gone.contains(&peer) {
+    /// False while nobody has said that it is there.
+    fn put(
+        &mut self,
+        peer: PeerId,
+        message: MessageId,
+        payload: PeerPayload,
+    ) -> Result<bool, PeerLost> {
+        if self.incarnations.is_gone(peer) {
             return Err(PeerLost(peer));
         }
-        self.peer_messages.push((peer, message, payload));
-        Ok(())
+        let is_there = self.joined.contains(&peer);
+        if is_there {
+            self.peer_messages.push((peer, message, payload));
+        }
+        Ok(is_there)
     }
 }
 
 impl Peers for SimPeers {
+    fn introduce(&mut self, peer: &Peer<'_>) {
+        let Peer { index, incarnation, .. } = *peer;
+        self.incarnations.set_current(PeerId { index, incarnation });
+        self.has_news = true;
+    }
+
     fn begin(&mut self, tag: u64) {
         debug_assert!(!self.ended.contains(&tag), "{tag} is over");
     }
@@ -265,7 +289,7 @@ impl Peers for SimPeers {
 
     fn push(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         message: MessageId,
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
@@ -275,16 +299,17 @@ impl Peers for SimPeers {
         }
         let mut bytes = vec![0; progress.total];
         fill(&mut bytes);
-        self.put(peer, message, PeerPayload::Bytes(bytes)).map(|()| Some(progress.total))
+        let is_there = self.put(peer, message, PeerPayload::Bytes(bytes))?;
+        Ok(is_there.then_some(progress.total))
     }
 
-    fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
-        self.put(peer, message, PeerPayload::failure(cause)).map(|()| true)
+    fn fail(&mut self, peer: PeerId, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
+        self.put(peer, message, PeerPayload::failure(cause))
     }
 
-    fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost> {
+    fn front(&self, peer: PeerId, message: MessageId) -> Result<Front<'_>, PeerLost> {
         match self.messages.get(&(peer, message)).and_then(VecDeque::front) {
-            None if self.gone.contains(&peer) => Err(PeerLost(peer)),
+            None if self.incarnations.is_gone(peer) => Err(PeerLost(peer)),
             None => Ok(Front::Nothing),
             Some(Err(cause)) => Ok(Front::Failure(cause)),
             Some(Ok(bytes)) => {
@@ -295,7 +320,7 @@ impl Peers for SimPeers {
         }
     }
 
-    fn release(&mut self, peer: u32, message: MessageId, bytes: usize) {
+    fn release(&mut self, peer: PeerId, message: MessageId, bytes: usize) {
         let key = (peer, message);
         let Some(messages) = self.messages.get_mut(&key) else { return };
         let read = self.read.entry(key).or_default();
@@ -313,7 +338,7 @@ impl Peers for SimPeers {
         }
     }
 
-    fn clear(&mut self, _peer: u32, _stream: MessageId) -> bool {
+    fn clear(&mut self, _peer: PeerId, _stream: MessageId) -> bool {
         false // Messages overtake each other here.
     }
 }

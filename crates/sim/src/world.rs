@@ -57,6 +57,8 @@ pub struct Summary {
     pub answers: u64,
     pub failures: u64,
     pub crashes: u64,
+    /// Workers that took the index of a crashed one.
+    pub replaced: u64,
     pub breaches: u64,
     /// Broken connections that were taken up again.
     pub resumed: u64,
@@ -72,6 +74,7 @@ impl Summary {
         self.answers += other.answers;
         self.failures += other.failures;
         self.crashes += other.crashes;
+        self.replaced += other.replaced;
         self.breaches += other.breaches;
         self.resumed += other.resumed;
         self.sessions += other.sessions;
@@ -137,6 +140,12 @@ struct World {
     /// Words of workers that are not complete yet.
     worker_words: BTreeMap<u32, Vec<u32>>,
     crashed: BTreeSet<u32>,
+    /// Of the crashed, whose end the dispatcher has heard of: another worker may take the index.
+    vacant: BTreeSet<u32>,
+    /// Of the crashed: another worker is to take the index as soon as it is vacant.
+    awaited: BTreeSet<u32>,
+    /// How many workers have had an index before the one that has it, or had it last.
+    incarnations: BTreeMap<u32, u32>,
     next_worker: u32,
     faults: Faults,
     steps_per_client: Option<u64>,
@@ -192,6 +201,9 @@ impl World {
             workers: BTreeMap::new(),
             worker_words: BTreeMap::new(),
             crashed: BTreeSet::new(),
+            vacant: BTreeSet::new(),
+            awaited: BTreeSet::new(),
+            incarnations: BTreeMap::new(),
             next_worker: 0,
             faults,
             steps_per_client: config.steps,
@@ -270,14 +282,15 @@ impl World {
                 }
                 self.wake_worker(index);
             }
-            NetworkEvent::Arrive { route: Route::Peer(from, to), packet } => {
+            NetworkEvent::Arrive { route: Route::Peer(_, to) | Route::News(to), packet } => {
                 if let Some(host) = self.workers.get_mut(&to) {
                     match packet {
-                        Packet::PeerMessage { message, payload } => {
+                        Packet::PeerMessage { from, message, payload } => {
                             host.worker.receive_from_peer(from, message, payload);
                         }
-                        Packet::Closed => host.worker.peer_gone(from),
-                        Packet::Words(_) | Packet::Bytes(_) => {
+                        Packet::PeerGone(peer) => host.worker.peer_gone(peer),
+                        Packet::PeerJoined(peer) => host.worker.peer_joined(peer),
+                        Packet::Words(_) | Packet::Bytes(_) | Packet::Closed => {
                             return Err("words between workers".to_owned());
                         }
                     }
@@ -325,7 +338,12 @@ impl World {
 
     fn receive_from_worker(&mut self, index: u32, packet: Packet) -> Checked {
         let Packet::Words(words) = packet else {
+            self.worker_words.remove(&index);
+            self.vacant.insert(index);
             self.shell.worker_left(index)?;
+            if self.awaited.remove(&index) {
+                self.replace_worker(index);
+            }
             self.flush()?;
             self.check_accounts()?;
             return self.take_in_all();
@@ -360,15 +378,15 @@ impl World {
         let (frames, lags) = (1 + self.random.index(8), self.random.percent(40));
         let Some(host) = self.workers.get_mut(&index) else { return Ok(()) };
         host.turn_due = false;
-        let effects = host.worker.turn(frames, lags);
+        let (from, effects) = (host.worker.id, host.worker.turn(frames, lags));
         if let Some(violation) = effects.violation {
             return Err(violation);
         }
         for (peer, message, payload) in effects.peer_messages {
             self.exchanges += 1;
-            if self.workers.contains_key(&peer) {
-                self.network
-                    .send(Route::Peer(index, peer), Packet::PeerMessage { message, payload });
+            if self.workers.get(&peer.index).is_some_and(|host| host.worker.id == peer) {
+                let packet = Packet::PeerMessage { from, message, payload };
+                self.network.send(Route::Peer(index, peer.index), packet);
             }
         }
         if !effects.words.is_empty() {

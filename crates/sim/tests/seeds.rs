@@ -59,6 +59,14 @@ fn broken_connections_are_taken_up_again() {
 }
 
 #[test]
+fn workers_take_the_index_of_those_that_crashed() {
+    let replaced =
+        |seed| simulate(&config(seed, true)).result.map_or(0, |summary| summary.replaced);
+    let total: u64 = (0..40).map(replaced).sum();
+    assert!(total >= 5, "{total} workers were replaced");
+}
+
+#[test]
 fn seeds_without_faults_are_right() {
     check(0..80, false);
 }

@@ -59,6 +59,11 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
         self.expected.insert(peer, secret);
     }
 
+    /// Whoever was announced by this index is not expected any more.
+    pub fn forget(&mut self, peer: u32) {
+        self.expected.remove(&peer);
+    }
+
     /// Whether anybody announced has not come.
     pub fn is_expecting(&self) -> bool {
         !self.expected.is_empty()

@@ -21,9 +21,10 @@ pub enum ControlKind {
     /// ([`Producer::set_waker`](crate::ring::Producer::set_waker)). Where `value` is [`SLABS`], two more stand at the end: the slab
     /// that the receiver reads, and the slab that it writes.
     Setup,
-    /// Two descriptors: the ring to write to worker `index`, and the ring to read from it.
+    /// Two descriptors: the slab to write to worker `index`, and the slab to read from it. `value`: how many workers have had
+    /// the index before it.
     Peer,
-    /// Worker `index` is gone.
+    /// The worker `index` that so many (`value`) have had the index before is gone.
     PeerGone,
     /// The receiver ends.
     Shutdown,

@@ -12,6 +12,7 @@ use crate::backend::Backend;
 use crate::engine::{Engine, Places};
 use crate::exchange::{BucketMemory, Exchange, Group};
 use crate::failure::Fault;
+use crate::peers::PeerId;
 use crate::replies::Replies;
 use crate::reuse;
 use crate::state::{Awaited, InFlightOf, MachineState};
@@ -36,9 +37,9 @@ impl<E: Engine> MachineState<E> {
         }
         let tag = unsigned(instruction, "tag")?;
         let group = if matches!(instruction.op, Op::Send | Op::Receive) {
-            Group::pair(self.index, self.peer(instruction)?)
+            Group::pair(self.incarnations.current(self.index), self.peer(instruction)?)
         } else {
-            Group::new(instruction, self.index)?
+            Group::new(instruction, self.index, &self.incarnations)?
         };
         if let Some(backend) = Backend::of(instruction)? {
             return self.begin_negotiation(
@@ -175,10 +176,10 @@ impl<E: Engine> MachineState<E> {
         (reusable & 1 != 0).then_some(id)
     }
 
-    fn peer(&self, instruction: &Instruction<'_>) -> Result<u32, Fault> {
+    fn peer(&self, instruction: &Instruction<'_>) -> Result<PeerId, Fault> {
         let peer = unsigned(instruction, "peer")?;
         match u32::try_from(peer) {
-            Ok(peer) if peer != self.index => Ok(peer),
+            Ok(peer) if peer != self.index => Ok(self.incarnations.current(peer)),
             Ok(_) | Err(_) => Err(Fault::protocol(format!("peer {peer} of worker {}", self.index))),
         }
     }

@@ -8,12 +8,13 @@ use crate::attributes::unsigned;
 use crate::engine::Engine;
 use crate::failure::{Cause, Fault};
 use crate::look_ahead::LookAhead;
+use crate::peers::PeerId;
 use crate::replies::Replies;
 use crate::state::MachineState;
 use crate::stream::Driver;
 use crate::table::NoValue;
 use gt_protocol::integer::to_usize;
-use gt_protocol::message::{self, Backends, FromWorker, Stats, ToWorker};
+use gt_protocol::message::{self, Backends, FromWorker, Peer, Stats, ToWorker};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Instruction, Kind, Op};
 use std::fmt;
@@ -154,6 +155,8 @@ impl<E: Engine> Machine<E> {
                 };
             }
             Ok((ToWorker::Peer(peer), _)) => {
+                let Peer { index, incarnation, .. } = peer;
+                self.state.incarnations.set_current(PeerId { index, incarnation });
                 driver.introduce(&peer);
                 return Ok(true);
             }

@@ -3,6 +3,15 @@
 use crate::failure::{Broken, Cause, Fault};
 use gt_protocol::message::{FailureClass, Peer};
 
+/// A worker as an instruction means it. Whoever takes the index of a worker that is gone is the next incarnation: what is said of
+/// the one, or sent to it, does not concern the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeerId {
+    pub index: u32,
+    /// How many workers have had the index before.
+    pub incarnation: u32,
+}
+
 /// One message from a worker to another: the tag of its instruction, and which of that instruction's hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MessageId {
@@ -33,14 +42,15 @@ pub enum Front<'a> {
 
 /// A worker that nobody can reach any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("worker {0} is gone")]
-pub struct PeerLost(pub u32);
+#[error("worker {} is gone", .0.index)]
+pub struct PeerLost(pub PeerId);
 
 /// The other workers. A message goes out and comes in chunk by chunk, so that one side works on what the other has
 /// sent so far. Nothing here waits.
 pub trait Peers {
-    /// The dispatcher says how another worker is reached by TCP. Whoever has no sockets has no use for it.
-    fn introduce(&mut self, _peer: &Peer<'_>) {}
+    /// The dispatcher says whom instructions mean from now on by an index, and how that one is reached. What is in flight goes
+    /// on with the earlier incarnation, whose end it will see.
+    fn introduce(&mut self, peer: &Peer<'_>);
 
     /// An instruction with this tag begins; others may be in flight. What comes under tags that have not begun is kept
     /// aside until their turn: two workers that send each other more than the link between them holds must not wait for
@@ -63,30 +73,30 @@ pub trait Peers {
     /// `None` while there is no room. A message without bytes is sent by one call too.
     fn push(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         message: MessageId,
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost>;
 
     /// Ends a message with a failure; false while there is no room.
-    fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost>;
+    fn fail(&mut self, peer: PeerId, message: MessageId, cause: &Cause) -> Result<bool, PeerLost>;
 
     /// What is here of a message from `peer`, as of the last [`poll`](Self::poll).
-    fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost>;
+    fn front(&self, peer: PeerId, message: MessageId) -> Result<Front<'_>, PeerLost>;
 
     /// Whether nothing of a worker is to be expected any more.
-    fn is_gone(&self, peer: u32) -> bool {
+    fn is_gone(&self, peer: PeerId) -> bool {
         // No instruction has this tag.
         self.front(peer, MessageId { tag: u64::MAX, hop: 0 }).is_err()
     }
 
     /// Gives up the first `bytes` of what [`front`](Self::front) showed; a failure as a whole.
-    fn release(&mut self, peer: u32, message: MessageId, bytes: usize);
+    fn release(&mut self, peer: PeerId, message: MessageId, bytes: usize);
 
     /// Nothing moves here, and `message` from `peer` is waited for: keeps aside what stands before it on the link, which is
     /// for instructions that cannot take it now. True if there was anything.
-    fn clear(&mut self, peer: u32, message: MessageId) -> bool;
+    fn clear(&mut self, peer: PeerId, message: MessageId) -> bool;
 }
 
 impl From<PeerLost> for Fault {

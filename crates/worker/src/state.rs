@@ -8,6 +8,7 @@ pub use negotiation::{Negotiation, Stage};
 
 use crate::engine::Engine;
 use crate::failure::{Cause, FailedInstruction, Fault};
+use crate::incarnations::Incarnations;
 use crate::table::{NoValue, SlotTable};
 use gt_protocol::message::FailureClass;
 use gt_protocol::rules::{RuleArg, describe};
@@ -21,6 +22,8 @@ pub struct MachineState<E: Engine> {
     pub table: SlotTable<E::Value>,
     /// This worker's index, by which collectives name it.
     pub index: u32,
+    /// Whom collectives mean by other indexes.
+    pub incarnations: Incarnations,
     pub session: u32,
     /// Collectives in flight, in the order of their instructions.
     pub in_flight: Vec<InFlightOf<E>>,
@@ -30,7 +33,8 @@ pub struct MachineState<E: Engine> {
 impl<E: Engine> MachineState<E> {
     pub fn new(engine: E) -> Self {
         let (table, in_flight) = (SlotTable::default(), Vec::new());
-        Self { engine, table, index: 0, session: 0, in_flight, tickets: 0 }
+        let incarnations = Incarnations::default();
+        Self { engine, table, index: 0, incarnations, session: 0, in_flight, tickets: 0 }
     }
 
     pub fn allocate(&mut self, meta: &Meta) -> Result<E::Value, Fault> {

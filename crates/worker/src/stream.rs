@@ -13,7 +13,7 @@ pub use job::{Ended, Job, Outcome, Then};
 use crate::buffers::BorrowedBuffers;
 use crate::exchange::ExchangeStep;
 use crate::failure::Broken;
-use crate::peers::{MessageId, Peers};
+use crate::peers::{MessageId, PeerId, Peers};
 use drain::ExchangeDrain;
 use gt_protocol::message::Peer;
 use job::Work;
@@ -57,7 +57,7 @@ pub trait Driver<M> {
     }
 
     /// Whether a worker is known to be gone.
-    fn is_gone(&mut self, peer: u32) -> bool;
+    fn is_gone(&mut self, peer: PeerId) -> bool;
 }
 
 /// Jobs that are in flight, and what is left to do of those that have failed.
@@ -262,7 +262,7 @@ impl<P: Peers, M: BorrowedBuffers> Driver<M> for CommunicationStream<P, M> {
         self.pass_over_all();
     }
 
-    fn is_gone(&mut self, peer: u32) -> bool {
+    fn is_gone(&mut self, peer: PeerId) -> bool {
         self.peers.is_gone(peer)
     }
 }

@@ -98,7 +98,8 @@ fn every_frame(
     let (plain_bytes, packed_bytes) = (values / 3, values / 4);
     let calls = Stats { native, python, plain_bytes, packed_bytes, ..Stats::default() };
     let stats = Stats { request, values, bytes: counted, bytes_peak, executed, ..calls };
-    let peer = Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason };
+    let secret = Secret(*b"0123456789abcdef");
+    let peer = |reach| words(&ToWorker::Peer(Peer { index, incarnation: index / 2, reach }));
     let backends = Backends { device: reason, group: "", is_far: true };
     vec![
         (words(&ToClient::Reply(reply)), BOTH),
@@ -114,7 +115,9 @@ fn every_frame(
         (words(&ToClient::WorkerJoined { index }), CLIENT),
         (words(&ToClient::WorkerLeft { index, reason }), CLIENT),
         (words(&ToClient::Goodbye { reason }), ALL),
-        (words(&ToWorker::Peer(peer)), DOWN),
+        (peer(Reach::Memory), DOWN),
+        (peer(Reach::Calls { secret }), DOWN),
+        (peer(Reach::Listens { secret, address: reason }), DOWN),
         (words(&ToClient::Description { request, text: reason }), CLIENT),
         (words(&FromWorker::Backends(backends)), BACK),
     ]

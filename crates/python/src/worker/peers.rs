@@ -9,14 +9,14 @@ mod tcp;
 use chunk::{bytes_head, failure_head, message_of};
 use early_chunks::EarlyChunks;
 use gt_protocol::handshake::Secret;
-use gt_protocol::message::Peer;
+use gt_protocol::message::{Peer, Reach};
 use gt_transport::calls::{self, Callers};
 use gt_transport::packing::PackingPolicy;
 use gt_transport::{FutexWaker, Parked};
-use gt_worker::{Cause, Front, MessageId, PeerLost, Peers, Progress};
+use gt_worker::{Cause, Front, Incarnations, MessageId, PeerId, PeerLost, Peers, Progress};
 use link::WorkerLink;
 use slab::SlabLink;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,19 +36,19 @@ const ENDED_MAX: usize = 1024;
 /// Bytes that are put aside before anybody waits for what is behind them. More stay on their way, and their sender waits.
 const KEPT_BYTES_MAX: usize = 256 << 20;
 
-/// What the dispatcher says of other workers.
+/// What the dispatcher says of other workers beside the instructions, and so earlier or later than those that mean them.
 #[derive(Debug)]
 pub enum PeerEvent {
     /// The slab to write to it, and the slab to read from it.
-    Joined(u32, Vec<OwnedFd>),
-    Gone(u32),
+    Joined(PeerId, Vec<OwnedFd>),
+    Gone(PeerId),
 }
 
 /// All other workers.
 #[derive(Debug)]
 pub struct WorkerPeers {
-    links: BTreeMap<u32, WorkerLink>,
-    gone: BTreeSet<u32>,
+    links: BTreeMap<PeerId, WorkerLink>,
+    incarnations: Incarnations,
     events: Receiver<PeerEvent>,
     /// Chunks that came before the instruction that they are for.
     kept: EarlyChunks,
@@ -58,7 +58,7 @@ pub struct WorkerPeers {
     heads: Vec<u64>,
     ended: VecDeque<u64>,
     /// Peers that are asked for and have not been introduced, and since when.
-    unknown: BTreeMap<u32, Instant>,
+    unknown: BTreeMap<PeerId, Instant>,
     /// The dispatcher has introduced somebody since the last poll.
     is_changed: bool,
     /// Rung by threads that have something for us.
@@ -83,7 +83,7 @@ impl WorkerPeers {
             index,
             callers: Callers::new(listener),
             links: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            incarnations: Incarnations::default(),
             events,
             kept: EarlyChunks::default(),
             active: Vec::new(),
@@ -119,31 +119,30 @@ impl WorkerPeers {
                 }
                 // What it has sent is still read.
                 PeerEvent::Gone(peer) => {
-                    self.gone.insert(peer);
+                    self.incarnations.lose(peer);
                 }
             }
         }
         has_events
     }
 
-    /// A new worker of this index; whatever is left of an earlier one is nobody's.
-    fn join(&mut self, peer: u32, link: Option<WorkerLink>) {
-        self.kept.forget(|from, _| from == peer);
+    /// A new worker. Whoever had its index before is gone; what it has sent is still read.
+    fn join(&mut self, peer: PeerId, link: Option<WorkerLink>) {
         self.unknown.remove(&peer);
+        self.incarnations.lose_earlier(peer);
         match link {
             Some(link) => {
-                self.gone.remove(&peer);
                 self.links.insert(peer, link);
             }
             None => {
-                self.gone.insert(peer);
+                self.incarnations.lose(peer);
             }
         }
     }
 
     /// The link to a peer that lives; `None` while it is not introduced.
-    fn link(&mut self, peer: u32) -> Result<Option<&mut WorkerLink>, PeerLost> {
-        if self.gone.contains(&peer) {
+    fn link(&mut self, peer: PeerId) -> Result<Option<&mut WorkerLink>, PeerLost> {
+        if self.incarnations.is_gone(peer) {
             return Err(PeerLost(peer));
         }
         let link = self.links.get_mut(&peer);
@@ -154,7 +153,7 @@ impl WorkerPeers {
     }
 
     /// The same to send something.
-    fn outward(&mut self, peer: u32) -> Result<Option<&mut WorkerLink>, PeerLost> {
+    fn outward(&mut self, peer: PeerId) -> Result<Option<&mut WorkerLink>, PeerLost> {
         match self.link(peer)? {
             Some(link) if link.is_cut() => Err(PeerLost(peer)),
             link => Ok(link),
@@ -186,7 +185,7 @@ impl WorkerPeers {
     }
 
     /// Puts the first chunk of a link aside.
-    fn keep(&mut self, peer: u32) {
+    fn keep(&mut self, peer: PeerId) {
         let Some(link) = self.links.get_mut(&peer) else { return };
         if let Some((head, bytes)) = link.front() {
             self.kept.add(peer, &head, bytes);
@@ -195,18 +194,28 @@ impl WorkerPeers {
     }
 }
 
+/// Whether a chunk is of an instruction that will never begin here: it meant a worker that no new instruction means.
+fn is_late(incarnations: &Incarnations, active: &[u64], from: PeerId, tag: u64) -> bool {
+    incarnations.is_past(from) && !active.contains(&tag)
+}
+
 impl Peers for WorkerPeers {
     fn introduce(&mut self, peer: &Peer<'_>) {
         self.is_changed = true;
-        if peer.address.is_empty() {
-            self.gone.remove(&peer.index);
-            self.links.remove(&peer.index);
-            self.callers.expect(peer.index, peer.secret);
-            return;
+        let id = PeerId { index: peer.index, incarnation: peer.incarnation };
+        self.incarnations.set_current(id);
+        self.callers.forget(id.index);
+        let Self { incarnations, active, .. } = self;
+        self.kept.forget(|from, message| is_late(incarnations, active, from, message.tag));
+        match peer.reach {
+            Reach::Memory => {}
+            Reach::Calls { secret } => self.callers.expect(id.index, secret),
+            Reach::Listens { secret, address } => {
+                let socket = calls::call(address, self.index, &secret.0);
+                let link = socket.ok().and_then(|socket| self.tcp(socket));
+                self.join(id, link);
+            }
         }
-        let socket = calls::call(peer.address, self.index, &peer.secret.0);
-        let link = socket.ok().and_then(|socket| self.tcp(socket));
-        self.join(peer.index, link);
     }
 
     fn begin(&mut self, tag: u64) {
@@ -230,9 +239,9 @@ impl Peers for WorkerPeers {
 
     fn poll(&mut self) -> bool {
         let mut is_news = self.listen() | std::mem::take(&mut self.is_changed);
-        for (peer, socket) in self.callers.arrived() {
+        for (index, socket) in self.callers.arrived() {
             let link = self.tcp(socket);
-            self.join(peer, link);
+            self.join(self.incarnations.current(index), link);
             is_news = true;
         }
         self.heads.clear();
@@ -241,11 +250,13 @@ impl Peers for WorkerPeers {
             is_news |= link.has_room_again();
             link.refresh();
             while let Some((head, bytes)) = link.front() {
-                if self.active.contains(&message_of(&head).tag) {
-                    self.heads.push(message_of(&head).tag);
+                let tag = message_of(&head).tag;
+                if self.active.contains(&tag) {
+                    self.heads.push(tag);
                     break;
                 }
-                if !self.ended.contains(&message_of(&head).tag) {
+                let is_late = is_late(&self.incarnations, &self.active, peer, tag);
+                if !is_late && !self.ended.contains(&tag) {
                     if self.kept.bytes() >= KEPT_BYTES_MAX {
                         break;
                     }
@@ -254,9 +265,9 @@ impl Peers for WorkerPeers {
                 link.release_all();
             }
             if link.is_broken() {
-                is_news |= self.gone.insert(peer);
+                is_news |= self.incarnations.lose(peer);
             }
-            if link.is_drained() && self.gone.contains(&peer) {
+            if link.is_drained() && self.incarnations.is_gone(peer) {
                 drained = Some(peer);
             }
         }
@@ -264,7 +275,7 @@ impl Peers for WorkerPeers {
         drained.and_then(|peer| self.links.remove(&peer));
         if !self.unknown.is_empty() {
             let late = |since: &Instant| since.elapsed() > INTRODUCTION_MAX;
-            let late: Vec<u32> = self
+            let late: Vec<PeerId> = self
                 .unknown
                 .iter()
                 .filter(|(_, since)| late(since))
@@ -272,7 +283,9 @@ impl Peers for WorkerPeers {
                 .collect();
             self.unknown.retain(|peer, _| !late.contains(peer));
             is_news |= !late.is_empty();
-            self.gone.extend(late);
+            for peer in late {
+                self.incarnations.lose(peer);
+            }
         }
         is_news
     }
@@ -283,7 +296,7 @@ impl Peers for WorkerPeers {
 
     fn push(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         message: MessageId,
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
@@ -293,26 +306,26 @@ impl Peers for WorkerPeers {
         Ok(link.push(&bytes_head(message, total), progress.to - progress.from, fill))
     }
 
-    fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
+    fn fail(&mut self, peer: PeerId, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
         let words = chunk::failure(cause);
         let Some(link) = self.outward(peer)? else { return Ok(false) };
         let mut fill = |slot: &mut [u8]| slot.copy_from_slice(&words);
         Ok(link.push(&failure_head(message), words.len(), &mut fill).is_some())
     }
 
-    fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost> {
+    fn front(&self, peer: PeerId, message: MessageId) -> Result<Front<'_>, PeerLost> {
         if let Some(kept) = self.kept.first(peer, message) {
             return Ok(kept.front());
         }
         let front = self.links.get(&peer).and_then(WorkerLink::current);
         match front {
             Some((head, front)) if message_of(&head) == message => Ok(front),
-            _ if self.gone.contains(&peer) => Err(PeerLost(peer)),
+            _ if self.incarnations.is_gone(peer) => Err(PeerLost(peer)),
             _ => Ok(Front::Nothing),
         }
     }
 
-    fn release(&mut self, peer: u32, message: MessageId, bytes: usize) {
+    fn release(&mut self, peer: PeerId, message: MessageId, bytes: usize) {
         if self.kept.release(peer, message, bytes) {
             // Room aside for what was left on its way.
             return;
@@ -322,7 +335,7 @@ impl Peers for WorkerPeers {
         }
     }
 
-    fn clear(&mut self, peer: u32, message: MessageId) -> bool {
+    fn clear(&mut self, peer: PeerId, message: MessageId) -> bool {
         if self.kept.first(peer, message).is_some() || !matches!(self.link(peer), Ok(Some(_))) {
             return false;
         }

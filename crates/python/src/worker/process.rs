@@ -12,7 +12,7 @@ use gt_transport::{
     CHUNK_BYTES_MAX, Consumer, ControlKind, FutexWaker, HEAD_WORDS, Producer, RingError,
     SlabReader, SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
 };
-use gt_worker::{Replies, Stop};
+use gt_worker::{PeerId, Replies, Stop};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, OwnedFd};
@@ -116,9 +116,11 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
 fn watch(control: &OwnedFd, events: &Sender<PeerEvent>, waker: &FutexWaker) {
     loop {
         let Ok(Some((record, descriptors))) = receive_record(control.as_fd()) else { exit() };
+        let Ok(incarnation) = u32::try_from(record.value) else { exit() };
+        let peer = PeerId { index: record.index, incarnation };
         let event = match record.kind {
-            ControlKind::Peer => PeerEvent::Joined(record.index, descriptors),
-            ControlKind::PeerGone => PeerEvent::Gone(record.index),
+            ControlKind::Peer => PeerEvent::Joined(peer, descriptors),
+            ControlKind::PeerGone => PeerEvent::Gone(peer),
             ControlKind::Setup | ControlKind::Shutdown => exit(),
         };
         if events.send(event).is_err() {

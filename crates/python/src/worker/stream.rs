@@ -11,7 +11,7 @@ use gt_protocol::message::Peer;
 use gt_transport::{
     Consumer, FutexWaker, Parked, WAIT_MAX, drain_eventfd, eventfd, sleep_on_any, yield_now,
 };
-use gt_worker::{Abort, CommunicationStream, Driver, Ended, Job, Peers};
+use gt_worker::{Abort, CommunicationStream, Driver, Ended, Job, PeerId, Peers};
 use pyo3::Python;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -244,7 +244,7 @@ impl Driver<BorrowedMemory> for WorkerStream {
         self.shared.inside().stream.peers().packed_bytes()
     }
 
-    fn is_gone(&mut self, peer: u32) -> bool {
+    fn is_gone(&mut self, peer: PeerId) -> bool {
         self.shared.inside().stream.is_gone(peer)
     }
 }

@@ -4,32 +4,41 @@ use super::Net;
 use super::registry::WorkerSocket;
 use super::secret::random_secret;
 use crate::net_event::Introduction;
+use gt_protocol::message::Reach;
 use gt_transport::{ControlKind, ControlRecord, send_record};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Connects a new worker with all others: slabs where both can map them, TCP where one of the two takes connections, else
-/// word that there is no way.
+/// word that there is no way. What is returned goes among the instructions, so that those behind it mean the new worker and
+/// those before it whoever had its index.
 pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) -> Vec<Introduction> {
-    let others: Vec<(u32, WorkerSocket)> = {
-        let mut registry = net.registry.borrow_mut();
-        registry.workers.insert(index, socket.clone());
-        let others = registry.workers.iter().filter(|(other, _)| **other != index);
-        others.map(|(other, socket)| (*other, socket.clone())).collect()
-    };
+    let mut registry = net.registry.borrow_mut();
+    registry.workers.insert(index, socket.clone());
+    let new = PeerName { index, incarnation: registry.incarnation(index) };
     let mut introductions = Vec::new();
-    for (other, other_socket) in others {
-        let outcome = match (socket, &other_socket) {
-            (WorkerSocket::Ring(one), WorkerSocket::Ring(two)) => pair((index, one), (other, two)),
+    for (&other, other_socket) in registry.workers.iter().filter(|(other, _)| **other != index) {
+        let old = PeerName { index: other, incarnation: registry.incarnation(other) };
+        let outcome = match (socket, other_socket) {
+            (WorkerSocket::Ring(one), WorkerSocket::Ring(two)) => {
+                introductions.extend([met(old, new), met(new, old)]);
+                pair((new, one), (old, two))
+            }
             // The one without rings is called: it listens where its dispatcher's network is.
             (_, WorkerSocket::Remote(Some(address))) => {
-                call(index, other, *address, &mut introductions)
+                call(new, old, *address, &mut introductions)
             }
             (WorkerSocket::Remote(Some(address)), WorkerSocket::Ring(_)) => {
-                call(other, index, *address, &mut introductions)
+                call(old, new, *address, &mut introductions)
             }
-            (WorkerSocket::Ring(one), WorkerSocket::Remote(None)) => gone(one, other),
-            (WorkerSocket::Remote(None), WorkerSocket::Ring(two)) => gone(two, index),
+            (WorkerSocket::Ring(one), WorkerSocket::Remote(None)) => {
+                introductions.push(met(new, old));
+                gone(one, old)
+            }
+            (WorkerSocket::Remote(None), WorkerSocket::Ring(two)) => {
+                introductions.push(met(old, new));
+                gone(two, new)
+            }
             (WorkerSocket::Remote(_), WorkerSocket::Remote(None))
             | (WorkerSocket::Pending, _)
             | (_, WorkerSocket::Pending) => Ok(()),
@@ -42,44 +51,64 @@ pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) -> Vec<Int
     introductions
 }
 
+/// A worker among all that have had its index.
+#[derive(Clone, Copy)]
+struct PeerName {
+    index: u32,
+    incarnation: u32,
+}
+
+/// What `to` is told of another worker.
+fn introduction(to: PeerName, peer: PeerName, reach: Reach<String>) -> Introduction {
+    Introduction { to: to.index, peer: peer.index, incarnation: peer.incarnation, reach }
+}
+
+fn met(to: PeerName, peer: PeerName) -> Introduction {
+    introduction(to, peer, Reach::Memory)
+}
+
 /// Has `from` connect to `to`, which listens at `address`.
 fn call(
-    from: u32,
-    to: u32,
+    from: PeerName,
+    to: PeerName,
     address: SocketAddr,
     introductions: &mut Vec<Introduction>,
 ) -> Introduced {
     let secret = random_secret()?;
     let address = address.to_string();
-    introductions.push(Introduction { to, peer: from, secret, address: String::new() });
-    introductions.push(Introduction { to: from, peer: to, secret, address });
+    introductions.push(introduction(to, from, Reach::Calls { secret }));
+    introductions.push(introduction(from, to, Reach::Listens { secret, address }));
     Ok(())
 }
 
 /// Tells the other workers that one is gone.
 pub(crate) fn tell_gone(net: &Net, index: u32) {
-    for socket in net.registry.borrow().workers.values() {
+    let registry = net.registry.borrow();
+    let lost = PeerName { index, incarnation: registry.incarnation(index) };
+    for socket in registry.workers.values() {
         if let WorkerSocket::Ring(socket) = socket {
             // A worker that is gone too needs no news.
-            let _ = gone(socket, index);
+            let _ = gone(socket, lost);
         }
     }
 }
 
 type Introduced = Result<(), Box<dyn std::error::Error>>;
 
-fn gone(socket: &OwnedFd, index: u32) -> Introduced {
-    let record = ControlRecord { kind: ControlKind::PeerGone, index, value: 0 };
-    Ok(send_record(socket.as_fd(), &record, &[])?)
+fn record(kind: ControlKind, peer: PeerName) -> ControlRecord {
+    ControlRecord { kind, index: peer.index, value: peer.incarnation.into() }
 }
 
-fn pair(one: (u32, &OwnedFd), two: (u32, &OwnedFd)) -> Introduced {
+fn gone(socket: &OwnedFd, lost: PeerName) -> Introduced {
+    Ok(send_record(socket.as_fd(), &record(ControlKind::PeerGone, lost), &[])?)
+}
+
+fn pair(one: (PeerName, &OwnedFd), two: (PeerName, &OwnedFd)) -> Introduced {
     let there = gt_transport::slab::create()?;
     let back = gt_transport::slab::create()?;
-    let tell = |socket: &OwnedFd, index, write: &OwnedFd, read: &OwnedFd| {
-        let record = ControlRecord { kind: ControlKind::Peer, index, value: 0 };
+    let tell = |socket: &OwnedFd, peer, write: &OwnedFd, read: &OwnedFd| {
         let descriptors: [BorrowedFd<'_>; 2] = [write.as_fd(), read.as_fd()];
-        send_record(socket.as_fd(), &record, &descriptors)
+        send_record(socket.as_fd(), &record(ControlKind::Peer, peer), &descriptors)
     };
     tell(one.1, two.0, &there, &back)?;
     tell(two.1, one.0, &back, &there)?;

@@ -53,6 +53,8 @@ pub(crate) enum WorkerSocket {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub workers: BTreeMap<u32, WorkerSocket>,
+    /// How many workers have had an index before the one that has it, or had it last.
+    incarnations: BTreeMap<u32, u32>,
     sessions: usize,
     invitations: BTreeMap<u32, (Secret, oneshot::Sender<UnixStream>)>,
     resumable: BTreeMap<u32, (Secret, mpsc::Sender<Takeover>)>,
@@ -97,7 +99,13 @@ impl Registry {
                 .ok_or_else(|| format!("{WORKERS_MAX} workers are there, more are not taken"))?,
         };
         self.workers.insert(index, WorkerSocket::Pending);
+        self.incarnations.entry(index).and_modify(|before| *before += 1).or_insert(0);
         Ok(index)
+    }
+
+    /// Of the worker that has an index, or had it last.
+    pub fn incarnation(&self, index: u32) -> u32 {
+        self.incarnations.get(&index).copied().unwrap_or(0)
     }
 
     /// Opens the local socket for `identity`: whoever knows the secret passes its socket on, once.

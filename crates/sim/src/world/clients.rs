@@ -66,7 +66,10 @@ impl World {
                 self.shell.receive(session, &words);
             }
             Packet::Closed => self.shell.client_closed(session),
-            Packet::Words(_) | Packet::PeerMessage { .. } => {
+            Packet::Words(_)
+            | Packet::PeerMessage { .. }
+            | Packet::PeerGone(_)
+            | Packet::PeerJoined(_) => {
                 return Err("a client sends bytes".to_owned());
             }
         }

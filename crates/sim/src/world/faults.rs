@@ -6,6 +6,7 @@ use crate::framed::FramedEnd;
 use crate::network::{NetworkEvent, Packet, Route};
 use crate::random::Random;
 use crate::worker::SimWorker;
+use gt_worker::PeerId;
 
 /// Most workers there have ever been; a collective names eight at most.
 const WORKERS_MAX: u32 = 12;
@@ -15,6 +16,8 @@ const CLIENTS_MAX: usize = 6;
 enum FaultKind {
     WorkerCrash,
     WorkerJoin,
+    /// A crash, and another worker takes the index at once.
+    WorkerReplace,
     WorkerStall,
     ClientCrash,
     ConnectionBreak,
@@ -36,6 +39,7 @@ impl Faults {
         let kinds = [
             (FaultKind::WorkerCrash, 50, 2),
             (FaultKind::WorkerJoin, 50, 2),
+            (FaultKind::WorkerReplace, 40, 3),
             (FaultKind::WorkerStall, 40, 3),
             (FaultKind::ClientCrash, 40, 2),
             (FaultKind::ConnectionBreak, 60, 6),
@@ -60,7 +64,11 @@ impl World {
         }
         let Some(fault) = self.faults.supply.pop() else { return Ok(()) };
         match fault {
-            FaultKind::WorkerCrash => self.crash_worker(),
+            FaultKind::WorkerCrash => drop(self.crash_worker()),
+            FaultKind::WorkerReplace => {
+                let crashed = self.crash_worker();
+                self.awaited.extend(crashed);
+            }
             FaultKind::WorkerJoin => {
                 self.join_worker();
                 return self.flush();
@@ -75,21 +83,46 @@ impl World {
     }
 
     pub(super) fn join_worker(&mut self) {
-        let index = self.next_worker;
-        if index >= WORKERS_MAX {
-            return;
+        let vacant: Vec<u32> = self.vacant.iter().copied().collect();
+        if let Some(&index) = self.random.pick(&vacant)
+            && self.random.percent(50)
+        {
+            return self.replace_worker(index);
         }
-        self.next_worker += 1;
+        let index = self.next_worker;
+        if index < WORKERS_MAX {
+            self.next_worker += 1;
+            self.incarnations.insert(index, 0);
+            self.add_worker(PeerId { index, incarnation: 0 });
+        }
+    }
+
+    /// Another worker takes the index of one that is gone.
+    pub(super) fn replace_worker(&mut self, index: u32) {
+        self.vacant.remove(&index);
+        let incarnation = self.incarnations.entry(index).or_default();
+        *incarnation += 1;
+        let id = PeerId { index, incarnation: *incarnation };
+        self.add_worker(id);
+    }
+
+    fn add_worker(&mut self, id: PeerId) {
+        let index = id.index;
         let slow = self.random.percent(15);
         let ticks = if slow { self.random.between(20, 60) } else { self.random.between(1, 4) };
-        let mut worker = SimWorker::new(index, ticks, self.negotiates);
-        for &gone in &self.crashed {
-            worker.peer_gone(gone);
+        let mut worker = SimWorker::new(id, ticks, self.negotiates);
+        for &gone in self.crashed.iter().filter(|gone| !self.workers.contains_key(gone)) {
+            worker.peer_gone(PeerId { index: gone, incarnation: self.incarnations[&gone] });
+        }
+        let others: Vec<PeerId> = self.workers.values().map(|host| host.worker.id).collect();
+        for &other in &others {
+            self.network.send(Route::News(other.index), Packet::PeerJoined(id));
+            self.network.send(Route::News(index), Packet::PeerJoined(other));
         }
         self.workers.insert(index, WorkerHost { worker, turn_due: false, busy_until: 0 });
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: worker {index} joins"));
-        self.shell.worker_joined(index);
+        self.shell.worker_joined(id, &others);
     }
 
     pub(super) fn add_client(&mut self, hostile: bool) {
@@ -122,22 +155,24 @@ impl World {
     }
 
     /// The worker is gone at once; what it has sent may still arrive, or not. Everybody hears of it in his own time.
-    fn crash_worker(&mut self) {
+    fn crash_worker(&mut self) -> Option<u32> {
         let indexes: Vec<u32> = self.workers.keys().copied().collect();
-        let Some(&index) = self.random.pick(&indexes) else { return };
-        self.workers.remove(&index);
+        let index = *self.random.pick(&indexes)?;
+        let lost = self.workers.remove(&index)?.worker.id;
         self.crashed.insert(index);
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: worker {index} crashes"));
         self.network.cut(Route::ToWorker(index));
-        self.hang_up(Route::FromWorker(index));
+        self.network.cut(Route::News(index));
+        self.hang_up(Route::FromWorker(index), Packet::Closed);
         for peer in indexes.into_iter().filter(|&peer| peer != index) {
             self.network.cut(Route::Peer(peer, index));
-            self.hang_up(Route::Peer(index, peer));
+            self.hang_up(Route::Peer(index, peer), Packet::PeerGone(lost));
         }
+        Some(index)
     }
 
-    fn hang_up(&mut self, route: Route) {
+    fn hang_up(&mut self, route: Route, end: Packet) {
         if self.random.percent(50) {
             self.network.cut(route);
             if let Route::FromWorker(index) = route {
@@ -145,7 +180,7 @@ impl World {
                 self.worker_words.remove(&index);
             }
         }
-        self.network.send(route, Packet::Closed);
+        self.network.send(route, end);
     }
 
     fn stall_worker(&mut self) {
@@ -186,7 +221,7 @@ impl World {
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: client {client} crashes"));
         self.network.cut(Route::ToClient(client));
-        self.hang_up(Route::FromClient(client));
+        self.hang_up(Route::FromClient(client), Packet::Closed);
         if self.random.percent(60) {
             // It comes back: with a new session, for the old one's values are gone.
             self.add_client(false);

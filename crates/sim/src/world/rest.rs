@@ -173,6 +173,7 @@ impl World {
             answers: self.clients.iter().map(|connection| connection.client.answers).sum(),
             failures: self.clients.iter().map(|connection| connection.client.failures).sum(),
             crashes: exact::<_, u64>(self.crashed.len()),
+            replaced: self.incarnations.values().copied().map(u64::from).sum(),
             sessions: self.clients.len(),
         }
     }

@@ -27,7 +27,7 @@ impl<E: Engine> MachineState<E> {
         driver: &mut impl Driver<E::Borrowed>,
     ) -> Result<(), NoValue> {
         let tag = unsigned(instruction, "tag")?;
-        let group = Group::new(instruction, self.index)?;
+        let group = Group::new(instruction, self.index, &self.incarnations)?;
         let (reduce_op, lengths) = match form(instruction) {
             Ok(form) => form,
             Err(fault) => {

@@ -12,6 +12,7 @@ use crate::backend::{Backend, Collective, Turn};
 use crate::engine::{Engine, Places};
 use crate::exchange::{BucketMemory, Group, Round, RoundPayloads, RoundReply, first_payloads};
 use crate::failure::{Broken, Cause};
+use crate::peers::PeerId;
 use crate::replies::Replies;
 use crate::state::{InFlightOf, MachineState, Negotiation, Stage};
 use crate::stream::{Abort, Driver, Ended, Job, Outcome};
@@ -65,14 +66,14 @@ impl<E: Engine> MachineState<E> {
         let plan = plan(&self.table, instruction, tag, group)?;
         // In one hop the others read the operand to the end.
         let reused = self.reused(instruction, next).filter(|_| plan.exchange.is_two_hops());
-        let members = &group.members;
-        let collective = Collective { backend, instruction, tag, members, me: group.me };
+        let members: SmallVec<[u32; 8]> = group.members.iter().map(|member| member.index).collect();
+        let collective = Collective { backend, instruction, tag, members: &members, me: group.me };
         let give =
             |engine: &mut E, places: Places<'_, E::Value>| engine.rendezvous(&collective, places);
         let ((rendezvous, payload), in_flight) = self.prepare(instruction, &plan, reused, give)?;
-        let first = |&peer: &u32| plan.exchange.first_payload(peer, &payload);
+        let first = |&peer: &PeerId| plan.exchange.first_payload(peer, &payload);
         let each = negotiation.others.iter().map(first).collect();
-        negotiation.payload = plan.exchange.first_payload(self.index, &payload);
+        negotiation.payload = plan.exchange.first_payload(group.members[group.me], &payload);
         negotiation.shares_result = plan.exchange.is_two_hops();
         negotiation.exchange = Some(plan.exchange);
         negotiation.rendezvous = Some(rendezvous);
@@ -243,7 +244,7 @@ impl<E: Engine> MachineState<E> {
                 let cause = self.spoil(&mut in_flight, &broken, replies);
                 // Who has said that it failed is through with it; the others begin with their messages.
                 let begins = living(answers);
-                let beginning = |mut peers: SmallVec<[u32; 8]>| {
+                let beginning = |mut peers: SmallVec<[PeerId; 8]>| {
                     peers.retain(|peer| begins.contains(peer));
                     peers
                 };
@@ -277,6 +278,6 @@ fn failure(answers: &[RoundReply]) -> Option<Broken> {
 }
 
 /// Who has sent a payload.
-fn living(answers: &[RoundReply]) -> Vec<u32> {
+fn living(answers: &[RoundReply]) -> Vec<PeerId> {
     answers.iter().filter(|(_, answer)| answer.is_ok()).map(|&(peer, _)| peer).collect()
 }

@@ -3,6 +3,7 @@
 use crate::attributes::{first_value, unsigned};
 use crate::exchange::{Exchange, Group, MessageBytes};
 use crate::failure::Fault;
+use crate::peers::PeerId;
 use crate::reuse::with_size;
 use crate::strided_range::{StridedRange, bytes_of, element_bytes, overlaps};
 use crate::table::{NoValue, SlotTable};
@@ -213,7 +214,7 @@ fn root(instruction: &Instruction<'_>, group: &Group) -> Result<Option<usize>, F
 }
 
 /// Who waits for something of ours.
-pub fn receivers(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32; 8]> {
+pub fn receivers(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[PeerId; 8]> {
     let root = root(instruction, group);
     let is_sender = root.is_ok_and(|root| root.is_none_or(|root| root == group.me));
     if instruction.op == Op::Receive || !is_sender {
@@ -223,7 +224,7 @@ pub fn receivers(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32;
 }
 
 /// Who sends us something.
-pub fn senders(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32; 8]> {
+pub fn senders(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[PeerId; 8]> {
     if instruction.op == Op::Send {
         return SmallVec::new();
     }

@@ -183,7 +183,7 @@ impl<E: Engine> MachineState<E> {
             return true;
         }
         for &peer in negotiation.others.iter().filter(|&&peer| driver.is_gone(peer)) {
-            self.engine.lose(rendezvous, peer);
+            self.engine.lose(rendezvous, peer.index);
         }
         self.engine.is_over(rendezvous)
     }

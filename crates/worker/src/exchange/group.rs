@@ -2,17 +2,23 @@
 
 use crate::attributes::{list, unsigned};
 use crate::failure::Fault;
+use crate::incarnations::Incarnations;
+use crate::peers::PeerId;
 use gt_protocol::Instruction;
 
 /// Every member has the same list, and the same place in it for everyone.
 #[derive(Clone, Debug)]
 pub struct Group {
-    pub members: Vec<u32>,
+    pub members: Vec<PeerId>,
     pub me: usize,
 }
 
 impl Group {
-    pub fn new(instruction: &Instruction<'_>, index: u32) -> Result<Self, Fault> {
+    pub fn new(
+        instruction: &Instruction<'_>,
+        index: u32,
+        incarnations: &Incarnations,
+    ) -> Result<Self, Fault> {
         let members = list(instruction, "group")?;
         let found: Result<Vec<u32>, _> = members.iter().map(|&one| u32::try_from(one)).collect();
         let Ok(members) = found else {
@@ -26,12 +32,13 @@ impl Group {
         let Some(me) = members.iter().position(|&member| member == index) else {
             return Err(Fault::protocol(format!("worker {index} is not in the group {members:?}")));
         };
+        let members = members.into_iter().map(|member| incarnations.current(member)).collect();
         Ok(Self { members, me })
     }
 
     /// Of two workers that only meet to pass a value on.
-    pub fn pair(index: u32, peer: u32) -> Self {
-        Self { members: vec![index, peer], me: 0 }
+    pub fn pair(me: PeerId, peer: PeerId) -> Self {
+        Self { members: vec![me, peer], me: 0 }
     }
 
     pub const fn len(&self) -> usize {
@@ -39,7 +46,7 @@ impl Group {
     }
 
     /// The others by their places, in the group's order.
-    pub fn others(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+    pub fn others(&self) -> impl Iterator<Item = (usize, PeerId)> + '_ {
         let all = self.members.iter().copied().enumerate();
         all.filter(|&(place, _)| place != self.me)
     }
@@ -47,7 +54,7 @@ impl Group {
     /// Where the worker that an attribute names stands in the list.
     pub fn place(&self, instruction: &Instruction<'_>, name: &str) -> Result<usize, Fault> {
         let worker = unsigned(instruction, name)?;
-        let place = self.members.iter().position(|&member| u64::from(member) == worker);
+        let place = self.members.iter().position(|&member| u64::from(member.index) == worker);
         place.ok_or_else(|| Fault::protocol(format!("the {name} {worker} is not in its group")))
     }
 
@@ -67,8 +74,8 @@ impl Group {
     }
 
     /// Where another member stands in the list.
-    pub fn place_of(&self, peer: u32) -> usize {
+    pub fn place_of(&self, peer: PeerId) -> usize {
         let place = self.members.iter().position(|&member| member == peer);
-        place.unwrap_or_else(|| panic!("worker {peer} is not in the group {:?}", self.members))
+        place.unwrap_or_else(|| panic!("{peer:?} is not in the group {:?}", self.members))
     }
 }

@@ -3,7 +3,7 @@
 use super::bucket::BucketMemory;
 use super::group::Group;
 use crate::failure::{Broken, Cause};
-use crate::peers::{Front, MessageId, Peers};
+use crate::peers::{Front, MessageId, PeerId, Peers};
 use gt_protocol::peer::{FAILURES_LENGTH_BYTES, Failures, PeerError};
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 pub struct Headers {
     ours: Vec<u8>,
     /// In the group's order.
-    of_others: SmallVec<[(u32, FailuresHeader); 4]>,
+    of_others: SmallVec<[(PeerId, FailuresHeader); 4]>,
     /// What has failed elsewhere is entered.
     are_entered: bool,
 }
@@ -36,7 +36,7 @@ impl Headers {
     }
 
     /// Bytes that we have had of another member's.
-    pub fn taken_bytes(&self, peer: u32) -> usize {
+    pub fn taken_bytes(&self, peer: PeerId) -> usize {
         let header = self.of_others.iter().find(|(other, _)| *other == peer);
         header.map_or(0, |(_, header)| header.0.len())
     }

@@ -9,7 +9,7 @@ use super::group::Group;
 use super::header::Headers;
 use crate::buffers::BorrowedBuffers;
 use crate::failure::Broken;
-use crate::peers::{Front, MessageId, Peers, Progress};
+use crate::peers::{Front, MessageId, PeerId, Peers, Progress};
 use crate::reduce_op::ReduceBytes;
 use crate::strided_range::StridedRange;
 use gt_protocol::placement::ONE_HOP_BYTES_MAX;
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    pub peer: u32,
+    pub peer: PeerId,
     pub hop: u32,
     pub source: MessageBytes,
     pub range: StridedRange,
@@ -30,7 +30,7 @@ pub(super) struct Outgoing {
 
 #[derive(Debug)]
 pub(super) struct Incoming {
-    pub peer: u32,
+    pub peer: PeerId,
     pub hop: u32,
     /// Where in the result.
     pub range: StridedRange,
@@ -101,11 +101,11 @@ impl Exchange {
         self.result.expect("several values have a dtype each").dtype
     }
 
-    pub fn send(&mut self, peer: u32, hop: u32, source: MessageBytes, range: StridedRange) {
+    pub fn send(&mut self, peer: PeerId, hop: u32, source: MessageBytes, range: StridedRange) {
         self.outgoing.push(Outgoing { peer, hop, source, range, sent_bytes: 0, is_done: false });
     }
 
-    pub fn receive(&mut self, peer: u32, hop: u32, range: StridedRange) {
+    pub fn receive(&mut self, peer: PeerId, hop: u32, range: StridedRange) {
         self.incoming.push(Incoming { peer, hop, range, received_bytes: 0, is_done: false });
     }
 
@@ -174,13 +174,13 @@ impl Exchange {
     }
 
     /// Messages that are not out yet: to whom, and in which hop.
-    pub fn unsent(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn unsent(&self) -> impl Iterator<Item = (PeerId, u32)> + '_ {
         let unsent = self.outgoing.iter().filter(|outgoing| !outgoing.is_done);
         unsent.map(|outgoing| (outgoing.peer, self.hop_first + outgoing.hop))
     }
 
     /// Messages that have not come in whole: from whom, in which hop, and the bytes that we have had of each.
-    pub fn missing(&self, group: &Group) -> SmallVec<[(u32, u32, usize); 8]> {
+    pub fn missing(&self, group: &Group) -> SmallVec<[(PeerId, u32, usize); 8]> {
         let mut missing = SmallVec::new();
         if let Some(reduction) = self.reduction.as_ref().filter(|reduction| !reduction.is_done) {
             missing.extend(group.others().map(|(_, peer)| {
@@ -407,7 +407,7 @@ impl Exchange {
     fn next<'p>(
         &self,
         peers: &'p impl Peers,
-        peer: u32,
+        peer: PeerId,
         hop: u32,
         bytes_expected: usize,
     ) -> Result<Option<&'p [u8]>, Broken> {

@@ -6,6 +6,7 @@ use super::group::Group;
 use super::messages::Exchange;
 use crate::backend::{DirectReads, Pull, ReadReduction};
 use crate::failure::Broken;
+use crate::peers::PeerId;
 use crate::strided_range::StridedRange;
 use gt_protocol::integer::to_u64;
 use gt_protocol::peer::{ByteRows, FirstPayload};
@@ -14,7 +15,7 @@ use smallvec::SmallVec;
 impl Exchange {
     /// The first payload for another member: what of our memory is for it, and the backend's own. One that is too long to be
     /// sent is left out, and all go by messages.
-    pub fn first_payload(&self, peer: u32, of_backend: &[u8]) -> Vec<u8> {
+    pub fn first_payload(&self, peer: PeerId, of_backend: &[u8]) -> Vec<u8> {
         let [mut operand, mut result] = [ByteRows::default(); 2];
         for outgoing in self.outgoing.iter().filter(|outgoing| outgoing.peer == peer) {
             match outgoing.source {

@@ -5,7 +5,7 @@
 
 use super::messages::ExchangeStep;
 use crate::failure::{Broken, Cause};
-use crate::peers::{Front, MessageId, PeerLost, Peers, Progress};
+use crate::peers::{Front, MessageId, PeerId, PeerLost, Peers, Progress};
 use gt_protocol::peer::PAYLOAD_BYTES_MAX;
 
 /// What goes to the others.
@@ -20,7 +20,7 @@ pub enum RoundPayloads {
 /// Another member, and how far the messages to and from it are.
 #[derive(Debug)]
 struct Correspondent {
-    peer: u32,
+    peer: PeerId,
     sent_bytes: usize,
     is_sent: bool,
     received: Vec<u8>,
@@ -28,7 +28,7 @@ struct Correspondent {
 }
 
 /// What a member has answered.
-pub type RoundReply = (u32, Result<Vec<u8>, Broken>);
+pub type RoundReply = (PeerId, Result<Vec<u8>, Broken>);
 
 #[derive(Debug)]
 pub struct Round {
@@ -38,8 +38,8 @@ pub struct Round {
 }
 
 impl Round {
-    pub fn new(tag: u64, number: u32, payloads: RoundPayloads, others: &[u32]) -> Self {
-        let other = |&peer: &u32| Correspondent {
+    pub fn new(tag: u64, number: u32, payloads: RoundPayloads, others: &[PeerId]) -> Self {
+        let other = |&peer: &PeerId| Correspondent {
             peer,
             sent_bytes: 0,
             is_sent: false,
@@ -55,7 +55,7 @@ impl Round {
     }
 
     /// Who has not answered yet.
-    pub fn missing(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn missing(&self) -> impl Iterator<Item = (PeerId, u32)> + '_ {
         let missing = self.others.iter().filter(|other| other.answer.is_none());
         missing.map(|other| (other.peer, self.message.hop))
     }
@@ -117,7 +117,8 @@ impl Correspondent {
             Ok(Front::Bytes { total, bytes }) => {
                 let total = usize::try_from(total).unwrap_or(usize::MAX);
                 if total > PAYLOAD_BYTES_MAX {
-                    let text = format!("worker {} sends a payload of {total} bytes", self.peer);
+                    let text =
+                        format!("worker {} sends a payload of {total} bytes", self.peer.index);
                     self.answer = Some(Err(Broken::protocol(text)));
                 } else {
                     self.received.extend_from_slice(bytes);

@@ -1,6 +1,7 @@
 //! A collective that a backend moves, at one member: rounds of payloads with the others, and how far they are.
 
 use crate::exchange::{Exchange, Group, RoundPayloads, RoundReply};
+use crate::peers::PeerId;
 use crate::stream::Then;
 use smallvec::SmallVec;
 
@@ -31,10 +32,10 @@ pub struct Negotiation<R> {
     pub round: u32,
     pub payload: Vec<u8>,
     /// Those that still answer.
-    pub others: Vec<u32>,
+    pub others: Vec<PeerId>,
     pub shares_result: bool,
-    pub receivers: SmallVec<[u32; 8]>,
-    pub senders: SmallVec<[u32; 8]>,
+    pub receivers: SmallVec<[PeerId; 8]>,
+    pub senders: SmallVec<[PeerId; 8]>,
 }
 
 impl<R> Negotiation<R> {

@@ -3,7 +3,7 @@
 
 use crate::exchange::{Exchange, Group};
 use crate::failure::Cause;
-use crate::peers::{Front, MessageId, Peers};
+use crate::peers::{Front, MessageId, PeerId, Peers};
 use gt_protocol::integer::to_u64;
 use smallvec::SmallVec;
 
@@ -15,15 +15,15 @@ pub struct Abort {
     pub(crate) hop: u32,
     pub(crate) cause: Cause,
     /// Who waits for something of ours.
-    pub(crate) receivers: SmallVec<[u32; 8]>,
+    pub(crate) receivers: SmallVec<[PeerId; 8]>,
     /// Who sends us something.
-    pub(crate) senders: SmallVec<[u32; 8]>,
+    pub(crate) senders: SmallVec<[PeerId; 8]>,
 }
 
 /// A message that somebody may still send us.
 #[derive(Debug)]
 struct Left {
-    peer: u32,
+    peer: PeerId,
     hop: u32,
     taken_bytes: u64,
 }
@@ -33,7 +33,7 @@ pub struct ExchangeDrain {
     tag: u64,
     cause: Cause,
     /// To whom, and in which hop, our failure has still to go.
-    untold_peers: SmallVec<[(u32, u32); 8]>,
+    untold_peers: SmallVec<[(PeerId, u32); 8]>,
     left: SmallVec<[Left; 8]>,
 }
 
@@ -47,8 +47,11 @@ impl ExchangeDrain {
     }
 
     pub fn of_exchange(exchange: &Exchange, group: &Group, cause: Cause) -> Self {
-        let left =
-            |(peer, hop, taken): (u32, u32, usize)| Left { peer, hop, taken_bytes: to_u64(taken) };
+        let left = |(peer, hop, taken): (PeerId, u32, usize)| Left {
+            peer,
+            hop,
+            taken_bytes: to_u64(taken),
+        };
         let left = exchange.missing(group).into_iter().map(left).collect();
         Self { tag: exchange.tag(), cause, untold_peers: exchange.unsent().collect(), left }
     }
@@ -61,7 +64,7 @@ impl ExchangeDrain {
         self.untold_peers.is_empty() && self.left.is_empty()
     }
 
-    pub fn missing(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn missing(&self) -> impl Iterator<Item = (PeerId, u32)> + '_ {
         self.left.iter().map(|left| (left.peer, left.hop))
     }
 
@@ -74,7 +77,7 @@ impl ExchangeDrain {
             matches!(peers.fail(peer, MessageId { tag: *tag, hop }, cause), Ok(false))
         });
         let mut moved = untold_peers.len() < before;
-        let mut over: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut over: SmallVec<[PeerId; 8]> = SmallVec::new();
         left.retain(|left| {
             let (state, has_moved) = left.take_in(*tag, peers);
             moved |= has_moved;

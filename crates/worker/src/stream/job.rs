@@ -3,7 +3,7 @@
 use crate::buffers::BorrowedBuffers;
 use crate::exchange::{BucketMemory, Exchange, ExchangeStep, Group, Round, RoundReply};
 use crate::failure::{Broken, FailedInstruction};
-use crate::peers::Peers;
+use crate::peers::{PeerId, Peers};
 use crate::reduce_op::ReduceBytes;
 use smallvec::SmallVec;
 
@@ -91,7 +91,7 @@ impl<M> Job<M> {
     }
 
     /// From whom, and in which hop, something is still to come.
-    pub(super) fn missing(&self) -> SmallVec<[(u32, u32); 8]> {
+    pub(super) fn missing(&self) -> SmallVec<[(PeerId, u32); 8]> {
         match &self.work {
             Work::Exchange { exchange, group, .. } => {
                 exchange.missing(group).into_iter().map(|(peer, hop, _)| (peer, hop)).collect()

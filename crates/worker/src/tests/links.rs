@@ -2,6 +2,7 @@
 
 use super::device::{Device, DeviceConduct};
 use super::*;
+use gt_protocol::message::{self, Peer, Reach, ToWorker};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a chunk, and chunks in flight from one worker to another: so few that every queue is full all the time.
@@ -31,36 +32,38 @@ impl Chunk {
     }
 }
 
-/// What all workers share: the queues, by sender and receiver, and who is gone.
+/// What all workers share: the queues, by sender and receiver, and what the others have heard of each.
 #[derive(Debug, Default)]
 struct Between {
-    queues: BTreeMap<(u32, u32), VecDeque<Chunk>>,
-    gone: BTreeSet<u32>,
+    queues: BTreeMap<(PeerId, PeerId), VecDeque<Chunk>>,
+    gone: BTreeSet<PeerId>,
+    /// Instructions may mean them, but nobody has heard of them beside the instructions.
+    unheard: BTreeSet<PeerId>,
 }
 
 /// A worker's ends of the queues. A chunk of an instruction that is in flight stands at the front of its queue until it is
 /// taken, and everything behind it waits.
 #[derive(Debug)]
 pub struct Links {
-    index: u32,
+    me: PeerId,
     between: Rc<RefCell<Between>>,
-    heads: BTreeMap<u32, Chunk>,
-    kept: BTreeMap<(u32, MessageId), VecDeque<Chunk>>,
+    heads: BTreeMap<PeerId, Chunk>,
+    kept: BTreeMap<(PeerId, MessageId), VecDeque<Chunk>>,
     active: BTreeSet<u64>,
     ended: BTreeSet<u64>,
     /// Who had no room for a chunk since.
-    refused: RefCell<BTreeSet<u32>>,
+    refused: RefCell<BTreeSet<PeerId>>,
     gone_seen: usize,
 }
 
 impl Links {
-    fn put(&self, peer: u32, chunk: Chunk) -> Result<bool, PeerLost> {
+    fn put(&self, peer: PeerId, chunk: Chunk) -> Result<bool, PeerLost> {
         let between = &mut *self.between.borrow_mut();
         if between.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
-        let queue = between.queues.entry((self.index, peer)).or_default();
-        let room = queue.len() < CHUNKS_MAX;
+        let queue = between.queues.entry((self.me, peer)).or_default();
+        let room = queue.len() < CHUNKS_MAX && !between.unheard.contains(&peer);
         if room {
             queue.push_back(chunk);
         } else {
@@ -70,16 +73,16 @@ impl Links {
     }
 
     /// The front of the queue from a worker comes into view.
-    fn advance(&mut self, peer: u32) {
+    fn advance(&mut self, peer: PeerId) {
         if !self.heads.contains_key(&peer)
-            && let Some(queue) = self.between.borrow_mut().queues.get_mut(&(peer, self.index))
+            && let Some(queue) = self.between.borrow_mut().queues.get_mut(&(peer, self.me))
             && let Some(chunk) = queue.pop_front()
         {
             self.heads.insert(peer, chunk);
         }
     }
 
-    fn keep(&mut self, peer: u32) {
+    fn keep(&mut self, peer: PeerId) {
         let chunk = self.heads.remove(&peer).unwrap();
         self.kept.entry((peer, chunk.message)).or_default().push_back(chunk);
         self.advance(peer);
@@ -87,6 +90,8 @@ impl Links {
 }
 
 impl Peers for Links {
+    fn introduce(&mut self, _peer: &Peer<'_>) {}
+
     fn begin(&mut self, tag: u64) {
         assert!(self.active.insert(tag), "{tag} begins twice");
     }
@@ -107,7 +112,7 @@ impl Peers for Links {
     }
 
     fn poll(&mut self) -> bool {
-        let senders: Vec<u32> =
+        let senders: Vec<PeerId> =
             self.between.borrow().queues.keys().map(|&(from, _)| from).collect();
         for peer in senders {
             self.advance(peer);
@@ -124,11 +129,13 @@ impl Peers for Links {
             }
         }
         let between = self.between.borrow();
-        let full = |peer: u32| {
-            between.queues.get(&(self.index, peer)).is_some_and(|queue| queue.len() >= CHUNKS_MAX)
+        let full = |peer: PeerId| {
+            let queue = between.queues.get(&(self.me, peer));
+            let is_full = queue.is_some_and(|queue| queue.len() >= CHUNKS_MAX);
+            is_full || between.unheard.contains(&peer)
         };
         let refused = self.refused.replace(BTreeSet::new());
-        let (still, room): (BTreeSet<u32>, BTreeSet<u32>) =
+        let (still, room): (BTreeSet<PeerId>, BTreeSet<PeerId>) =
             refused.into_iter().partition(|&peer| full(peer));
         let is_news = !room.is_empty() || between.gone.len() != self.gone_seen;
         self.refused.replace(still);
@@ -142,7 +149,7 @@ impl Peers for Links {
 
     fn push(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         message: MessageId,
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
@@ -155,11 +162,11 @@ impl Peers for Links {
         Ok(self.put(peer, chunk)?.then_some(length))
     }
 
-    fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
+    fn fail(&mut self, peer: PeerId, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
         self.put(peer, Chunk { message, total: 0, part: Err(cause.clone()), read: 0 })
     }
 
-    fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost> {
+    fn front(&self, peer: PeerId, message: MessageId) -> Result<Front<'_>, PeerLost> {
         if let Some(chunk) = self.kept.get(&(peer, message)).and_then(VecDeque::front) {
             return Ok(chunk.front());
         }
@@ -170,7 +177,7 @@ impl Peers for Links {
         }
     }
 
-    fn release(&mut self, peer: u32, message: MessageId, bytes: usize) {
+    fn release(&mut self, peer: PeerId, message: MessageId, bytes: usize) {
         if let Some(chunks) = self.kept.get_mut(&(peer, message)) {
             if chunks.front_mut().unwrap().release(bytes) {
                 chunks.pop_front();
@@ -184,7 +191,7 @@ impl Peers for Links {
         }
     }
 
-    fn clear(&mut self, peer: u32, message: MessageId) -> bool {
+    fn clear(&mut self, peer: PeerId, message: MessageId) -> bool {
         let mut moved = false;
         while self.heads.get(&peer).is_some_and(|head| head.message != message)
             && !self.kept.contains_key(&(peer, message))
@@ -240,15 +247,38 @@ impl Worker {
     pub fn leaves(&self) {
         let links = self.stream.peers();
         let between = &mut *links.between.borrow_mut();
-        between.gone.insert(links.index);
-        between.queues.retain(|&(_, to), _| to != links.index);
+        between.gone.insert(links.me);
+        between.queues.retain(|&(_, to), _| to != links.me);
+    }
+
+    /// The next worker of its index, of which nobody has heard yet.
+    pub fn successor(&self, conduct: &DeviceConduct) -> Self {
+        let links = self.stream.peers();
+        let me = PeerId { incarnation: links.me.incarnation + 1, ..links.me };
+        links.between.borrow_mut().unheard.insert(me);
+        worker(me, &links.between, conduct)
+    }
+
+    /// The others hear of it beside their instructions.
+    pub fn is_heard_of(&self) {
+        let links = self.stream.peers();
+        links.between.borrow_mut().unheard.remove(&links.me);
+    }
+
+    /// What the others' instructions are preceded by that mean it.
+    pub fn introduction(&self) -> Vec<u32> {
+        let PeerId { index, incarnation } = self.stream.peers().me;
+        let peer = Peer { index, incarnation, reach: Reach::Memory };
+        let mut words = Vec::new();
+        message::encode(&ToWorker::Peer(peer), &mut words).unwrap();
+        words
     }
 
     /// Chunks in flight to it.
     pub fn chunks_in_flight(&self) -> usize {
         let links = self.stream.peers();
         let between = links.between.borrow();
-        let to_it = between.queues.iter().filter(|((_, to), _)| *to == links.index);
+        let to_it = between.queues.iter().filter(|((_, to), _)| *to == links.me);
         to_it.map(|(_, queue)| queue.len()).sum::<usize>() + links.heads.len()
     }
 }
@@ -262,28 +292,32 @@ pub fn workers(count: u32) -> Vec<Worker> {
 pub fn workers_with(conducts: &[DeviceConduct]) -> Vec<Worker> {
     let between = Rc::<RefCell<Between>>::default();
     let worker = |(index, conduct): (u32, &DeviceConduct)| {
-        let links = Links {
-            index,
-            between: Rc::clone(&between),
-            heads: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            active: BTreeSet::new(),
-            ended: BTreeSet::new(),
-            refused: RefCell::default(),
-            gone_seen: 0,
-        };
-        let allocations = Rc::new(Cell::new(0));
-        let engine = ToyEngine {
-            allocations: Rc::clone(&allocations),
-            conduct: conduct.clone(),
-            ..ToyEngine::default()
-        };
-        let mut machine = Machine::new(engine);
-        machine.set_index(index);
-        let (words, answers) = (Vec::new(), Answers::default());
-        Worker { machine, stream: CommunicationStream::new(links), allocations, words, answers }
+        worker(PeerId { index, incarnation: 0 }, &between, conduct)
     };
     (0..).zip(conducts).map(worker).collect()
+}
+
+fn worker(me: PeerId, between: &Rc<RefCell<Between>>, conduct: &DeviceConduct) -> Worker {
+    let links = Links {
+        me,
+        between: Rc::clone(between),
+        heads: BTreeMap::new(),
+        kept: BTreeMap::new(),
+        active: BTreeSet::new(),
+        ended: BTreeSet::new(),
+        refused: RefCell::default(),
+        gone_seen: 0,
+    };
+    let allocations = Rc::new(Cell::new(0));
+    let engine = ToyEngine {
+        allocations: Rc::clone(&allocations),
+        conduct: conduct.clone(),
+        ..ToyEngine::default()
+    };
+    let mut machine = Machine::new(engine);
+    machine.set_index(me.index);
+    let (words, answers) = (Vec::new(), Answers::default());
+    Worker { machine, stream: CommunicationStream::new(links), allocations, words, answers }
 }
 
 /// All go on until nobody gets any further.

@@ -15,13 +15,14 @@ mod negotiation;
 mod nobody;
 mod random;
 mod reduce_op;
+mod replaced;
 mod stream;
 mod work;
 
 use crate::{
     Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream, DirectReads, Engine,
-    EngineOperand, Fault, Front, Machine, MessageId, PeerLost, Peers, Places, Progress, ReduceOp,
-    Replies, Turn, Values,
+    EngineOperand, Fault, Front, Machine, MessageId, PeerId, PeerLost, Peers, Places, Progress,
+    ReduceOp, Replies, Turn, Values,
 };
 use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -277,7 +278,7 @@ impl Engine for ToyEngine {
         _result: Option<&mut Toy>,
     ) -> Result<(), Fault> {
         if let Some(member) = rendezvous.lost() {
-            return Err(PeerLost(member).into());
+            return Err(PeerLost(PeerId { index: member, incarnation: 0 }).into());
         }
         self.conduct.finish(rendezvous);
         Ok(())

@@ -1,10 +1,13 @@
-use crate::{Cause, Front, MessageId, PeerLost, Peers, Progress};
+use crate::{Cause, Front, MessageId, PeerId, PeerLost, Peers, Progress};
+use gt_protocol::message::Peer;
 
 /// The peers of a worker that is on its own.
 #[derive(Debug)]
 pub struct Nobody;
 
 impl Peers for Nobody {
+    fn introduce(&mut self, _peer: &Peer<'_>) {}
+
     fn begin(&mut self, _tag: u64) {}
     fn end(&mut self, _tag: u64, _well: bool) {}
     fn pause(&mut self, _tag: u64) {}
@@ -19,7 +22,7 @@ impl Peers for Nobody {
 
     fn push(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         _message: MessageId,
         _progress: Progress,
         _fill: &mut dyn FnMut(&mut [u8]),
@@ -27,17 +30,22 @@ impl Peers for Nobody {
         Err(PeerLost(peer))
     }
 
-    fn fail(&mut self, peer: u32, _message: MessageId, _cause: &Cause) -> Result<bool, PeerLost> {
+    fn fail(
+        &mut self,
+        peer: PeerId,
+        _message: MessageId,
+        _cause: &Cause,
+    ) -> Result<bool, PeerLost> {
         Err(PeerLost(peer))
     }
 
-    fn front(&self, peer: u32, _message: MessageId) -> Result<Front<'_>, PeerLost> {
+    fn front(&self, peer: PeerId, _message: MessageId) -> Result<Front<'_>, PeerLost> {
         Err(PeerLost(peer))
     }
 
-    fn release(&mut self, _peer: u32, _message: MessageId, _bytes: usize) {}
+    fn release(&mut self, _peer: PeerId, _message: MessageId, _bytes: usize) {}
 
-    fn clear(&mut self, _peer: u32, _message: MessageId) -> bool {
+    fn clear(&mut self, _peer: PeerId, _message: MessageId) -> bool {
         false
     }
 }

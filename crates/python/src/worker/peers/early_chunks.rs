@@ -2,12 +2,12 @@
 
 use super::chunk::{StoredChunk, message_of};
 use gt_protocol::peer::ChunkHead;
-use gt_worker::MessageId;
+use gt_worker::{MessageId, PeerId};
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug, Default)]
 pub struct EarlyChunks {
-    chunks: BTreeMap<(u32, MessageId), VecDeque<StoredChunk>>,
+    chunks: BTreeMap<(PeerId, MessageId), VecDeque<StoredChunk>>,
     bytes: usize,
 }
 
@@ -16,7 +16,7 @@ impl EarlyChunks {
         self.bytes
     }
 
-    pub fn add(&mut self, peer: u32, head: &ChunkHead, bytes: &[u8]) {
+    pub fn add(&mut self, peer: PeerId, head: &ChunkHead, bytes: &[u8]) {
         self.bytes += bytes.len();
         self.chunks
             .entry((peer, message_of(head)))
@@ -24,12 +24,12 @@ impl EarlyChunks {
             .push_back(StoredChunk::new(head, bytes));
     }
 
-    pub fn first(&self, peer: u32, message: MessageId) -> Option<&StoredChunk> {
+    pub fn first(&self, peer: PeerId, message: MessageId) -> Option<&StoredChunk> {
         self.chunks.get(&(peer, message))?.front()
     }
 
     /// Gives up bytes of the first chunk, and the chunk with its last; false if there is none.
-    pub fn release(&mut self, peer: u32, message: MessageId, bytes: usize) -> bool {
+    pub fn release(&mut self, peer: PeerId, message: MessageId, bytes: usize) -> bool {
         let Some(chunks) = self.chunks.get_mut(&(peer, message)) else { return false };
         if let Some(first) = chunks.front_mut()
             && first.release(bytes)
@@ -44,7 +44,7 @@ impl EarlyChunks {
     }
 
     /// Throws away the chunks of these messages.
-    pub fn forget(&mut self, is_unwanted: impl Fn(u32, MessageId) -> bool) {
+    pub fn forget(&mut self, is_unwanted: impl Fn(PeerId, MessageId) -> bool) {
         self.chunks.retain(|&(peer, message), _| !is_unwanted(peer, message));
         self.bytes = self.chunks.values().flatten().map(StoredChunk::length).sum();
     }

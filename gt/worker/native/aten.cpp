@@ -2,3 +2,4 @@
 // the time it takes.
 #include "build.cpp"
 #include "run.cpp"
+#include "small.cpp"

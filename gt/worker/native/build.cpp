@@ -166,6 +166,8 @@ int gt_call(void* pointer, const char* name, const char* overload) {
                 schema.arguments().size(), " arguments, not ", made.pending.size());
     call.arguments = std::move(made.pending);
     call.signature = signature_of(*call.op, call.arguments);
+    call.small = gt::small_of(*call.op, call.arguments);
+    call.is_over = schema.is_mutable();
     call.results = schema.returns().size();
     made.temporaries += call.results;
     made.calls.push_back(std::move(call));

@@ -58,10 +58,34 @@ enum class Builtin : uint32_t {
       2,  // stands for a state that a step does not have: the tensor's shape over one zero
 };
 
+// What a loop of our own does where the operands are a few numbers in a row (small.cpp).
+enum class Small : uint8_t {
+  None,
+  Neg,
+  Abs,
+  Sqrt,
+  Square,
+  Reciprocal,
+  Relu,
+  Add,
+  Sub,
+  Mul,
+  Div,
+  ReluBackward,
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  Gt,
+  Ge,
+};
+
 struct Call {
   std::optional<c10::OperatorHandle> op;
   Builtin builtin = Builtin::None;
   Signature signature = Signature::Boxed;
+  Small small = Small::None;
+  bool is_over = false;
   std::vector<Argument> arguments;
   size_t results = 0;
 };
@@ -81,6 +105,12 @@ struct Program {
   std::vector<Argument> pending;
   size_t temporaries = 0;
 };
+
+// The loop that stands for an operator with these arguments, if one does.
+Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments);
+
+// The call's result by a loop; false: its operands are for ATen.
+bool run_small(const Call& call, const Operand* operands, c10::IValue& result);
 
 // The text of the last error of this thread.
 std::string& error_text();

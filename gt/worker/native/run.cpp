@@ -205,7 +205,7 @@ void execute(const Call& call, Frame& frame) {
     return;
   }
   c10::IValue result;
-  if (call_typed(call, frame, result)) {
+  if (gt::run_small(call, frame.operands, result) || call_typed(call, frame, result)) {
     frame.temporaries.push_back(std::move(result));
     return;
   }

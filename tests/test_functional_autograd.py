@@ -79,12 +79,6 @@ def test_derivatives_of_functions_are_pytorch_s(name):
     check(CALLS[name], tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", ["vmap", "jvp", "jacfwd", "linearize"])
-def test_transforms_without_a_tape_are_refused_in_words(name):
-    with pytest.raises(gt.errors.NotSupported, match=name):
-        getattr(gt.func, name)(lambda x: x)
-
-
 class Wrong(gt.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -1,11 +1,13 @@
-"""Transforms of functions that follow from the tape: `grad`, `grad_and_value`, `vjp`, `jacrev`.
+"""Transforms of functions that follow from the tape: `grad`, `vjp`, `jacrev`, `jvp`, `vmap`, ...
 
 They nest. What they differentiate may be a tensor, or lists, tuples and dictionaries of tensors.
-What needs forward mode or a batch dimension of everything (`jvp`, `jacfwd`, `vmap`) is refused, and
-says what to do.
+What PyTorch does by forward mode takes two backward passes here, and a batch of everything is a
+loop: the numbers are PyTorch's.
 """
 
-from gt.func.refused import jacfwd, jvp, linearize, vmap
+from gt.func.batching import vmap
+from gt.func.ensembles import stack_module_state
+from gt.func.forward import jacfwd, jvp, linearize
 from gt.func.transforms import grad, grad_and_value, hessian, jacrev, vjp
 from gt.nn.functional_call import functional_call
 
@@ -18,6 +20,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "stack_module_state",
     "vjp",
     "vmap",
 ]

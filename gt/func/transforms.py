@@ -47,16 +47,16 @@ def grad_and_value(
 
     @functools.wraps(func)
     def derivative(*args: Tree, **kwargs: Tree) -> tuple[Tree, Tree]:
-        args, chosen = _fresh(args, argnums)
-        leaves = _leaves(chosen)
+        args, chosen = fresh(args, argnums)
+        leaves = leaves_of(chosen)
         with enable_grad():
             returned = func(*args, **kwargs)
             value, aux = returned if has_aux else (returned, None)
             _check_scalar("grad", value)
-            found = _gradients([value], leaves, [gt.ones_like(value)])
-        shown = _rebuilt(chosen, iter(_detached(found, leaves)))
-        value = _detached([value], leaves)[0]
-        return shown, (value, _unrecorded(aux, leaves)) if has_aux else value
+            found = gradients([value], leaves, [gt.ones_like(value)])
+        shown = rebuilt(chosen, iter(detached(found, leaves)))
+        value = detached([value], leaves)[0]
+        return shown, (value, unrecorded(aux, leaves)) if has_aux else value
 
     return derivative
 
@@ -71,27 +71,27 @@ def vjp(
         primals: its arguments.
         has_aux: what else `func` returns is returned as the third.
     """
-    args, chosen = _fresh(primals, tuple(range(len(primals))))
-    leaves = _leaves(chosen)
+    args, chosen = fresh(primals, tuple(range(len(primals))))
+    leaves = leaves_of(chosen)
     with enable_grad():
         returned = func(*args)
     value, aux = returned if has_aux else (returned, None)
-    outputs = _leaves(value)
+    outputs = leaves_of(value)
 
     def product(*cotangents: Tree) -> tuple[Tree, ...]:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
-        seeds = _leaves(given)
+        seeds = leaves_of(given)
         if len(seeds) != len(outputs):
             raise InvalidUse(
                 f"Expected pytree structure of cotangents to be the same as pytree structure of "
                 f"outputs to the function: {len(outputs)} tensors, not {len(seeds)}"
             )
         with enable_grad():
-            found = _gradients(outputs, leaves, seeds)
-        return tuple(_rebuilt(chosen, iter(_detached(found, leaves))))
+            found = gradients(outputs, leaves, seeds)
+        return tuple(rebuilt(chosen, iter(detached(found, leaves))))
 
-    shown = _rebuilt(value, iter(_detached(outputs, leaves)))
-    return (shown, product, _unrecorded(aux, leaves)) if has_aux else (shown, product)
+    shown = rebuilt(value, iter(detached(outputs, leaves)))
+    return (shown, product, unrecorded(aux, leaves)) if has_aux else (shown, product)
 
 
 def jacrev(
@@ -113,16 +113,16 @@ def jacrev(
 
     @functools.wraps(func)
     def derivative(*args: Tree, **kwargs: Tree) -> Tree:
-        args, chosen = _fresh(args, argnums)
-        leaves = _leaves(chosen)
+        args, chosen = fresh(args, argnums)
+        leaves = leaves_of(chosen)
         with enable_grad():
             returned = func(*args, **kwargs)
             value, aux = returned if has_aux else (returned, None)
             blocks = [
-                _rebuilt(chosen, iter(_detached(_block(x, leaves), leaves))) for x in _leaves(value)
+                rebuilt(chosen, iter(detached(_block(x, leaves), leaves))) for x in leaves_of(value)
             ]
-        jacobian = _rebuilt(value, iter(blocks))
-        return (jacobian, _unrecorded(aux, leaves)) if has_aux else jacobian
+        jacobian = rebuilt(value, iter(blocks))
+        return (jacobian, unrecorded(aux, leaves)) if has_aux else jacobian
 
     return derivative
 
@@ -136,7 +136,7 @@ def _block(output: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
     """The Jacobian of one output for each leaf."""
     flat = output.reshape(-1)
     rows = [
-        _gradients([flat[place]], leaves, [gt.ones_like(flat[place])])
+        gradients([flat[place]], leaves, [gt.ones_like(flat[place])])
         for place in range(flat.numel())
     ]
     return [
@@ -147,7 +147,7 @@ def _block(output: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
     ]
 
 
-def _gradients(
+def gradients(
     outputs: Sequence[Tensor], leaves: Sequence[Tensor], seeds: Sequence[Tensor]
 ) -> list[Tensor]:
     """Recorded gradients, zeros where nothing depends."""
@@ -164,7 +164,7 @@ def _gradients(
     return [x for x in found if x is not None]
 
 
-def _fresh(args: tuple[Tree, ...], argnums: Places) -> tuple[tuple[Tree, ...], Tree]:
+def fresh(args: tuple[Tree, ...], argnums: Places) -> tuple[tuple[Tree, ...], Tree]:
     """The arguments with inputs of their own at the chosen places, and these as chosen."""
     count = len(args)
     places = [argnums] if isinstance(argnums, int) else list(argnums)
@@ -195,27 +195,27 @@ def _mapped(tree: Tree) -> Tree:
     return _input(tree)
 
 
-def _leaves(tree: Tree) -> list[Tensor]:
+def leaves_of(tree: Tree) -> list[Tensor]:
     """The tensors of a tree, in its order."""
     if isinstance(tree, Mapping):
-        return [leaf for item in tree.values() for leaf in _leaves(item)]
+        return [leaf for item in tree.values() for leaf in leaves_of(item)]
     if isinstance(tree, tuple | list):
-        return [leaf for item in tree for leaf in _leaves(item)]
+        return [leaf for item in tree for leaf in leaves_of(item)]
     if not isinstance(tree, Tensor):
         raise InvalidType(f"expected the function to return tensors, got {type(tree).__name__}")
     return [tree]
 
 
-def _rebuilt(tree: Tree, items: Any) -> Tree:  # noqa: ANN401 - an iterator over trees
+def rebuilt(tree: Tree, items: Any) -> Tree:  # noqa: ANN401 - an iterator over trees
     """A tree of the same form."""
     if isinstance(tree, Mapping):
-        return {name: _rebuilt(item, items) for name, item in tree.items()}
+        return {name: rebuilt(item, items) for name, item in tree.items()}
     if isinstance(tree, tuple | list):
-        return type(tree)([_rebuilt(item, items) for item in tree])
+        return type(tree)([rebuilt(item, items) for item in tree])
     return next(items)
 
 
-def _detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
+def detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
     """Results without history, where that leads to nothing but the inputs made here."""
     made = {_accumulation(x) for x in leaves if x.is_leaf}
     roots = [x.grad_fn for x in results if x.grad_fn is not None]
@@ -236,13 +236,13 @@ def _detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tenso
     return [x.detach() for x in results]
 
 
-def _unrecorded(aux: Tree, leaves: Sequence[Tensor]) -> Tree:
+def unrecorded(aux: Tree, leaves: Sequence[Tensor]) -> Tree:
     """What else a function returned, its tensors without history of the inputs made here."""
     if isinstance(aux, Mapping):
-        return {name: _unrecorded(item, leaves) for name, item in aux.items()}
+        return {name: unrecorded(item, leaves) for name, item in aux.items()}
     if type(aux) in (tuple, list):
-        return type(aux)([_unrecorded(item, leaves) for item in aux])
-    return _detached([aux], leaves)[0] if isinstance(aux, Tensor) else aux
+        return type(aux)([unrecorded(item, leaves) for item in aux])
+    return detached([aux], leaves)[0] if isinstance(aux, Tensor) else aux
 
 
 def _accumulation(leaf: Tensor) -> GradFn | None:

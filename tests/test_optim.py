@@ -365,6 +365,49 @@ def test_schedule(name):
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
+WHOLE = [name for name in SCHEDULES if " and " not in name and "a warm-up" not in name]
+
+
+@pytest.mark.filterwarnings("ignore:The epoch parameter")
+@pytest.mark.parametrize("name", [name for name in WHOLE if name != "three of them"])
+def test_a_schedule_goes_to_an_epoch(name):
+    found = []
+    for library in LIBRARIES:
+        seen, _, schedule = rates(library, SCHEDULES[name], 2)
+        for epoch in (6, 7, 3, 0, 12):
+            schedule.step(epoch)
+            seen.append(schedule.get_last_lr())
+            schedule.step()
+            seen.append(schedule.get_last_lr())
+        found.append(seen)
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+def test_an_epoch_given_is_deprecated():
+    *_, schedule = rates(gt, SCHEDULES["step"], 1)
+    with pytest.warns(UserWarning, match="epoch parameter in `scheduler.step\\(\\)` was not"):
+        schedule.step(4)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_restarts_follow_each_batch(rounds):
+    found = []
+    for library in LIBRARIES:
+        make = library.optim.lr_scheduler.CosineAnnealingWarmRestarts
+        optimizer = library.optim.SGD([library.zeros(1, requires_grad=True)], lr=0.1)
+        schedule, seen = make(optimizer, T_0=3, T_mult=rounds), []
+        optimizer.step()
+        for batch in range(40):
+            schedule.step(batch / 4)
+            seen.append(schedule.get_last_lr())
+        schedule.step()
+        seen.append(schedule.get_last_lr())
+        with pytest.raises(ValueError, match="Expected non-negative epoch, but got -1"):
+            schedule.step(-1)
+        found.append(seen)
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_saved_schedule_goes_on_equal(name):
     whole = rates(gt, SCHEDULES[name], 9)[0]

@@ -238,6 +238,7 @@ AVERAGES = {
     "multi ema": lambda u: {"multi_avg_fn": u.get_ema_multi_avg_fn(0.8)},
     "multi mean": lambda u: {"multi_avg_fn": u.get_swa_multi_avg_fn()},
     "own": lambda u: {"avg_fn": lambda a, p, n: (a * n + p) / (n + 1)},
+    "mean of buffers": lambda u: {"use_buffers": True},
     "buffers": lambda u: {"multi_avg_fn": u.get_ema_multi_avg_fn(0.8), "use_buffers": True},
 }
 

@@ -165,7 +165,6 @@ def test_keywords_are_those_of_pytorch(space: str) -> None:
 
 # Of classes and their methods: deprecated names, and what PyTorch itself says not to pass.
 NOT_TAKEN_BY_CLASSES = {
-    ("LRScheduler.step", "epoch"): "deprecated: `step()` goes on by one",
     ("autograd.enable_grad", "orig_func"): "of the decorator itself",
 }
 

@@ -141,13 +141,14 @@ class AveragedModel(Module):
             if first:
                 for average, current in pairs:
                     average.copy_(current.detach())
-            elif self.multi_avg_fn is not None or self.avg_fn is None:
-                update = self.multi_avg_fn or get_swa_multi_avg_fn()
+            elif self.multi_avg_fn is not None:
                 details = [(average.detach(), current.detach()) for average, current in pairs]
-                update([a for a, _ in details], [c for _, c in details], self.n_averaged)
+                averaged, given = [a for a, _ in details], [c for _, c in details]
+                self.multi_avg_fn(averaged, given, self.n_averaged)
             else:
+                following = self.avg_fn or get_swa_avg_fn()
                 for average, current in pairs:
-                    new = self.avg_fn(average.detach(), current.detach(), self.n_averaged)
+                    new = following(average.detach(), current.detach(), self.n_averaged)
                     average.copy_(new)
             if not self.use_buffers:
                 buffers = zip(self.module.buffers(), model.buffers(), strict=True)

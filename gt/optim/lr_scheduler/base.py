@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from gt.optim.optimizer import Optimizer
+
+_EPOCH_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
+    "possible. Please use `scheduler.step()` to step the scheduler. During the deprecation, if "
+    "epoch is different from None, the closed form is used instead of the new chainable form, "
+    "where available."
+)
 
 
 class LRScheduler:
@@ -32,12 +40,29 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self.start()
 
-    def step(self) -> None:
-        """Go on by one and set the rates."""
-        self.last_epoch += 1
-        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+    def step(self, epoch: int | None = None) -> None:
+        """Go on by one and set the rates.
+
+        Args:
+            epoch: go there instead; PyTorch deprecates it.
+        """
+        if epoch is None:
+            self.last_epoch += 1
+            rates = self.get_lr()
+        else:
+            warnings.warn(_EPOCH_WARNING, stacklevel=2)
+            self.last_epoch = epoch
+            rates = self._get_closed_form_lr()
+        self._set(rates)
+
+    def _set(self, rates: list[float]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         self._last_lr = self._current()
+
+    def _get_closed_form_lr(self) -> list[float]:
+        """The rates of last_epoch by themselves; where no formula says them, from those before."""
+        return self.get_lr()
 
     def get_lr(self) -> list[float]:
         """The rate of each group at last_epoch, from the rates before."""
@@ -46,9 +71,7 @@ class LRScheduler:
     def restart(self) -> None:
         """Epoch 0 again, with the rates that this schedule starts from."""
         self.last_epoch = 0
-        for group, rate in zip(self.optimizer.param_groups, self._first(), strict=True):
-            group["lr"] = rate
-        self._last_lr = self._current()
+        self._set(self._first())
 
     def get_last_lr(self) -> list[float]:
         """The rates that the last step set."""

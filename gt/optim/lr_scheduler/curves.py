@@ -75,6 +75,10 @@ class StepLR(LRScheduler):
             return self._current()
         return [rate * self.gamma for rate in self._current()]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        factor = self.gamma ** (self.last_epoch // self.step_size)
+        return [base * factor for base in self.base_lrs]
+
 
 class MultiStepLR(LRScheduler):
     """The rate times gamma at each of the milestones; one that stands twice counts twice."""
@@ -96,6 +100,10 @@ class MultiStepLR(LRScheduler):
 
     def _first(self) -> list[float]:
         return [base * self.gamma ** bisect_right(self.milestones, 0) for base in self.base_lrs]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        passed = bisect_right(self.milestones, self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
@@ -129,6 +137,11 @@ class ConstantLR(LRScheduler):
             return rates
         return [rate * (1.0 / self.factor) for rate in rates]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        over = self.last_epoch >= self.total_iters
+        factor = self.factor + over * (1 - self.factor)
+        return [base * factor for base in self.base_lrs]
+
     def _first(self) -> list[float]:
         factor = self.factor if self.total_iters > 0 else 1.0
         return [base * factor for base in self.base_lrs]
@@ -156,6 +169,10 @@ class PolynomialLR(LRScheduler):
         before = 1.0 - (self.last_epoch - 1) / total
         return [rate * (rest / before) ** self.power for rate in rates]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        rest = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * rest**self.power for base in self.base_lrs]
+
 
 class ExponentialLR(LRScheduler):
     """The rate times gamma every epoch."""
@@ -168,6 +185,9 @@ class ExponentialLR(LRScheduler):
         if self._starting:
             return self._current()
         return [rate * self.gamma for rate in self._current()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
 class LinearLR(LRScheduler):
@@ -210,6 +230,11 @@ class LinearLR(LRScheduler):
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * gained
         return [rate * (1.0 + gained / before) for rate in self._current()]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        gained = (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch)
+        factor = self.start_factor + gained / self.total_iters
+        return [base * factor for base in self.base_lrs]
+
     def _first(self) -> list[float]:
         return [base * self.start_factor for base in self.base_lrs]
 
@@ -249,6 +274,10 @@ class CosineAnnealingLR(LRScheduler):
         before = 1 + math.cos(math.pi * (epoch - 1) / self.T_max)
         return [now / before * (rate - low) + low for rate in rates]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        now = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * now for base in self.base_lrs]
+
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """From the base rate to eta_min along half a cosine, and at once back to the base rate.
@@ -275,20 +304,47 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
         self.T_0 = self.T_i = T_0
         self.T_mult = T_mult
-        self.T_cur = last_epoch
+        self.T_cur: float = last_epoch
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
 
-    def step(self) -> None:
-        """Go on by one, or start the next round, and set the rates."""
-        if self.last_epoch >= 0:
+    def step(self, epoch: float | None = None) -> None:
+        """Go on by one, or start the next round, and set the rates.
+
+        Args:
+            epoch: go there instead: `epoch + batch / batches` where the rate follows each batch.
+
+        Raises:
+            ValueError: an epoch below zero.
+        """
+        if epoch is None:
+            self._go_on()
+        elif epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        else:
+            self._go_to(epoch)
+        self._set(self.get_lr())
+
+    def _go_on(self) -> None:
+        if self.last_epoch < 0:
+            self.T_cur = 0
+        else:
             self.T_cur += 1
             if self.T_cur >= self.T_i:
-                self.T_cur -= self.T_i
+                self.T_cur %= self.T_i
                 self.T_i *= self.T_mult
+        self.last_epoch += 1
+
+    def _go_to(self, epoch: float) -> None:
+        rounds = 0
+        if epoch >= self.T_0 and self.T_mult > 1:
+            rounds = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
+        if self.T_mult > 1:
+            before = self.T_0 * (self.T_mult**rounds - 1) / (self.T_mult - 1)
+            self.T_cur, self.T_i = epoch - before, self.T_0 * self.T_mult**rounds
         else:
-            self.T_cur = 0
-        super().step()
+            self.T_cur = epoch % self.T_0
+        self.last_epoch = math.floor(epoch)
 
     def restart(self) -> None:
         self.T_cur, self.T_i = 0, self.T_0

@@ -63,7 +63,7 @@ class SequentialLR(LRScheduler):
             else:
                 one.last_epoch -= 1
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """Go on by one, in the next schedule where its milestone is reached."""
         self.last_epoch += 1
         place = bisect_right(self._milestones, self.last_epoch)
@@ -128,7 +128,7 @@ class ChainedScheduler(LRScheduler):
         self._schedulers = list(schedulers)
         self._last_lr = self._current()
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """Go on by one, in all of them."""
         for one in self._schedulers:
             one.step()

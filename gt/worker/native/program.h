@@ -63,7 +63,6 @@ enum class Small : uint8_t {
   None,
   Neg,
   Abs,
-  Sqrt,
   Square,
   Reciprocal,
   Relu,

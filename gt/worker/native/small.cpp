@@ -29,7 +29,6 @@ struct Name {
 constexpr Name NAMES[] = {
     {"neg", Small::Neg, 1},
     {"abs", Small::Abs, 1},
-    {"sqrt", Small::Sqrt, 1},
     {"square", Small::Square, 1},
     {"reciprocal", Small::Reciprocal, 1},
     {"relu", Small::Relu, 1},
@@ -178,9 +177,6 @@ void compute(Small small, const Side& lhs, const Side& rhs, T* out, int64_t coun
       return;
     case Small::Abs:
       unary<T>(lhs, out, count, [](T x) { return std::abs(x); });
-      return;
-    case Small::Sqrt:
-      unary<T>(lhs, out, count, [](T x) { return std::sqrt(x); });
       return;
     case Small::Square:
       unary<T>(lhs, out, count, [](T x) { return x * x; });

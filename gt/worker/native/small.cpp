@@ -27,22 +27,14 @@ struct Name {
 };
 
 constexpr Name NAMES[] = {
-    {"neg", Small::Neg, 1},
-    {"abs", Small::Abs, 1},
-    {"square", Small::Square, 1},
-    {"reciprocal", Small::Reciprocal, 1},
-    {"relu", Small::Relu, 1},
-    {"add", Small::Add, 2},
-    {"sub", Small::Sub, 2},
-    {"mul", Small::Mul, 2},
-    {"div", Small::Div, 2},
-    {"threshold_backward", Small::ReluBackward, 2},
-    {"eq", Small::Eq, 2},
-    {"ne", Small::Ne, 2},
-    {"lt", Small::Lt, 2},
-    {"le", Small::Le, 2},
-    {"gt", Small::Gt, 2},
-    {"ge", Small::Ge, 2},
+    {"neg", Small::Neg, 1},       {"abs", Small::Abs, 1},
+    {"square", Small::Square, 1}, {"reciprocal", Small::Reciprocal, 1},
+    {"relu", Small::Relu, 1},     {"add", Small::Add, 2},
+    {"sub", Small::Sub, 2},       {"mul", Small::Mul, 2},
+    {"div", Small::Div, 2},       {"threshold_backward", Small::ReluBackward, 2},
+    {"eq", Small::Eq, 2},         {"ne", Small::Ne, 2},
+    {"lt", Small::Lt, 2},         {"le", Small::Le, 2},
+    {"gt", Small::Gt, 2},         {"ge", Small::Ge, 2},
 };
 
 bool is_constant(const Argument& argument, int64_t value) {

@@ -155,6 +155,7 @@ _LAZY = {
     "nn",
     "ops",
     "optim",
+    "profiler",
     "return_types",
     "signal",
     "sparse",

@@ -17,7 +17,10 @@ INSTEAD = {
     ("gt.utils", "benchmark"): "timeit around gt.cuda.synchronize()",
     ("gt.nn.attention", "flex_attention"): "gt.nn.functional.scaled_dot_product_attention",
     ("gt", "multiprocessing"): "gt.utils.data.DataLoader(num_workers=…), whose workers are threads",
-    ("gt", "profiler"): "the instruction log, GT_INSTRUCTION_LOG=FILE, which `gt visualize` draws",
+    (
+        "gt.optim",
+        "SparseAdam",
+    ): "gt.optim.Adam: all gradients are dense, an Embedding's too",
 }
 
 

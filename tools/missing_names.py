@@ -53,6 +53,7 @@ MODULES = {
     "gt.nn.utils": torch.nn.utils,
     "gt.nn.utils.rnn": torch.nn.utils.rnn,
     "gt.onnx": torch.onnx,
+    "gt.profiler": torch.profiler,
     "gt.optim": torch.optim,
     "gt.optim.lr_scheduler": torch.optim.lr_scheduler,
     "gt.optim.swa_utils": torch.optim.swa_utils,

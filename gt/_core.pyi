@@ -1556,7 +1556,7 @@ def gpu_workers(count: _int) -> None:
     """How many workers the embedded dispatcher starts; before the first operation only."""
 def stats() -> dict[str, _int]:
     """Counters of the session, and where the dispatcher is part of this program, of the dispatcher."""
-def worker_stats() -> list[dict[str, _int]]:
+def worker_stats() -> list[dict[str, _float]]:
     """Counters of each worker, after everything emitted so far has run."""
 def unread_failures() -> list[str]:
     """Texts of failures that nobody has read."""

@@ -17,7 +17,7 @@ def print_tape(tensor: Tensor | None = None) -> None:
     print("\n".join(lines) if lines else "the tape is empty")  # noqa: T201 - what it is for
 
 
-def get_worker_stats() -> list[dict[str, int]]:
+def get_worker_stats() -> list[dict[str, float]]:
     """Counters of each worker, once all that was emitted has run.
 
     Returns:
@@ -25,9 +25,11 @@ def get_worker_stats() -> list[dict[str, int]]:
         memory in which these are, the most there have been (`bytes_peak`), instructions `executed`
         (asking is none); of these `native_calls` of ATen's operators in C++, `python_calls` of
         kernels in Python; `plain_bytes` for workers of other hosts that left packed, without
-        loss, as `packed_bytes` (`GT_COMPRESSION`). Memory that several values share counts once,
-        and in full while one of them lives (a view of one row keeps the matrix); what a kernel
-        needs while it runs does not count.
+        loss, as `packed_bytes` (`GT_COMPRESSION`). Where that names a codec, `rounded_sums` went to
+        other hosts rounded, with a relative error (root mean square) of `rounding_error` over all
+        and of `rounding_error_max` in the one that lost the most. Memory that several
+        values share counts once, and in full while one of them lives (a view of one row
+        keeps the matrix); what a kernel needs while it runs does not count.
     """
     return _core.worker_stats()
 

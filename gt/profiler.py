@@ -338,7 +338,8 @@ def tensorboard_trace_handler(
 
 def _kernels() -> int:
     """Kernels that the workers have run, once all that was emitted has run."""
-    return sum(row["native_calls"] + row["python_calls"] for row in debug.get_worker_stats())
+    rows = debug.get_worker_stats()
+    return sum(int(row["native_calls"] + row["python_calls"]) for row in rows)
 
 
 def _now_us() -> float:

@@ -506,7 +506,7 @@ def test_counters_are_numbers():
     gt.ones(3).tolist()
     (worker,) = gt.debug.get_worker_stats()
     names = {"worker", "values", "bytes", "bytes_peak", "executed", "native_calls", "python_calls"}
-    names |= {"plain_bytes", "packed_bytes"}
+    names |= {"plain_bytes", "packed_bytes", "rounded_sums", "rounding_error", "rounding_error_max"}
     assert set(worker) == names
     assert gt.debug.stats()["workers"] == 1
 

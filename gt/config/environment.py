@@ -21,6 +21,7 @@ NCCL_SETTINGS = {
 }
 IDLE_SECONDS = 5.0
 COMPRESSIONS = ("auto", "on", "off")
+CODECS = ("bf16", "int8")
 IDLE_SECONDS_MAX = 86_400
 BACKENDS = {
     "pytorch": "pytorch",
@@ -201,11 +202,23 @@ def process_groups() -> str:
 
 
 def compression() -> str:
-    """What GT_COMPRESSION says of bytes for other hosts: `auto` (the default), `on` or `off`."""
-    word = os.environ.get("GT_COMPRESSION", "").lower() or "auto"
-    if word not in COMPRESSIONS:
-        raise ValueError(f"GT_COMPRESSION={word}: expected one of {', '.join(COMPRESSIONS)}")
-    return word
+    """What GT_COMPRESSION says of bytes for other hosts.
+
+    Returns:
+        `auto` (the default), `on` or `off`; or, where sums may lose bits, a codec (`bf16` or
+        `int8`), alone or behind a comma.
+    """
+    given = os.environ.get("GT_COMPRESSION", "").lower() or "auto"
+    words = [word.strip() for word in given.split(",")]
+    packing = [word for word in words if word in COMPRESSIONS]
+    codecs = [word for word in words if word in CODECS]
+    is_known = len(packing) + len(codecs) == len(words)
+    if not is_known or max(len(packing), len(codecs)) > 1 or (codecs and packing == ["off"]):
+        raise ValueError(
+            f"GT_COMPRESSION={given}: expected one of {', '.join(COMPRESSIONS)}, "
+            f"or a codec ({', '.join(CODECS)}), alone or as in on,int8"
+        )
+    return ",".join(words)
 
 
 def trusted_networks() -> list[str]:

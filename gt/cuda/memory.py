@@ -141,7 +141,7 @@ def _counter(name: str, device: object) -> int:
         return 0
     place = index(device)
     counters = {stats["worker"]: stats[name] for stats in debug.get_worker_stats()}
-    return counters.get(place, 0)  # a worker that was not asked for holds nothing
+    return int(counters.get(place, 0))  # a worker that was not asked for holds nothing
 
 
 def __dir__() -> list[str]:

@@ -40,14 +40,14 @@ def run(address: str | None, *, once: bool, as_json: bool, interval: float) -> i
         gt.disconnect()
 
 
-def snapshot() -> dict[str, dict[str, int] | list[dict[str, int]]]:
+def snapshot() -> dict[str, dict[str, int] | list[dict[str, float]]]:
     """The counters of the session's dispatcher and of its workers."""
     workers = _core.worker_stats()
     return {"dispatcher": _core.stats(), "workers": workers}
 
 
 def text(
-    where: str, counters: Mapping[str, Mapping[str, int] | Iterable[Mapping[str, int]]]
+    where: str, counters: Mapping[str, Mapping[str, int] | Iterable[Mapping[str, float]]]
 ) -> str:
     """One line for the dispatcher, a table for the workers."""
     dispatcher, workers = counters["dispatcher"], counters["workers"]
@@ -67,10 +67,10 @@ def text(
     return "\n".join(lines)
 
 
-def _shown(name: str, value: int) -> str:
+def _shown(name: str, value: float) -> str:
     """A number; bytes with their unit."""
     if "bytes" not in name:
-        return str(value)
+        return f"{value:.3g}" if value % 1 else f"{value:.0f}"
     size, units = float(value), ["B", "KiB", "MiB", "GiB", "TiB"]
     while size >= 1024 and len(units) > 1:
         size /= 1024

@@ -87,6 +87,12 @@ pub struct Stats {
     /// Bytes for workers of other hosts that were packed: before it, and as they left.
     pub plain_bytes: u64,
     pub packed_bytes: u64,
+    /// Reductions whose operands were rounded for other hosts (`GT_COMPRESSION`).
+    pub rounded: u64,
+    /// Of what was rounded: the root of the mean square error, relative to that of the numbers, in parts of 10^9.
+    pub error_ppb: u64,
+    /// The same of the reduction that lost the most.
+    pub error_ppb_max: u64,
 }
 
 /// The beginning of a text that fits a message, for senders that pass on what others wrote.
@@ -166,19 +172,33 @@ fn append_text(
     Ok(())
 }
 
+/// Counters that came one version after the other: so many there are with each, of which the last ones must say something.
+const LATER_COUNTERS: [usize; 3] = [2, 4, 7];
+
+/// Whether the last version's counters among these say anything.
+fn has_later(counters: &[u64]) -> bool {
+    let before = LATER_COUNTERS.into_iter().filter(|count| *count < counters.len()).max();
+    counters.iter().skip(before.unwrap_or(0)).any(|&value| value != 0)
+}
+
 fn append_stats(stats: Stats, out: &mut Vec<u32>) {
     let Stats { request, values, bytes, bytes_peak, executed, .. } = stats;
-    let (calls, packed) = ([stats.native, stats.python], [stats.plain_bytes, stats.packed_bytes]);
+    let later = [
+        stats.native,
+        stats.python,
+        stats.plain_bytes,
+        stats.packed_bytes,
+        stats.rounded,
+        stats.error_ppb,
+        stats.error_ppb_max,
+    ];
     for value in [request, values, bytes, bytes_peak, executed] {
         push_u64(out, value);
     }
     // A worker that has counted none says what version 1 said first.
-    let later: &[[u64; 2]] = match (calls, packed) {
-        ([0, 0], [0, 0]) => &[],
-        (_, [0, 0]) => &[calls],
-        _ => &[calls, packed],
-    };
-    later.as_flattened().iter().for_each(|&value| push_u64(out, value));
+    let said = |count: &usize| later.get(..*count).is_some_and(has_later);
+    let count = LATER_COUNTERS.into_iter().rev().find(said).unwrap_or(0);
+    later.iter().take(count).for_each(|&value| push_u64(out, value));
 }
 
 fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
@@ -190,20 +210,24 @@ fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
         executed: reader.u64()?,
         ..Stats::default()
     };
-    if !reader.is_at_end() {
-        stats.native = reader.u64()?;
-        stats.python = reader.u64()?;
-        if reader.is_at_end() && (stats.native, stats.python) == (0, 0) {
-            return Err(reader.error(WireReason::Value("calls", 0)));
+    let mut later = [0; 7];
+    let mut read = 0;
+    for (count, name) in LATER_COUNTERS.into_iter().zip(["calls", "packed bytes", "rounded"]) {
+        if reader.is_at_end() {
+            break;
+        }
+        for value in later.iter_mut().take(count).skip(read) {
+            *value = reader.u64()?;
+        }
+        read = count;
+        if reader.is_at_end() && !has_later(later.get(..count).unwrap_or_default()) {
+            return Err(reader.error(WireReason::Value(name, 0)));
         }
     }
-    if !reader.is_at_end() {
-        stats.plain_bytes = reader.u64()?;
-        stats.packed_bytes = reader.u64()?;
-        if (stats.plain_bytes, stats.packed_bytes) == (0, 0) {
-            return Err(reader.error(WireReason::Value("packed bytes", 0)));
-        }
-    }
+    let [native, python, plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max] = later;
+    (stats.native, stats.python) = (native, python);
+    (stats.plain_bytes, stats.packed_bytes) = (plain_bytes, packed_bytes);
+    (stats.rounded, stats.error_ppb, stats.error_ppb_max) = (rounded, error_ppb, error_ppb_max);
     Ok(stats)
 }
 

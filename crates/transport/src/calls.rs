@@ -69,6 +69,17 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
         !self.expected.is_empty()
     }
 
+    /// Whether this one is announced and has not come.
+    pub fn expects(&self, peer: u32) -> bool {
+        self.expected.contains_key(&peer)
+    }
+
+    /// Whether callers can only be on this host.
+    pub fn is_loopback(&self) -> bool {
+        let address = self.listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        address.is_some_and(|address| address.ip().is_loopback())
+    }
+
     /// Those who have come and are who they should be. Their streams do not block.
     pub fn arrived(&mut self) -> Vec<(u32, TcpStream)> {
         if self.expected.is_empty() {

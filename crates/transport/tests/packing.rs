@@ -33,6 +33,64 @@ fn bfloat16_takes_three_quarters_and_comes_back() {
     }
 }
 
+/// float32 numbers about zero.
+fn singles(count: usize, scale: f32) -> Vec<f32> {
+    let halves = gaussian(count, scale);
+    let (pairs, _) = halves.as_chunks::<2>();
+    let number = |(place, &[third, fourth]): (usize, &[u8; 2])| {
+        let low = u16::try_from(place * 40_503 % 65_536).expect("16 bits").to_le_bytes();
+        f32::from_le_bytes([low[0], low[1], third, fourth])
+    };
+    pairs.iter().enumerate().map(number).collect()
+}
+
+/// As a cast to bfloat16 and back leaves them.
+fn as_brain(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| (number.to_bits() & 0xffff_0000).to_le_bytes()).collect()
+}
+
+/// As 8-bit multiples of a scale for each block leave them.
+fn as_multiples(numbers: &[f32], block: usize) -> Vec<u8> {
+    let rounded = |block: &[f32]| {
+        let largest = block.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
+        let scale = f32::from_bits((largest / 127.0).to_bits() & !0x7f);
+        let one = move |number: &f32| {
+            let multiple = (number / scale).round_ties_even().clamp(-127.0, 127.0);
+            (multiple * scale + 0.0).to_le_bytes()
+        };
+        block.iter().flat_map(one).collect::<Vec<u8>>()
+    };
+    numbers.chunks(block).flat_map(rounded).collect()
+}
+
+#[test]
+fn what_codecs_leave_gets_as_short_as_they_say() {
+    for (count, scale) in [(65_536, 1.0), (8192, 1e-6), (8193, 1e20), (32_767, 0.02)] {
+        let numbers = singles(count, scale);
+        let headed = [&[7, 0, 0, 1, 255, 3, 3, 3][..], &as_brain(&numbers)].concat();
+        let cut = as_multiples(&numbers, 256)[4 * 100..].to_vec();
+        for (bytes, permille) in [
+            (as_brain(&numbers), 501),
+            (headed, 505),
+            (as_multiples(&numbers, 256), 275),
+            (cut, 280),
+            (as_multiples(&numbers, 77), 330),
+            (vec![0; 4 * count], 275),
+            (as_multiples(&numbers, 3), 1000),
+        ] {
+            let (mut packed, mut again) = (vec![9; 3], vec![1; 7]);
+            if !pack(&bytes, &mut packed) {
+                assert_eq!(permille, 1000, "{count} numbers of {scale} are not packed");
+                continue;
+            }
+            let length = packed.len() - 3;
+            assert!(length * 1000 <= bytes.len() * permille, "{length} of {}", bytes.len());
+            assert_eq!(unpack(&packed[3..], BYTES_MAX, &mut again), Some(bytes.len()));
+            assert!(again[..bytes.len()] == bytes, "{count} numbers of {scale}");
+        }
+    }
+}
+
 #[test]
 fn what_does_not_get_shorter_is_left_alone() {
     let noise: Vec<u8> =
@@ -65,10 +123,33 @@ proptest! {
     }
 
     #[test]
-    fn bytes_from_outside_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut out = Vec::new();
-        let _ = unpack(&bytes, 4096, &mut out);
-        prop_assert!(out.len() <= 4096);
+    fn any_numbers_come_back(seed in prop::collection::vec(any::<f32>(), 1..300), count in 4096_usize..5000, strangers in prop::collection::vec((0_usize..4096, any::<u32>()), 0..40), block in 1_usize..600) {
+        let numbers: Vec<f32> = seed.iter().copied().cycle().take(count).collect();
+        let small: Vec<f32> = numbers.iter().map(|number| number % 64.0).collect();
+        let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        for mut bytes in [raw, as_brain(&numbers), as_multiples(&small, block)] {
+            for &(place, bits) in &strangers {
+                bytes[4 * place..4 * place + 4].copy_from_slice(&bits.to_le_bytes());
+            }
+            let (mut packed, mut again) = (Vec::new(), Vec::new());
+            if pack(&bytes, &mut packed) {
+                prop_assert_eq!(unpack(&packed, BYTES_MAX, &mut again), Some(bytes.len()));
+                prop_assert!(again[..bytes.len()] == bytes);
+                for cut in [0, 3, 4, 6, packed.len() / 2, packed.len() - 1] {
+                    prop_assert_eq!(unpack(&packed[..cut], BYTES_MAX, &mut again), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_from_outside_do_no_harm(form in 0_u32..4, length in 0_u32..5000, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let head = (length | form << 30).to_le_bytes();
+        for bytes in [[&head[..], &bytes].concat(), bytes] {
+            let mut out = Vec::new();
+            let _ = unpack(&bytes, 4096, &mut out);
+            prop_assert!(out.len() <= 4096);
+        }
     }
 }
 

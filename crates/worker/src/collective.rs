@@ -15,11 +15,14 @@ use crate::failure::Fault;
 use crate::peers::PeerId;
 use crate::replies::Replies;
 use crate::reuse;
+use crate::rounding::{ROUNDED_BYTES_MIN, RoundedReduction};
 use crate::state::{Awaited, InFlightOf, MachineState};
 use crate::stream::{Abort, Driver, Job};
 use crate::table::NoValue;
-use gt_protocol::{Id, Instruction, Op};
-use plan::{CollectivePlan, plan, receivers, senders};
+use gt_protocol::placement::ReduceOp;
+use gt_protocol::{Dtype, Id, Instruction, Op};
+use plan::{CollectivePlan, plan, receivers, reduce_op_of, senders};
+use smallvec::SmallVec;
 
 /// An exchange with what it works on, and what it will leave.
 type Begun<E> = (Exchange, BucketMemory<<E as Engine>::Borrowed>, InFlightOf<E>);
@@ -52,7 +55,11 @@ impl<E: Engine> MachineState<E> {
             );
         }
         match self.begin_exchange(instruction, next, tag, &group) {
-            Ok((exchange, bucket, in_flight)) => {
+            Ok((exchange, mut bucket, in_flight)) => {
+                if instruction.op == Op::AllReduce && exchange.dtype() == Dtype::F32 {
+                    let bytes = exchange.result_bytes();
+                    self.round(instruction, (&exchange, &group), bytes, &mut bucket, driver);
+                }
                 self.submit(in_flight, (exchange, group), bucket, replies, driver);
                 Ok(())
             }
@@ -79,6 +86,27 @@ impl<E: Engine> MachineState<E> {
         match driver.submit(Job::exchange(ticket, origin, exchange, E::reduce, bucket)) {
             Some(ended) => self.conclude(in_flight, ended, replies, driver),
             None => self.keep_in_flight(in_flight),
+        }
+    }
+
+    /// Rounds what we contribute to a sum with members on other hosts, where a user has asked for it.
+    fn round(
+        &mut self,
+        instruction: &Instruction<'_>,
+        (exchange, group): (&Exchange, &Group),
+        bytes: usize,
+        bucket: &mut BucketMemory<E::Borrowed>,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) {
+        let Some(rounding) = self.rounding.as_mut().filter(|_| bytes >= ROUNDED_BYTES_MIN) else {
+            return;
+        };
+        let is_sum = reduce_op_of(instruction).is_ok_and(|reduce_op| reduce_op == ReduceOp::Sum);
+        if is_sum && group.others().any(|(_, member)| driver.is_packed(member)) {
+            let ids: SmallVec<[Id; 1]> = instruction.values().collect();
+            let (members, is_two_hops) = (&*group.members, exchange.is_two_hops());
+            let session = self.session;
+            rounding.round(bucket, RoundedReduction { session, members, ids: &ids, is_two_hops });
         }
     }
 

@@ -10,6 +10,7 @@
 mod attributes;
 mod backend;
 mod buffers;
+mod codec;
 mod collective;
 mod engine;
 mod exchange;
@@ -21,6 +22,7 @@ mod peers;
 mod reduce_op;
 mod replies;
 mod reuse;
+mod rounding;
 mod state;
 mod stream;
 mod strided_range;
@@ -31,6 +33,7 @@ mod work;
 
 pub use backend::{Backend, Collective, DirectReads, Pull, ReadReduction, Turn};
 pub use buffers::{BorrowedBuffers, Buffers};
+pub use codec::Codec;
 pub use engine::{Engine, EngineOperand, Places, Values};
 pub use failure::{Broken, Cause, Fault};
 pub use gt_protocol::placement::ReduceOp;

@@ -5,11 +5,13 @@ mod control;
 mod read;
 
 use crate::attributes::unsigned;
+use crate::codec::Codec;
 use crate::engine::Engine;
 use crate::failure::{Cause, Fault};
 use crate::look_ahead::LookAhead;
 use crate::peers::PeerId;
 use crate::replies::Replies;
+use crate::rounding::{Rounding, parts_of_billion};
 use crate::state::MachineState;
 use crate::stream::Driver;
 use crate::table::NoValue;
@@ -57,6 +59,11 @@ impl<E: Engine> Machine<E> {
         self.look_ahead = look_ahead;
     }
 
+    /// What other hosts are sent is rounded so, where it is summed.
+    pub fn set_codec(&mut self, codec: Option<Codec>) {
+        self.state.rounding = codec.map(Rounding::new);
+    }
+
     /// Whether the stream works on a collective, or has ended one that is not taken in.
     pub fn is_in_flight(&self) -> bool {
         self.state.is_in_flight()
@@ -80,7 +87,20 @@ impl<E: Engine> Machine<E> {
         let (values, bytes, bytes_peak) = self.state.table.counters();
         let [native, python] = self.state.engine.calls();
         let executed = self.executed;
-        Stats { request, values, bytes, bytes_peak, executed, native, python, ..Stats::default() }
+        let rounding = self.state.rounding.as_ref().map(Rounding::stats).unwrap_or_default();
+        Stats {
+            request,
+            values,
+            bytes,
+            bytes_peak,
+            executed,
+            native,
+            python,
+            rounded: rounding.reductions,
+            error_ppb: parts_of_billion(rounding.error.relative()),
+            error_ppb_max: parts_of_billion(rounding.error_max),
+            ..Stats::default()
+        }
     }
 
     /// Executes the complete frames at the front of `words` and returns how many words they have. All of `words` may be
@@ -158,6 +178,9 @@ impl<E: Engine> Machine<E> {
                 let Peer { index, incarnation, .. } = peer;
                 self.state.incarnations.set_current(PeerId { index, incarnation });
                 driver.introduce(&peer);
+                if let Some(rounding) = &mut self.state.rounding {
+                    rounding.forget_member(peer.index);
+                }
                 return Ok(true);
             }
             Err(error) => Fault::protocol(format!("a message's {error}")),
@@ -174,6 +197,9 @@ impl<E: Engine> Machine<E> {
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Borrowed>,
     ) -> Result<(), NoValue> {
+        if let Some(rounding) = &mut self.state.rounding {
+            rounding.seen(self.state.session, instruction);
+        }
         match instruction.op.info().kind() {
             Kind::Control => self.state.control(instruction, replies),
             Kind::Collective => self.state.collective(instruction, next, replies, driver),

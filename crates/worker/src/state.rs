@@ -9,6 +9,7 @@ pub use negotiation::{Negotiation, Stage};
 use crate::engine::Engine;
 use crate::failure::{Cause, FailedInstruction, Fault};
 use crate::incarnations::Incarnations;
+use crate::rounding::Rounding;
 use crate::table::{NoValue, SlotTable};
 use gt_protocol::message::FailureClass;
 use gt_protocol::rules::{RuleArg, describe};
@@ -27,6 +28,8 @@ pub struct MachineState<E: Engine> {
     pub session: u32,
     /// Collectives in flight, in the order of their instructions.
     pub in_flight: Vec<InFlightOf<E>>,
+    /// What is rounded for other hosts, if anything.
+    pub rounding: Option<Rounding>,
     tickets: u64,
 }
 
@@ -34,7 +37,16 @@ impl<E: Engine> MachineState<E> {
     pub fn new(engine: E) -> Self {
         let (table, in_flight) = (SlotTable::default(), Vec::new());
         let incarnations = Incarnations::default();
-        Self { engine, table, index: 0, incarnations, session: 0, in_flight, tickets: 0 }
+        Self {
+            engine,
+            table,
+            index: 0,
+            incarnations,
+            session: 0,
+            in_flight,
+            rounding: None,
+            tickets: 0,
+        }
     }
 
     pub fn allocate(&mut self, meta: &Meta) -> Result<E::Value, Fault> {

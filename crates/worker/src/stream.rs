@@ -58,6 +58,11 @@ pub trait Driver<M> {
 
     /// Whether a worker is known to be gone.
     fn is_gone(&mut self, peer: PeerId) -> bool;
+
+    /// Whether what goes to a worker may be packed, because it leaves this host or because somebody asks for it.
+    fn is_packed(&mut self, _peer: PeerId) -> bool {
+        false
+    }
 }
 
 /// Jobs that are in flight, and what is left to do of those that have failed.

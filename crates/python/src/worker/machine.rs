@@ -3,7 +3,7 @@
 use super::engine::PythonEngine;
 use super::idle::Idle;
 use gt_transport::packing::PackingPolicy;
-use gt_worker::{LookAhead, Machine};
+use gt_worker::{Codec, LookAhead, Machine};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -19,22 +19,30 @@ pub struct Worker {
 impl Worker {
     /// Over a `gt.worker.backend.Backend`, set up as that says.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Self {
-            machine: machine(backend)?,
-            idle: Idle::new(backend)?,
-            packing: packing(backend.getattr("compression")?.extract()?)?,
-        })
+        let (packing, codec) = compression(backend.getattr("compression")?.extract()?)?;
+        let mut machine = machine(backend)?;
+        machine.set_codec(codec);
+        Ok(Self { machine, idle: Idle::new(backend)?, packing })
     }
 }
 
-/// What `GT_COMPRESSION` says.
-fn packing(word: &str) -> PyResult<PackingPolicy> {
-    match word {
-        "auto" => Ok(PackingPolicy::Measured),
-        "on" => Ok(PackingPolicy::Always),
-        "off" => Ok(PackingPolicy::Never),
-        _ => Err(PyValueError::new_err(format!("compression {word} is not auto, on or off"))),
+/// What `GT_COMPRESSION` says: when bytes are packed, and what sums may lose before that.
+fn compression(words: &str) -> PyResult<(PackingPolicy, Option<Codec>)> {
+    let (mut packing, mut codec) = (PackingPolicy::Measured, None);
+    for word in words.split(',') {
+        match word {
+            "auto" => packing = PackingPolicy::Measured,
+            "on" => packing = PackingPolicy::Always,
+            "off" => packing = PackingPolicy::Never,
+            "bf16" => codec = Some(Codec::Bf16),
+            "int8" => codec = Some(Codec::Int8),
+            _ => {
+                let text = format!("compression {word} is not auto, on, off, bf16 or int8");
+                return Err(PyValueError::new_err(text));
+            }
+        }
     }
+    Ok((packing, codec))
 }
 
 fn machine(backend: &Bound<'_, PyAny>) -> PyResult<Machine<PythonEngine>> {

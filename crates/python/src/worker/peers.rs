@@ -22,7 +22,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use tcp::{PackedBytes, TcpLink};
+use tcp::{PackedBytes, TcpLink, may_pack};
 
 /// How long a sleep lasts at most: everything that could end it rings, so this only bounds what a lost wake-up would cost.
 const PARK: Duration = Duration::from_millis(500);
@@ -100,6 +100,19 @@ impl WorkerPeers {
     /// Bytes that have left for other hosts packed: before it, and as they left.
     pub fn packed_bytes(&self) -> [u64; 2] {
         self.packed.counts()
+    }
+
+    /// Whether what goes to a worker may be packed. Known from the moment that it is introduced, so that no number depends on
+    /// when a connection is there.
+    pub fn is_packed(&self, peer: PeerId) -> bool {
+        match self.links.get(&peer) {
+            Some(WorkerLink::Slab(_)) => false,
+            Some(WorkerLink::Tcp(link)) => link.is_packed(),
+            None => {
+                let is_one_host = self.callers.is_loopback();
+                self.callers.expects(peer.index) && may_pack(self.packing, is_one_host)
+            }
+        }
     }
 
     fn tcp(&self, socket: TcpStream) -> Option<WorkerLink> {

@@ -247,6 +247,10 @@ impl Driver<BorrowedMemory> for WorkerStream {
     fn is_gone(&mut self, peer: PeerId) -> bool {
         self.shared.inside().stream.is_gone(peer)
     }
+
+    fn is_packed(&mut self, peer: PeerId) -> bool {
+        self.shared.inside().stream.peers().is_packed(peer)
+    }
 }
 
 impl SharedStream {

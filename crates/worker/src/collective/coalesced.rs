@@ -59,10 +59,11 @@ impl<E: Engine> MachineState<E> {
             };
             in_flight.awaited.push(awaited);
         }
-        let bucket = BucketMemory::of_several(values);
+        let mut bucket = BucketMemory::of_several(values);
         let mut exchange = Exchange::new(tag, ALIGNMENT, None);
         exchange.all_reduce(reduce_op, bucket.length(), &group);
         exchange.add_headers(&bucket, &group);
+        self.round(instruction, (&exchange, &group), bucket.length(), &mut bucket, driver);
         self.submit(in_flight, (exchange, group), bucket, replies, driver);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! one value.
 
 use crate::buffers::{BorrowedBuffers, Buffers};
+use crate::codec::Codec;
 use crate::failure::{Broken, Cause};
 use crate::reduce_op::ReduceBytes;
 use crate::strided_range::StridedRange;
@@ -34,6 +35,16 @@ struct BucketValue<M> {
     dtype: Dtype,
     memory: Option<M>,
     failure: Option<Cause>,
+    rounding: ValueRounding,
+}
+
+/// What becomes of a value's numbers before they are sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct ValueRounding {
+    /// Our contribution is rounded, and stands where its result will.
+    is_operand: bool,
+    /// How our part of the sum is rounded.
+    sums: Option<Codec>,
 }
 
 /// A value as it is when the others have got theirs, or why it is not.
@@ -63,7 +74,8 @@ impl<M> BucketMemory<M> {
     /// An operand and a result that need not be equally long, so a range says itself where it ends.
     pub fn of_one(dtype: Dtype, memory: M) -> Self {
         let places = 0..usize::MAX;
-        let value = BucketValue { places, dtype, memory: Some(memory), failure: None };
+        let (failure, rounding) = (None, ValueRounding::default());
+        let value = BucketValue { places, dtype, memory: Some(memory), failure, rounding };
         Self { values: SmallVec::from_iter([value]), length: usize::MAX }
     }
 
@@ -76,7 +88,8 @@ impl<M> BucketMemory<M> {
                 Ok(memory) => (Some(memory), None),
                 Err(cause) => (None, Some(cause)),
             };
-            values.push(BucketValue { places: start..start + length, dtype, memory, failure });
+            let (places, rounding) = (start..start + length, ValueRounding::default());
+            values.push(BucketValue { places, dtype, memory, failure, rounding });
             start += length.next_multiple_of(ALIGNMENT);
         }
         Self { values, length: start }
@@ -124,11 +137,11 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
             into.fill(0);
         }
         for value in self.overlapping(range.hull(offset, into.len())) {
-            let BucketValue { places, memory, .. } = value;
+            let BucketValue { places, memory, rounding, .. } = value;
             let Some(memory) = memory else { continue };
             memory.show(&mut |buffers| {
                 let bytes = match source {
-                    MessageBytes::Operand => buffers.operand(),
+                    MessageBytes::Operand => operand(&buffers, *rounding),
                     MessageBytes::Reduced => buffers.result(),
                 };
                 range.runs(offset, into.len(), |place, done, run| {
@@ -139,6 +152,23 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
                     }
                 });
             });
+        }
+    }
+
+    /// Rounds our contributions of float32, by their number, before anything is sent: where their results will be, since others may
+    /// read the operands. Our part of their sums is rounded by `sums`.
+    pub fn round(&mut self, sums: Option<Codec>, round: &mut dyn FnMut(usize, &mut [u8])) {
+        for (index, value) in self.values.iter_mut().enumerate() {
+            let Some(memory) = value.memory.as_mut().filter(|_| value.dtype == Dtype::F32) else {
+                continue;
+            };
+            memory.show(&mut |mut buffers| {
+                if let Buffers::Two(operand, result) = &mut buffers {
+                    result.copy_from_slice(operand);
+                }
+                round(index, buffers.result_mut());
+            });
+            value.rounding = ValueRounding { is_operand: true, sums };
         }
     }
 
@@ -183,7 +213,7 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
     ) {
         let first = reduced.result.start + offset;
         for value in self.overlapping(first..first + length) {
-            let BucketValue { places, dtype, memory, failure } = value;
+            let BucketValue { places, dtype, memory, failure, rounding } = value;
             let Some(memory) = memory.as_mut().filter(|_| failure.is_none()) else { continue };
             let within = first.max(places.start)..(first + length).min(places.end);
             memory.show(&mut |mut buffers| {
@@ -193,29 +223,33 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
                     let mut scratch = [0; BLOCK_BYTES];
                     // Where operand and result are one, this also frees the place for the reduction.
                     let own = &mut scratch[..block.len()];
-                    read_own(&buffers, reduced.own, offset + of_shards.start, places.start, own);
+                    let contribution = operand(&buffers, *rounding);
+                    let at = offset + of_shards.start;
+                    read_own(contribution, reduced.own, at, places.start, own);
                     let own: &[u8] = own;
                     let shard =
                         |shard: &Option<_>| shard.map_or(own, |all: &[u8]| &all[of_shards.clone()]);
                     let shards: SmallVec<[&[u8]; 8]> = shards.iter().map(shard).collect();
                     let out = block.start - places.start..block.end - places.start;
-                    reduce(*dtype, reduced.reduce_op, &shards, &mut buffers.result_mut()[out]);
+                    let out = &mut buffers.result_mut()[out];
+                    reduce(*dtype, reduced.reduce_op, &shards, out);
+                    if let Some(codec) = rounding.sums {
+                        codec.round(out, &mut []);
+                    }
                 }
             });
         }
     }
 }
 
-/// Copies bytes of our shard, from `offset` on, out of the operand of the value that begins at `start`.
-fn read_own(
-    buffers: &Buffers<'_>,
-    own: StridedRange,
-    offset: usize,
-    start: usize,
-    into: &mut [u8],
-) {
+/// Our contribution to a value.
+const fn operand<'a>(buffers: &'a Buffers<'_>, rounding: ValueRounding) -> &'a [u8] {
+    if rounding.is_operand { buffers.result() } else { buffers.operand() }
+}
+
+/// Copies bytes of our shard, from `offset` on, out of our contribution to the value that begins at `start`.
+fn read_own(operand: &[u8], own: StridedRange, offset: usize, start: usize, into: &mut [u8]) {
     own.runs(offset, into.len(), |place, done, run| {
-        let bytes = &buffers.operand()[place - start..place - start + run];
-        into[done..done + run].copy_from_slice(bytes);
+        into[done..done + run].copy_from_slice(&operand[place - start..place - start + run]);
     });
 }

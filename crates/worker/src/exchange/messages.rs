@@ -11,7 +11,7 @@ use crate::buffers::BorrowedBuffers;
 use crate::failure::Broken;
 use crate::peers::{Front, MessageId, PeerId, Peers, Progress};
 use crate::reduce_op::ReduceBytes;
-use crate::strided_range::StridedRange;
+use crate::strided_range::{StridedRange, bytes_of};
 use gt_protocol::placement::ONE_HOP_BYTES_MAX;
 use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dtype, Meta};
@@ -99,6 +99,11 @@ impl Exchange {
     /// Of the one value that it is of.
     pub fn dtype(&self) -> Dtype {
         self.result.expect("several values have a dtype each").dtype
+    }
+
+    /// Of the one value that it makes.
+    pub fn result_bytes(&self) -> usize {
+        bytes_of(&self.result.expect("several values have a length each"))
     }
 
     pub fn send(&mut self, peer: PeerId, hop: u32, source: MessageBytes, range: StridedRange) {

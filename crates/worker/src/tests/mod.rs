@@ -7,6 +7,7 @@
 )]
 
 mod coalesced;
+mod codec;
 mod collective;
 mod device;
 mod links;

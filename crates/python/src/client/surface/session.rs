@@ -117,7 +117,7 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let mut rows = Vec::new();
     for (worker, stats) in read::worker_stats(py)? {
         let Stats { values, bytes, bytes_peak, executed, native, python, .. } = stats;
-        let Stats { plain_bytes, packed_bytes, .. } = stats;
+        let Stats { plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, .. } = stats;
         let dict = PyDict::new(py);
         dict.set_item("worker", worker)?;
         dict.set_item("values", values)?;
@@ -128,6 +128,10 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         dict.set_item("python_calls", python)?;
         dict.set_item("plain_bytes", plain_bytes)?;
         dict.set_item("packed_bytes", packed_bytes)?;
+        dict.set_item("rounded_sums", rounded)?;
+        for (name, ppb) in [("rounding_error", error_ppb), ("rounding_error_max", error_ppb_max)] {
+            dict.set_item(name, f64::from(u32::try_from(ppb).unwrap_or(u32::MAX)) / 1e9)?;
+        }
         rows.push(dict);
     }
     Ok(rows)

@@ -75,6 +75,8 @@ pub struct TcpLink {
     in_flight: Arc<AtomicUsize>,
     /// The other side takes nothing more. What it has sent may still be on its way here, behind chunks that nobody takes.
     is_cut: Arc<AtomicBool>,
+    /// Of bytes that leave.
+    packing: PackingPolicy,
     first: Option<IncomingChunk>,
     read: usize,
     failure: Option<Cause>,
@@ -104,6 +106,8 @@ impl TcpLink {
         let (inward, from) = sync_channel(QUEUE_CHUNKS);
         let (used, again) = sync_channel(QUEUE_CHUNKS);
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let is_packed = may_pack(packing, is_one_host(&stream));
+        let packing = if is_packed { packing } else { PackingPolicy::Never };
         let in_flight = Arc::new(AtomicUsize::new(0));
         let is_cut = Arc::new(AtomicBool::new(false));
         let (counted, cut) = (Arc::clone(&in_flight), Arc::clone(&is_cut));
@@ -130,6 +134,7 @@ impl TcpLink {
             used,
             in_flight,
             is_cut,
+            packing,
             first: None,
             read: 0,
             failure: None,
@@ -137,6 +142,11 @@ impl TcpLink {
             is_full: false,
             told_closed: false,
         })
+    }
+
+    /// Whether bytes may leave packed.
+    pub fn is_packed(&self) -> bool {
+        self.packing != PackingPolicy::Never
     }
 
     pub fn is_broken(&self) -> bool {
@@ -239,6 +249,20 @@ impl TcpLink {
     }
 }
 
+/// Whether bytes for a worker may be packed: within one host only where somebody asks for it.
+pub const fn may_pack(packing: PackingPolicy, is_one_host: bool) -> bool {
+    match packing {
+        PackingPolicy::Measured => !is_one_host,
+        PackingPolicy::Never => false,
+        PackingPolicy::Always => true,
+    }
+}
+
+fn is_one_host(stream: &TcpStream) -> bool {
+    let ends = [stream.local_addr(), stream.peer_addr()].map(|end| end.ok().map(|end| end.ip()));
+    ends[0] == ends[1] || ends.iter().flatten().any(std::net::IpAddr::is_loopback)
+}
+
 /// What the writing thread sends through.
 #[derive(Debug)]
 struct Outward {
@@ -250,16 +274,7 @@ struct Outward {
 }
 
 impl Outward {
-    /// Within one host nothing is packed unless somebody asks for it.
     fn new(stream: TcpStream, packing: PackingPolicy, counts: Arc<PackedBytes>) -> Self {
-        let ends =
-            [stream.local_addr(), stream.peer_addr()].map(|end| end.ok().map(|end| end.ip()));
-        let is_one_host =
-            ends[0] == ends[1] || ends.iter().flatten().any(std::net::IpAddr::is_loopback);
-        let packing = match packing {
-            PackingPolicy::Measured if is_one_host => PackingPolicy::Never,
-            PackingPolicy::Measured | PackingPolicy::Never | PackingPolicy::Always => packing,
-        };
         Self { stream, choice: PackingChoice::new(packing), counts, packed: Vec::new() }
     }
 

@@ -211,8 +211,50 @@ def sgd(
     first_step: bool,
 ) -> None: ...
 def add_rows(out: _Floats, index: _Places, rows: _Floats) -> None: ...
-def unfold(image: _Floats, window: Sequence[int], out: _Floats) -> None: ...
-def fold(columns: _Floats, window: Sequence[int], image: _Floats) -> None: ...
+def conv2d(
+    out: _Floats,
+    input: _Floats,
+    weight: _Floats,
+    bias: _Floats | None,
+    window: Sequence[int],
+    groups: int = 1,
+    threads: int = 1,
+) -> None: ...
+def conv2d_input_grad(
+    input_grad: _Floats,
+    grad: _Floats,
+    weight: _Floats,
+    window: Sequence[int],
+    groups: int = 1,
+    threads: int = 1,
+) -> None: ...
+def conv2d_weight_grad(
+    weight_grad: _Floats,
+    grad: _Floats,
+    input: _Floats,
+    window: Sequence[int],
+    groups: int = 1,
+    threads: int = 1,
+) -> None: ...
+def avg_pool(
+    out: _Floats,
+    input: _Floats,
+    window: Sequence[int],
+    counts_padding: bool,
+    divisor: int,
+    threads: int = 1,
+) -> None: ...
+def avg_pool_backward(
+    input_grad: _Floats,
+    grad: _Floats,
+    window: Sequence[int],
+    counts_padding: bool,
+    divisor: int,
+    threads: int = 1,
+) -> None: ...
+def max_pool_backward(
+    input_grad: _Floats, grad: _Floats, indices: _Places, threads: int = 1
+) -> None: ...
 def max_pool(
     out: object,
     indices: object,

@@ -207,30 +207,6 @@ def test_rows_are_added_where_the_index_says():
 
 
 @pytest.mark.parametrize(
-    "window",
-    [
-        [3, 3, 1, 1, 0, 0, 1, 1],
-        [3, 2, 2, 1, 1, 0, 1, 1],
-        [1, 5, 1, 3, 0, 2, 1, 1],
-        [2, 2, 1, 1, 1, 1, 3, 2],
-        [4, 4, 3, 3, 2, 2, 1, 1],
-    ],
-)
-def test_windows_as_columns_and_back(window):
-    image = _numbers(3, 9, 11)
-    names = dict(zip(("kernel_size", "stride", "padding", "dilation"), range(0, 8, 2), strict=True))
-    pairs = {name: tuple(window[at : at + 2]) for name, at in names.items()}
-    wanted = F.unfold(torch.tensor(image)[None], **pairs)[0].numpy()
-    whole, out = _poisoned(*wanted.shape)
-    _kernels.unfold(image, window, out)
-    assert np.array_equal(out, wanted)
-    assert whole[0] == whole[-1] == POISON
-    back = np.full_like(image, POISON)
-    _kernels.fold(out, window, back)
-    _close(back, F.fold(torch.tensor(out)[None], (9, 11), **pairs)[0], terms=4.0)
-
-
-@pytest.mark.parametrize(
     ("arguments", "error"),
     [
         ((np.zeros(3, np.float32), np.zeros(4, np.float32)), ValueError),
@@ -243,15 +219,6 @@ def test_windows_as_columns_and_back(window):
 def test_arrays_that_do_not_fit_are_refused(arguments, error):
     with pytest.raises(error):
         _kernels.relu(*arguments)
-
-
-def test_windows_that_are_none_are_refused():
-    image, out = np.zeros((1, 4, 4), np.float32), np.zeros((4, 9), np.float32)
-    for window in ([0, 2, 1, 1, 0, 0, 1, 1], [2, 2, 0, 1, 0, 0, 1, 1], [2, 2, 1, 1, -1, 0, 1, 1]):
-        with pytest.raises(ValueError, match="a window has no number"):
-            _kernels.unfold(image, window, out)
-    with pytest.raises(ValueError, match="out has 36 elements, not 48"):
-        _kernels.unfold(image, [2, 2, 1, 1, 0, 1, 1, 2], out)
 
 
 def test_every_instruction_set_gives_the_same_bits(path):

@@ -117,6 +117,10 @@ def test_what_follows_the_sums(activation, size, dtype):
     made = _poisoned(m, n, dtype=dtype)
     kernels.matmul(made[1], a, w.T, bias, residual, activation, 0.25, 2)
     _check(made, expected, activation)
+    # Added to what is there.
+    made[1].copy_(residual)
+    kernels.matmul(made[1], a, w.T, bias, made[1], activation, 0.25, 2)
+    _check(made, expected, activation)
 
 
 @on_every_path

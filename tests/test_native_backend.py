@@ -66,6 +66,39 @@ def test_what_needs_torch_says_so(monkeypatch):
         gt.disconnect()
 
 
+LINES = {
+    "conv1d": lambda f, x, w, b: f.conv1d(x, w, b, stride=2, padding=2, groups=2),
+    "conv1d of one": lambda f, x, w, _b: f.conv1d(x[0], w, None, dilation=2, groups=2),
+    "max_pool1d": lambda f, x, _w, _b: f.max_pool1d(x, 3, 2, 1),
+    "avg_pool1d": lambda f, x, _w, _b: f.avg_pool1d(x, 4, 3, 1, True, False),
+    "avg_pool2d": lambda f, x, _w, _b: f.avg_pool2d(x, (2, 3), 2, 1, True, True, 5),
+    "conv2d of no rows": lambda f, x, w, _b: f.conv2d(x[:0, None], w[:, None, :3]),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_convolutions_and_pools_of_lines_are_as_pytorch(name, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("GT_BACKEND", "native")
+    random = np.random.default_rng(0)
+    values = [
+        random.standard_normal(size).astype(np.float32) for size in ((2, 6, 31), (8, 3, 5), 8)
+    ]
+    found = []
+    gt.disconnect()
+    try:
+        for module in (gt, torch):
+            tensors = [module.tensor(value, requires_grad=True) for value in values]
+            result = LINES[name](module.nn.functional, *tensors)
+            (result * result).sum().backward()
+            grads = [one.grad for one in tensors if one.grad is not None]
+            found.append([np.array(one.tolist()) for one in (result, *grads)])
+    finally:
+        gt.disconnect()
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE * 10)
+
+
 def test_digits_reach_97_percent_without_torch(without_torch, tmp_path):
     # scikit-learn has the scans and stumbles over a torch that is not there: they are read here
     parts = dataclasses.astuple(digits.load(0))

@@ -2,17 +2,14 @@
 #include "bind/arrays.h"
 
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 
-#include <array>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
 
 #include "core/message.h"
 #include "cpu/array_path.h"
-#include "cpu/images.h"
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
@@ -223,65 +220,6 @@ void add_rows(const Out& out, const Indices& index, const In& rows) {
   }
 }
 
-// kernel, stride, padding, dilation: two numbers each.
-using WindowNumbers = std::array<std::int64_t, 8>;
-
-ImageWindow window_of(const WindowNumbers& n) {
-  for (std::size_t i = 0; i < n.size(); ++i) {
-    const bool may_be_zero = i == 4 || i == 5;
-    if (n[i] < (may_be_zero ? 0 : 1) || n[i] > (std::int64_t{1} << 31)) {
-      throw std::invalid_argument(message("a window has no number ", n[i], " at place ", i));
-    }
-  }
-  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]};
-}
-
-// Of an array [..., height, width], and of the places of its windows.
-struct Planes {
-  Image size;
-  Places places;
-};
-
-std::int64_t places_along(std::int64_t size, std::int64_t kernel, std::int64_t stride,
-                          std::int64_t pad, std::int64_t dilation) {
-  const std::int64_t span = size + 2 * pad - dilation * (kernel - 1) - 1;
-  return span < 0 ? 0 : span / stride + 1;
-}
-
-Places places_of(const Image& size, const ImageWindow& w) {
-  return {places_along(size.height, w.kernel_h, w.stride_h, w.pad_h, w.dilation_h),
-          places_along(size.width, w.kernel_w, w.stride_w, w.pad_w, w.dilation_w)};
-}
-
-template <class Array>
-Image image_of(const char* op, const Array& image) {
-  if (image.ndim() != 3) {
-    throw std::invalid_argument(message(op, ": an image has 3 dimensions, not ", image.ndim()));
-  }
-  return {static_cast<std::int64_t>(image.shape(0)), static_cast<std::int64_t>(image.shape(1)),
-          static_cast<std::int64_t>(image.shape(2))};
-}
-
-void unfold(const In& image, const WindowNumbers& numbers, const Out& out) {
-  const Image size = image_of("unfold", image);
-  const ImageWindow window = window_of(numbers);
-  const Places places = places_of(size, window);
-  check_count("unfold", "out", out.size(),
-              static_cast<std::size_t>(size.channels * window.kernel_h * window.kernel_w *
-                                       places.height * places.width));
-  unfold_image(image.data(), size, window, places, out.data());
-}
-
-void fold(const In& columns, const WindowNumbers& numbers, const Out& image) {
-  const Image size = image_of("fold", image);
-  const ImageWindow window = window_of(numbers);
-  const Places places = places_of(size, window);
-  check_count("fold", "columns", columns.size(),
-              static_cast<std::size_t>(size.channels * window.kernel_h * window.kernel_w *
-                                       places.height * places.width));
-  fold_image(columns.data(), size, window, places, image.data());
-}
-
 void bind_elementwise(nb::module_& module) {
   struct Row {
     const char* name;
@@ -350,22 +288,12 @@ void bind_updates(nb::module_& module) {
              "Adds each of rows to the row of out that index names; a negative one is left out.");
 }
 
-void bind_images(nb::module_& module) {
-  module.def(
-      "unfold", &unfold, "image"_a.noconvert(), "window"_a, "out"_a.noconvert(),
-      "What each window of an image [channels, height, width] sees, as columns.\n\n"
-      "Args:\n    window: kernel, stride, padding and dilation, two numbers each. Below too.");
-  module.def("fold", &fold, "columns"_a.noconvert(), "window"_a, "image"_a.noconvert(),
-             "The sum over windows of what unfold gives, where it came from.");
-}
-
 }  // namespace
 
 void bind_arrays(nb::module_& module) {
   bind_elementwise(module);
   bind_rows(module);
   bind_updates(module);
-  bind_images(module);
 }
 
 }  // namespace gt

@@ -3,6 +3,7 @@
 
 #include "bind/arrays.h"
 #include "bind/attention.h"
+#include "bind/convolution.h"
 #include "bind/cuda.h"
 #include "bind/matmul.h"
 #include "bind/pooling.h"
@@ -11,12 +12,13 @@
 
 NB_MODULE(_kernels, module) {
   module.doc() =
-      "GT's own kernels: random numbers, matrix products, attention, recurrent layers, pools,\n"
-      "and loops over arrays of float32.";
+      "GT's own kernels: random numbers, matrix products, attention, recurrent layers,\n"
+      "convolutions, pools, and loops over arrays of float32.";
   gt::bind_arrays(module);
   gt::bind_random(module);
   gt::bind_matmul(module);
   gt::bind_attention(module);
+  gt::bind_convolution(module);
   gt::bind_cuda(module);
   gt::bind_recurrent(module);
   gt::bind_pooling(module);

@@ -21,7 +21,9 @@ Inside inside(std::int64_t places, std::int64_t size, std::int64_t stride, std::
 // Calls visit(column, row of the image, first place inside, count, first pixel) for each row of
 // each element of the window; column is where the row begins in the unfolded array.
 template <class Visit>
-void visit_rows(const Image& size, const ImageWindow& window, Places places, const Visit& visit) {
+void visit_rows(const Image& size, const ImageWindow& window, Places places, PlaceRows rows,
+                const Visit& visit) {
+  const std::int64_t end = rows.first + rows.count;
   std::int64_t column = 0;
   for (std::int64_t channel = 0; channel < size.channels; ++channel) {
     for (std::int64_t i = 0; i < window.kernel_h; ++i) {
@@ -29,7 +31,7 @@ void visit_rows(const Image& size, const ImageWindow& window, Places places, con
         const std::int64_t top = i * window.dilation_h - window.pad_h;
         const std::int64_t left = j * window.dilation_w - window.pad_w;
         const Inside across = inside(places.width, size.width, window.stride_w, left);
-        for (std::int64_t place = 0; place < places.height; ++place, column += places.width) {
+        for (std::int64_t place = rows.first; place < end; ++place, column += places.width) {
           const std::int64_t row = top + place * window.stride_h;
           const bool is_inside = row >= 0 && row < size.height;
           const std::int64_t count = is_inside ? across.last - across.first : 0;
@@ -45,8 +47,8 @@ void visit_rows(const Image& size, const ImageWindow& window, Places places, con
 }  // namespace
 
 void unfold_image(const float* image, const Image& size, const ImageWindow& window, Places places,
-                  float* out) {
-  visit_rows(size, window, places,
+                  PlaceRows rows, float* out) {
+  visit_rows(size, window, places, rows,
              [&](std::int64_t column, std::int64_t first, std::int64_t count, std::int64_t pixel) {
                float* row = out + column;
                if (count == 0) {
@@ -67,9 +69,8 @@ void unfold_image(const float* image, const Image& size, const ImageWindow& wind
 }
 
 void fold_image(const float* columns, const Image& size, const ImageWindow& window, Places places,
-                float* image) {
-  std::fill_n(image, size.channels * size.height * size.width, 0.0F);
-  visit_rows(size, window, places,
+                PlaceRows rows, float* image) {
+  visit_rows(size, window, places, rows,
              [&](std::int64_t column, std::int64_t first, std::int64_t count, std::int64_t pixel) {
                const float* row = columns + column + first;
                for (std::int64_t at = 0; at < count; ++at) {

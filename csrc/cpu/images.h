@@ -1,4 +1,4 @@
-// Convolutions as products: float32 images [count, channels, height, width], contiguous.
+// What windows see of images, as the columns of a matrix: float32, contiguous.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,18 @@ struct Places {
   std::int64_t height, width;
 };
 
-// What each window sees: out is [channels kernel_h kernel_w, places], zeros where it is outside.
+// Some of the rows of places.
+struct PlaceRows {
+  std::int64_t first, count;
+};
+
+// What each window of some rows sees: out is [channels kernel_h kernel_w, rows places.width], zeros
+// where it is outside.
 void unfold_image(const float* image, const Image& size, const ImageWindow& window, Places places,
-                  float* out);
+                  PlaceRows rows, float* out);
 
 // The other way round: adds each window's numbers to the pixels where they come from.
 void fold_image(const float* columns, const Image& size, const ImageWindow& window, Places places,
-                float* image);
+                PlaceRows rows, float* image);
 
 }  // namespace gt

@@ -12,6 +12,7 @@
 
 #include "core/pool.h"
 #include "cpu/attention/attention.h"
+#include "cpu/convolution/convolution.h"
 #include "cpu/matmul/matmul.h"
 #include "cpu/pooling/max_pool.h"
 #include "cpu/random_fill.h"
@@ -138,6 +139,24 @@ Kernel pooling() {
   };
 }
 
+Kernel convolution() {
+  constexpr std::int64_t kSide = 24, kChannels = 5, kFilters = 7, kBatch = 3;
+  const Array input = Array::random({kBatch, kChannels, kSide, kSide}, 12);
+  const Array weight = Array::random({kFilters, kChannels, 3, 3}, 13);
+  return [input, weight](int threads) {
+    const Array out(Element::kFloat32, {kBatch, kFilters, kSide, kSide});
+    const Array input_grad(Element::kFloat32, {kBatch, kChannels, kSide, kSide});
+    const Array weight_grad(Element::kFloat32, {kFilters, kChannels, 3, 3});
+    const Convolution call{
+        kBatch,         1,      {kChannels, kSide, kSide}, kFilters, {3, 3, 1, 1, 1, 1, 1, 1},
+        {kSide, kSide}, threads};
+    convolve(call, input.floats(), weight.floats(), nullptr, out.floats());
+    convolve_input_grad(call, out.floats(), weight.floats(), input_grad.floats());
+    convolve_weight_grad(call, out.floats(), input.floats(), weight_grad.floats());
+    return joined({&out, &input_grad, &weight_grad});
+  };
+}
+
 Kernel random_numbers() {
   return [](int threads) {
     const Shape shape{300'000};
@@ -197,6 +216,7 @@ int main() {
       {"attention and gradient", gt::attention_and_gradient()},
       {"GRU", gt::gru()},
       {"max_pool", gt::pooling()},
+      {"convolution", gt::convolution()},
       {"random numbers", gt::random_numbers()},
   };
   bool all_agree = true;

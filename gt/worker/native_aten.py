@@ -1,7 +1,8 @@
-"""The family generic of the native backend: convolutions and pools of images, without PyTorch.
+"""The family generic of the native backend: convolutions and pools, without PyTorch.
 
 An operator here says what it results in, computes, and differentiates; any other is refused as the
-numpy backend refuses it. Images are float32, [batch, channels, height, width].
+numpy backend refuses it. Images are float32, [batch, channels, height, width], and lines
+[batch, channels, length].
 """
 
 from __future__ import annotations
@@ -61,7 +62,24 @@ def _pool_gradients(named: Named, grad: Array, _wanted: Sequence[str]) -> Mappin
     return {"self": images.max_pool_backward(named, grad)}
 
 
-_OPERATORS = {
+def _of_lines(images_of: Operator) -> Operator:
+    """The same of lines, which are images of one row."""
+
+    def results(named: Named) -> Shapes:
+        found = images_of.results(images.of_line(named))
+        return [(dtype, (*size[:-2], size[-1])) for dtype, size in found]
+
+    def compute(named: Named) -> tuple[Array, ...]:
+        return tuple(one[..., 0, :] for one in images_of.compute(images.of_line(named)))
+
+    def gradients(named: Named, grad: Array, wanted: Sequence[str]) -> Mapping[str, Array]:
+        found = images_of.gradients(images.of_line(named), grad[..., None, :], wanted)
+        return {word: one if word == "bias" else one[..., 0, :] for word, one in found.items()}
+
+    return Operator(images_of.tensors, results, compute, gradients)
+
+
+_IMAGES = {
     "conv2d": Operator(
         ("input", "weight", "bias"),
         _conv_results,
@@ -81,6 +99,9 @@ _OPERATORS = {
         lambda named, grad, _wanted: {"self": images.avg_pool_backward(named, grad)},
     ),
 }
+_LINES = {"conv1d": "conv2d", "max_pool1d": "max_pool2d", "avg_pool1d": "avg_pool2d"}
+_LINES["max_pool1d_with_indices"] = "max_pool2d_with_indices"
+_OPERATORS = _IMAGES | {name: _of_lines(_IMAGES[image]) for name, image in _LINES.items()}
 
 
 @functools.lru_cache(maxsize=4096)

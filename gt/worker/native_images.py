@@ -1,18 +1,24 @@
-"""Convolutions and pools of images in the native backend: windows as columns, and products."""
+"""Convolutions and pools of images, and of lines, in the native backend."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gt import _kernels
+from gt.worker import native_threads
 from gt.worker.native_values import FLOAT32
 from gt.worker.reference_values import Array
 
 Named = dict[str, Any]
 Size = tuple[int, ...]
+
+
+def _threads() -> int:
+    return native_threads.count()
 
 
 def _pair(value: object) -> tuple[int, int]:
@@ -70,53 +76,39 @@ def conv_size(named: Named) -> Size:
     return (*input[:-3], weight[0], *_along(input, window))
 
 
-def _columns(image: Array, window: Sequence[int], places: Size) -> Array:
-    count = image.shape[0] * window[0] * window[1]
-    out = np.empty((count, places[0] * places[1]), FLOAT32)
-    _kernels.unfold(image, window, out)
-    return out
+def _as_batch(image: Array) -> Array:
+    """With a batch of one where there is none."""
+    image = np.ascontiguousarray(image)
+    return image if image.ndim == 4 else image[None]
 
 
 def conv(named: Named) -> Array:
-    """Each image's windows as columns, times the weights as a matrix."""
-    weight, bias, groups = named["weight"], named["bias"], named["groups"]
-    input = np.ascontiguousarray(named["input"])
-    sizes = named | {"input": input.shape, "weight": weight.shape}
-    window = _window(named, (weight.shape[2], weight.shape[3]))
+    """A convolution, by blocks of what windows see."""
+    weight, bias = np.ascontiguousarray(named["weight"]), named["bias"]
+    sizes = named | {"input": named["input"].shape, "weight": weight.shape}
     out = np.empty(conv_size(sizes), FLOAT32)
-    batch = input.reshape(-1, groups, input.shape[-3] // groups, *input.shape[-2:])
-    filled = out.reshape(len(batch), groups, weight.shape[0] // groups, -1)
-    matrices = weight.reshape(groups, weight.shape[0] // groups, -1)
-    for image, result in zip(batch, filled, strict=True):
-        for part, matrix, to in zip(image, matrices, result, strict=True):
-            np.matmul(matrix, _columns(part, window, out.shape[-2:]), out=to)
-    return out if bias is None else np.add(out, bias.reshape(-1, 1, 1), out=out)
+    bias = None if bias is None else np.ascontiguousarray(bias)
+    window = _window(named, (weight.shape[2], weight.shape[3]))
+    images = _as_batch(named["input"])
+    _kernels.conv2d(_as_batch(out), images, weight, bias, window, named["groups"], _threads())
+    return out
 
 
 def conv_backward(named: Named, grad: Array, wanted: Sequence[str]) -> Mapping[str, Array]:
     """Gradients of the image, the weight and the bias."""
-    weight, groups = np.ascontiguousarray(named["weight"]), named["groups"]
-    input = np.ascontiguousarray(named["input"])
+    input, weight = named["input"], np.ascontiguousarray(named["weight"])
     window = _window(named, (weight.shape[2], weight.shape[3]))
+    rest = (window, named["groups"], _threads())
+    grads = _as_batch(grad)
     found: dict[str, Array] = {}
     if "bias" in wanted:
-        dims = (0, 2, 3) if grad.ndim == 4 else (1, 2)
-        found["bias"] = np.asarray(np.add.reduce(grad, axis=dims))
-    batch = input.reshape(-1, groups, input.shape[-3] // groups, *input.shape[-2:])
-    grads = grad.reshape(len(batch), groups, weight.shape[0] // groups, -1)
-    matrices = weight.reshape(groups, weight.shape[0] // groups, -1)
+        found["bias"] = np.asarray(np.add.reduce(grads, axis=(0, 2, 3)))
     if "weight" in wanted:
-        total = np.zeros_like(matrices)
-        for image, one in zip(batch, grads, strict=True):
-            for part, rows, to in zip(image, one, total, strict=True):
-                np.add(to, np.matmul(rows, _columns(part, window, grad.shape[-2:]).T), out=to)
-        found["weight"] = total.reshape(weight.shape)
+        found["weight"] = np.empty(weight.shape, FLOAT32)
+        _kernels.conv2d_weight_grad(found["weight"], grads, _as_batch(input), *rest)
     if "input" in wanted:
-        out = np.empty(batch.shape, FLOAT32)
-        for image, one in zip(out, grads, strict=True):
-            for to, rows, matrix in zip(image, one, matrices, strict=True):
-                _kernels.fold(np.matmul(matrix.T, rows), window, to)
-        found["input"] = out.reshape(input.shape)
+        found["input"] = np.empty(input.shape, FLOAT32)
+        _kernels.conv2d_input_grad(_as_batch(found["input"]), grads, weight, *rest)
     return found
 
 
@@ -141,7 +133,7 @@ def max_pool(named: Named) -> tuple[Array, Array]:
     out, places = np.empty(size, FLOAT32), np.empty(size, np.int64)
     window = _window(named, _pair(named["kernel_size"]))
     kernel, stride, padding, dilation = (window[at : at + 2] for at in range(0, 8, 2))
-    _kernels.max_pool(out, places, image, kernel, stride, padding, dilation)
+    _kernels.max_pool(out, places, image, kernel, stride, padding, dilation, _threads())
     return out, places
 
 
@@ -149,56 +141,47 @@ def max_pool_backward(named: Named, grad: Array) -> Array:
     """Each gradient at the place that was the largest."""
     image = named["self"]
     _, places = max_pool(named)
-    plane = image.shape[-2] * image.shape[-1]
-    windows = places.shape[-2] * places.shape[-1]
-    firsts = np.arange(places.size // windows)[:, None] * plane
-    index = places.reshape(-1, windows) + firsts
-    out = np.zeros((image.size, 1), FLOAT32)
-    _kernels.add_rows(out, index.reshape(-1), grad.reshape(-1, 1))
-    return out.reshape(image.shape)
+    out = np.empty(image.shape, FLOAT32)
+    _kernels.max_pool_backward(_planes(out), _planes(grad), _planes(places), _threads())
+    return out
 
 
-def _mean_weight(named: Named) -> tuple[list[int], Array]:
-    """The window, and what each element of it counts, as a kernel."""
-    if named["ceil_mode"] or named["divisor_override"] is not None:
-        raise NotImplementedError(
-            "avg_pool2d with ceil_mode or divisor_override needs a worker with torch"
-        )
-    kernel = _pair(named["kernel_size"])
-    return _window(named, kernel), np.full(kernel, 1 / (kernel[0] * kernel[1]), FLOAT32)
+def _planes(image: Array) -> Array:
+    return image.reshape(math.prod(image.shape[:-2]), *image.shape[-2:])
 
 
-def _inside(named: Named, window: Sequence[int], plane: Size) -> Array | None:
-    """Which share of each window is inside the image; None where padding counts."""
-    if named["count_include_pad"] or not any(window[4:6]):
-        return None
-    ones = np.ones((1, *plane), FLOAT32)
-    columns = _columns(ones, window, _along(plane, window))
-    return np.asarray(np.mean(columns, axis=0, dtype=FLOAT32))
+def _mean_of(named: Named) -> tuple[list[int], bool, int, int]:
+    """The window, whether padding counts, the divisor or 0, and threads."""
+    window = _window(named, _pair(named["kernel_size"]))
+    divisor = named["divisor_override"]
+    if divisor is not None and divisor <= 0:
+        raise NotImplementedError("avg_pool2d by such a divisor needs a worker with torch")
+    return window, named["count_include_pad"], divisor or 0, _threads()
 
 
 def avg_pool(named: Named) -> Array:
     """The mean of each window."""
     image = np.ascontiguousarray(named["self"])
-    size = pool_size(named | {"self": image.shape})
-    window, weight = _mean_weight(named)
-    share = _inside(named, window, image.shape[-2:])
-    out = np.empty((image.size // max(image.shape[-2] * image.shape[-1], 1), *size[-2:]), FLOAT32)
-    for plane, to in zip(image.reshape(-1, 1, *image.shape[-2:]), out, strict=True):
-        np.matmul(weight.reshape(-1), _columns(plane, window, size[-2:]), out=to.reshape(-1))
-    if share is not None:
-        out.reshape(len(out), -1)[...] /= share
-    return out.reshape(size)
+    out = np.empty(pool_size(named | {"self": image.shape}), FLOAT32)
+    _kernels.avg_pool(_planes(out), _planes(image), *_mean_of(named))
+    return out
 
 
 def avg_pool_backward(named: Named, grad: Array) -> Array:
     """Each gradient, spread evenly over its window."""
-    image = named["self"]
-    window, weight = _mean_weight(named)
-    share = _inside(named, window, image.shape[-2:])
-    planes = grad.reshape(-1, grad.shape[-2] * grad.shape[-1])
-    planes = planes if share is None else planes / share
-    out = np.empty((len(planes), 1, *image.shape[-2:]), FLOAT32)
-    for row, to in zip(planes, out, strict=True):
-        _kernels.fold(np.ascontiguousarray(np.multiply.outer(weight.reshape(-1), row)), window, to)
-    return out.reshape(image.shape)
+    out = np.empty(named["self"].shape, FLOAT32)
+    _kernels.avg_pool_backward(_planes(out), _planes(grad), *_mean_of(named))
+    return out
+
+
+def of_line(named: Named) -> Named:
+    """Arguments of a convolution or pool of lines, for images of one row."""
+    image: Named = {"divisor_override": None} | named
+    for name in {"input", "weight", "self"} & named.keys():
+        value = named[name]
+        is_size = isinstance(value, tuple)
+        image[name] = (*value[:-1], 1, value[-1]) if is_size else value[..., None, :]
+    for name, alone in (("kernel_size", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
+        if name in named and named[name] not in ([], ()):
+            image[name] = (alone, _pair(named[name])[1])
+    return image

@@ -1,4 +1,4 @@
-"""How many threads numpy's products take in a native worker.
+"""How many threads numpy's products and kernels that take any use in a native worker.
 
 OpenBLAS takes all cores, and its threads wait for the next product by spinning, on the core that
 the client needs. One is what the worker takes by itself; GT_THREADS says otherwise.
@@ -10,6 +10,7 @@ import ctypes
 
 from gt.worker import loaded
 
+THREADS_MAX = 256  # of a kernel
 # Of numpy's wheels (the first), and of systems.
 LIBRARIES = ("libscipy_openblas64_", "libopenblas64_", "libopenblas", "libopenblasp")
 FUNCTIONS = (
@@ -19,8 +20,17 @@ FUNCTIONS = (
 )
 
 
+_count = [1]
+
+
+def count() -> int:
+    """Threads of kernels."""
+    return _count[0]
+
+
 def use(count: int) -> bool:
     """Sets the number of threads; False where numpy multiplies by another library."""
+    _count[0] = min(count, THREADS_MAX)
     path = loaded.library(LIBRARIES)
     library = None if path is None else ctypes.CDLL(path)
     for name in FUNCTIONS:

@@ -40,7 +40,7 @@ class Block {
         depth_block_(kDepthUnits * path.depth_step),
         depth_max_(std::min(depth_block_, product.k)),
         ld_(column_panels_ * path.columns),
-        in_out_(product.element != Element::kBfloat16) {
+        in_out_(product.element != Element::kBfloat16 && product.residual != product.out) {
     const std::int64_t units = ceil_divide(depth_max_, path.depth_step);
     a_panel_bytes_ = units * path.rows * path.step_bytes;
     b_panel_bytes_ = units * path.columns * path.step_bytes;
@@ -148,7 +148,7 @@ class Block {
   const std::int64_t row_, column_, m_, n_, row_panels_, column_panels_;
   const int threads_;
   const std::int64_t depth_block_, depth_max_, ld_;
-  const bool in_out_;  // sums are kept where the result goes
+  const bool in_out_;  // sums are kept where the result goes: not if what is added stands there
   std::int64_t a_panel_bytes_, b_panel_bytes_;
   char* a_panels_;
   char* b_panels_;

@@ -1,0 +1,10 @@
+// Binds the kernels of convolutions and of means of windows.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace gt {
+
+void bind_convolution(nanobind::module_& module);
+
+}  // namespace gt

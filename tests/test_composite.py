@@ -1,11 +1,14 @@
 """Composite methods and functions against PyTorch: the same expression, values and gradients."""
 
+import importlib
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
 from same_expression import OURS, THEIRS, Namespace, check, normal, upload
 
+import gt
 from gt import _core, errors
 from gt._core import Tensor, call
 
@@ -337,3 +340,33 @@ def test_dtype_of_a_cast_name() -> None:
     x = call("full", size=(2,), value=1, dtype=_core.float32)
     assert x.type() == "gt.FloatTensor"
     assert x.type("torch.LongTensor").dtype == _core.int64
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "actions"),
+    [
+        ("ij,jk->ik", [(2, 3), (3, 4)], ["matmul"]),
+        ("ij,kj->ik", [(2, 3), (4, 3)], ["permute", "matmul"]),
+        ("bij,bjk->bik", [(5, 2, 3), (5, 3, 4)], ["matmul"]),
+        ("i,i->", [(3,), (3,)], ["reshape", "reshape", "matmul", "reshape"]),
+        ("ij->ji", [(2, 3)], ["permute"]),
+        ("ij->ij", [(2, 3)], ["permute"]),
+        ("ii->", [(3, 3)], ["diagonal", "sum"]),
+    ],
+)
+def test_an_equation_takes_no_step_that_changes_nothing(
+    equation: str, shapes: list[tuple[int, ...]], actions: list[str]
+) -> None:
+    steps = importlib.import_module("gt.composite.einsum").planned(equation, tuple(shapes), False)
+    assert [step.action for step in steps] == actions
+    ours, theirs = (
+        m.einsum(equation, *(m.arange(math.prod(shape)).reshape(shape) * 1.0 for shape in shapes))
+        for m in (gt, torch)
+    )
+    assert ours.tolist() == theirs.tolist()
+
+
+def test_a_tensor_of_many_entries_is_taken_apart() -> None:
+    entries = gt.arange(70_000).unbind()
+    assert len(entries) == 70_000
+    assert entries[69_999].item() == 69_999

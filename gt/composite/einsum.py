@@ -1,15 +1,22 @@
-"""Einstein summation by permute, reshape and matmul, one pair of operands at a time."""
+"""Einstein summation by permute, reshape and matmul, one pair of operands at a time.
 
+Which of them follows from the equation and the shapes, and is found once for these.
+"""
+
+import functools
 import math
 import string
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import not_in_list
 from gt.errors import InvalidValue, ShapeError
 
+Shape: TypeAlias = tuple[int, ...]
+
+PLANS_MAX = 1024  # equations with the shapes of their operands: a program has some dozens
 ELLIPSIS = string.digits  # names of the dimensions that "..." stands for, counted from the last
 
 
@@ -30,15 +37,61 @@ def einsum(equation: str | Tensor, *operands: Tensor | Sequence[Any]) -> Tensor:
     for place, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             raise not_in_list(x, place, 1)
-    terms, result = parsed(equation, tensors)
-    pairs = [diagonals(x, term) for x, term in zip(tensors, terms, strict=True)]
+    shapes = tuple([x.shape for x in tensors])
+    for step in planned(equation, shapes, _core.autocast_region() is not None):
+        place = step.place
+        tensors[place] = _taken(step, tensors[place], tensors)
+    return tensors[0]
+
+
+class Step(NamedTuple):
+    """One instruction: `action` on the operand at a place, which it replaces."""
+
+    action: str
+    place: int
+    numbers: Shape = ()  # dimensions, a shape, or the place of the other operand
+
+
+def _taken(step: Step, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    match step.action:
+        case "permute":
+            return x.permute(step.numbers)
+        case "reshape":
+            return x.reshape(step.numbers)
+        case "sum":
+            return call("sum", x, dim=step.numbers, keepdim=False)
+        case "diagonal":
+            return call("diagonal", x, offset=0, dim1=step.numbers[0], dim2=step.numbers[1])
+        case "matmul":
+            return x @ tensors[step.numbers[0]]
+        case _:
+            assert step.action == "mul", step
+            return x * tensors[step.numbers[0]]
+
+
+@functools.lru_cache(maxsize=PLANS_MAX)
+def planned(equation: str, shapes: tuple[Shape, ...], is_cast: bool) -> tuple[Step, ...]:
+    """What an equation is on operands of these shapes; the result takes the first one's place.
+
+    Args:
+        equation: as einsum's.
+        shapes: of the operands.
+        is_cast: within an autocast, where only what PyTorch multiplies as matrices may be a product
+            of matrices.
+    """
+    terms, result = parsed(equation, shapes)
+    plan = Plan(is_cast)
+    pairs = [
+        plan.diagonals(Term(*each)) for each in zip(range(len(terms)), terms, shapes, strict=True)
+    ]
     check_sizes(pairs)
-    left, indices = pairs[0]
-    for place, (right, other) in enumerate(pairs[1:], 1):
-        letters = set(result).union(*(term for _, term in pairs[place + 1 :]))
-        left, indices = contracted(left, indices, right, other, letters)
-    left, indices = summed(left, indices, set(result))
-    return left.permute(tuple(indices.index(i) for i in result))
+    left = pairs[0]
+    for place, right in enumerate(pairs[1:], 1):
+        letters = set(result).union(*(term.indices for term in pairs[place + 1 :]))
+        left = plan.contracted(left, right, letters)
+    left = plan.summed(left, set(result))
+    plan.permuted(left, tuple(left.indices.index(i) for i in result), always=not plan.steps)
+    return tuple(plan.steps)
 
 
 def lettered(turns: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
@@ -65,14 +118,14 @@ def _letters(indices: Sequence[Any]) -> str:
     return "".join("..." if index is ... else letters[index] for index in indices)
 
 
-def parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
+def parsed(equation: str, shapes: Sequence[Shape]) -> tuple[list[str], str]:
     """One string of indices an operand, and that of the result."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
-    if len(terms) != len(tensors):
-        many = "more" if len(tensors) > len(terms) else "fewer"
+    if len(terms) != len(shapes):
+        many = "more" if len(shapes) > len(terms) else "fewer"
         raise ShapeError(f"einsum(): {many} operands were provided than specified in the equation")
-    named = [dotted(term, x.ndim) for term, x in zip(terms, tensors, strict=True)]
+    named = [dotted(term, len(shape)) for term, shape in zip(terms, shapes, strict=True)]
     dots = max((sum(i in ELLIPSIS for i in term) for term in named), default=0)
     shared = ELLIPSIS[:dots][::-1]
     if arrow:
@@ -93,63 +146,110 @@ def dotted(term: str, ndim: int) -> str:
     return term.replace("...", ELLIPSIS[:hidden][::-1])
 
 
-def diagonals(x: Tensor, term: str) -> tuple[Tensor, str]:
-    """Repeated indices taken as diagonals."""
-    for i in dict.fromkeys(term):
-        while term.count(i) > 1:
-            first, second = term.index(i), term.index(i, term.index(i) + 1)
-            if x.shape[first] != x.shape[second]:
-                raise ShapeError(f"einsum(): subscript {i} is repeated with different sizes")
-            x = call("diagonal", x, offset=0, dim1=first, dim2=second)
-            term = "".join(c for d, c in enumerate(term) if d not in {first, second}) + i
-    return x, term
+class Term(NamedTuple):
+    """An operand as far as it has been taken: its place, its indices, and their sizes."""
+
+    place: int
+    indices: str
+    shape: Shape
 
 
-def check_sizes(pairs: Sequence[tuple[Tensor, str]]) -> None:
+def check_sizes(terms: Sequence[Term]) -> None:
     """An index has one size, or 1."""
     size: dict[str, int] = {}
-    for x, term in pairs:
-        for n, i in zip(x.shape, term, strict=True):
+    for _, indices, shape in terms:
+        for n, i in zip(shape, indices, strict=True):
             if n != 1 and size.setdefault(i, n) != n:
                 raise ShapeError(
-                    f"einsum(): subscript {i} has size {n} for operand {term} which does not "
+                    f"einsum(): subscript {i} has size {n} for operand {indices} which does not "
                     f"broadcast with previously seen size {size[i]}"
                 )
 
 
-def summed(x: Tensor, term: str, kept: set[str]) -> tuple[Tensor, str]:
-    """The sum over all indices that are not kept."""
-    over = tuple(d for d, i in enumerate(term) if i not in kept)
-    if not over:
-        return x, term
-    rest = "".join(i for i in term if i in kept)
-    return call("sum", x, dim=over, keepdim=False), rest
+class Plan:
+    """The steps of an equation, as they are found.
+
+    Args:
+        is_cast: within an autocast.
+    """
+
+    def __init__(self, is_cast: bool) -> None:
+        self.steps: list[Step] = []
+        self._is_cast = is_cast
+
+    def diagonals(self, term: Term) -> Term:
+        """Repeated indices taken as diagonals."""
+        place, indices, shape = term
+        for i in dict.fromkeys(indices):
+            while indices.count(i) > 1:
+                first, second = indices.index(i), indices.index(i, indices.index(i) + 1)
+                if shape[first] != shape[second]:
+                    raise ShapeError(f"einsum(): subscript {i} is repeated with different sizes")
+                self.steps.append(Step("diagonal", place, (first, second)))
+                rest = [d for d in range(len(shape)) if d not in {first, second}]
+                shape = (*(shape[d] for d in rest), shape[first])
+                indices = "".join(indices[d] for d in rest) + i
+        return Term(place, indices, shape)
+
+    def summed(self, term: Term, kept: set[str]) -> Term:
+        """The sum over all indices that are not kept."""
+        over = tuple(d for d, i in enumerate(term.indices) if i not in kept)
+        if not over:
+            return term
+        self.steps.append(Step("sum", term.place, over))
+        return _at(term, [d for d in range(len(term.shape)) if d not in over])
+
+    def contracted(self, left: Term, right: Term, kept: set[str]) -> Term:
+        """Two operands as one matrix product; an index of size 1 on one side broadcasts."""
+        left = self.summed(left, kept.union(right.indices))
+        right = self.summed(right, kept.union(left.indices))
+        left = self.without_ones(left, right)
+        right = self.without_ones(right, left)
+        batch = [i for i in left.indices if i in right.indices and i in kept]
+        over = [i for i in left.indices if i in right.indices and i not in kept]
+        rows = [i for i in left.indices if i not in right.indices]
+        columns = [i for i in right.indices if i not in left.indices]
+        size = dict(zip(right.indices, right.shape, strict=True))
+        size |= dict(zip(left.indices, left.shape, strict=True))
+        b, m, k, n = (math.prod(size[i] for i in group) for group in (batch, rows, over, columns))
+        first = self.ordered(left, [*batch, *rows, *over])
+        second = self.ordered(right, [*batch, *over, *columns])
+        outer = (b,) if batch else ()
+        first = self.reshaped(first, (*outer, m, k))
+        second = self.reshaped(second, (*outer, k, n))
+        by_elements = not over and self._is_cast  # no product of matrices in PyTorch
+        self.steps.append(Step("mul" if by_elements else "matmul", left.place, (right.place,)))
+        indices = "".join([*batch, *rows, *columns])
+        product = Term(left.place, indices, (*outer, m, n))
+        return self.reshaped(product, tuple(size[i] for i in indices))
+
+    def without_ones(self, term: Term, other: Term) -> Term:
+        """Without indices of size 1 that the other operand has with more elements."""
+        wide = {i for i, n in zip(other.indices, other.shape, strict=True) if n != 1}
+        pairs = enumerate(zip(term.indices, term.shape, strict=True))
+        rest = [d for d, (i, n) in pairs if not (n == 1 and i in wide)]
+        fewer = _at(term, rest)
+        return fewer if len(rest) == len(term.shape) else self.reshaped(term, fewer.shape, fewer)
+
+    def ordered(self, term: Term, indices: Sequence[str]) -> Term:
+        """The operand with its indices in this order."""
+        dims = tuple(term.indices.index(i) for i in indices)
+        self.permuted(term, dims)
+        return _at(term, dims)
+
+    def permuted(self, term: Term, dims: Shape, *, always: bool = False) -> None:
+        """A step, unless the dimensions stand so."""
+        if always or dims != tuple(range(len(dims))):
+            self.steps.append(Step("permute", term.place, dims))
+
+    def reshaped(self, term: Term, shape: Shape, result: Term | None = None) -> Term:
+        """The operand in another shape; a step, unless it has it."""
+        if shape != term.shape:
+            self.steps.append(Step("reshape", term.place, shape))
+        return result or term._replace(shape=shape)
 
 
-def contracted(x: Tensor, left: str, y: Tensor, right: str, kept: set[str]) -> tuple[Tensor, str]:
-    """Two operands as one batched matrix product; an index of size 1 on one side broadcasts."""
-    x, left = summed(x, left, kept.union(right))
-    y, right = summed(y, right, kept.union(left))
-    x, left = dropped_ones(x, left, y, right)
-    y, right = dropped_ones(y, right, x, left)
-    batch = [i for i in left if i in right and i in kept]
-    over = [i for i in left if i in right and i not in kept]
-    rows = [i for i in left if i not in right]
-    columns = [i for i in right if i not in left]
-    size = dict(zip(right, y.shape, strict=True)) | dict(zip(left, x.shape, strict=True))
-    b, m, k, n = (math.prod(size[i] for i in group) for group in (batch, rows, over, columns))
-    first = x.permute(tuple(left.index(i) for i in [*batch, *rows, *over])).reshape((b, m, k))
-    second = y.permute(tuple(right.index(i) for i in [*batch, *over, *columns])).reshape((b, k, n))
-    shape = tuple(size[i] for i in [*batch, *rows, *columns])
-    if not over and _core.autocast_region() is not None:  # no product of matrices in PyTorch
-        return (first * second).reshape(shape), "".join([*batch, *rows, *columns])
-    return (first @ second).reshape(shape), "".join([*batch, *rows, *columns])  # [b, m, n]
-
-
-def dropped_ones(x: Tensor, term: str, other: Tensor, other_term: str) -> tuple[Tensor, str]:
-    """Without indices of size 1 that the other operand has with more elements."""
-    wide = {i for i, n in zip(other_term, other.shape, strict=True) if n != 1}
-    rest = [d for d, i in enumerate(term) if not (x.shape[d] == 1 and i in wide)]
-    if len(rest) == len(term):
-        return x, term
-    return x.reshape(tuple(x.shape[d] for d in rest)), "".join(term[d] for d in rest)
+def _at(term: Term, dims: Sequence[int]) -> Term:
+    """The term of some dimensions, in their order."""
+    shape = tuple(term.shape[d] for d in dims)
+    return Term(term.place, "".join(term.indices[d] for d in dims), shape)

@@ -2,7 +2,6 @@
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
-import itertools
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -155,10 +154,9 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
         raise ShapeError(
             f"split_size can only be 0 if dimension size is 0, but got dimension size of {length}"
         )
-    starts = range(0, length, step) if length and step else range(1)
-    return multiple_views(
-        "Split", (slice_dim(self, place, at, min(step, length - at)) for at in starts)
-    )
+    whole_ones, rest = divmod(length, step) if step else (0, 0)
+    lengths = [step] * whole_ones + ([rest] if rest or not whole_ones else [])
+    return _core.consecutive_slices(self, place, lengths)
 
 
 def squeeze_function(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -186,9 +184,7 @@ def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> 
             f"split_with_sizes expects split_sizes to sum exactly to {whole} (input tensor's size "
             f"at dimension {dim}), but got split_sizes={list(split_sizes)}"
         )
-    ends = list(itertools.accumulate(split_sizes, initial=0))
-    parts = zip(ends, split_sizes, strict=False)
-    return multiple_views("Split", (slice_dim(self, place, at, n) for at, n in parts))
+    return _core.consecutive_slices(self, place, list(split_sizes))
 
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -208,8 +204,7 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     place = wrap(dim, self.ndim)
     if self.ndim == 0:
         raise IndexOutOfRange("Dimension specified as 0 but tensor has no dimensions")
-    slices = (call("select", self, dim=place, index=i) for i in range(self.shape[place]))
-    return multiple_views("Unbind", slices)
+    return _core.entries(self, place, self.shape[place])
 
 
 def tile(self: Tensor, *counts: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:

@@ -17,6 +17,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(value_before, module)?)?;
     module.add_function(wrap_pyfunction!(become_view, module)?)?;
     module.add_function(wrap_pyfunction!(mark_multiple_views, module)?)?;
+    module.add_function(wrap_pyfunction!(consecutive_slices, module)?)?;
+    module.add_function(wrap_pyfunction!(entries, module)?)?;
     Ok(())
 }
 
@@ -92,4 +94,45 @@ fn mark_multiple_views(py: Python<'_>, views: Vec<Bound<'_, Tensor>>, function: 
     for (place, view) in (0..).zip(&views) {
         view.get().var.mark_multiple(py, place, function);
     }
+}
+
+/// Slices of these lengths along `dim`, one after the other, as the results of one function.
+#[pyfunction]
+fn consecutive_slices<'py>(
+    tensor: &Bound<'py, Tensor>,
+    dim: i64,
+    lengths: Vec<i64>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let (py, var) = (tensor.py(), &tensor.get().var);
+    let mut end = 0;
+    several(py, "Split", lengths.into_iter(), |length| {
+        end += length;
+        views::slice(py, var, (dim, end - length, end, 1))
+    })
+}
+
+/// What a tensor has along `dim`, which disappears, as the results of one function.
+#[pyfunction]
+fn entries<'py>(
+    tensor: &Bound<'py, Tensor>,
+    dim: i64,
+    count: i64,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let (py, var) = (tensor.py(), &tensor.get().var);
+    several(py, "Unbind", 0..count, |index| views::select(py, var, dim, index))
+}
+
+/// Views that are the results of one function.
+fn several<'py>(
+    py: Python<'py>,
+    function: &'static str,
+    which: impl Iterator<Item = i64>,
+    mut take: impl FnMut(i64) -> PyResult<Var>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let view = |(place, item)| {
+        let var = take(item)?;
+        var.mark_multiple(py, place, function);
+        Tensor::wrap(py, var)
+    };
+    PyTuple::new(py, (0..=u16::MAX).cycle().zip(which).map(view).collect::<PyResult<Vec<_>>>()?)
 }

@@ -254,7 +254,11 @@ def refuse_differentiable(optimizer: Optimizer, *, differentiable: bool) -> None
         NotSupported: It was asked for.
     """
     if differentiable:
-        raise NotSupported(f"{type(optimizer).__name__}: differentiable=True is not supported")
+        raise NotSupported(
+            f"{type(optimizer).__name__}: differentiable=True is not supported; write the update "
+            "as an expression (p - lr * g, with gradients of create_graph=True) and call the "
+            "module with its results by gt.func.functional_call"
+        )
 
 
 def held(value: float) -> float:

@@ -17,6 +17,7 @@ from gt.aten import binding
 from gt.aten.backward import saved_results
 from gt.aten.cuts import cuts
 from gt.aten.schemas import Schema
+from gt.aten.windows import windows
 
 # Signatures that are kept: the oldest goes.
 _SIGNATURES_MAX = 4096
@@ -151,6 +152,7 @@ def _signature(
         default=_core.get_default_dtype(),
         saves=saved_results(schema.overload) or None,
         cuts=cuts(schema, bound, answer["results"]) or None,
+        windows=windows(schema, bound, answer["results"]) or None,
     )
     has_gradient = tuple(word != "none" for word in gradients)
     is_single = len(schema.results) == 1 and schema.results != ("[]",)

@@ -17,6 +17,7 @@ import numpy as np
 
 from gt.aten import arguments, schemas
 from gt.worker import native_images as images
+from gt.worker import parts
 from gt.worker.backend import Kernel
 from gt.worker.native_values import FLOAT32
 from gt.worker.reference_aten import refuse
@@ -128,15 +129,22 @@ def _aten(
     text: str,
     wanted: Sequence[int],
     results: Sequence[int],
-    *_others: object,
+    _differentiable: bool,
+    _default: object,
+    _saves: Sequence[int] | None = None,
+    _cuts: Sequence[int] | None = None,
+    _windows: Sequence[int] | None = None,
+    part: Sequence[int] | None = None,
 ) -> tuple[Array, ...]:
     operator, name, count = _call(overload, text)
     _check_dtypes(overload, operands[:count])
-    values = (
-        _gradients(operator, name, count, wanted, operands)
-        if wanted
-        else operator.compute(name(operands))
-    )
+    gradients = functools.partial(_gradients, operator, name, count)
+    if part is not None:
+        values = _of_part(part, operator, name, gradients, wanted, operands)
+    elif wanted:
+        values = gradients(operands, wanted)
+    else:
+        values = operator.compute(name(operands))
     told = [n for x in values for n in (DTYPES.index(x.dtype.name), x.ndim, *x.shape)]
     if told != list(results):
         raise RuntimeError(
@@ -144,6 +152,22 @@ def _aten(
             f"and {list(results)} was expected"
         )
     return values
+
+
+def _of_part(
+    part: Sequence[int],
+    operator: Operator,
+    name: Callable[[Sequence[Any]], Named],
+    gradients: parts.Backward,
+    wanted: Sequence[int],
+    operands: Sequence[Array | None],
+) -> tuple[Array, ...]:
+    """What is a member's own, where windows of an image reach what others hold."""
+    if wanted:
+        values = parts.backward(part, gradients, operands, wanted, np.pad)
+    else:
+        values = parts.forward(part, lambda operands: operator.compute(name(operands)), operands)
+    return tuple(np.ascontiguousarray(x) for x in values)
 
 
 def _check_dtypes(overload: str, operands: Sequence[Array | None]) -> None:
@@ -159,8 +183,8 @@ def _gradients(
     operator: Operator,
     name: Callable[[Sequence[Any]], Named],
     count: int,
-    wanted: Sequence[int],
     operands: Sequence[Array | None],
+    wanted: Sequence[int],
 ) -> tuple[Array, ...]:
     if list(wanted).count(_END) > 1:
         raise NotImplementedError("the native backend has no gradients of gradients of images")

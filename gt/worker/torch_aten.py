@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gt.aten import arguments, schemas
-from gt.worker import torch_backward, torch_own
+from gt.worker import parts, torch_backward, torch_own
 from gt.worker.backend import Kernel
 from gt.worker.torch_dtypes import DTYPES
 
@@ -58,9 +58,14 @@ def _aten(
     default: torch.dtype,
     _saves: Sequence[int] | None = None,
     _cuts: Sequence[int] | None = None,
+    _windows: Sequence[int] | None = None,
+    part: Sequence[int] | None = None,
 ) -> tuple[Tensor, ...]:
     function = operator(overload, text)
-    if not wanted and default == torch.get_default_dtype():
+    if part is not None:
+        with _default_dtype(default):
+            values = _of_part(function, overload, text, wanted, operands, part)
+    elif not wanted and default == torch.get_default_dtype():
         values = _own(function(operands)[0], operands)
     elif not wanted:
         with _default_dtype(default):
@@ -78,6 +83,30 @@ def _aten(
             f"and {list(results)} was expected"
         )
     return values
+
+
+def _of_part(
+    function: Function,
+    overload: str,
+    text: str,
+    wanted: Sequence[int],
+    operands: Operands,
+    part: Sequence[int],
+) -> tuple[Tensor, ...]:
+    """What is a member's own, where windows of an image reach what others hold."""
+
+    def gradients(operands: Operands, wanted: Sequence[int]) -> tuple[Tensor, ...]:
+        return _gradients_of(function, overload, text, wanted, operands)
+
+    if wanted:
+        values = parts.backward(part, gradients, operands, wanted, _padded)
+    else:
+        values = parts.forward(part, lambda operands: function(operands)[0], operands)
+    return tuple(x.contiguous() for x in _own(values, operands))
+
+
+def _padded(x: Tensor, amounts: list[tuple[int, int]]) -> Tensor:
+    return torch.nn.functional.pad(x, [n for pair in reversed(amounts) for n in pair])
 
 
 def _gradients_of(

@@ -181,6 +181,15 @@ impl CostModel {
                 link.message + real(bytes) * (members - 1.0) * link.byte
             }
             (Placement::Partial(_), _) => 2.0 * (link.message + share),
+            (Placement::Shard { dim, ranges }, Placement::Shard { dim: same, ranges: target })
+                if dim == same && target.total() > ranges.total() =>
+            {
+                // What is held twice afterwards is sent.
+                let sent = target.total() - ranges.total();
+                let rows = real(u64::try_from(ranges.total()).unwrap_or_default()).max(1.0);
+                let sent = real(u64::try_from(sent).unwrap_or_default()) / rows;
+                2.0 * link.message + real(bytes) * sent / members * link.byte
+            }
             (Placement::Shard { .. }, Placement::Shard { .. }) => {
                 2.0 * link.message + share / members.max(1.0)
             }

@@ -201,6 +201,22 @@ fn a_cut_batch() {
     check(program, 2, 1, &expect_file!["golden/cut_batch.txt"]);
 }
 
+/// A convolution over an image that is cut along its height, and its gradients: a row of each neighbour travels, the result
+/// stays cut, and the weight's gradient is a sum over the members.
+#[test]
+fn an_image_that_is_cut() {
+    let program = r#"
+        %0 = normal size=[1,2,8,5] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
+        %1 = distribute %0 layout="shard(2)@[0,1]"
+        %2 = normal size=[3,2,3,3] dtype=f32 mean=0.0 std=1.0 seed=1 draw=1
+        %3 = distribute %2 layout="replicate@[0,1]"
+        %4 = aten %1 %3 overload="conv2d" arguments="_0, _1, None, [1, 1], [1, 1], [1, 1], 1" wanted=[] results=[8,4,1,3,8,5] differentiable=true default=f32 windows=[0,-1,0,2,2,3,1,1,1,0,0,3,3,3,1,1,1,0]
+        %5 = full_like %4 size=[1,3,8,5] value=1.0 dtype=f32
+        %6 %7 = aten_vjp %1 %3 %5 overload="conv2d" arguments="_0, _1, None, [1, 1], [1, 1], [1, 1], 1" wanted=[0,1,-1] results=[8,4,1,2,8,5,8,4,3,2,3,3] differentiable=true default=f32 windows=[2,0,0,2,2,3,1,1,1,0,0,3,3,3,1,1,1,0]
+    "#;
+    check(program, 2, 0, &expect_file!["golden/cut_image.txt"]);
+}
+
 /// From layout to layout: cuts are local, the rest is one collective each; another mesh is reached point to point.
 #[test]
 fn from_layout_to_layout() {

@@ -83,6 +83,9 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outp
             };
             *size = ranges.size(member);
         }
+        LocalAttr::Listed { attr, numbers } => {
+            extend(attrs, *attr, numbers.get(member).map(AsRef::as_ref));
+        }
         LocalAttr::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
         LocalAttr::Box { global, start, dim, ranges } => {
             let whole = outputs.first().expect("a box is part of a result").dims;
@@ -90,6 +93,17 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outp
         }
         LocalAttr::First { .. } => {}
     }
+}
+
+/// The list in attribute `attr`, which may be absent, and the member's numbers behind it.
+fn extend(attrs: &mut SmallVec<[Attr; 2]>, attr: usize, numbers: Option<&[i64]>) {
+    let Some(numbers) = numbers else { unreachable!("a list for each member of attribute {attr}") };
+    let known: &[i64] = match attrs.get(attr) {
+        Some(Attr::List(list)) => list,
+        _ => &[],
+    };
+    let list = known.iter().chain(numbers).copied().collect();
+    set(attrs, attr, Attr::List(list));
 }
 
 /// What a slice of the whole, from `start` to `end` in steps, takes of the member's shard.

@@ -25,6 +25,7 @@ mod random;
 mod reduce;
 pub(super) mod spec;
 mod view;
+mod windows;
 mod writes;
 
 use crate::Family;
@@ -33,6 +34,7 @@ pub use generic::cuts_of_gradient;
 use smallvec::SmallVec;
 use spec::Driving;
 pub use spec::{InputSpec, LocalAttr, OpSpec, Strategy};
+pub use windows::windows_of_gradient;
 
 /// Everything that follows from the operands' placements. The last one is always there: all whole.
 pub fn strategies(spec: &OpSpec<'_>) -> SmallVec<[Strategy; 4]> {

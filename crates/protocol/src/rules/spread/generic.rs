@@ -5,6 +5,7 @@
 //! sees nothing else: members run on shards of his operands, and compare what they get with the stated results.
 
 use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
+use super::windows;
 use crate::placement::{Placement, ReduceOp, ShardRanges};
 use crate::{Attr, Dtype, Meta};
 use smallvec::SmallVec;
@@ -16,9 +17,14 @@ const ADDED: i64 = -2;
 /// The operand is given to one member.
 const FIRST: i64 = -3;
 
+/// By a letter of the driving dimension, or by its windows.
+pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    by_letter(spec, driving).or_else(|| windows::follow(spec, driving))
+}
+
 /// Every operand and result with the letter of the driving dimension is cut there. No shard is empty: not every kernel
 /// takes one.
-pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+fn by_letter(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let Attr::List(cuts) = spec.attr("cuts") else { return None };
     let width = spec.args.len() + spec.outputs.len();
     if width == 0 || cuts.len() % width != 0 || driving.ranges.sizes().any(|size| size == 0) {

@@ -3,6 +3,7 @@
 use crate::placement::{Placement, Placements, ShardRanges};
 use crate::{Attr, Dims, Meta, Op};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// What a rule knows of an operand: its metadata (none for a scalar or an absent one) and its placement along one dimension
 /// of a mesh.
@@ -43,6 +44,8 @@ pub enum LocalAttr {
     Range { start: usize, total: usize, size: i64, ranges: ShardRanges },
     /// Number `entry` of the list in attribute `attr` is the size of the member's shard.
     Stated { attr: usize, entry: usize, ranges: ShardRanges },
+    /// The member's numbers are added to the list in attribute `attr`.
+    Listed { attr: usize, numbers: Arc<[Box<[i64]>]> },
     /// Attribute `attr` is this on every member.
     Value { attr: usize, value: i64 },
     /// A random box: attribute `global` holds the whole shape, entry `dim` of `start` the place of the shard in it.

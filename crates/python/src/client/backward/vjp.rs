@@ -3,7 +3,7 @@
 use crate::client::tape::Node;
 use crate::client::tape::generic::{listed, saved_operands, saved_results};
 use gt_protocol::integer::to_usize;
-use gt_protocol::rules::spread::cuts_of_gradient;
+use gt_protocol::rules::spread::{cuts_of_gradient, windows_of_gradient};
 use gt_protocol::{Attr, Op};
 use smallvec::SmallVec;
 
@@ -35,10 +35,11 @@ pub(super) fn attrs(
     let operands = (node.inputs.len(), saved_operands(op, &node.attrs));
     let cuts = listed(op, &node.attrs, "cuts");
     let cuts = cuts_of_gradient(cuts, operands, node.outputs.len(), &saved, &places);
+    let windows = windows_of_gradient(listed(op, &node.attrs, "windows"), operands.0, &places);
     let mut attrs: SmallVec<[Attr; 2]> = node.attrs.iter().cloned().collect();
     set(op, &mut attrs, "wanted", Attr::List(wanted.into()));
     set(op, &mut attrs, "results", Attr::List(results.into()));
-    for (name, list) in [("saves", saves.into()), ("cuts", cuts)] {
+    for (name, list) in [("saves", saves.into()), ("cuts", cuts), ("windows", windows)] {
         let list: Box<[i64]> = list;
         set(op, &mut attrs, name, if list.is_empty() { Attr::Absent } else { Attr::List(list) });
     }

@@ -144,9 +144,9 @@ Kernel convolution() {
   const Array input = Array::random({kBatch, kChannels, kSide, kSide}, 12);
   const Array weight = Array::random({kFilters, kChannels, 3, 3}, 13);
   return [input, weight](int threads) {
-    const Array out(Element::kFloat32, {kBatch, kFilters, kSide, kSide});
-    const Array input_grad(Element::kFloat32, {kBatch, kChannels, kSide, kSide});
-    const Array weight_grad(Element::kFloat32, {kFilters, kChannels, 3, 3});
+    Array out(Element::kFloat32, {kBatch, kFilters, kSide, kSide});
+    Array input_grad(Element::kFloat32, {kBatch, kChannels, kSide, kSide});
+    Array weight_grad(Element::kFloat32, {kFilters, kChannels, 3, 3});
     const Convolution call{
         kBatch,         1,      {kChannels, kSide, kSide}, kFilters, {3, 3, 1, 1, 1, 1, 1, 1},
         {kSide, kSide}, threads};

@@ -76,6 +76,90 @@ def _index_select(
     return np.take(self, index, axis=dim)
 
 
+def _adds_rows(out: Array, index: object, source: object) -> bool:
+    """Whether a kernel adds rows of `source` to those rows of `out` that `index` names."""
+    return (
+        is_rows(out)
+        and out.ndim > 0
+        and out.size > 0
+        and type(index) is np.ndarray
+        and is_float32(source)
+        and source.shape == index.shape + out.shape[1:]
+        and _are_rows(index, out.shape[0])
+    )
+
+
+def _with_rows(self: Array, index: Array, source: Array) -> Array:
+    out = self.copy()
+    flat = np.ascontiguousarray(index).reshape(-1)
+    _kernels.add_rows(out.reshape(len(out), -1), flat, rows(source).reshape(flat.size, -1))
+    return out
+
+
+def _index_add(
+    self: Array,
+    index: Array,
+    source: Array,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> object:
+    if dim != 0 or start is not None or index.ndim != 1 or not _adds_rows(self, index, source):
+        return NUMPY["index_add"](self, index, source, dim, start, total)
+    return _with_rows(self, index, source)
+
+
+def _index_put(
+    self: Array,
+    values: Array,
+    indices: list[Array | None],
+    accumulate: bool,
+    along: int | None = None,
+    start: int | None = None,
+    total: int | None = None,
+) -> object:
+    first = indices[0] if indices and accumulate and start is None else None
+    others = any(one is not None for one in indices[1:])
+    if first is None or others or not _adds_rows(self, first, values):
+        return NUMPY["index_put"](self, values, indices, accumulate, along, start, total)
+    return _with_rows(self, first, values)
+
+
+def _scatter_add(
+    self: Array,
+    index: Array,
+    src: Array,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> object:
+    is_plain = is_rows(self) and is_float32(src) and self.ndim > 0 and start is None
+    if (
+        not is_plain
+        or not index.ndim == src.ndim == self.ndim
+        or any(size > least for size, least in zip(index.shape, src.shape, strict=True))
+        or any(
+            size > self.shape[other]
+            for other, size in enumerate(index.shape)
+            if other != dim % self.ndim
+        )
+        or not _are_rows(index, self.shape[dim])
+    ):
+        return NUMPY["scatter_add"](self, index, src, dim, start, total)
+    place = np.zeros(index.shape, np.int64)
+    for other, (size, stride) in enumerate(zip(index.shape, self.strides, strict=True)):
+        along = (
+            index
+            if other == dim % self.ndim
+            else np.arange(size).reshape((-1,) + (1,) * (self.ndim - other - 1))
+        )
+        place += along * (stride // self.itemsize)
+    out = self.copy()
+    part = src[tuple(slice(size) for size in index.shape)]
+    _kernels.add_rows(out.reshape(-1, 1), place.reshape(-1), rows(part).reshape(-1, 1))
+    return out
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -86,4 +170,7 @@ def kernels() -> dict[str, Kernel]:
         "full": _full,
         "full_like": _full_like,
         "index_select": _index_select,
+        "index_add": _index_add,
+        "index_put": _index_put,
+        "scatter_add": _scatter_add,
     }

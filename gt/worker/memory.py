@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Callable
 
 # glibc gives freed blocks above 32 MiB back to the kernel, and a step's next temporary takes each
 # page anew: `x + x` of 100 MB then takes three times as long. A worker makes the same sizes again
@@ -22,8 +24,24 @@ def keep() -> None:
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
+def kept_bytes() -> int:
+    """What a worker keeps of what is freed: an eighth of the machine's memory at the most."""
+    return min(KEPT_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
+
+
+# What else keeps memory: the native helper, once it is there.
+_RELEASES: list[Callable[[], None]] = []
+
+
+def on_release(release: Callable[[], None]) -> None:
+    """`release` is called, too, when a worker gives memory back."""
+    _RELEASES.append(release)
+
+
 def release() -> None:
     """Gives the free pages of the heap back to the system, all but a reserve."""
+    for one in _RELEASES:
+        one()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(RESERVE_BYTES))

@@ -1,5 +1,6 @@
 // All of the helper as one translation unit: torch's headers are read once, which is nearly all of
 // the time it takes.
 #include "build.cpp"
+#include "memory.cpp"
 #include "run.cpp"
 #include "small.cpp"

@@ -1,4 +1,4 @@
-"""The helper's C interface: what build.cpp and run.cpp export, by name."""
+"""The helper's C interface: what build.cpp, memory.cpp and run.cpp export, by name."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_run": (_INT, [_POINTER, _POINTER, _POINTER]),
     "gt_release": (None, [_POINTER]),
     "gt_set_warnings": (None, [SHOW]),
+    "gt_memory_install": (None, [ctypes.c_uint64]),
+    "gt_memory_release": (None, []),
+    "gt_memory_kept": (ctypes.c_uint64, []),
 }
 # What the worker's loop calls, in the order of crates/python/src/worker/native/abi.rs.
 LOOP = (

@@ -21,6 +21,7 @@ import torch
 
 from gt import config
 from gt._core import offer_native
+from gt.worker import memory
 from gt.worker.native import build, library, trial
 from gt.worker.native.binding import Binder
 
@@ -101,6 +102,9 @@ def _offer(device: torch.device, request: _Request, *, is_told: bool) -> None:
             sys.stderr.write(f"gt.worker: rows run in Python, not in C++: {error}\n")
         return
     if not request.over.is_set():
+        if device.type == "cpu":
+            helper.gt_memory_install(memory.kept_bytes())
+            memory.on_release(helper.gt_memory_release)
         offer_native(library.addresses(helper), Binder(helper, device).bind)
 
 

@@ -129,19 +129,19 @@ class BlockAllocator final : public c10::Allocator {
     if (start == nullptr || bytes < kHugeLeast) return start;
     size_t filled = 0;
     for (auto block = kept_.begin(); block != kept_.end() && filled < bytes;) {
-      const size_t piece = std::min(block->bytes, bytes - filled);
+      const size_t chunk = std::min(block->bytes, bytes - filled);
       if (!is_huge(*block)) {
         ++block;
         continue;
       }
-      char* from = static_cast<char*>(block->address) + (block->bytes - piece);
-      if (!move(from, piece, start + filled)) {
+      char* from = static_cast<char*>(block->address) + (block->bytes - chunk);
+      if (!move(from, chunk, start + filled)) {
         munmap(start, bytes);
         return nullptr;
       }
-      filled += piece;
-      kept_bytes_ -= piece;
-      block->bytes -= piece;
+      filled += chunk;
+      kept_bytes_ -= chunk;
+      block->bytes -= chunk;
       block = block->bytes == 0 ? kept_.erase(block) : std::next(block);
     }
     return start;

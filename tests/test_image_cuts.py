@@ -225,6 +225,22 @@ def test_two_dimensions_are_cut(count: int, dims: tuple[int, int]) -> None:
             assert check(call, [image], layout) == 0
 
 
+def test_a_sum_is_reduced_before_its_rows_are_sent(count: int) -> None:
+    """And is read afterwards as what it is: shards that overlap are no layout of a value."""
+    image, weight = values(2, 3, 16, 9), values(4, 3, 3, 3)
+    mesh = gt.DeviceMesh((count // 2, 2))
+    placements = [gt.Partial("sum"), gt.Shard(2)]
+    x = gt.distribute(
+        gt.from_numpy(image.numpy()), gt.Layout(mesh, image.shape, placements=placements)
+    )
+    w = gt.from_numpy(weight.numpy())
+    for _ in range(2):
+        y = gt.nn.functional.conv2d(x, w, padding=1)
+        expected = torch.nn.functional.conv2d(image, weight, padding=1)
+        torch.testing.assert_close(torch.from_numpy(y.numpy()), expected)
+        torch.testing.assert_close(torch.from_numpy(x.numpy()), image)
+
+
 def moved(call: Callable[[], Any]) -> tuple[Any, int, int]:
     """What a call gives, the bytes that it moved, and messages from worker to worker."""
     before = gt.debug.stats()

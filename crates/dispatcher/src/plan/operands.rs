@@ -4,7 +4,7 @@ use super::inputs::{PlanOperand, needs_one_layout};
 use super::run::Run;
 use super::{PlanStop, slots};
 use crate::planner::Planner;
-use crate::reshard::Resharded;
+use crate::reshard::{Resharded, without_partial};
 use crate::session::provenance::LayoutCause;
 use crate::session::reductions::{ValueKind, ValueReader};
 use crate::session::scopes::PlacingScope;
@@ -12,7 +12,7 @@ use crate::session::uploads::UploadKind;
 use crate::session::value::{PendingLayout, Shards, Slots};
 use crate::strategy::choose::Choice;
 use gt_protocol::message::FailureClass;
-use gt_protocol::placement::Layout;
+use gt_protocol::placement::{Layout, Placement};
 use gt_protocol::{Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 
@@ -219,6 +219,9 @@ impl Planner<'_> {
                 PlanOperand::StepResult(results) => {
                     Some(self.redistribute(results.0, &results.1, need))
                 }
+                PlanOperand::Value(slot) if self.is_held_twice(*slot, need) => {
+                    Some(self.overlapping(*slot, need))
+                }
                 PlanOperand::Value(slot)
                     if needs_one_layout(*slot, need, inputs, &choice.inputs) =>
                 {
@@ -231,6 +234,28 @@ impl Planner<'_> {
             });
         }
         operands
+    }
+
+    /// Whether members hold the same indexes of a cut dimension, which no value's own layout has.
+    pub(super) fn is_held_twice(&self, slot: u32, layout: &Layout) -> bool {
+        let dims = &self.value(slot).meta().dims;
+        layout.placements().iter().any(|placement| match placement {
+            Placement::Shard { dim, ranges } => {
+                dims.get(*dim).is_some_and(|&size| ranges.total() > size)
+            }
+            Placement::Replicate | Placement::Partial(_) => false,
+        })
+    }
+
+    /// Shards that overlap, of which nothing is kept; what is partial is reduced first, and stays so.
+    fn overlapping(&mut self, slot: u32, need: &Layout) -> Resharded {
+        self.note_change(slot, need);
+        let layout = self.value(slot).layout();
+        if layout.is_partial() {
+            let reduced = without_partial(layout);
+            self.reshard(slot, &reduced, KeepCopy::Reduced);
+        }
+        self.reshard(slot, need, KeepCopy::Never)
     }
 
     /// An instruction of `op` needs a value as `need`: the next one from the same line may, too.

@@ -118,7 +118,9 @@ impl Planner<'_> {
         let mut groups: SmallVec<[(Reduction, SmallVec<[u32; 4]>); 1]> = SmallVec::new();
         for (input, need) in inputs.iter().zip(&choice.inputs) {
             let Some(slot) = input.slot() else { continue };
-            if !needs_one_layout(slot, need, inputs, &choice.inputs) {
+            if self.is_held_twice(slot, need)
+                || !needs_one_layout(slot, need, inputs, &choice.inputs)
+            {
                 continue;
             }
             let Some(reduction) = self.reduction(self.value(slot).layout(), need) else { continue };

@@ -239,7 +239,7 @@ class Tensor:
         """Dimensions in reverse order."""
     @property
     def mT(self) -> Tensor:
-        """The last two dimensions swapped."""
+        """The last two dimensions swapped; a number is its own transpose."""
     @property
     def _version(self) -> _int: ...
     def _is_view(self) -> _bool:
@@ -586,6 +586,26 @@ class Tensor:
         """Inverse hyperbolic tangent."""
     def logaddexp(self, other: Tensor) -> Tensor:
         """log(exp(self) + exp(other)), without overflow."""
+    def erfc(self) -> Tensor:
+        """1 - erf(self), exact where erf is near 1."""
+    def lgamma(self) -> Tensor:
+        """The logarithm of the absolute value of the gamma function."""
+    def digamma(self) -> Tensor:
+        """The derivative of the gamma function's logarithm."""
+    def polygamma(self, n: _int) -> Tensor:
+        """The `n`-th derivative of digamma."""
+    def erfinv(self) -> Tensor:
+        """The number whose erf is `self`."""
+    def fmax(self, other: Tensor) -> Tensor:
+        """The larger of both; where one is NaN, the other."""
+    def fmin(self, other: Tensor) -> Tensor:
+        """The smaller of both; where one is NaN, the other."""
+    def hypot(self, other: Tensor) -> Tensor:
+        """The square root of the sum of the squares, without overflow."""
+    def nextafter(self, other: Tensor) -> Tensor:
+        """The next number that the dtype has after `self` towards `other`."""
+    def ldexp(self, other: Tensor) -> Tensor:
+        """self * 2**other."""
     def sum(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
         """Sum over `dim`; all dimensions if it is not given."""
     def mean(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
@@ -614,6 +634,8 @@ class Tensor:
         """exp(self) / sum(exp(self)) along `dim`."""
     def log_softmax(self, dim: _int, dtype: _DtypeArg | None = None, *, axis: _int | None = None) -> Tensor:
         """log(softmax(self)) along `dim`, computed stably."""
+    def logcumsumexp(self, dim: _int, *, axis: _int | None = None) -> Tensor:
+        """log(cumsum(exp(self))) along `dim`, computed stably."""
     def reshape(self, *size: _Dims, **named: _Dims) -> Tensor:
         """The same elements in another shape; one size may be -1."""
     def permute(self, *dims: _Dims, **named: _Dims) -> Tensor:
@@ -836,6 +858,8 @@ class Tensor:
         """True where minus infinity."""
     def isclose(self, other: Tensor, rtol: _float=1e-05, atol: _float=1e-08, equal_nan: _bool=False) -> Tensor:
         """True where |self - other| <= atol + rtol * |other|."""
+    def copysign(self, other: Operand) -> Tensor:
+        """The magnitude of `self` with the sign of `other`."""
     def xlogy(input, other: Operand) -> Tensor:
         """input * log(other), and 0 where `input` is 0, unless `other` is not a number."""
     def var(self, dim: Dims | _bool=None, unbiased: _bool | None=None, keepdim: _bool=False, *, correction: Correction=None, axis: Dims | _bool | None=None, keepdims: _bool | None=None) -> Tensor:
@@ -856,8 +880,20 @@ class Tensor:
         """The `k` largest (or smallest) values along `dim` and their indices."""
     def kthvalue(self, k: _int, dim: _int=-1, keepdim: _bool=False, *, axis: _int | None=None, keepdims: _bool | None=None) -> ValuesIndices:
         """The k-th smallest value along `dim` and its index, k from 1."""
+    def nanmean(self, dim: Dims=None, keepdim: _bool=False, *, dtype: _dtype | None=None, axis: Dims | None=None, keepdims: _bool | None=None) -> Tensor:
+        """Mean over `dim` of what are numbers; NaN where nothing is."""
+    def renorm(self, p: Number, dim: _int, maxnorm: Number, *, axis: _int | None=None) -> Tensor:
+        """`self`, of which each slice along `dim` is scaled down to the p-norm `maxnorm`, if above."""
     def count_nonzero(self, dim: Dims=None, *, axis: Dims | None=None) -> Tensor:
         """How many elements are not zero."""
+    def mode(self, dim: _int=-1, keepdim: _bool=False, *, axis: _int | None=None, keepdims: _bool | None=None) -> ValuesIndices:
+        """The most frequent value along `dim`, the smallest of several, and an index of it."""
+    def nanmedian(self, dim: _int | None=None, keepdim: _bool=False, *, axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor | ValuesIndices:
+        """`median` of what are numbers; NaN where nothing is."""
+    def quantile(self, q: _float | Tensor, dim: _int | None=None, keepdim: _bool=False, *, interpolation: str='linear', axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor:
+        """The value below which the share `q` of the elements is, over all or along `dim`."""
+    def nanquantile(self, q: _float | Tensor, dim: _int | None=None, keepdim: _bool=False, *, interpolation: str='linear', axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor:
+        """`quantile` of what are numbers; NaN where nothing is."""
     def mm(self, mat2: Tensor, *, name: str='mm') -> Tensor:
         """The product of two matrices."""
     def bmm(self, mat2: Tensor) -> Tensor:
@@ -882,6 +918,10 @@ class Tensor:
         """beta * self + alpha * outer(vec1, vec2)."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number=1, alpha: Number=1) -> Tensor:
         """beta * self + alpha * bmm(batch1, batch2); in half precision rounded once."""
+    def cummax(self, dim: _int, *, axis: _int | None=None) -> ValuesIndices:
+        """The largest element up to each one along `dim`, and its index, the last of equal ones."""
+    def cummin(self, dim: _int, *, axis: _int | None=None) -> ValuesIndices:
+        """The smallest element up to each one along `dim`, and its index, the last of equal ones."""
     def cumprod(self, dim: _int, *, dtype: _dtype | None=None, axis: _int | None=None) -> Tensor:
         """Products of all elements up to each one along `dim`."""
     def diff(self, n: _int=1, dim: _int=-1, prepend: Tensor | None=None, append: Tensor | None=None, *, axis: _int | None=None) -> Tensor:
@@ -912,6 +952,20 @@ class Tensor:
         """Indices drawn from each row's unnormalized probabilities: the same under every layout."""
     def bernoulli(self, p: _float | None=None, *, generator: Generator | None=None) -> Tensor:
         """One with the element's probability (or with `p`), else zero; its gradient is zero."""
+    def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool=True, axis: _int | None=None) -> Tensor:
+        """`self` with elements of `src` combined along `dim` at `index`."""
+    def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool=True, axis: _int | None=None) -> Tensor:
+        """`self` with slices of `source` combined along `dim`, by prod, mean, amax or amin."""
+    def fliplr(self) -> Tensor:
+        """The columns (dimension 1) in reversed order."""
+    def flipud(self) -> Tensor:
+        """The rows (dimension 0) in reversed order."""
+    def rot90(self, k: _int=1, dims: Sequence[_int]=(0, 1)) -> Tensor:
+        """Turned by `k` quarters, from the first of `dims` to the second one."""
+    def kron(self, other: Tensor) -> Tensor:
+        """Kronecker's product: a copy of `other` times each element of `self`."""
+    def diag_embed(self, offset: _int=0, dim1: _int=-2, dim2: _int=-1) -> Tensor:
+        """Zeros in the dimensions `dim1` and `dim2`, with the last dimension on a diagonal."""
     def unique(input, sorted: _bool=True, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None, *, axis: _int | None | None=None) -> Different:
         """The different elements (or slices of `dim`) in order."""
     def unique_consecutive(input, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None, *, axis: _int | None | None=None) -> Different:
@@ -984,12 +1038,18 @@ class Tensor:
         """`cos`, written into `self`."""
     def cosh_(self) -> Tensor:
         """`cosh`, written into `self`."""
+    def digamma_(self) -> Tensor:
+        """`digamma`, written into `self`."""
     def div_(self, other: Operand, *, rounding_mode: str | None=None) -> Tensor:
         """`div`, written into `self`."""
     def eq_(self, other: Tensor | _Number) -> Tensor:
         """`eq`, written into `self`."""
     def erf_(self) -> Tensor:
         """`erf`, written into `self`."""
+    def erfc_(self) -> Tensor:
+        """`erfc`, written into `self`."""
+    def erfinv_(self) -> Tensor:
+        """`erfinv`, written into `self`."""
     def exp_(self) -> Tensor:
         """`exp`, written into `self`."""
     def expm1_(self) -> Tensor:
@@ -1004,10 +1064,16 @@ class Tensor:
         """`ge`, written into `self`."""
     def gt_(self, other: Tensor | _Number) -> Tensor:
         """`gt`, written into `self`."""
+    def hypot_(self, other: Tensor) -> Tensor:
+        """`hypot`, written into `self`."""
+    def ldexp_(self, other: Tensor) -> Tensor:
+        """`ldexp`, written into `self`."""
     def le_(self, other: Tensor | _Number) -> Tensor:
         """`le`, written into `self`."""
     def lerp_(self, end: Tensor | _Number, weight: Tensor | _Number) -> Tensor:
         """`lerp`, written into `self`."""
+    def lgamma_(self) -> Tensor:
+        """`lgamma`, written into `self`."""
     def log_(self) -> Tensor:
         """`log`, written into `self`."""
     def log10_(self) -> Tensor:
@@ -1034,6 +1100,8 @@ class Tensor:
         """`ne`, written into `self`."""
     def neg_(self) -> Tensor:
         """`neg`, written into `self`."""
+    def nextafter_(self, other: Tensor) -> Tensor:
+        """`nextafter`, written into `self`."""
     def pow_(self, exponent: Tensor | _Number) -> Tensor:
         """`pow`, written into `self`."""
     def reciprocal_(self) -> Tensor:
@@ -1084,6 +1152,8 @@ class Tensor:
         """`addr`, written into `self`."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number=1, alpha: Number=1) -> Tensor:
         """`baddbmm`, written into `self`."""
+    def copysign_(self, other: Operand) -> Tensor:
+        """`copysign`, written into `self`."""
     def cumprod_(self, dim: _int, *, dtype: _dtype | None=None, axis: _int | None=None) -> Tensor:
         """`cumprod`, written into `self`."""
     def cumsum_(self, dim: _int, *, dtype: _DtypeArg | None = None, axis: _int | None = None) -> Tensor:
@@ -1102,6 +1172,8 @@ class Tensor:
         """`index_fill`, written into `self`."""
     def index_put_(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool=False) -> Tensor:
         """`index_put`, written into `self`."""
+    def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool=True, axis: _int | None=None) -> Tensor:
+        """`index_reduce`, written into `self`."""
     def logit_(self, eps: _float | None=None) -> Tensor:
         """`logit`, written into `self`."""
     def multiply_(self, other: Tensor | _Number) -> Tensor:
@@ -1110,10 +1182,16 @@ class Tensor:
         """`nan_to_num`, written into `self`."""
     def negative_(self) -> Tensor:
         """`negative`, written into `self`."""
+    def polygamma_(self, n: _int) -> Tensor:
+        """`polygamma`, written into `self`."""
+    def renorm_(self, p: Number, dim: _int, maxnorm: Number, *, axis: _int | None=None) -> Tensor:
+        """`renorm`, written into `self`."""
     def scatter_(self, dim: _int, index: Tensor, src: Tensor | Number | None=None, *, value: Number | None=None, reduce: str | None=None, axis: _int | None=None) -> Tensor:
         """`scatter`, written into `self`."""
     def scatter_add_(self, dim: _int, index: Tensor | _Number, src: Tensor | _Number, *, axis: _int | None = None) -> Tensor:
         """`scatter_add`, written into `self`."""
+    def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool=True, axis: _int | None=None) -> Tensor:
+        """`scatter_reduce`, written into `self`."""
     def sgn_(self) -> Tensor:
         """`sgn`, written into `self`."""
     def subtract_(self, other: Tensor | _Number, *, alpha: _Number = ...) -> Tensor:
@@ -1222,19 +1300,11 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def conj_physical_(self, *given: object, **named: object) -> Any:
         """`conj_physical`, written into `self`."""
-    def copysign(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def copysign_(self, *given: object, **named: object) -> Any:
-        """`copysign`, written into `self`."""
     def corrcoef(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def cov(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def cross(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def cummax(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def cummin(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def deg2rad(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
@@ -1242,36 +1312,14 @@ class Tensor:
         """`deg2rad`, written into `self`."""
     def det(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def diag_embed(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
     def diagflat(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def digamma(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def digamma_(self, *given: object, **named: object) -> Any:
-        """`digamma`, written into `self`."""
-    def erfc(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def erfc_(self, *given: object, **named: object) -> Any:
-        """`erfc`, written into `self`."""
-    def erfinv(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def erfinv_(self, *given: object, **named: object) -> Any:
-        """`erfinv`, written into `self`."""
     def fix_(self) -> Tensor:
         """`fix`, written into `self`."""
-    def fliplr(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def flipud(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
     def float_power(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def float_power_(self, *given: object, **named: object) -> Any:
         """`float_power`, written into `self`."""
-    def fmax(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def fmin(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
     def frexp(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def gcd(self, *given: object, **named: object) -> Any:
@@ -1296,10 +1344,6 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def histogram(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def hypot(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def hypot_(self, *given: object, **named: object) -> Any:
-        """`hypot`, written into `self`."""
     def i0(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def i0_(self, *given: object, **named: object) -> Any:
@@ -1312,37 +1356,21 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def igammac_(self, *given: object, **named: object) -> Any:
         """`igammac`, written into `self`."""
-    def index_reduce(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def index_reduce_(self, *given: object, **named: object) -> Any:
-        """`index_reduce`, written into `self`."""
     def int_repr(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def inverse(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def isreal(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def kron(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
     def lcm(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def lcm_(self, *given: object, **named: object) -> Any:
         """`lcm`, written into `self`."""
-    def ldexp(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def ldexp_(self, *given: object, **named: object) -> Any:
-        """`ldexp`, written into `self`."""
     def less_(self, other: Tensor | _Number) -> Tensor:
         """`less`, written into `self`."""
     def less_equal_(self, other: Tensor | _Number) -> Tensor:
         """`less_equal`, written into `self`."""
-    def lgamma(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def lgamma_(self, *given: object, **named: object) -> Any:
-        """`lgamma`, written into `self`."""
     def logaddexp2(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def logcumsumexp(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def logdet(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
@@ -1356,26 +1384,14 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def matrix_power(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def mode(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
     def msort(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def mvlgamma(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def mvlgamma_(self, *given: object, **named: object) -> Any:
         """`mvlgamma`, written into `self`."""
-    def nanmean(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def nanmedian(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def nanquantile(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
     def narrow_copy(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def nextafter(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def nextafter_(self, *given: object, **named: object) -> Any:
-        """`nextafter`, written into `self`."""
     def nonzero_static(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def not_equal_(self, other: Tensor | _Number) -> Tensor:
@@ -1386,32 +1402,16 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def pinverse(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def polygamma(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def polygamma_(self, *given: object, **named: object) -> Any:
-        """`polygamma`, written into `self`."""
     def prelu(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def put(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def put_(self, *given: object, **named: object) -> Any:
         """`put`, written into `self`."""
-    def quantile(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
     def rad2deg(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def rad2deg_(self, *given: object, **named: object) -> Any:
         """`rad2deg`, written into `self`."""
-    def renorm(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def renorm_(self, *given: object, **named: object) -> Any:
-        """`renorm`, written into `self`."""
-    def rot90(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def scatter_reduce(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def scatter_reduce_(self, *given: object, **named: object) -> Any:
-        """`scatter_reduce`, written into `self`."""
     def signbit(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def slogdet(self, *given: object, **named: object) -> Any:
@@ -1422,7 +1422,7 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
 
 @overload
-def call(name: Literal["dropout", "max_dim", "min_dim", "sort", "topk", "nll_loss", "sgd"], *operands: Tensor | _Number | None, **attrs: Any) -> tuple[Tensor, Tensor]:
+def call(name: Literal["dropout", "max_dim", "min_dim", "cummax", "cummin", "mode", "median_dim", "nanmedian_dim", "sort", "topk", "nll_loss", "sgd"], *operands: Tensor | _Number | None, **attrs: Any) -> tuple[Tensor, Tensor]:
     """Emits any operator of the table by its name."""
 @overload
 def call(name: Literal["layer_norm", "layer_norm_backward", "batch_norm_backward", "cross_entropy"], *operands: Tensor | _Number | None, **attrs: Any) -> tuple[Tensor, Tensor, Tensor]: ...

@@ -9,6 +9,7 @@ import math
 from typing import TypeAlias
 
 from gt._core import Tensor, call
+from gt.dtypes import finfo
 
 Shape: TypeAlias = tuple[int, ...]
 Value: TypeAlias = Tensor | float
@@ -163,3 +164,21 @@ def _others(x: Tensor) -> list[int]:
 def _of_channels(value: Tensor, x: Tensor) -> Tensor:
     """[channels] so that it broadcasts over [batch, channels, ...]."""
     return value.reshape(-1, *([1] * (x.ndim - 2)))
+
+
+def logcumsumexp_self(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
+    """exp(x) * the sum from behind of g / exp(out), which would overflow: each sign by logarithms.
+
+    PyTorch's: where there is no gradient stands the dtype's lowest number in place of -infinity.
+    """
+    if g.ndim == 0:
+        return g
+    lowest, log = finfo(g.dtype).min, g.abs().log()
+    rising, falling = (call("where", side, log, lowest) for side in (g > 0, g < 0))
+    behind = [_logcumsumexp_from_behind(part - out, dim) + x for part in (rising, falling)]
+    return behind[0].exp() - behind[1].exp()
+
+
+def _logcumsumexp_from_behind(x: Tensor, dim: int) -> Tensor:
+    reversed_sums = call("logcumsumexp", call("flip", x, dims=(dim,)), dim=dim)
+    return call("flip", reversed_sums, dims=(dim,))

@@ -3,10 +3,24 @@
 A function without a row of its own in ops.toml runs whole on one worker.
 """
 
+import gt
 from gt import missing
 from gt.aten import surface
 
+# Of another name in torch.special than the function that they are.
+_OTHER_NAMES = {
+    "expit": "sigmoid",
+    "gammaln": "lgamma",
+    "multigammaln": "mvlgamma",
+    "psi": "digamma",
+}
+# The same in torch and in torch.special.
+_SAME = (
+    "digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "log1p", "log_softmax", "logit",
+    "logsumexp", "polygamma", "round", "sinc", "softmax", "xlogy",
+)  # fmt: skip
 _functions = surface.functions("s", "special_")
+_functions |= {name: getattr(gt, _OTHER_NAMES.get(name, name)) for name in (*_SAME, *_OTHER_NAMES)}
 globals().update(_functions)
 __all__ = sorted(_functions)  # noqa: PLE0605 - the names of torch's own schemas
 

@@ -164,7 +164,7 @@ def _elementwise() -> dict[str, list[Sample]]:
         table[name] = _pairs(("float32", *_WHOLE), -1, 2)
     for name in ["bitwise_and", "bitwise_or", "bitwise_xor"]:
         table[name] = _pairs(_WHOLE, 0, 3)
-    return table | _rounded() | _ternary() | _gradients()
+    return table | _rounded() | _special() | _ternary() | _gradients()
 
 
 def _rounded() -> dict[str, list[Sample]]:
@@ -179,6 +179,40 @@ def _rounded() -> dict[str, list[Sample]]:
             Sample((given(3, 4, dtype=d, seed=0), given(3, 4, dtype=d, seed=1))) for d in FLOATS
         ],
     }
+
+
+def _special() -> dict[str, list[Sample]]:
+    # No -0.0, nor a sign of what is no number: a sum of contributions has lost them.
+    edges = exact([0.0, 2.0, math.inf, -math.inf, math.nan, 1.0, -1.0], "float32")
+    others = exact([-1.0, 1.0, math.nan, 2.0, 3.0, math.nan, -math.inf], "float32")
+    table = {
+        **_unary("erfc", (*FLOATS, "int64"), -2, 2),
+        **_unary("lgamma digamma", (*FLOATS, "int64"), 1, 9),
+        **_unary("erfinv", (*FLOATS, "int64"), -0.9, 0.9),
+        "polygamma": [
+            Sample((given(3, 4, dtype=d, low=1, high=5),), (n,))
+            for d in ("float32", "float64", "int64")
+            for n in (0, 1, 2, 5)
+            if (n, d) != (1, "float64")  # of which PyTorch has nine digits
+        ],
+        **{name: _pairs(_ANY, -3, 4) for name in ("fmax", "fmin")},
+        "hypot": _pairs(FLOATS, -3, 4),
+        "copysign": _pairs(_ANY, -3, 4),
+        "ldexp": _pairs((*FLOATS, "int64"), 1, 4),
+        "nextafter": [
+            Sample((given(3, 4, dtype=x, seed=0), given(3, 4, dtype=y, seed=1)))
+            for x, y in (*zip(FLOATS, FLOATS, strict=True), ("float32", "int64"))
+        ],
+    }
+    negative = exact([-0.5, -1.5, -2.25, -1.0], "float64")
+    for name in ("lgamma", "digamma"):
+        table[name] = [*table[name], Sample((edges,)), Sample((negative,))]
+    for name in ("erfc", "erfinv"):
+        table[name] = [*table[name], Sample((edges,))]
+    for name in ("fmax", "fmin", "hypot", "nextafter"):
+        halves = [Given(x.values, "bfloat16") for x in (edges, others)]
+        table[name] = [*table[name], Sample((edges, others)), Sample((halves[0], halves[1]))]
+    return table
 
 
 def _ternary() -> dict[str, list[Sample]]:
@@ -359,6 +393,7 @@ def _reductions() -> dict[str, list[Sample]]:
         "all": truths,
         "any": truths,
         **_moments(x, floats, inputs),
+        **_ordered(),
     }
 
 
@@ -382,6 +417,34 @@ def _moments(x: Given, floats: list[Given], inputs: list[Given]) -> dict[str, li
         + [Sample((exact([[-math.inf, -math.inf], [math.inf, 0.0]], "float32"),), ((1,), False))],
         "cumsum": [Sample((one,), (dim, None)) for one in inputs for dim in (0, -1)]
         + [Sample((given(3, dtype="int32"),), (0, "float64"))],
+    }
+
+
+def _ordered() -> dict[str, list[Sample]]:
+    """Rows that look at the order along a dimension."""
+    ties = exact([[1.0, 3.0, 3.0, 2.0], [3.0, 1.0, 1.0, 3.0], [2.0, 2.0, 4.0, 4.0]], "float32")
+    holes = exact([[1.0, math.nan, 3.0], [math.nan, math.nan, 2.0]], "float32")
+    inputs = [given(2, 3, 4), *(given(3, 4, dtype=d) for d in (*FLOATS[1:], "int64")), given()]
+    running = [
+        Sample((one,), (dim,))
+        for one in (*inputs, ties, holes, given(2, 0), given(3, 4, dtype="bool"))
+        for dim in (0, -1)
+    ]
+    infinite = exact([[-math.inf, -math.inf, 1.0], [0.0, math.inf, 2.0]], "float32")
+    places = [
+        Sample((one,), (dim, keep)) for one in inputs for dim in (0, -1) for keep in (False, True)
+    ]
+    return {
+        "cummax": running,
+        "cummin": running,
+        "logcumsumexp": [
+            Sample((one,), (dim,))
+            for one in (*(x for x in inputs if x.dtype in FLOATS), infinite)
+            for dim in (0, -1)
+        ],
+        "mode": [*places, Sample((ties,), (1, False)), Sample((ties,), (0, True))],
+        "median_dim": [*places, Sample((holes,), (1, False))],
+        "nanmedian_dim": [*places, Sample((holes,), (1, False)), Sample((holes,), (0, False))],
     }
 
 
@@ -517,6 +580,12 @@ def _indexings() -> dict[str, list[Sample]]:
             Sample((one, places, given(2, 5, dtype=d, seed=1)), (0,)) for one, d in pairs
         ]
         + [Sample((x, far, given(9, 5, seed=1)), (dim, 3, 9)) for dim in (0, -2)],
+        "scatter_reduce": [
+            Sample((one, places, given(2, 5, dtype=d, seed=1)), (0, reduce, counts))
+            for one, d in pairs
+            for reduce in ("sum", "prod", "mean", "amax", "amin")
+            for counts in (False, True)
+        ],
         "index_select": [Sample((one, rows), (dim,)) for one in (x, half) for dim in (0, 1)]
         + [Sample((x, indexes(9, below=9)), (dim, 3, 9)) for dim in (0, -2)],
         "index_add": [Sample((one, rows, given(3, 5, dtype=d, seed=1)), (0,)) for one, d in pairs]

@@ -1,8 +1,8 @@
 """Scaffold an operator of the families elementwise, reduce or view: row, kernel, reference, sample.
 
-    python tools/new_op.py hypot self other --dtype float \
-        --gradient self='g * self / out' --gradient other='g * other / out' \
-        --doc 'The square root of the sum of the squares.'
+    python tools/new_op.py logaddexp2 self other --dtype float \
+        --gradient self='g * 2 ** (self - out)' --gradient other='g * 2 ** (other - out)' \
+        --doc 'log2(2**self + 2**other), without overflow.'
 
 docs/adding_an_op.md explains what each line is, and has an example of each family. `--dry-run`
 prints the lines and changes nothing. Standard library only.

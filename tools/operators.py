@@ -52,7 +52,7 @@ def _method(name: str, row: Row) -> str:
     op = f"Op::{_camel(row)}"
     if name in UNARY:
         return f"""
-    fn {name}<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {{
+    fn {name}<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {{{_check(row)}
         emit::tensor(slf.py(), {op}, &[Arg::Var(&slf.get().var)], SmallVec::new())
     }}
 """
@@ -72,6 +72,16 @@ def _method(name: str, row: Row) -> str:
         in_place(slf, other, {op})
     }}
 """
+
+
+def _check(row: Row) -> str:
+    """What of the column `integral` stands before the instruction."""
+    if "integral" not in row:
+        return ""
+    return f"""
+        if slf.get().var.meta(slf.py()).dtype.is_differentiable() {{
+            return Err(pyo3::exceptions::PyTypeError::new_err("{row["integral"]}"));
+        }}"""
 
 
 def reflection(name: str) -> str:

@@ -16,7 +16,8 @@ HEADER = (
 )
 TEMPLATE = ROOT / "tools/core_stub.template"
 COMPOSITE = (
-    "shapes", "splitting", "casts", "pointwise", "reductions", "contractions", "scans", "selection",
+    "shapes", "splitting", "casts", "pointwise", "reductions", "ranks", "contractions", "scans",
+    "selection", "writes", "arrangements",
     "sets", "strides", "complex_numbers",
 )  # fmt: skip
 # Names that a method of Tensor hides within the class.

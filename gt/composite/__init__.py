@@ -9,6 +9,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.casting import entry, in_place
 from gt.composite import (
+    arrangements,
     casts,
     complex_numbers,
     contractions,
@@ -20,6 +21,7 @@ from gt.composite import (
     normalization,
     pointwise,
     random_writes,
+    ranks,
     reductions,
     scans,
     selection,
@@ -27,6 +29,7 @@ from gt.composite import (
     shapes,
     splitting,
     strides,
+    writes,
 )
 from gt.composite.common import Method, numpy_names, of_complex
 from gt.composite.einsum import einsum
@@ -35,12 +38,14 @@ from gt.composite.older_forms import factors_first
 
 FILES = (
     shapes, splitting, casts, pointwise, reductions, contractions, scans, selection, sets,
-    strides, complex_numbers,
+    strides, complex_numbers, arrangements, ranks, writes,
 )  # fmt: skip
 
 # Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
 # or that return a named pair there.
-REPLACED = frozenset({"div", "round", "scatter", "sort", "std", "topk", "var", "xlogy"})
+REPLACED = frozenset({
+    "copysign", "div", "round", "scatter", "sort", "std", "topk", "var", "xlogy",
+})  # fmt: skip
 
 # Functions of `gt` that no file's METHODS has: no methods in PyTorch, or methods of the class.
 FUNCTIONS: dict[str, Method] = {
@@ -62,6 +67,9 @@ FUNCTIONS: dict[str, Method] = {
     "xlogy": pointwise.xlogy,
     **matrices.FUNCTIONS,
     **counts.FUNCTIONS,
+    "polygamma": pointwise.polygamma,
+    "pow": pointwise.power,
+    **scans.FUNCTIONS,
     **sets.FUNCTIONS,
     **strides.FUNCTIONS,
     **complex_numbers.FUNCTIONS,

@@ -275,19 +275,20 @@ HIGHEST = {
 # Rows without attributes whose name with an underscore PyTorch has too.
 DIRECT = (
     "abs", "acos", "acosh", "add", "asin", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "ceil", "cos", "cosh", "div", "eq", "erf", "exp", "expm1", "floor",
-    "floor_divide", "fmod", "ge", "gt", "le", "lerp", "log", "log10", "log1p", "log2",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_fill", "mul", "ne",
-    "neg", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "sigmoid", "sign", "sin",
-    "sinc", "sinh", "sqrt", "square", "sub", "tan", "tanh", "trunc", "xlogy",
+    "bitwise_or", "bitwise_xor", "ceil", "cos", "cosh", "digamma", "div", "eq", "erf", "erfc",
+    "erfinv", "exp", "expm1", "floor", "floor_divide", "fmod", "ge", "gt", "hypot", "ldexp", "le",
+    "lerp", "lgamma", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "lt", "masked_fill", "mul", "ne", "neg", "nextafter", "pow", "reciprocal",
+    "relu", "remainder", "round", "rsqrt", "sigmoid", "sign", "sin", "sinc", "sinh", "sqrt",
+    "square", "sub", "tan", "tanh", "trunc", "xlogy",
 )  # fmt: skip
 
 # Other methods of which PyTorch has a form with an underscore.
 GENERAL = (
-    "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm",
-    "cumprod", "cumsum", "divide", "exp2", "frac",
-    "index_add", "index_copy", "index_fill", "index_put", "logit", "multiply", "nan_to_num",
-    "negative", "scatter", "scatter_add", "sgn", "subtract", "tril", "triu", "true_divide",
+    "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "copysign", "cumprod",
+    "cumsum", "divide", "exp2", "frac", "index_add", "index_copy", "index_fill", "index_put",
+    "index_reduce", "logit", "multiply", "nan_to_num", "negative", "polygamma", "renorm", "scatter",
+    "scatter_add", "scatter_reduce", "sgn", "subtract", "tril", "triu", "true_divide",
 )  # fmt: skip
 
 LOGICAL = ("logical_and", "logical_not", "logical_or", "logical_xor")

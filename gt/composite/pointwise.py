@@ -6,7 +6,7 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
-from gt.composite.common import Method, Number, generic, not_a_tensor
+from gt.composite.common import Method, Number, broadcast_shapes, generic, not_a_tensor
 from gt.dtypes import category, common_type, result_type
 from gt.errors import (
     DtypeError,
@@ -95,6 +95,8 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
     """self + value * tensor1 * tensor2."""
     self, tensor1, tensor2 = together(self, tensor1, tensor2)
     value = factor_of(self.dtype, value)
+    if 0 in self.shape:  # its gradient is a sum of nothing, which comes after the factors
+        tensor1 = tensor1.expand(broadcast_shapes(self.shape, tensor1.shape, tensor2.shape))
     if is_half(self, tensor1, tensor2):
         exact = addcmul(self.float(), tensor1.float(), tensor2.float(), value=value)
         return exact.to(self.dtype)
@@ -311,6 +313,33 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return call("xlogy", input, other)
 
 
+def copysign(self: Tensor, other: Operand) -> Tensor:
+    """The magnitude of `self` with the sign of `other`."""
+    if not isinstance(self, Tensor):
+        raise combination("copysign", self, other)
+    # Of a number only its sign: the tensor's dtype need not have the number.
+    sign = other if isinstance(other, Tensor) else math.copysign(1.0, other)
+    return call("copysign", self, sign)
+
+
+def polygamma(n: int, input: Tensor) -> Tensor:
+    """The `n`-th derivative of digamma."""
+    if type(n) is not int:
+        raise InvalidType(
+            f"polygamma(): argument 'n' (position 1) must be int, not {_core.class_name(n)}"
+        )
+    if not isinstance(input, Tensor):
+        raise not_a_tensor("polygamma", "input", 2, input)
+    return input.polygamma(n)
+
+
+def power(input: Operand, exponent: Operand) -> Tensor:
+    """`input` to the power of `exponent`."""
+    if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
+        raise combination("pow", input, exponent)
+    return call("pow", input, exponent)
+
+
 def positive(self: Tensor) -> Tensor:
     """`self`, as `+self` is.
 
@@ -361,5 +390,6 @@ METHODS: dict[str, Method] = {
     "isposinf": isposinf,
     "isneginf": isneginf,
     "isclose": isclose,
+    "copysign": copysign,
     "xlogy": xlogy,
 }

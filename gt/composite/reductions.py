@@ -18,7 +18,7 @@ from gt.composite.common import (
     slice_dim,
     wrap,
 )
-from gt.errors import IndexOutOfRange, NotSupported, ShapeError
+from gt.errors import IndexOutOfRange, InvalidType, NotSupported, ShapeError
 from gt.return_types import FIELDS, Results, ValuesIndices, of, values_indices
 
 Correction: TypeAlias = Number | None
@@ -190,6 +190,9 @@ def min_(
 
 def aminmax(self: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Results:
     """Minimum and maximum over `dim`."""
+    if self.dtype.is_complex:
+        kind = TENSOR_CLASSES[repr(self.dtype)].removesuffix("Tensor")
+        raise InvalidType(f"aminmax not implemented for {kind}")
     if dim is None and 0 in self.shape:
         raise ShapeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
@@ -242,33 +245,26 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
     return values_indices("kthvalue", ordered)
 
 
-def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesIndices:
-    """The middle value (the lower one of two), over all, or along `dim` with its index.
-
-    NaN where there is one, with the index of the first; of no elements what PyTorch has for it.
-    """
-    if 0 in self.shape or self.dtype == _core.bool:
-        return generic("median", self, *(() if dim is None else (dim, keepdim)))
-    if dim is None:
-        flat = self.reshape((math.prod(self.shape),))
-        middle = _median_along(flat.detach(), 0, keepdim=False).values
-        if not flat.requires_grad:
-            return middle
-        # The same number; its gradient goes to all elements that are it, in equal parts.
-        return call("amax", call("where", flat > middle, -math.inf, flat), dim=None, keepdim=False)
-    return _median_along(self, dim, keepdim=keepdim)
+def nanmean(
+    self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: _core.dtype | None = None
+) -> Tensor:
+    """Mean over `dim` of what are numbers; NaN where nothing is."""
+    if not self.dtype.is_floating_point:
+        return generic("nanmean", self, dim, keepdim, dtype=dtype)
+    over = None if dim is None else tuple(listed(dim))
+    known = call("sum", self.isnan().logical_not(), dim=over, keepdim=keepdim)
+    return call("nansum", self, dim=over, keepdim=keepdim, dtype=dtype) / known
 
 
-def _median_along(self: Tensor, dim: int, *, keepdim: bool) -> ValuesIndices:
-    size = self.shape[wrap(dim, self.ndim)] if self.ndim else 1
-    middle = kthvalue(self, (size + 1) // 2, dim, keepdim)
-    if not self.dtype.is_floating_point or self.ndim == 0:
-        return values_indices("median", middle)
-    unknown = call("cast", call("isnan", self), dtype=_core.int64)
-    _, first = call("max_dim", unknown, dim=dim, keepdim=keepdim)
-    known = call("amax", unknown, dim=(dim,), keepdim=keepdim) == 0
-    values = call("where", known, middle.values, math.nan)
-    return values_indices("median", (values, call("where", known, middle.indices, first)))
+def renorm(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
+    """`self`, of which each slice along `dim` is scaled down to the p-norm `maxnorm`, if above."""
+    is_plain = self.ndim > 1 and p > 0 and maxnorm >= 0 and self.dtype.is_floating_point
+    if not is_plain or self.dtype in {_core.float16, _core.bfloat16}:
+        return generic("renorm", self, p, dim, maxnorm)
+    place = wrap(dim, self.ndim)
+    others = tuple(at for at in range(self.ndim) if at != place)
+    length = norm(self, p, others, keepdim=True)
+    return self * call("where", length > maxnorm, maxnorm / (length + 1e-7), 1.0)
 
 
 def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
@@ -288,6 +284,7 @@ METHODS: dict[str, Method] = {
     "argsort": argsort,
     "topk": topk,
     "kthvalue": kthvalue,
-    "median": median,
+    "nanmean": nanmean,
+    "renorm": renorm,
     "count_nonzero": count_nonzero,
 }

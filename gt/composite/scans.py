@@ -1,10 +1,11 @@
-"""Running products, and what undoes running sums."""
+"""Running products and extremes, what undoes running sums, and integrals of lines."""
 
 import gt
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.common import Method, slice_dim, wrap
+from gt.composite.common import Method, Number, generic, slice_dim, wrap
 from gt.errors import ShapeError
+from gt.return_types import ValuesIndices, values_indices
 
 
 def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tensor:
@@ -68,7 +69,82 @@ def diff(
     return out
 
 
+def cummax(self: Tensor, dim: int) -> ValuesIndices:
+    """The largest element up to each one along `dim`, and its index, the last of equal ones."""
+    return values_indices("cummax", call("cummax", self, dim=dim))
+
+
+def cummin(self: Tensor, dim: int) -> ValuesIndices:
+    """The smallest element up to each one along `dim`, and its index, the last of equal ones."""
+    return values_indices("cummin", call("cummin", self, dim=dim))
+
+
+def trapezoid(
+    y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1
+) -> Tensor:
+    """The integral along `dim` of straight lines between the values.
+
+    Args:
+        y: the values.
+        x: where they stand: of the shape of `y`, or a vector.
+        dx: how far they stand apart, 1 if not given.
+        dim: along which dimension.
+    """
+    if _is_refused(y, x, dx, dim):
+        return _by_generic("trapezoid", y, x, dx, dim)
+    if x is not None:
+        return call("sum", _areas(y, x, dim), dim=(dim,), keepdim=False) / 2
+    ends = call("select", y, dim=dim, index=0) + call("select", y, dim=dim, index=-1)
+    return (call("sum", y, dim=(dim,), keepdim=False) - ends * 0.5) * (1 if dx is None else dx)
+
+
+def cumulative_trapezoid(
+    y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1
+) -> Tensor:
+    """The integral along `dim` up to each value but the first, as `trapezoid` has it."""
+    if _is_refused(y, x, dx, dim):
+        return _by_generic("cumulative_trapezoid", y, x, dx, dim)
+    areas = _areas(y, (1 if dx is None else dx) if x is None else x, dim)
+    return areas.cumsum(dim) / 2
+
+
+def _areas(y: Tensor, x: Tensor | Number, dim: int) -> Tensor:
+    """Twice the area between each two values."""
+    place = wrap(dim, y.ndim)
+    rest = y.shape[place] - 1
+    both = slice_dim(y, place, 0, rest) + slice_dim(y, place, 1, rest)
+    if not isinstance(x, Tensor):
+        return both * x
+    if x.ndim == y.ndim:
+        return both * diff(x, dim=place)
+    return both * diff(x).reshape(tuple(-1 if at == place else 1 for at in range(y.ndim)))
+
+
+def _is_refused(y: Tensor, x: Tensor | None, dx: Number | None, dim: int) -> bool:
+    """Whether PyTorch's operator says what is wrong, or what results of no value."""
+    if y.dtype == _core.bool or not -y.ndim <= dim < y.ndim or y.shape[dim] == 0:
+        return True
+    if x is None:
+        return False
+    fits = x.shape == y.shape or x.shape == (y.shape[dim],)
+    return dx is not None or x.dtype == _core.bool or not fits
+
+
+def _by_generic(name: str, y: Tensor, x: Tensor | None, dx: Number | None, dim: int) -> Tensor:
+    words = {} if dx is None else {"dx": dx}
+    return generic(name, y, *(() if x is None else (x,)), dim=dim, **words)
+
+
 METHODS: dict[str, Method] = {
+    "cummax": cummax,
+    "cummin": cummin,
     "cumprod": cumprod,
     "diff": diff,
+}
+
+# No methods in PyTorch.
+FUNCTIONS: dict[str, Method] = {
+    "cumulative_trapezoid": cumulative_trapezoid,
+    "trapezoid": trapezoid,
+    "trapz": trapezoid,
 }

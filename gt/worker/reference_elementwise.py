@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from gt.worker import reference_special as special
 from gt.worker.backend import Kernel
 from gt.worker.reference_values import (
     Array,
@@ -140,6 +141,15 @@ def _xlogy(x: Floats, y: Floats) -> npt.ArrayLike:
     return np.where((x == 0) & ~np.isnan(y), 0, x * np.log(y))
 
 
+def _ldexp(self: Operand, other: Operand) -> Array:
+    name, power_name = promotion((self, other)), dtype_name(other)
+    name = name if is_float(name) else "float32"
+    powers = np.exp2(_wide(other, "float64"))
+    if is_float(power_name):  # of whole numbers it is exact
+        powers = widened(narrowed(powers, power_name))
+    return narrowed(_wide(self, wide_name(name)) * powers, name)
+
+
 def _div_rounded(x: Array, y: Array, rounding_mode: str) -> npt.ArrayLike:
     if rounding_mode == "floor":
         return np.floor_divide(x, y)
@@ -246,4 +256,15 @@ def kernels() -> dict[str, Kernel]:
         "binary_cross_entropy": _kernel(_binary_cross_entropy, "float", 2),
         "div_rounded": _kernel(_div_rounded, "promote", 2),
         "logaddexp": _kernel(np.logaddexp, "promote", 2),
+        "erfc": _kernel(special.erfc, "float", 1),
+        "lgamma": _kernel(special.lgamma, "float", 1),
+        "digamma": _kernel(special.digamma, "float", 1),
+        "polygamma": _kernel(special.polygamma, "float", 1),
+        "erfinv": _kernel(special.erfinv, "float", 1),
+        "fmax": _kernel(np.fmax, "promote", 2),
+        "fmin": _kernel(np.fmin, "promote", 2),
+        "hypot": _kernel(np.hypot, "promote", 2),
+        "copysign": _kernel(np.copysign, "float", 2),
+        "nextafter": special.nextafter,
+        "ldexp": _ldexp,
     }

@@ -21,6 +21,7 @@ from gt.worker.reference_values import (
     storage,
     widened,
 )
+from gt.worker.reference_writes import scatter_reduce
 
 Index = npt.NDArray[np.int64]
 Number = int | float | bool
@@ -383,6 +384,7 @@ def kernels() -> dict[str, Kernel]:
         "gather": _gather,
         "scatter": _scatter,
         "scatter_add": _scatter_add,
+        "scatter_reduce": scatter_reduce,
         "index_select": _index_select,
         "index_add": _index_add,
         "index": _index,

@@ -8,6 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gt.worker.backend import Kernel
+from gt.worker.reference_order import (
+    chosen,
+    median_place,
+    most_frequent,
+    nanmedian_place,
+    running_extreme,
+)
 from gt.worker.reference_values import (
     Array,
     dtype_name,
@@ -138,6 +145,12 @@ def _shifted(self: Array, dim: int, dtype: str | None) -> tuple[Array, str]:
     return wide - np.max(
         wide, axis=dim, keepdims=True
     ) if wide.size and wide.ndim else wide * 0, name
+
+
+def _logcumsumexp(self: Array, dim: int) -> Array:
+    if self.ndim == 0:
+        return self.copy()
+    return narrowed(np.logaddexp.accumulate(widened(self), axis=dim), dtype_name(self))
 
 
 def _softmax(self: Array, dim: int, dtype: str | None) -> Array:
@@ -275,4 +288,10 @@ def kernels() -> dict[str, Kernel]:
         "layer_norm_backward": _layer_norm_backward,
         "batch_norm": _batch_norm,
         "batch_norm_backward": _batch_norm_backward,
+        "cummax": running_extreme(np.greater_equal),
+        "cummin": running_extreme(np.less_equal),
+        "logcumsumexp": _logcumsumexp,
+        "mode": chosen(most_frequent),
+        "median_dim": chosen(median_place),
+        "nanmedian_dim": chosen(nanmedian_place),
     }

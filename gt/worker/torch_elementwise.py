@@ -198,6 +198,10 @@ def _div_rounded(self: Operand, other: Operand, rounding_mode: str) -> Tensor:
     return torch.div(first, other, rounding_mode=rounding_mode)
 
 
+def _polygamma(self: Tensor, n: int) -> Tensor:
+    return torch.polygamma(n, self)
+
+
 def _cast(self: Tensor, dtype: torch.dtype) -> Tensor:
     return self.to(dtype, copy=True)
 
@@ -251,6 +255,17 @@ def kernels() -> dict[str, Kernel]:
         "binary_cross_entropy": _of_tensors(_binary_cross_entropy),
         "div_rounded": _div_rounded,
         "logaddexp": _of_tensors(torch.logaddexp),
+        "erfc": torch.erfc,
+        "lgamma": torch.lgamma,
+        "digamma": torch.digamma,
+        "polygamma": _polygamma,
+        "erfinv": torch.erfinv,
+        "fmax": _of_tensors(torch.fmax),
+        "fmin": _of_tensors(torch.fmin),
+        "hypot": _of_tensors(torch.hypot),
+        "copysign": _of_tensors(torch.copysign),
+        "nextafter": _of_tensors(torch.nextafter),
+        "ldexp": _of_tensors(torch.ldexp),
     }
 
 

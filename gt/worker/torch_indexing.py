@@ -176,6 +176,12 @@ def _index_put_over(
     return self.copy_(_index_put(self, values, indices, accumulate, along, start, total))
 
 
+def _scatter_reduce(
+    self: Tensor, index: Tensor, src: Tensor, dim: int, reduce: str, include_self: bool
+) -> Tensor:
+    return self.scatter_reduce(dim, index, src, reduce, include_self=include_self)
+
+
 def _scatter_over(
     self: Tensor,
     index: Tensor,
@@ -274,6 +280,7 @@ def kernels() -> dict[str, Kernel]:
         "gather": _gather,
         "scatter": _scatter,
         "scatter_add": _scatter_add,
+        "scatter_reduce": _scatter_reduce,
         "index_select": _index_select,
         "index_add": _index_add,
         "index": _index,

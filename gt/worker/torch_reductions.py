@@ -150,4 +150,10 @@ def kernels() -> dict[str, Kernel]:
         "layer_norm_backward": _layer_norm_backward,
         "batch_norm": _batch_norm,
         "batch_norm_backward": _batch_norm_backward,
+        "cummax": Tensor.cummax,
+        "cummin": Tensor.cummin,
+        "logcumsumexp": Tensor.logcumsumexp,
+        "mode": Tensor.mode,
+        "median_dim": Tensor.median,
+        "nanmedian_dim": Tensor.nanmedian,
     }

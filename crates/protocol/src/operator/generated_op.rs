@@ -204,6 +204,28 @@ pub enum Op {
     DivRounded,
     /// log(exp(self) + exp(other)), without overflow.
     Logaddexp,
+    /// 1 - erf(self), exact where erf is near 1.
+    Erfc,
+    /// The logarithm of the absolute value of the gamma function.
+    Lgamma,
+    /// The derivative of the gamma function's logarithm.
+    Digamma,
+    /// The `n`-th derivative of digamma.
+    Polygamma,
+    /// The number whose erf is `self`.
+    Erfinv,
+    /// The larger of both; where one is NaN, the other.
+    Fmax,
+    /// The smaller of both; where one is NaN, the other.
+    Fmin,
+    /// The square root of the sum of the squares, without overflow.
+    Hypot,
+    /// The magnitude of `self` with the sign of `other`.
+    Copysign,
+    /// The next number that the dtype has after `self` towards `other`.
+    Nextafter,
+    /// self * 2**other.
+    Ldexp,
     /// Sum over `dim`; all dimensions if it is not given.
     Sum,
     /// Mean over `dim`.
@@ -252,6 +274,18 @@ pub enum Op {
     BatchNorm,
     /// Gradients of batch_norm for input, weight and bias.
     BatchNormBackward,
+    /// The largest of the elements up to each one along `dim`, and its index, the last of equal ones.
+    Cummax,
+    /// The smallest of the elements up to each one along `dim`, and its index, the last of equal ones.
+    Cummin,
+    /// log(cumsum(exp(self))) along `dim`, computed stably.
+    Logcumsumexp,
+    /// The most frequent value over `dim`, the smallest of several, and an index of it.
+    Mode,
+    /// The middle value over `dim`, the lower one of two, and its index; NaN where there is one.
+    MedianDim,
+    /// The middle value over `dim`, the lower one of two, and its index; of what is a number.
+    NanmedianDim,
     /// The same elements in another shape; one size may be -1.
     Reshape,
     /// Dimensions in another order.
@@ -310,6 +344,8 @@ pub enum Op {
     Sort,
     /// The `k` largest (or smallest) values along `dim` and their indices.
     Topk,
+    /// self with `src` combined along `dim` at `index`, by `reduce`; without `include_self` what was there does not count.
+    ScatterReduce,
     /// Negative log likelihood of `target` classes (dimension 1), and the total weight.
     NllLoss,
     /// Gradient of nll_loss.
@@ -475,6 +511,17 @@ impl Op {
             0x0351 => Op::Atanh,
             0x0352 => Op::DivRounded,
             0x0353 => Op::Logaddexp,
+            0x0354 => Op::Erfc,
+            0x0355 => Op::Lgamma,
+            0x0356 => Op::Digamma,
+            0x0357 => Op::Polygamma,
+            0x0358 => Op::Erfinv,
+            0x0359 => Op::Fmax,
+            0x035a => Op::Fmin,
+            0x035b => Op::Hypot,
+            0x035c => Op::Copysign,
+            0x035d => Op::Nextafter,
+            0x035e => Op::Ldexp,
             0x0501 => Op::Sum,
             0x0502 => Op::Mean,
             0x0503 => Op::Prod,
@@ -499,6 +546,12 @@ impl Op {
             0x0606 => Op::LayerNormBackward,
             0x0607 => Op::BatchNorm,
             0x0608 => Op::BatchNormBackward,
+            0x0511 => Op::Cummax,
+            0x0512 => Op::Cummin,
+            0x0513 => Op::Logcumsumexp,
+            0x0514 => Op::Mode,
+            0x0515 => Op::MedianDim,
+            0x0516 => Op::NanmedianDim,
             0x0701 => Op::Reshape,
             0x0702 => Op::Permute,
             0x0703 => Op::Expand,
@@ -528,6 +581,7 @@ impl Op {
             0x080b => Op::Triu,
             0x080c => Op::Sort,
             0x080d => Op::Topk,
+            0x080e => Op::ScatterReduce,
             0x0901 => Op::NllLoss,
             0x0902 => Op::NllLossBackward,
             0x0903 => Op::MseLoss,
@@ -663,6 +717,17 @@ impl Op {
             "atanh" => Op::Atanh,
             "div_rounded" => Op::DivRounded,
             "logaddexp" => Op::Logaddexp,
+            "erfc" => Op::Erfc,
+            "lgamma" => Op::Lgamma,
+            "digamma" => Op::Digamma,
+            "polygamma" => Op::Polygamma,
+            "erfinv" => Op::Erfinv,
+            "fmax" => Op::Fmax,
+            "fmin" => Op::Fmin,
+            "hypot" => Op::Hypot,
+            "copysign" => Op::Copysign,
+            "nextafter" => Op::Nextafter,
+            "ldexp" => Op::Ldexp,
             "sum" => Op::Sum,
             "mean" => Op::Mean,
             "prod" => Op::Prod,
@@ -687,6 +752,12 @@ impl Op {
             "layer_norm_backward" => Op::LayerNormBackward,
             "batch_norm" => Op::BatchNorm,
             "batch_norm_backward" => Op::BatchNormBackward,
+            "cummax" => Op::Cummax,
+            "cummin" => Op::Cummin,
+            "logcumsumexp" => Op::Logcumsumexp,
+            "mode" => Op::Mode,
+            "median_dim" => Op::MedianDim,
+            "nanmedian_dim" => Op::NanmedianDim,
             "reshape" => Op::Reshape,
             "permute" => Op::Permute,
             "expand" => Op::Expand,
@@ -716,6 +787,7 @@ impl Op {
             "triu" => Op::Triu,
             "sort" => Op::Sort,
             "topk" => Op::Topk,
+            "scatter_reduce" => Op::ScatterReduce,
             "nll_loss" => Op::NllLoss,
             "nll_loss_backward" => Op::NllLossBackward,
             "mse_loss" => Op::MseLoss,

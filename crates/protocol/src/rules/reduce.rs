@@ -21,7 +21,7 @@ pub(super) fn infer(call: &Call<'_>) -> Inferred {
     if info.running {
         wrap_dim(call.integer(0)?, operand.dims.len())?;
         check_refused(info, result)?;
-        return one(Meta::new(result, operand.dims));
+        return with_places(info, Meta::new(result, operand.dims));
     }
     check_refused(info, if info.dtype == DtypeRule::Sum { result } else { operand.dtype })?;
     let keepdim = match info.attr_index("keepdim") {
@@ -33,11 +33,15 @@ pub(super) fn infer(call: &Call<'_>) -> Inferred {
         check_elements(call, &operand.dims, dims)?;
     }
     let dims = reduced(&operand.dims, dims.unwrap_or(DimSet::ALL), keepdim)?;
-    let output = Meta::new(result, dims);
+    with_places(info, Meta::new(result, dims))
+}
+
+/// The result, and where it stood along the dimension, of rows that say both.
+fn with_places(info: &OpInfo, result: Meta) -> Inferred {
     if info.outputs == 2 {
-        return several(&[output, Meta::new(Dtype::I64, dims)]);
+        return several(&[result, Meta::new(Dtype::I64, result.dims)]);
     }
-    one(output)
+    one(result)
 }
 
 fn result_dtype(

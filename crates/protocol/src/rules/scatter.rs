@@ -38,6 +38,23 @@ pub(super) fn scatter(call: &Call<'_>) -> Inferred {
     one(*target)
 }
 
+/// All three of one dtype; the function is `scatter` in `PyTorch`'s texts.
+pub(super) fn scatter_reduce(call: &Call<'_>) -> Inferred {
+    let [target, index, source] = call.tensors()?;
+    let dim = wrap_dim(call.integer(0)?, target.dims.len())?;
+    let empty = index.dims.contains(&0);
+    if !empty && !is_index(index.dtype) {
+        return Err(RuleError::dtype("scatter(): Expected dtype int32/int64 for index"));
+    }
+    if source.dtype != target.dtype {
+        return Err(RuleError::dtype("scatter(): Expected self.dtype to be equal to src.dtype"));
+    }
+    if !empty {
+        check_scatter(&target.dims, &index.dims, Some(&source.dims), dim)?;
+    }
+    one(*target)
+}
+
 fn check_scatter(
     target: &Dims,
     index: &Dims,

@@ -31,6 +31,15 @@ pub(super) fn scatter(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strateg
     shares.then(|| spec.strategy([SUM, here(), here()], [SUM]))
 }
 
+/// A cut of another dimension than the one that is written along is kept.
+pub(super) fn scatter_reduce(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let dim = spec.dim("dim", spec.rank(0)?)?;
+    if dim == driving.dim {
+        return None;
+    }
+    spec.alike(driving, driving.dim)
+}
+
 pub(super) fn index_add(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let dim = spec.dim("dim", spec.rank(0)?)?;
     let at = |dim: usize| cut(dim, driving.ranges);

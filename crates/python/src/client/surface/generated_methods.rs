@@ -467,6 +467,72 @@ impl Tensor {
         let other = only_tensor(other, "logaddexp", "other")?;
         run(slf.py(), Op::Logaddexp, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
     }
+    /// 1 - erf(self), exact where erf is near 1.
+    #[pyo3(signature = ())]
+    fn erfc<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Erfc, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// The logarithm of the absolute value of the gamma function.
+    #[pyo3(signature = ())]
+    fn lgamma<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Lgamma, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// The derivative of the gamma function's logarithm.
+    #[pyo3(signature = ())]
+    fn digamma<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Digamma, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// The `n`-th derivative of digamma.
+    #[pyo3(signature = (n))]
+    fn polygamma<'py>(slf: &Bound<'py, Self>, n: i64) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Polygamma, &[Arg::Var(&slf.get().var)], smallvec![n.attr()])
+    }
+    /// The number whose erf is `self`.
+    #[pyo3(signature = ())]
+    fn erfinv<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Erfinv, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
+    /// The larger of both; where one is NaN, the other.
+    #[pyo3(signature = (other))]
+    fn fmax<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let other = only_tensor(other, "fmax", "other")?;
+        run(slf.py(), Op::Fmax, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
+    }
+    /// The smaller of both; where one is NaN, the other.
+    #[pyo3(signature = (other))]
+    fn fmin<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let other = only_tensor(other, "fmin", "other")?;
+        run(slf.py(), Op::Fmin, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
+    }
+    /// The square root of the sum of the squares, without overflow.
+    #[pyo3(signature = (other))]
+    fn hypot<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let other = only_tensor(other, "hypot", "other")?;
+        run(slf.py(), Op::Hypot, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
+    }
+    /// The magnitude of `self` with the sign of `other`.
+    #[pyo3(signature = (other))]
+    fn copysign<'py>(
+        slf: &Bound<'py, Self>,
+        other: OperandArg<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Copysign, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
+    }
+    /// The next number that the dtype has after `self` towards `other`.
+    #[pyo3(signature = (other))]
+    fn nextafter<'py>(
+        slf: &Bound<'py, Self>,
+        other: OperandArg<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let other = only_tensor(other, "nextafter", "other")?;
+        run(slf.py(), Op::Nextafter, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
+    }
+    /// self * 2**other.
+    #[pyo3(signature = (other))]
+    fn ldexp<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let other = only_tensor(other, "ldexp", "other")?;
+        run(slf.py(), Op::Ldexp, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
+    }
     /// Sum over `dim`; all dimensions if it is not given.
     #[pyo3(signature = (dim=None, keepdim=false, *, dtype=None, axis=None, keepdims=None))]
     fn sum<'py>(
@@ -727,6 +793,20 @@ impl Tensor {
             Op::LogSoftmax,
             &[Arg::Var(&slf.get().var)],
             smallvec![required(dim.or(axis), "log_softmax", "dim")?.attr(), dtype.attr()],
+        )
+    }
+    /// log(cumsum(exp(self))) along `dim`, computed stably.
+    #[pyo3(signature = (dim=None, *, axis=None), text_signature = "($self, dim, *, axis=None)")]
+    fn logcumsumexp<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<i64>,
+        axis: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        run(
+            slf.py(),
+            Op::Logcumsumexp,
+            &[Arg::Var(&slf.get().var)],
+            smallvec![required(dim.or(axis), "logcumsumexp", "dim")?.attr()],
         )
     }
     /// The same elements in another shape; one size may be -1.

@@ -19,6 +19,11 @@ impl Tensor {
     }
 
     fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        if slf.get().var.meta(slf.py()).dtype.is_differentiable() {
+            return Err(pyo3::exceptions::PyTypeError::new_err(
+                "~ (operator.invert) is only implemented on integer and Boolean-type tensors",
+            ));
+        }
         emit::tensor(slf.py(), Op::BitwiseNot, &[Arg::Var(&slf.get().var)], SmallVec::new())
     }
 

@@ -201,10 +201,18 @@ impl Tensor {
         )
     }
 
-    /// The last two dimensions swapped.
+    /// The last two dimensions swapped; a number is its own transpose.
     #[getter(mT)]
     fn matrix_transposed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        Self::transpose(slf, -2, -1)
+        match slf.get().var.meta(slf.py()).dims.len() {
+            0 => Self::reversed(slf),
+            1 => Err(errors::mistake(
+                slf.py(),
+                ErrorClass::Shape,
+                "tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor.",
+            )),
+            _ => Self::transpose(slf, -2, -1),
+        }
     }
 
     /// A dimension of size 1 inserted at `dim`.

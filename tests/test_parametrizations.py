@@ -44,8 +44,11 @@ def same_step(ours, theirs, shape):
         out = out[0] if isinstance(out, tuple) else out
         (out * out).sum().backward()
         results.append([out, x.grad, *(p.grad for p in module.parameters())])
-    for mine, its in zip(*results, strict=True):
-        np.testing.assert_allclose(mine.detach().numpy(), its.detach().numpy(), **CLOSE)
+    for mine, reference in zip(*results, strict=True):
+        its = reference.detach().numpy()
+        # A small element of a gradient is what large terms leave.
+        atol = CLOSE["atol"] * max(1.0, np.abs(its).max(initial=0.0))
+        np.testing.assert_allclose(mine.detach().numpy(), its, rtol=CLOSE["rtol"], atol=atol)
 
 
 LAYERS = [

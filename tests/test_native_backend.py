@@ -53,7 +53,7 @@ def test_losses_are_those_of_pytorch(without_torch, wanted, workers):
 
 
 def test_what_needs_torch_says_so(monkeypatch):
-    # Each line reads its result: a client that knows the shapes from another worker is told by the read.
+    # Each line reads its result: a client may know the shapes from another worker already.
     monkeypatch.setenv("GT_BACKEND", "native")
     gt.disconnect()
     try:

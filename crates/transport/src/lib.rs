@@ -10,6 +10,7 @@
 //! - [`packing`]: fewer bytes on a slow link.
 //! - [`memory`]: large pages for what is large.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
+//! - [`shared_cpu`]: when a worker leaves its client's CPU, and for which.
 //!
 //! What must not be in here: any meaning of a word. This crate does not know what an instruction,
 //! a batch or a session is, and starts no thread. It is, with `python`, the only Rust with `unsafe`.
@@ -38,6 +39,7 @@ pub mod memory;
 pub mod packing;
 pub mod ring;
 pub mod scheduling;
+pub mod shared_cpu;
 pub mod slab;
 pub mod sleep;
 
@@ -48,7 +50,8 @@ pub use descriptors::{
 };
 pub use ring::{CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, create};
 pub use scheduling::{
-    die_with_parent, poll_until, set_short_slice, set_timer_slack_1us, yield_now,
+    die_with_parent, move_to_cpu, poll_until, set_short_slice, set_timer_slack_1us, yield_now,
 };
+pub use shared_cpu::{IdleTimes, SharedCpu};
 pub use slab::{CHUNK_BYTES_MAX, Chunk, HEAD_WORDS, SlabReader, SlabWriter};
 pub use sleep::{FutexWaker, Parked, Sleeping, WAIT_MAX, sleep_on_any};

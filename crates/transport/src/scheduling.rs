@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "neither std nor rustix has sched_setattr")]
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint;
 use std::io;
 use std::mem;
@@ -59,6 +60,22 @@ pub fn die_with_parent() -> io::Result<()> {
 /// One more than the number of the CPU on which the calling thread runs at the moment.
 pub(crate) fn current_cpu() -> u32 {
     u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+/// Moves the calling thread to one of the CPUs on which it may run; those stay what they are. False where a sandbox refuses.
+#[must_use = "drop the answer with `let _ =` where it does not matter"]
+pub fn move_to_cpu(cpu: usize) -> bool {
+    let Ok(allowed) = sched_getaffinity(None) else { return false };
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    sched_setaffinity(None, &only).is_ok() && sched_setaffinity(None, &allowed).is_ok()
+}
+
+/// Whether the calling thread may run on a CPU and does not at the moment.
+pub(crate) fn may_move_to(cpu: usize) -> bool {
+    cpu < CpuSet::MAX_CPU
+        && cpu != rustix::thread::sched_getcpu()
+        && sched_getaffinity(None).is_ok_and(|allowed| allowed.is_set(cpu))
 }
 
 /// Lets another thread on this CPU run.

@@ -15,9 +15,13 @@ use std::mem;
 use std::os::unix::thread::JoinHandleExt;
 use std::ptr;
 use std::thread;
+use std::time::Duration;
 
 use common::{CONSUMER_PARKED, FOREVER, NEVER_SPIN, SMALL, ring};
-use gt_transport::{die_with_parent, set_short_slice, set_timer_slack_1us, yield_now};
+use gt_transport::{
+    IdleTimes, SharedCpu, die_with_parent, move_to_cpu, set_short_slice, set_timer_slack_1us,
+    yield_now,
+};
 use rustix::process::{Signal, getpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -79,6 +83,50 @@ fn a_producer_knows_whether_its_consumer_runs_on_its_cpu() {
             assert_eq!(producer.shares_cpu(), other == cpu, "{other} beside {cpu}");
         }
     }
+}
+
+#[test]
+fn a_thread_moves_and_keeps_its_set() {
+    let allowed = sched_getaffinity(None).unwrap();
+    for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)) {
+        assert!(move_to_cpu(cpu));
+        assert_eq!(sched_getaffinity(None).unwrap(), allowed);
+    }
+}
+
+#[test]
+fn idle_is_who_had_nothing_to_do_for_three_quarters() {
+    let before = IdleTimes::parse(
+        "cpu  9 9 9 9 9 9\ncpu0 5 0 5 100 10 0\ncpu1 5 0 5 100 10 0\ncpu3 0 0 0 7 0",
+    );
+    let now =
+        "cpu  9 9 9 9 9 9\ncpu0 9 0 9 103 10 0\ncpu1 5 0 5 102 12 0\ncpu3 0 0 0 99 0\nintr 1 2";
+    let idle = |millis| {
+        let passed = Duration::from_millis(millis);
+        IdleTimes::parse(now).idle_since(&before, passed).collect::<Vec<_>>()
+    };
+    assert_eq!(idle(50), [1, 3], "30, 40 and 920 ms of 50");
+    assert_eq!(idle(40), [0, 1, 3]);
+    assert_eq!(idle(60), [3]);
+    for text in [
+        "",
+        "cpu",
+        "cpu0",
+        "cpu0 1 2 3",
+        "cpux 1 2 3 4 5",
+        "cpu0 1 2 3 -4 5",
+        "cpu0 1 2 3 99999999999999999999 5",
+    ] {
+        assert_eq!(IdleTimes::parse(text).idle_since(&before, Duration::ZERO).count(), 0, "{text}");
+    }
+}
+
+#[test]
+fn nobody_leaves_before_a_span_has_passed() {
+    let mut shared = SharedCpu::default();
+    assert_eq!([true; 12].map(|shares| shared.leave(shares)), [false; 12]);
+    thread::sleep(Duration::from_millis(60));
+    assert_eq!([true, true, false, true, true].map(|shares| shared.leave(shares)), [false; 5]);
 }
 
 /// Moves the calling thread.

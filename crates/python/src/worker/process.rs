@@ -9,7 +9,7 @@ use super::stream::WorkerStream;
 use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{
-    CHUNK_BYTES_MAX, Consumer, ControlKind, FutexWaker, HEAD_WORDS, Producer, RingError,
+    CHUNK_BYTES_MAX, Consumer, ControlKind, FutexWaker, HEAD_WORDS, Producer, RingError, SharedCpu,
     SlabReader, SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
 };
 use gt_worker::{PeerId, Replies, Stop};
@@ -149,12 +149,13 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
     let Setup { mut words, answers, slabs, .. } = setup;
     let mut answers = RingReplies { ring: answers, slabs, frame: Vec::new() };
     let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);
+    let mut shared_cpu = SharedCpu::default();
     machine.announce(false, &mut answers);
     loop {
         let wanted = words_wanted(&taken);
         // With a collective in flight the wait below polls too.
         if words.read(&mut taken, wanted) == 0
-            && (machine.is_in_flight() || !poll(&mut words, &answers))
+            && (machine.is_in_flight() || !poll(&mut words, &answers, &mut shared_cpu))
         {
             if words.is_corrupt() {
                 return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
@@ -180,8 +181,10 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
 }
 
 /// Waits a moment for words; not at all where who would send them needs this CPU for it.
-fn poll(words: &mut Consumer, answers: &RingReplies) -> bool {
-    !answers.ring.shares_cpu() && words.wait(SPIN, SPIN)
+fn poll(words: &mut Consumer, answers: &RingReplies, shared_cpu: &mut SharedCpu) -> bool {
+    let shares_cpu = answers.ring.shares_cpu();
+    let has_left = shared_cpu.leave(shares_cpu);
+    (has_left || !shares_cpu) && words.wait(SPIN, SPIN)
 }
 
 /// How many more words to take: the rest of a long instruction, else a few instructions.

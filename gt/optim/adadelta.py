@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.factors import add_scaled, factor
 from gt.optim.optimizer import (
     Group,
     Params,
     PerParameter,
     check_at_least_zero,
     check_rate,
-    refuse_differentiable,
 )
 
 
@@ -23,7 +23,7 @@ class Adadelta(PerParameter):
         rho: How much of the running squares each step keeps.
         eps: Added to both of them under their roots.
         weight_decay: lambda of the L2 penalty that the gradient gains.
-        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+        foreach: Accepted and ignored, as are `capturable` and `differentiable`.
         maximize: Go up instead of down.
     """
 
@@ -44,7 +44,6 @@ class Adadelta(PerParameter):
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
         check_at_least_zero(eps=eps, weight_decay=weight_decay)
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "rho": rho,
@@ -67,6 +66,6 @@ class Adadelta(PerParameter):
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
         square = state["square_avg"].mul_(keep).addcmul_(grad, grad, value=1 - keep)
-        delta = state["acc_delta"].add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
+        delta = state["acc_delta"].add(eps).sqrt() / square.add(eps).sqrt() * grad
         state["acc_delta"].mul_(keep).addcmul_(delta, delta, value=1 - keep)
-        param.add_(delta, alpha=-float(group["lr"]))
+        add_scaled(param, delta, -factor(group, "lr"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.factors import add_quotient, factor
 from gt.optim.optimizer import (
     Group,
     Params,
     PerParameter,
     check_at_least_zero,
     check_rate,
-    refuse_differentiable,
 )
 
 
@@ -24,7 +24,7 @@ class Adagrad(PerParameter):
         weight_decay: lambda of the L2 penalty that the gradient gains.
         initial_accumulator_value: Where the sums of squares start.
         eps: Added to their roots.
-        foreach: Accepted and ignored, as are `differentiable` (False) and `fused`.
+        foreach: Accepted and ignored, as are `differentiable` and `fused`.
         maximize: Go up instead of down.
     """
 
@@ -51,7 +51,6 @@ class Adagrad(PerParameter):
                 f"Invalid initial_accumulator_value value: {initial_accumulator_value}"
             )
         check_at_least_zero(eps=eps)
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -75,9 +74,9 @@ class Adagrad(PerParameter):
         state["step"] += 1
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
-        rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
-        root = state["sum"].addcmul_(grad, grad).sqrt().add_(group["eps"])
-        param.addcdiv_(grad, root, value=-rate)
+        rate = factor(group, "lr") / (1 + (state["step"] - 1) * group["lr_decay"])
+        root = state["sum"].addcmul_(grad, grad).sqrt() + group["eps"]
+        add_quotient(param, grad, root, -rate)
 
     def _begin(self, group: Group, param: Tensor) -> None:
         start = gt.full_like(param, group["initial_accumulator_value"], requires_grad=False)

@@ -8,6 +8,7 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.errors import InvalidUse
+from gt.optim.factors import Factor, add_quotient, decayed, factor, keep_squares, kept
 from gt.optim.optimizer import (
     Group,
     Optimizer,
@@ -15,7 +16,6 @@ from gt.optim.optimizer import (
     check_at_least_zero,
     check_betas,
     check_rate,
-    refuse_differentiable,
 )
 
 
@@ -29,7 +29,7 @@ class Adam(Optimizer):
         eps: Added to the root of the running square.
         weight_decay: lambda of the L2 penalty (AdamW: of the decay of the parameter itself).
         amsgrad: Divide by the largest running square so far.
-        foreach: Accepted and ignored, as are `capturable`, `differentiable` (False) and `fused`.
+        foreach: Accepted and ignored, as are `capturable`, `differentiable` and `fused`.
         maximize: Go up instead of down.
         decoupled_weight_decay: Decay the parameter itself, which makes this AdamW.
     """
@@ -38,9 +38,9 @@ class Adam(Optimizer):
         self,
         params: Params,
         lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[Factor, Factor] = (0.9, 0.999),
         eps: float = 1e-8,
-        weight_decay: float = 0,
+        weight_decay: Factor = 0,
         amsgrad: bool = False,
         *,
         foreach: bool | None = None,
@@ -54,7 +54,8 @@ class Adam(Optimizer):
         check_at_least_zero(eps=eps)
         check_betas(betas)
         check_at_least_zero(weight_decay=weight_decay)
-        refuse_differentiable(self, differentiable=differentiable)
+        if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
+            raise ValueError("betas must be either both floats or both Tensors")
         if fused and foreach:
             raise InvalidUse("`fused` and `foreach` cannot be `True` together.")
         defaults = {
@@ -73,6 +74,10 @@ class Adam(Optimizer):
         super().__init__(params, defaults)
 
     def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
+        if group["differentiable"]:
+            for param, grad in zip(params, grads, strict=True):
+                self._record(group, param, -grad if group["maximize"] else grad)
+            return
         amsgrad = bool(group["amsgrad"])
         states = [self._state_of(param, amsgrad=amsgrad) for param in params]
         for state in states:
@@ -94,6 +99,27 @@ class Adam(Optimizer):
             maximize=bool(group["maximize"]),
         )
 
+    def _record(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        """The same by plain operators, which autograd follows."""
+        state = self._state_of(param, amsgrad=bool(group["amsgrad"]))
+        state["step"] += 1
+        lr, decay = factor(group, "lr"), factor(group, "weight_decay")
+        beta1, beta2 = (
+            beta if isinstance(beta, Tensor) and beta.requires_grad else float(beta)
+            for beta in group["betas"]
+        )
+        if group["decoupled_weight_decay"]:
+            param.mul_(1 - lr * decay)
+        else:
+            grad = decayed(grad, param, decay)
+        mean, square = state["exp_avg"].lerp_(grad, 1 - beta1), state["exp_avg_sq"]
+        keep_squares(square, grad, beta2)
+        if group["amsgrad"]:
+            largest = state["max_exp_avg_sq"]
+            square = largest.copy_(gt.maximum(kept(largest), kept(square)))
+        root = square.sqrt() / (1 - beta2 ** state["step"]) ** 0.5 + group["eps"]
+        add_quotient(param, mean, root, -lr / (1 - beta1 ** state["step"]))
+
     def _state_of(self, param: Tensor, *, amsgrad: bool) -> dict[str, Any]:
         state = self.state[param]
         if not state:
@@ -112,9 +138,9 @@ class AdamW(Adam):
         self,
         params: Params,
         lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[Factor, Factor] = (0.9, 0.999),
         eps: float = 1e-8,
-        weight_decay: float = 1e-2,
+        weight_decay: Factor = 1e-2,
         amsgrad: bool = False,
         *,
         foreach: bool | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.factors import add_quotient, factor
 from gt.optim.optimizer import (
     Group,
     Params,
@@ -11,7 +12,6 @@ from gt.optim.optimizer import (
     check_at_least_zero,
     check_betas,
     check_rate,
-    refuse_differentiable,
 )
 
 
@@ -24,7 +24,7 @@ class Adamax(PerParameter):
         betas: How much of the running mean and of the running maximum each step keeps.
         eps: Added to the absolute gradient.
         weight_decay: lambda of the L2 penalty that the gradient gains.
-        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+        foreach: Accepted and ignored, as are `capturable` and `differentiable`.
         maximize: Go up instead of down.
     """
 
@@ -45,7 +45,6 @@ class Adamax(PerParameter):
         check_at_least_zero(eps=eps)
         check_betas(betas)
         check_at_least_zero(weight_decay=weight_decay)
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -68,5 +67,6 @@ class Adamax(PerParameter):
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
         mean, largest = state["exp_avg"].lerp_(grad, 1 - beta1), state["exp_inf"]
-        largest.copy_(gt.maximum(largest.mul_(beta2), grad.abs().add_(group["eps"])))
-        param.addcdiv_(mean, largest, value=-float(group["lr"]) / (1 - beta1 ** state["step"]))
+        largest.copy_(gt.maximum(largest * beta2, grad.abs() + group["eps"]))
+        rate = factor(group, "lr") / (1 - beta1 ** state["step"])
+        add_quotient(param, mean, largest, -rate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.factors import add_scaled, factor
 from gt.optim.optimizer import (
     Group,
     Params,
@@ -11,7 +12,6 @@ from gt.optim.optimizer import (
     check_at_least_zero,
     check_rate,
     held,
-    refuse_differentiable,
 )
 
 
@@ -27,7 +27,7 @@ class ASGD(PerParameter):
         alpha: Power by which the rate falls.
         t0: Step at which averaging starts.
         weight_decay: lambda of the L2 penalty that the gradient gains.
-        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+        foreach: Accepted and ignored, as are `capturable` and `differentiable`.
         maximize: Go up instead of down.
     """
 
@@ -49,7 +49,6 @@ class ASGD(PerParameter):
             if not value >= 0.0:
                 raise ValueError(f"Invalid {name} value: {value}")
         check_at_least_zero(weight_decay=weight_decay)
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "lambd": lambd,
@@ -64,7 +63,7 @@ class ASGD(PerParameter):
         super().__init__(params, defaults)
 
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        state, lr, decay = self.state[param], float(group["lr"]), group["lambd"]
+        state, lr, decay = self.state[param], factor(group, "lr"), group["lambd"]
         if not state:
             state["step"] = 0
             state["eta"] = held(lr)
@@ -73,7 +72,7 @@ class ASGD(PerParameter):
         state["step"] += 1
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
-        param.mul_(1 - decay * state["eta"]).add_(grad, alpha=-state["eta"])
+        add_scaled(param.mul_(1 - decay * state["eta"]), grad, -state["eta"])
         mean = state["ax"]
         if state["mu"] == 1:
             mean.copy_(param)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.factors import add_quotient, factor
 from gt.optim.optimizer import (
     Group,
     Params,
@@ -12,7 +13,6 @@ from gt.optim.optimizer import (
     check_betas,
     check_rate,
     held,
-    refuse_differentiable,
 )
 
 
@@ -27,7 +27,7 @@ class NAdam(PerParameter):
         weight_decay: lambda of the L2 penalty.
         momentum_decay: How fast the momentum nears its end value.
         decoupled_weight_decay: Decay the parameter itself, as AdamW does.
-        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+        foreach: Accepted and ignored, as are `capturable` and `differentiable`.
         maximize: Go up instead of down.
     """
 
@@ -52,7 +52,6 @@ class NAdam(PerParameter):
         check_at_least_zero(weight_decay=weight_decay)
         if not momentum_decay >= 0.0:
             raise ValueError(f"Invalid momentum_decay value: {momentum_decay}")
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -68,7 +67,7 @@ class NAdam(PerParameter):
         super().__init__(params, defaults)
 
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        state, (beta1, beta2), lr = self.state[param], group["betas"], float(group["lr"])
+        state, (beta1, beta2), lr = self.state[param], group["betas"], factor(group, "lr")
         if not state:
             state["step"] = 0
             state["mu_product"] = 1.0
@@ -84,6 +83,6 @@ class NAdam(PerParameter):
         product = state["mu_product"] = held(state["mu_product"] * held(now))
         mean = state["exp_avg"].lerp_(grad, 1 - beta1)
         square = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        root = square.div(1 - beta2**step).sqrt_().add_(group["eps"])
-        param.addcdiv_(grad, root, value=-lr * (1.0 - now) / (1.0 - product))
-        param.addcdiv_(mean, root, value=-lr * later / (1.0 - product * later))
+        root = square.div(1 - beta2**step).sqrt() + group["eps"]
+        add_quotient(param, grad, root, -lr * (1.0 - now) / (1.0 - product))
+        add_quotient(param, mean, root, -lr * later / (1.0 - product * later))

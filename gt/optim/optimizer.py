@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import gt
 from gt._core import Tensor
-from gt.errors import NotSupported
 from gt.nn.listing import clear_gradient
 from gt.nn.names import typename
 from gt.nn.state import with_layout_of
+from gt.optim.factors import Factor
 from gt.optim.hooked import (
     Hooked,
     hooked,
@@ -84,7 +84,7 @@ class Optimizer(Hooked):
         if closure is not None:
             with gt.enable_grad():
                 loss = closure()
-        with gt.no_grad():
+        with gt.set_grad_enabled(bool(self.defaults.get("differentiable"))):
             for group in self.param_groups:
                 pairs = [(param, param.grad) for param in group["params"]]
                 params = [param for param, grad in pairs if grad is not None]
@@ -109,7 +109,8 @@ class Optimizer(Hooked):
 
         Raises:
             TypeError: Not a dictionary of tensors.
-            ValueError: A parameter that is no leaf or stands in another group.
+            ValueError: A parameter that stands in another group, or is no leaf, unless it retains
+                its gradient or steps are differentiable.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
@@ -122,7 +123,7 @@ class Optimizer(Hooked):
                     "optimizer can only optimize Tensors, "
                     f"but one of the params is {typename(param)}"
                 )
-            if not param.is_leaf:
+            if not (self.defaults.get("differentiable") or param.is_leaf or param.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             param_group.setdefault(name, default)
@@ -236,7 +237,7 @@ def check_rate(lr: float | Tensor, text: str = "Invalid learning rate") -> None:
         raise ValueError(f"{text}: {lr}")
 
 
-def check_betas(betas: tuple[float, float]) -> None:
+def check_betas(betas: tuple[Factor, Factor]) -> None:
     """Raise PyTorch's error for the first of the two that is outside [0, 1).
 
     Raises:
@@ -247,28 +248,14 @@ def check_betas(betas: tuple[float, float]) -> None:
             raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
 
 
-def refuse_differentiable(optimizer: Optimizer, *, differentiable: bool) -> None:
-    """A step is no part of a graph here.
-
-    Raises:
-        NotSupported: It was asked for.
-    """
-    if differentiable:
-        raise NotSupported(
-            f"{type(optimizer).__name__}: differentiable=True is not supported; write the update "
-            "as an expression (p - lr * g, with gradients of create_graph=True) and call the "
-            "module with its results by gt.func.functional_call"
-        )
-
-
-def held(value: float) -> float:
+def held(value: Factor) -> Factor:
     """The value as PyTorch's state holds it: float64 where that is the default, else float32."""
-    if gt.get_default_dtype() == gt.float64:
+    if isinstance(value, Tensor) or gt.get_default_dtype() == gt.float64:
         return value
     return ctypes.c_float(value).value
 
 
-def check_at_least_zero(**options: float) -> None:
+def check_at_least_zero(**options: Factor) -> None:
     """Raise PyTorch's error for the first option below zero (or not a number).
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.factors import add_quotient, add_scaled, factor
 from gt.optim.optimizer import (
     Group,
     Params,
@@ -11,7 +12,6 @@ from gt.optim.optimizer import (
     check_at_least_zero,
     check_betas,
     check_rate,
-    refuse_differentiable,
 )
 
 
@@ -25,7 +25,7 @@ class RAdam(PerParameter):
         eps: Added to the root of the running square.
         weight_decay: lambda of the L2 penalty.
         decoupled_weight_decay: Decay the parameter itself, as AdamW does.
-        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+        foreach: Accepted and ignored, as are `capturable` and `differentiable`.
         maximize: Go up instead of down.
     """
 
@@ -47,7 +47,6 @@ class RAdam(PerParameter):
         check_at_least_zero(eps=eps)
         check_betas(betas)
         check_at_least_zero(weight_decay=weight_decay)
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -62,7 +61,7 @@ class RAdam(PerParameter):
         super().__init__(params, defaults)
 
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        state, (beta1, beta2), lr = self.state[param], group["betas"], float(group["lr"])
+        state, (beta1, beta2), lr = self.state[param], group["betas"], factor(group, "lr")
         if not state:
             state["step"] = 0
             state["exp_avg"] = gt.zeros_like(param)
@@ -80,7 +79,7 @@ class RAdam(PerParameter):
         length = most - 2 * step * beta2**step / seen
         if length > 5.0:
             span = (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
-            root = square.sqrt().add_(group["eps"])
-            param.addcdiv_(unbiased, root, value=-lr * seen**0.5 * span**0.5)
+            root = square.sqrt() + group["eps"]
+            add_quotient(param, unbiased, root, -lr * seen**0.5 * span**0.5)
         else:
-            param.add_(unbiased, alpha=-lr)
+            add_scaled(param, unbiased, -lr)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.factors import add_quotient, add_scaled, factor, kept
 from gt.optim.optimizer import (
     Group,
     Params,
     PerParameter,
     check_at_least_zero,
     check_rate,
-    refuse_differentiable,
 )
 
 
@@ -26,7 +26,7 @@ class RMSprop(PerParameter):
         momentum: Of the running step that replaces the step; 0 is none.
         centered: Take the square of the running mean off the running square.
         maximize: Go up instead of down.
-        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+        foreach: Accepted and ignored, as are `capturable` and `differentiable`.
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class RMSprop(PerParameter):
         check_at_least_zero(eps=eps, momentum=momentum, weight_decay=weight_decay)
         if not alpha >= 0.0:
             raise ValueError(f"Invalid alpha value: {alpha}")
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -63,7 +62,7 @@ class RMSprop(PerParameter):
         super().__init__(params, defaults)
 
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        lr = float(group["lr"])
+        lr = factor(group, "lr")
         state, keep, momentum = self.state[param], group["alpha"], group["momentum"]
         if not state:
             state["step"] = 0
@@ -76,9 +75,9 @@ class RMSprop(PerParameter):
         square = state["square_avg"].mul_(keep).addcmul_(grad, grad, value=1 - keep)
         if group["centered"]:
             mean = state["grad_avg"].lerp_(grad, 1 - keep)
-            square = square.addcmul(mean, mean, value=-1)
-        root = square.sqrt().add_(group["eps"])
+            square = square.addcmul(kept(mean), kept(mean), value=-1)
+        root = square.sqrt() + group["eps"]
         if momentum > 0:
-            param.add_(state["momentum_buffer"].mul_(momentum).addcdiv_(grad, root), alpha=-lr)
+            add_scaled(param, state["momentum_buffer"].mul_(momentum).addcdiv_(grad, root), -lr)
         else:
-            param.addcdiv_(grad, root, value=-lr)
+            add_quotient(param, grad, root, -lr)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.factors import factor, kept
 from gt.optim.optimizer import (
     Group,
     Params,
     PerParameter,
     check_rate,
-    refuse_differentiable,
 )
 
 
@@ -21,7 +21,7 @@ class Rprop(PerParameter):
         lr: Where the step sizes start.
         etas: Factors of a step size where the sign changed and where it stayed.
         step_sizes: The smallest and the largest.
-        capturable: Accepted and ignored, as are `foreach` and `differentiable` (False).
+        capturable: Accepted and ignored, as are `foreach` and `differentiable`.
         maximize: Go up instead of down.
     """
 
@@ -40,7 +40,6 @@ class Rprop(PerParameter):
         check_rate(lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "etas": etas,
@@ -57,13 +56,13 @@ class Rprop(PerParameter):
         if not state:
             state["step"] = 0
             state["prev"] = gt.zeros_like(param)
-            state["step_size"] = gt.full_like(grad, float(group["lr"]))
+            state["step_size"] = gt.ones_like(grad).mul_(factor(group, "lr"))
         state["step"] += 1
-        agreement = grad.mul(state["prev"])
+        agreement = grad * kept(state["prev"])
         turned = agreement < 0
-        factor = gt.where(turned, shrink, gt.ones_like(grad))
-        factor = gt.where(agreement > 0, grow, factor)
-        size = state["step_size"].mul_(factor).clamp_(*group["step_sizes"])
+        change = gt.where(turned, shrink, gt.ones_like(grad))
+        change = gt.where(agreement > 0, grow, change)
+        size = state["step_size"].mul_(change).clamp_(*group["step_sizes"])
         grad = gt.where(turned, 0, grad)
-        param.addcmul_(grad.sign(), size, value=-1)
+        param.addcmul_(grad.sign(), kept(size), value=-1)
         state["prev"].copy_(grad)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gt import _core
 from gt._core import Tensor
+from gt.optim.factors import add_scaled, decayed, factor
 from gt.optim.optimizer import (
     Group,
     Optimizer,
     Params,
     check_at_least_zero,
     check_rate,
-    refuse_differentiable,
 )
 
 
@@ -25,7 +25,7 @@ class SGD(Optimizer):
         weight_decay: lambda of the L2 penalty that the gradient gains.
         nesterov: Look ahead along the momentum.
         maximize: Go up instead of down.
-        foreach: Accepted and ignored, as are `differentiable` (False) and `fused`.
+        foreach: Accepted and ignored, as are `differentiable` and `fused`.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class SGD(Optimizer):
         lr: float | Tensor = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
-        weight_decay: float = 0,
+        weight_decay: float | Tensor = 0,
         nesterov: bool = False,
         *,
         maximize: bool = False,
@@ -46,7 +46,6 @@ class SGD(Optimizer):
         check_at_least_zero(momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -61,6 +60,10 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
+        if group["differentiable"]:
+            for param, grad in zip(params, grads, strict=True):
+                self._record(group, param, -grad if group["maximize"] else grad)
+            return
         momentum = float(group["momentum"])
         states = [self.state[param] for param in params] if momentum else []
         buffers = _core.sgd_step(
@@ -76,3 +79,18 @@ class SGD(Optimizer):
         )
         for state, buffer in zip(states, buffers, strict=False):
             state["momentum_buffer"] = buffer
+
+    def _record(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        """The same by plain operators, which autograd follows."""
+        grad = decayed(grad, param, factor(group, "weight_decay"))
+        momentum = float(group["momentum"])
+        if momentum:
+            state = self.state[param]
+            if state.get("momentum_buffer") is None:
+                state["momentum_buffer"] = grad.detach().clone()
+            else:
+                mean = state["momentum_buffer"].mul_(momentum)
+                mean.add_(grad, alpha=1 - float(group["dampening"]))
+            mean = state["momentum_buffer"]
+            grad = grad.add(mean, alpha=momentum) if group["nesterov"] else mean
+        add_scaled(param, grad, -factor(group, "lr"))

@@ -2,7 +2,7 @@
 workers; values and gradients are those of PyTorch, and nothing is gathered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -21,6 +21,8 @@ MATRICES, HEADS = (3, 2, 4, 4), (N, 3, 4, 6)
 Sample = tuple[tuple[object, ...], list[object]]
 
 FLOAT32 = 8
+# Fourier transforms of complex numbers, and of the halves of real ones' transforms.
+COMPLEX = dict.fromkeys(("fft", "ifft", "irfft", "hfft"), "complex")
 
 
 def convolution(*sizes: int) -> list[Sample]:
@@ -93,10 +95,53 @@ SAMPLES: dict[str, list[Sample]] = {
     "linear": [((), [(3, 5, 4), (OUT, 4), (OUT,)])],
     "cdist": [((), [(3, 5, 4), (3, 7, 4)]), ((1.0,), [(5, 4), (3, 4)])],
     "bilinear": [((), [(N, 3), (N, 4), (OUT, 3, 4), (OUT,)])],
-    "searchsorted.Tensor": [((), [("sorted", (3, 6)), (3, 5)])],
+    "searchsorted.Tensor": [
+        ((), [("sorted", (3, 6)), (3, 5)]), ((), [("sorted", (6,)), (3, 5)]),
+        ((), [("sorted", (6,)), (5,)]),
+    ],
+    "isin.Tensor_Tensor": [
+        ((), [("seeds", (3, 5)), ("seeds", (2, 5))]), ((), [("fixed", (5,)), ("fixed", (7,))]),
+        ((), [("seeds", (3, 5)), ("seeds", ())]),
+    ],
+    "isin.Tensor_Scalar": [((0.5,), [("fixed", (3, 5))])],
+    "msort": [((), [(4, 3, 5)])],
+    "linalg_vander": [((), [("fixed", (3, 5))])],
+    "linalg_vecdot": [
+        (({"dim": dim},), [(3, 5, 4), (3, 1, 4)]) for dim in (-1, 2, 0)
+    ],
+    "cosine_similarity": [((1,), [(3, 5, 4), (3, 5, 1)]), ((-1,), [(3, 5, 4), (1, 5, 4)])],
+    "pairwise_distance": [
+        ((2.0, 1e-6, keep), [(3, 5, 4), (5, 4)]) for keep in (False, True)
+    ],
+    "multi_margin_loss": [
+        ((1, 1, at), [(N, 4), ("classes", (N,)), ("fixed", (4,))]) for at in (0, 2)
+    ],
+    "multilabel_margin_loss": [((at,), [(N, 4), ("classes", (N, 4))]) for at in (0, 2)],
+    "gradient.scalarint": [(({"dim": 1},), [(3, 5, 4)])],
+    **{f"special_{name}": [((), [("fixed", (3, 5)), (5,)])] for name in ("gammainc", "gammaincc")},
+    **{
+        f"fft_{name}{kind}": [((None, dim), [(COMPLEX.get(name, ""), (3, 5, 4, 6))])]
+        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+        for kind, dim in (("", 2), ("2", [-1, 1]), ("n", [1, 2]))
+    },
+    **{f"fft_{name}": [(([1],), [(3, 5, 4)])] for name in ("fftshift", "ifftshift")},
+    "stft.center": [((8, 2, None, True, "reflect", False, True, True), [(3, 20), ("fixed", (8,))])],
     "bucketize.Tensor": [((), [(3, 5), ("sorted", (6,))])],
-    "linalg_solve": [((), [MATRICES, (2, 4, 3)])],
-    "linalg_solve_triangular": [(({"upper": True},), [("triangular", (3, 4, 4)), (3, 4, 2)])],
+    "linalg_solve": [
+        ((), [MATRICES, (2, 4, 3)]), (({"left": False},), [MATRICES, (2, 3, 4)]),
+        ((), [MATRICES, (3, 2, 4)]), ((), [(4, 4), (4, 3)]),
+    ],
+    "linalg_solve_triangular": [
+        (({"upper": True},), [("triangular", (3, 4, 4)), (3, 4, 2)]),
+        (({"upper": True, "left": False},), [("triangular", (3, 4, 4)), (3, 2, 4)]),
+    ],
+    "linalg_lu_solve": [((), [MATRICES, ("pivots", MATRICES[:-1]), (3, 2, 4, 3)])],
+    "linalg_householder_product": [((), [MATRICES, MATRICES[:-1]])],
+    "linalg_matrix_norm": [((2, dim), [MATRICES]) for dim in ([-2, -1], [0, 3])],
+    "linalg_matrix_norm.str_ord": [(("nuc", [-2, -1], keep), [MATRICES]) for keep in (False, True)],
+    "linalg_matrix_rank": [((0.1,), [MATRICES])],
+    "linalg_matrix_rank.atol_rtol_float": [((), [MATRICES])],
+    **{f"linalg_{name}_ex": [((), [("positive", MATRICES)])] for name in ("inv", "cholesky")},
     "cholesky_solve": [((True,), [(3, 4, 2), ("triangular", (3, 4, 4))])],
     "cholesky_inverse": [((True,), [("triangular", (3, 4, 4))])],
     "linalg_cholesky": [((), [("positive", MATRICES)])],
@@ -109,7 +154,10 @@ SAMPLES: dict[str, list[Sample]] = {
     "linalg_lu_factor": [((), [MATRICES])],
     **{
         f"linalg_{name}": [((), [MATRICES])]
-        for name in ("inv", "pinv.atol_rtol_float", "matrix_exp", "det", "slogdet", "qr", "svdvals")
+        for name in (
+            "inv", "pinv.atol_rtol_float", "matrix_exp", "det", "slogdet", "qr", "svdvals",
+            "cond", "eig", "eigvals",
+        )
     },
     **{name: [((1,), [(3, 5, 4)])] for name in ("cummax", "cummin", "cumprod", "logcumsumexp")},
     **{
@@ -172,24 +220,20 @@ def made(kind: str, shape: tuple[int, ...]) -> torch.Tensor:
     values = torch.rand(shape, generator=generator, dtype=torch.float64) + 0.1
     is_square = len(shape) > 1 and shape[-1] == shape[-2]
     square = values + 3 * torch.eye(shape[-1], dtype=values.dtype) if is_square else values
-    match kind:
-        case "":
-            return square - 0.3
-        case "fixed":
-            return values.clamp(max=0.95)
-        case "complex":
-            return torch.complex(values, values.flip(0))
-        case "places":
-            return torch.arange(values[0, 0].numel()).reshape(shape[2:]).expand(shape).contiguous()
-        case "sorted":
-            return values.sort().values
-        case "positive":
-            return square @ square.mT
-        case "seeds":
-            return torch.randint(0, 2**63 - 1, shape, generator=generator)
-        case "triangular":
-            return square.triu()
-    raise ValueError(kind)
+    count = shape[-1] if shape else 1
+    kinds: dict[str, Callable[[], torch.Tensor]] = {
+        "": lambda: square - 0.3,
+        "fixed": lambda: values.clamp(max=0.95),
+        "complex": lambda: torch.complex(values, values.flip(0)),
+        "places": lambda: torch.arange(values[0, 0].numel()).reshape(shape[2:]).expand(shape) + 0,
+        "sorted": lambda: values.sort().values,
+        "positive": lambda: square @ square.mT,
+        "classes": lambda: (values * 10).long() % 4,
+        "pivots": lambda: torch.arange(1, count + 1, dtype=torch.int32).expand(shape) + 0,
+        "seeds": lambda: torch.randint(0, 2**63 - 1, shape, generator=generator),
+        "triangular": square.triu,
+    }
+    return kinds[kind]()
 
 
 @pytest.fixture(scope="module", autouse=True)

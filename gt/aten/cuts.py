@@ -29,6 +29,11 @@ class _Value:
     words: tuple[str, ...]
     is_added_once: bool
 
+    @property
+    def names_dims(self) -> bool:
+        """Whether an argument says which of its dimensions are cut."""
+        return any(word.startswith("*-") for word in self.words)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Line:
@@ -107,6 +112,8 @@ def _fitted(
     made = [_letters(v, x, sizes, named) for v, x in zip(line.results, results, strict=True)]
     leading = {word for word in sizes if word.startswith("*")}
     pairs = [(v, x) for v, x in zip(line.operands, shapes, strict=True) if x is not None]
+    if len({len(shape) for value, shape in pairs if value.names_dims}) > 1:
+        return None  # a dimension that is counted from the front is another one of each
     given = [_letters(value, shape, sizes, named) for value, shape in pairs]
     if {word for word in sizes if word.startswith("*")} != leading:
         return None  # an operand broadcasts to what is not the result
@@ -155,15 +162,26 @@ def _spelled(
     words: tuple[str, ...], rank: int, named: Mapping[str, object]
 ) -> tuple[str, ...] | None:
     """One word for each of `rank` dimensions."""
-    first = words[0] if words else ""
-    if first == "*":
-        count = rank - len(words) + 1
-        return (*(f"*{place}" for place in range(count, 0, -1)), *words[1:])
-    if not first.startswith("*-"):
+    places = [place for place, word in enumerate(words) if word[0] in "*." and word != "."]
+    if not places:
         return words
-    dims = named[first[2:]]
+    place, count = places[0], rank - len(words) + 1
+    several = _several(words[place], count, named)
+    return None if several is None else (*words[:place], *several, *words[place + 1 :])
+
+
+def _several(word: str, count: int, named: Mapping[str, object]) -> tuple[str, ...] | None:
+    """The words of the `count` dimensions for which one stands."""
+    if word == "...":
+        return (".",) * count
+    if word == "*":
+        return tuple(f"*{place}" for place in range(count, 0, -1))
+    dims = named[word[2:]]
     listed = dims if isinstance(dims, list) else [dims]
+    is_gone = word[1] == "/" and not named.get("keepdim", False)
+    rank = count + len(listed) if is_gone else count
     named_dims = {dim % rank for dim in listed if rank and isinstance(dim, int)}
-    if not named_dims:
+    if len(named_dims) != len(listed) or not listed:
         return None
-    return tuple("." if dim in named_dims else f"*{rank - dim}" for dim in range(rank))
+    left = [dim for dim in range(rank) if not (is_gone and dim in named_dims)]
+    return tuple("." if dim in named_dims else f"*{rank - dim}" for dim in left)

@@ -326,8 +326,93 @@ def test_a_network_on_pictures_that_a_file_cuts(count: int, configured: None) ->
     assert losses[1] == pytest.approx(losses[0], rel=1e-9)
 
 
+MODES = {
+    "nearest": 1, "nearest-exact": 1, "linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("factor", [1, 2, 4])
+def test_an_image_grows_by_a_power_of_two(count: int, mode: str, factor: int) -> None:
+    every = (1, 2, 3) if mode.startswith("nearest") else (MODES[mode],)
+    for dims in every:
+        image = values(2, 3, *(11, 6, 5)[:dims])
+        for arguments in (
+            {"scale_factor": factor}, {"size": [factor * size for size in image.shape[2:]]},
+            {"scale_factor": [float(factor), 2.0, 1.0][:dims]},
+        ):  # fmt: skip
+            call = functional("interpolate", mode=mode, **arguments)
+            assert check(call, [image], lambda x: gt.distribute(x, dim=2)) == 0
+            turned = image.transpose(2, -1).contiguous()
+            if "size" not in arguments:
+                assert check(call, [turned], lambda x: gt.distribute(x, dim=x.ndim - 1)) == 0
+
+
+def test_an_image_that_grows_keeps_shards_of_any_size(count: int) -> None:
+    for mode, ranges in itertools.product(("nearest", "bilinear", "bicubic"), UNEVEN[count]):
+        call = functional("interpolate", mode=mode, scale_factor=2)
+        shard = gt.Shard(2, ranges=list(ranges))
+        mesh = gt.DeviceMesh(count)
+        check(
+            call,
+            [values(1, 2, 23, 6)],
+            lambda x, shard=shard, mesh=mesh: gt.distribute(
+                x, gt.Layout(mesh, x.shape, placements=[shard])
+            ),
+        )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"scale_factor": 3.0}, {"scale_factor": 2.5}, {"scale_factor": 0.5}, {"size": [30, 7]},
+        {"scale_factor": 2.0, "mode": "bilinear", "align_corners": True},
+        {"scale_factor": 2.0, "mode": "bicubic", "antialias": True},
+        {"scale_factor": 2.0, "recompute_scale_factor": True},
+        {"size": [5, 3], "mode": "area"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_image_of_which_no_part_grows_alone_is_gathered(
+    count: int, arguments: dict[str, Any]
+) -> None:
+    check(
+        functional("interpolate", **arguments),
+        [values(2, 3, 12, 6)],
+        lambda x: gt.distribute(x, dim=2),
+    )
+
+
+@pytest.mark.parametrize("size", [1, 6, [12, 1], [8, 2], [4, None]], ids=str)
+def test_adaptive_averages_of_windows_that_are_alike(count: int, size: Any) -> None:
+    call = functional("adaptive_avg_pool2d", output_size=size)
+    assert check(call, [values(2, 3, 24, 6)], lambda x: gt.distribute(x, dim=2)) == 0
+    sizes = [*size, 2] if isinstance(size, list) else size
+    call = functional("adaptive_avg_pool3d", output_size=sizes)
+    assert check(call, [values(3, 24, 6, 6)], lambda x: gt.distribute(x, dim=1)) == 0
+
+
+def test_adaptive_averages_in_half_precision_have_a_kernel() -> None:
+    for dtype, size in itertools.product(("float16", "bfloat16"), (1, 2)):
+        image = values(2, 3, 4, 4, 4).float()
+        found = gt.nn.functional.adaptive_avg_pool3d(
+            gt.from_numpy(image.numpy()).to(getattr(gt, dtype)), size
+        )
+        expected = torch.nn.functional.adaptive_avg_pool3d(
+            image.to(getattr(torch, dtype)), size
+        ).float()
+        assert torch.equal(torch.from_numpy(found.float().numpy()), expected)
+
+
+def test_other_adaptive_pools_are_gathered(count: int) -> None:
+    for name in ("adaptive_avg_pool2d", "adaptive_max_pool2d"):
+        for size in (5, [3, 4], [7, 1]):
+            call = functional(name, output_size=size)
+            check(call, [values(2, 3, 12, 9)], lambda x: gt.distribute(x, dim=2))
+
+
 def test_every_line_is_a_convolution_or_a_pool_of_these_tests() -> None:
-    names = {name.partition(".")[0] for name in windows.overloads()}
+    names = {name.partition(".")[0] for name in windows.overloads() if "upsample" not in name}
     families = {"conv", "conv_transpose", "max_pool", "avg_pool"}
     listed = {f"{family}{dims}d" for family in families for dims in (1, 2, 3)}
     assert names == listed | {f"max_pool{dims}d_with_indices" for dims in (1, 2, 3)}

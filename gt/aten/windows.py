@@ -3,8 +3,10 @@
 The client puts what a line says of a call into its instruction; the dispatcher knows no operator.
 """
 
+import ast
 import dataclasses
 import functools
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
@@ -29,6 +31,8 @@ class _Line:
     padding: str
     dilation: str
     added: str
+    # Arguments that have to be equal to these.
+    condition: Mapping[str, object]
 
 
 def overloads() -> frozenset[str]:
@@ -42,10 +46,12 @@ def _lines() -> dict[str, _Line]:
     for text in _FILE.read_text(encoding="ascii").splitlines():
         if not text.startswith("#"):
             overload, _, rest = text.partition(": ")
+            rest, _, test = rest.partition(" if ")
+            name, _, value = test.partition(" == ")
+            condition = {name: ast.literal_eval(value)} if name else {}
             dimensions, kind, size, stride, padding, dilation, *added = rest.split(" ")
-            found[overload] = _Line(
-                int(dimensions), _KINDS.index(kind), size, stride, padding, dilation, *added or [""]
-            )
+            words = (size, stride, padding, dilation, added[0] if added else "")
+            found[overload] = _Line(int(dimensions), _KINDS.index(kind), *words, condition)
     return found
 
 
@@ -56,6 +62,8 @@ def windows(schema: Schema, bound: Sequence[object], stated: Sequence[int]) -> l
     if line is None or not isinstance(image, Tensor) or image.ndim <= line.dimensions:
         return []
     named = {argument.name: value for argument, value in zip(schema.arguments, bound, strict=True)}
+    if any(named[name] != value for name, value in line.condition.items()):
+        return []
     count, rank = line.dimensions, stated[1]
     sizes = _numbers(line.size, named, count)
     strides = _numbers(line.stride, named, count) or sizes
@@ -67,7 +75,10 @@ def windows(schema: Schema, bound: Sequence[object], stated: Sequence[int]) -> l
     numbers = list(_FORWARD)
     for at, (size, stride, dilation) in enumerate(zip(sizes, strides, dilations, strict=True)):
         extent = dilation * (size - 1) + 1
-        padding = _padding(named[line.padding], at, count, extent)
+        if line.padding == "centred":
+            padding: tuple[int, int] | None = _centred(extent, stride)
+        else:
+            padding = _padding(named[line.padding], at, count, extent)
         if padding is None:
             return []
         low, high = padding
@@ -81,18 +92,33 @@ def _numbers(word: str, named: Mapping[str, object], count: int) -> list[int] | 
     """What an argument says of each dimension; None where it says nothing."""
     if word in {"", "1"}:
         return [1] * count if word else None
-    value = named[word]
-    if isinstance(value, Tensor):
-        return list(value.shape[-count:])
-    return _each(value, count)
+    factor, _, name = word.rpartition("*")
+    value = named[name]
+    numbers = list(value.shape[-count:]) if isinstance(value, Tensor) else _each(value, count)
+    return numbers and [number * int(factor or 1) for number in numbers]
 
 
 def _each(value: object, count: int) -> list[int] | None:
     listed = list(value) if isinstance(value, Sequence) else [value]
-    numbers = [x for x in listed if isinstance(x, int)]
+    whole = [_whole(x) for x in listed]
+    numbers = [x for x in whole if x is not None]
     if not numbers or len(numbers) != len(listed) or len(numbers) not in {1, count}:
         return None
     return numbers * (count // len(numbers))
+
+
+def _whole(number: object) -> int | None:
+    """A factor counts where places by it are never rounded: of a part as of the whole."""
+    if isinstance(number, float):
+        is_exact = 1 <= number < 2**16 and math.frexp(number)[0] == 0.5
+        return int(number) if is_exact else None
+    return number if isinstance(number, int) else None
+
+
+def _centred(extent: int, stride: int) -> tuple[int, int]:
+    """Windows that reach beyond those of their own as far on both sides."""
+    low = (extent - stride + 1) // 2
+    return low, extent - stride - low
 
 
 def _padding(value: object, at: int, count: int, extent: int) -> tuple[int, int] | None:

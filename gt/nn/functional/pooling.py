@@ -197,14 +197,39 @@ def adaptive_avg_pool2d(input: Tensor, output_size: OptionalSizes) -> Tensor:
         ValueError: Fewer dimensions than sizes and one.
         ShapeError: Another number of dimensions.
     """
-    pooled: Tensor = call("adaptive_avg_pool2d", (input, _with_defaults(output_size, input)), {})
-    return pooled
+    return _adaptive_avg_pool(2, input, _with_defaults(output_size, input))
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: OptionalSizes) -> Tensor:
     """As adaptive_avg_pool2d, over [batch, channels, depth, height, width] or without a batch."""
-    pooled: Tensor = call("adaptive_avg_pool3d", (input, _with_defaults(output_size, input)), {})
+    return _adaptive_avg_pool(3, input, _with_defaults(output_size, input))
+
+
+def _adaptive_avg_pool(count: int, input: Tensor, size: object) -> Tensor:
+    """Windows that are all alike are a mean or an avg_pool, by which a cut image stays cut."""
+    windows = _even_windows(count, input, size)
+    name, arguments = f"adaptive_avg_pool{count}d", size
+    if windows is not None and windows == list(input.shape[-count:]):
+        return input.mean(tuple(range(-count, 0)), keepdim=True)
+    # In half precision PyTorch's avg_pool3d has no kernel.
+    if windows is not None and input.dtype in {_core.float32, _core.float64}:
+        name, arguments = f"avg_pool{count}d", windows
+    pooled: Tensor = call(name, (input, arguments), {})
     return pooled
+
+
+def _even_windows(count: int, input: Tensor, size: object) -> list[int] | None:
+    """The windows that lie side by side, where so many make the sizes; an autocast names others."""
+    sizes = [size] * count if isinstance(size, int) else size
+    is_image = input.ndim - count in {1, 2} and input.is_floating_point() and 0 not in input.shape
+    if not is_image or not isinstance(sizes, list) or len(sizes) != count:
+        return None
+    given, is_plain = input.shape[-count:], _core.autocast_region() is None
+    windows = [
+        old // new if isinstance(new, int) and new > 0 and old % new == 0 else 0
+        for old, new in zip(given, sizes, strict=True)
+    ]
+    return windows if is_plain and all(windows) else None
 
 
 def adaptive_max_pool1d(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 
@@ -72,6 +73,8 @@ def interpolate(
     if factors is not None and (recompute_scale_factor or mode == "area"):
         sizes = [int(input.shape[d + 2] * factors[d]) for d in range(spatial)]
         factors = None
+    elif sizes is not None and (exact := _exact_factors(input.shape[2:], sizes)) and mode != "area":
+        sizes, factors = None, exact
     name = _operator(mode, input.ndim, antialias=antialias, align_corners=bool(align_corners))
     corners = () if mode.startswith("nearest") else (bool(align_corners),)
     arguments = (sizes,) if mode == "area" else (sizes, *corners, factors)
@@ -106,6 +109,16 @@ def _targets(
         return None, [float(scale_factor)] * spatial
     assert size is not None, "given"
     return (list(size) if isinstance(size, Sequence) else [size] * spatial), None
+
+
+def _exact_factors(given: Sequence[int], sizes: Sequence[int]) -> list[float] | None:
+    """The factors of sizes that are powers of two times as large: the same places of elements.
+
+    An image that is cut stays so by factors (gt/aten/windows.txt), and not by sizes.
+    """
+    factors = [new / old if old else 0.0 for new, old in zip(sizes, given, strict=True)]
+    exact = all(factor >= 1 and math.frexp(factor)[0] == 0.5 for factor in factors)
+    return factors if exact else None
 
 
 def _operator(mode: str, ndim: int, *, antialias: bool, align_corners: bool) -> str:

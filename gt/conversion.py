@@ -89,7 +89,7 @@ def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype
         check_even(data, data_shape(data), 0)
     array = np.asarray(data)
     if array.dtype.kind in "US":
-        raise InvalidType("new(): invalid data type 'str'")
+        raise misfit(data)
     if array.dtype == object or array.dtype.name == "uint64":
         array = large_numbers(data, array, wanted)
     if isinstance(wanted, _core.dtype):
@@ -171,11 +171,21 @@ def large_numbers(data: Data, array: Array, wanted: _core.dtype | None) -> Array
     raise misfit(data)
 
 
+def _first_leaf(data: Data) -> object:
+    found: object = data
+    while isinstance(found, (list, tuple)) and found:
+        found = found[0]
+    return found
+
+
 def misfit(data: Data) -> Exception:
     """The error for data that numpy makes no numbers of."""
     for leaf in leaves(data):
-        if isinstance(leaf, str):
-            return InvalidType("new(): invalid data type 'str'")
+        if isinstance(leaf, (str, bytes)):
+            kind = type(leaf).__name__
+            if kind == "str" and leaf is not data and leaf is _first_leaf(data):
+                return InvalidValue("too many dimensions 'str'")  # PyTorch counts the first's
+            return InvalidType(f"new(): invalid data type '{kind}'")
         if not isinstance(leaf, (bool, int, float, complex, np.generic)):
             return ShapeError(f"Could not infer dtype of {type(leaf).__name__}")
     return InvalidValue("Overflow when unpacking long long")

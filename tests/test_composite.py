@@ -278,6 +278,10 @@ BAD: list[tuple[type[Exception], Callable[..., object]]] = [
     (RuntimeError, lambda m, x: m.einsum("ij,jk", x)),
     (RuntimeError, lambda m, x: m.randint(3, 3, (2,))),
     (RuntimeError, lambda m, x: m.one_hot(x)),
+    (ValueError, lambda m, x: m.tensor(["a"])),
+    (ValueError, lambda m, x: m.as_tensor([["a"], [1]])),
+    (TypeError, lambda m, x: m.tensor([1, "a"])),
+    (TypeError, lambda m, x: m.tensor([b"a"])),
 ]
 
 
@@ -290,6 +294,10 @@ def test_error(kind: type[Exception], function: Callable[..., object]) -> None:
     with pytest.raises(kind) as caught:
         function(OURS, upload(X))
     assert isinstance(caught.value, errors.Error)
+
+
+def test_a_broadcast_shape_is_a_size() -> None:
+    assert type(gt.broadcast_shapes((2, 1), (3,))) is gt.Size
 
 
 SAME_TEXT = [3, 4, 5, 6, 7, 9, 11, 17, 19, 20, 21, 23]
@@ -370,3 +378,21 @@ def test_a_tensor_of_many_entries_is_taken_apart() -> None:
     entries = gt.arange(70_000).unbind()
     assert len(entries) == 70_000
     assert entries[69_999].item() == 69_999
+
+
+ONE_HOT = [([0, 2, 1],), ([0, 2, 1], 5), (2, 4), ([[0, 1]], 2), ([0, 2, 1], 2), ([-1, 1],)]
+ONE_HOT += [([-1, 1], 3), ([-2, -3],), ([0, 1], 0), ([0, 1], -2), ([], 3), ([],)]
+ONE_HOT += [([0.0, 1.0], 2), ([True], 2)]
+
+
+@pytest.mark.parametrize("case", ONE_HOT, ids=str)
+def test_one_hot_takes_classes_only(case: tuple[object, ...]) -> None:
+    outcomes: list[object] = []
+    for t in (gt, torch):
+        classes = t.tensor(case[0]) if case[0] != [] else t.zeros(0, dtype=t.int64)
+        try:
+            rows = t.nn.functional.one_hot(classes, *case[1:])
+            outcomes.append((rows.tolist(), rows.shape, str(rows.dtype).split(".")[1]))
+        except RuntimeError:
+            outcomes.append(RuntimeError)
+    assert outcomes[0] == outcomes[1]

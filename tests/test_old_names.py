@@ -353,6 +353,14 @@ x.addmm(2, 3, 4, x, y)
 x.addmm(2, 3, x, y, alpha=3)
 x.add(2, y, alpha=3)
 x.add(2, 3)
+m.addmm(x, 3, x, y)
+m.addmm(2, x, 3, x, y)
+m.addmv(x[0], 3, x, y[0])
+m.addr(x, 3, x[0], y[0])
+m.addbmm(x, 3, x[None], y[None])
+m.baddbmm(x[None], 3, x[None], y[None])
+m.add(x, 2, y)
+m.addcmul(x, 2, x, y)
 """
 
 

@@ -473,3 +473,32 @@ def test_resuming_by_last_epoch_needs_initial_rates():
     with pytest.raises(KeyError, match="param 'initial_lr' is not specified"):
         gt.optim.lr_scheduler.StepLR(optimizer, 3, last_epoch=4)
     assert math.isclose(optimizer.param_groups[0]["lr"], 0.1)
+
+
+class Warmup:
+    """A schedule's function with a state of its own."""
+
+    def __init__(self, slope):
+        self.slope = slope
+
+    def __call__(self, epoch):
+        return self.slope * (epoch + 1)
+
+
+@pytest.mark.parametrize("name", ["LambdaLR", "MultiplicativeLR"])
+def test_a_schedules_state_has_that_of_its_callable_objects(name):
+    ends = []
+    for t in (gt, torch):
+
+        def schedule(*functions, t=t):
+            groups = [{"params": [t.ones(1)]}, {"params": [t.ones(1)]}]
+            return getattr(t.optim.lr_scheduler, name)(t.optim.SGD(groups, lr=1.0), functions)
+
+        saved = schedule(Warmup(0.5), lambda epoch: 0.25).state_dict()
+        restored = schedule(Warmup(0.1), lambda epoch: 0.125)
+        restored.load_state_dict(saved)
+        restored.optimizer.step()
+        restored.step()
+        ends.append((saved["lr_lambdas"], restored.get_last_lr()))
+    assert ends[0] == ends[1]
+    assert ends[0][0] == [{"slope": 0.5}, None]

@@ -6,7 +6,7 @@ from gt._core import Tensor
 from gt.aten import schemas
 from gt.aten.call import call
 from gt.composite.inplace import inplace
-from gt.composite.older_forms import factors_first
+from gt.composite.older_forms import as_function, factors_first
 
 Function = Callable[..., object]
 # Whose tensor is not the first argument of the schema.
@@ -27,7 +27,10 @@ def install() -> None:
 def functions(letter: str, prefix: str = "") -> dict[str, Function]:
     """The functions of one of torch's namespaces, whose names there are without `prefix`."""
     found = {name.removeprefix(prefix): name for name in schemas.names(letter)}
-    return {title: factors_first(name, _function(name, title)) for title, name in found.items()}
+    return {
+        title: as_function(name, factors_first(name, _function(name, title)))
+        for title, name in found.items()
+    }
 
 
 def _function(name: str, title: str) -> Function:

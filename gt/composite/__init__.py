@@ -34,7 +34,7 @@ from gt.composite import (
 from gt.composite.common import Method, numpy_names, of_complex
 from gt.composite.einsum import einsum
 from gt.composite.joining import __all__ as _joining
-from gt.composite.older_forms import factors_first
+from gt.composite.older_forms import as_function, factors_first
 
 FILES = (
     shapes, splitting, casts, pointwise, reductions, contractions, scans, selection, sets,
@@ -126,7 +126,7 @@ def functions() -> dict[str, Method]:
     for file in FILES:
         for name in file.METHODS:
             if name not in METHODS_ONLY:
-                table[name] = _core.Function(name, getattr(Tensor, name))
+                table[name] = _core.Function(name, as_function(name, getattr(Tensor, name)))
     for name in IN_PLACE:
         table[name] = _core.Function(name, getattr(Tensor, name))
     others = {name: getattr(joining, name) for name in _joining} | FUNCTIONS

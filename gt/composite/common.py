@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 from gt import _core
 from gt._core import Tensor, call
 from gt.errors import IndexOutOfRange, InvalidType, ShapeError
+from gt.size import Size
 
 Shape: TypeAlias = tuple[int, ...]
 Dims: TypeAlias = int | Sequence[int] | None
@@ -174,4 +175,4 @@ def broadcast_shapes(*shapes: Shape | int) -> Shape:
                         + ", ".join(str(list(row)) for row in rows)
                     )
                 out[-place] = n
-    return tuple(out)
+    return Size(out)

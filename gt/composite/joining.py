@@ -8,7 +8,6 @@ import numpy as np
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.casts import cast
 from gt.composite.common import Number, broadcast_shapes, not_in_list, wrap
 from gt.composite.selection import nonzero
 from gt.errors import InvalidType, InvalidValue, ShapeError, out_refused
@@ -188,12 +187,22 @@ def where(
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """Each class number as a row of zeros with a one; without `num_classes` reads the largest."""
+    """Each class number as a row of zeros with a one; without `num_classes` reads the largest.
+
+    With it nothing is read: the worker refuses a number that is no class.
+    """
     if input.dtype != _core.int64:
         raise ShapeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if input.numel() == 0 and num_classes <= 0:
+        raise ShapeError("Can not infer total number of classes from empty tensor.")
+    if num_classes == 0 or num_classes < -1:
+        raise ShapeError("Class values must be smaller than num_classes.")
     count = int(input.amax().item()) + 1 if num_classes == -1 else num_classes
-    classes = call("arange", start=0, end=count, step=1, dtype=_core.int64)
-    return cast(input.reshape((*input.shape, 1)) == classes, _core.int64)
+    if count < 1:
+        raise ShapeError("Class values must be non-negative.")
+    size = (*input.shape, count)
+    zeros = call("full_like", input, size=size, value=0, dtype=_core.int64)
+    return zeros.scatter(-1, input.unsqueeze(-1), 1)
 
 
 def tril_indices(

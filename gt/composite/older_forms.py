@@ -8,11 +8,15 @@ import warnings
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from gt._core import Tensor
+from gt.errors import InvalidType
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Words = tuple[str, ...]
 
 _PRODUCT = ("beta", "alpha")
+_NUMBER = (int, float, complex)
 # The factors' names, and the operands' after `self`.
 FORMS: dict[str, tuple[Words, Words]] = {
     "add": (("alpha",), ("other",)),
@@ -51,9 +55,31 @@ def factors_first(name: str, function: Callable[P, R], stacklevel: int = 2) -> C
     return called
 
 
+def as_function(name: str, method: Callable[P, R]) -> Callable[P, R]:
+    """The method as a function: of a product's factors, the first stands before the tensors there.
+
+    So `gt.addmm(x, 3, a, b)` is an error, though `x.addmm(3, a, b)` is a call with one factor.
+    """
+    if name not in FORMS or FORMS[name][0] is not _PRODUCT:
+        return method
+
+    @functools.wraps(method)
+    def called(*args: P.args, **named: P.kwargs) -> R:
+        if len(args) > 1 and isinstance(args[0], Tensor) and isinstance(args[1], _NUMBER):
+            given = ", ".join(type(x).__name__ for x in args)
+            tensors = ", ".join(f"Tensor {operand}" for operand in ("input", *FORMS[name][1]))
+            raise InvalidType(
+                f"{name}() received an invalid combination of arguments - got ({given}), but "
+                f"expected one of:\n * ({tensors}, *, Number beta = 1, Number alpha = 1)"
+            )
+        return method(*args, **named)
+
+    return called
+
+
 def _parted(args: tuple[object, ...]) -> tuple[list[object], list[object]]:
     """Numbers and tensors of an older form: numbers stand before and after the first tensor."""
-    numbers: list[object] = [x for x in args[:3] if isinstance(x, int | float | complex)]
+    numbers: list[object] = [x for x in args[:3] if isinstance(x, _NUMBER)]
     others = [x for x in args if not any(x is number for number in numbers)]
     return numbers, others
 

@@ -3,6 +3,7 @@
 from gt import missing
 from gt.aten import surface as _aten
 from gt.casting import entry as _entry
+from gt.composite.joining import one_hot
 from gt.composite.normalization import layer_norm, rms_norm
 from gt.nn.functional.activation import (
     celu,
@@ -61,7 +62,7 @@ from gt.nn.functional.class_loss import (
 )
 from gt.nn.functional.distance import cosine_similarity, normalize, pairwise_distance
 from gt.nn.functional.fractional import fractional_max_pool2d, fractional_max_pool3d
-from gt.nn.functional.layer import dropout, embedding, linear, one_hot, pad
+from gt.nn.functional.layer import dropout, embedding, linear, pad
 from gt.nn.functional.loss import (
     gaussian_nll_loss,
     huber_loss,

@@ -171,9 +171,3 @@ _PADS = {
     for mode, operator in (("reflect", "reflection"), ("replicate", "replication"))
     for dims in (1, 2, 3)
 }
-
-
-def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """[...] indices -> [..., num_classes] of zeros with a one; -1 reads the largest index first."""
-    classes = num_classes if num_classes >= 0 else int(input.max().item()) + 1
-    return (input.unsqueeze(-1) == gt.arange(classes)).to(gt.int64)

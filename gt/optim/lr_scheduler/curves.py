@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import types
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gt.optim.lr_scheduler.base import LRScheduler
 from gt.optim.optimizer import Optimizer
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
 class LambdaLR(LRScheduler):
@@ -42,8 +45,20 @@ class LambdaLR(LRScheduler):
         return [base * factor(0) for factor, base in pairs]
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer and the functions."""
-        return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
+        """All but the optimizer; of what the rates come from, objects' attributes, as PyTorch."""
+        kept = [
+            None if isinstance(factor, _FUNCTIONS) else dict(factor.__dict__)
+            for factor in self.lr_lambdas
+        ]
+        return {**super().state_dict(), "lr_lambdas": kept}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from what state_dict() gave; functions stay what they are."""
+        entries = dict(state_dict)
+        for factor, saved in zip(self.lr_lambdas, entries.pop("lr_lambdas", ()), strict=False):
+            if saved is not None:
+                factor.__dict__.update(saved)
+        super().load_state_dict(entries)
 
 
 class MultiplicativeLR(LambdaLR):

@@ -35,6 +35,9 @@ class Backend(Generic[Value]):
     # For elementwise rows whose first operand is a number, where the kernel is a value's method.
     number_first: Mapping[str, Kernel]
     in_place: Mapping[str, list[InPlace]]
+    # What runs an instruction that is worth several threads, where that is another kernel, and even
+    # where the backend has one.
+    large: Mapping[str, Kernel] = dataclasses.field(default_factory=dict)
     # By the wire's number of the dtype.
     dtypes: Sequence[object]
     out_of_memory: type[BaseException]

@@ -28,6 +28,7 @@ class _Row(NamedTuple):
 _TABLE = {
     "attention": _Row((torch.float32,), 64),
     "attention_backward": _Row((torch.float32,), 64),
+    "matmul": _Row((torch.float32,), 1),
 }
 
 

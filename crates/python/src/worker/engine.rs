@@ -5,7 +5,7 @@
 use super::backends::{CollectiveBackends, Rendezvous};
 use super::borrowed::BorrowedMemory;
 use super::faults;
-use super::kernel_call;
+use super::kernel_call::{self, Variant};
 use super::kernels::Kernels;
 use super::memory::ValueMemory;
 use super::native::{self, ProgramCall, Programs, TensorValue};
@@ -115,7 +115,10 @@ impl Engine for PythonEngine {
         if self.programs.is_none() {
             self.programs = native::take_offer().map(Programs::from);
         }
-        if let Some(programs) = &mut self.programs {
+        let is_large = self.threads.is_large;
+        if let Some(programs) = &mut self.programs
+            && !(is_large && kernel.large.is_some())
+        {
             let call = ProgramCall {
                 over: kernel.over(reuse).map_or(0, |row| row.overwrites),
                 detaches: self.threads.is_large,
@@ -127,8 +130,9 @@ impl Engine for PythonEngine {
             }
         }
         self.calls += 1;
+        let how = Variant { reuse, is_large };
         let result =
-            kernel_call::run(py, self.caller, kernel, &self.dtypes, instruction, operands, reuse);
+            kernel_call::run(py, self.caller, kernel, &self.dtypes, instruction, operands, how);
         result.map_err(|error| self.fault(py, &error))
     }
 

@@ -11,7 +11,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 
-/// Calls the kernel, or the one of its kernels that writes over operands which `reuse` has.
+/// Which of an operator's kernels is called.
+#[derive(Clone, Copy)]
+pub struct Variant {
+    /// The operands that it may write over.
+    pub reuse: u16,
+    /// Whether the instruction is worth several threads.
+    pub is_large: bool,
+}
+
+/// Calls the kernel, or that one of its kernels.
 pub fn run(
     py: Python<'_>,
     caller: Vectorcaller,
@@ -19,7 +28,7 @@ pub fn run(
     dtypes: &[Py<PyAny>],
     instruction: &Instruction<'_>,
     operands: &[EngineOperand<'_, TensorValue>],
-    reuse: u16,
+    how: Variant,
 ) -> PyResult<Values<TensorValue>> {
     let info = instruction.op.info();
     let mut arguments = Arguments::default();
@@ -42,8 +51,12 @@ pub fn run(
     {
         call = other;
     }
-    if reuse != 0
-        && let Some(row) = kernel.over(reuse)
+    if how.is_large
+        && let Some(other) = &kernel.large
+    {
+        call = other;
+    } else if how.reuse != 0
+        && let Some(row) = kernel.over(how.reuse)
     {
         call = &row.call;
         if row.swapped {

@@ -1236,6 +1236,8 @@ class Tensor:
         """All elements become zero."""
     def copy_(self, src: Tensor | Number | complex, non_blocking: _bool=False) -> Tensor:
         """The elements of `src`, broadcast and cast; of a number, that number everywhere."""
+    def float_power_(self, exponent: Tensor | Number | complex) -> Tensor:
+        """`self` to the power of `exponent`, in double precision."""
     def normal_(self, mean: _float=0.0, std: _float=1.0, *, generator: Generator | None=None) -> Tensor:
         """Normally distributed values."""
     def uniform_(self, from_: _float=0.0, to: _float=1.0, *, generator: Generator | None=None) -> Tensor:
@@ -1318,8 +1320,6 @@ class Tensor:
         """`fix`, written into `self`."""
     def float_power(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def float_power_(self, *given: object, **named: object) -> Any:
-        """`float_power`, written into `self`."""
     def frexp(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def gcd(self, *given: object, **named: object) -> Any:

@@ -302,3 +302,126 @@ def test_the_factor_comes_once(m):
 def test_the_older_form_is_warned_of():
     with pytest.warns(UserWarning, match=r"This overload of add_ is deprecated"):
         gt.ones(3).add_(2, gt.ones(3))
+
+
+# Of these the method of a row may reuse the tensor's memory; each has a form of one or no operand.
+UNARY = (
+    "erfc_", "erfinv_", "lgamma_", "digamma_", "sinc_", "exp2_", "expm1_", "square_", "neg_",
+    "logit_", "frac_", "i0_",
+)  # fmt: skip
+BINARY = ("hypot_", "copysign_", "nextafter_", "xlogy_", "atan2_", "ldexp_", "fmod_")
+NEW_FORMS = {
+    **dict.fromkeys(UNARY, ()),
+    **dict.fromkeys(BINARY, (2.0,)),
+    "polygamma_": (1,),
+    "logical_xor_": (0.0,),
+}
+
+
+# PyTorch's text is another one for these, of dtypes that do not fit.
+OTHER_TEXTS = ("ldexp_",)
+
+
+def _named(m, dtype, numbers):
+    return m.tensor(numbers).to(getattr(m, dtype))
+
+
+@pytest.mark.parametrize("name", NEW_FORMS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "bool"])
+def test_a_form_writes_what_its_function_gives(name, dtype):
+    def program(m):
+        x = _named(m, dtype, [[0.25, 0.75, 0.5], [0.125, 0.5, 0.875]])
+        operands = [
+            number if name == "polygamma_" else _named(m, dtype, [number, 1.0, 0.5])
+            for number in NEW_FORMS[name]
+        ]
+        view = x[1]
+        arguments = operands[::-1]
+        assert getattr(x, name)(*arguments) is x
+        return [x.double().tolist(), view.double().tolist(), str(x.dtype)]
+
+    ours, theirs = both(program)
+    if isinstance(theirs, str):
+        assert isinstance(ours, str)
+        assert name in OTHER_TEXTS or ours.split(";")[0] == theirs.split("\n", maxsplit=1)[0]
+        return
+    assert ours[2] == theirs[2].replace("torch", "gt")
+    accuracy = {"bfloat16": 1e-2, "float32": 1e-5}.get(dtype, 1e-9)
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        torch.testing.assert_close(
+            torch.tensor(one), torch.tensor(other), rtol=accuracy, atol=accuracy, equal_nan=True
+        )
+
+
+@pytest.mark.parametrize("name", NEW_FORMS)
+def test_a_form_has_its_functions_gradient(name):
+    def program(m):
+        leaf = m.tensor([0.25, 0.75, 0.5], dtype=m.float64, requires_grad=True)
+        other = m.tensor([2.0, 0.5, 1.5], dtype=m.float64, requires_grad=True)
+        x = leaf * 0.75
+        few = name == "polygamma_"
+        getattr(x, name)(*([1] if few else [other] * len(NEW_FORMS[name])))
+        (x * x).sum().backward()
+        return [leaf.grad.tolist(), other.grad.tolist() if other.grad is not None else []]
+
+    ours, theirs = both(program)
+    assert isinstance(ours, list) == isinstance(theirs, list)
+    if isinstance(theirs, list):
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(torch.tensor(one), torch.tensor(other))
+
+
+WRONG = {
+    "more than none": lambda x: x.erfc_(1),
+    "a complex one": lambda x: x.neg_(1j),
+    "a number": lambda x: x.hypot_(2),
+    "a number, of truths": lambda x: x.logical_or_(1.5),
+    "nothing": lambda x: x.nextafter_(),
+    "two": lambda x: x.atan2_(x, x),
+    "one of two": lambda x: x.lerp_(x),
+    "a tensor for a number": lambda x: x.logit_(x),
+    "a tensor for NaN": lambda x: x.nan_to_num_(x),
+}
+
+
+@pytest.mark.parametrize("m", TOGETHER)
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_what_a_form_does_not_take(m, wrong):
+    x = m.tensor([0.25, 0.5])
+    with pytest.raises(TypeError, match="_\\("):
+        wrong(x)
+    assert x.tolist() == [0.25, 0.5]
+
+
+def test_float_powers_are_written_into_double_precision():
+    def program(m):
+        x = m.tensor([1.0, 2.0], dtype=m.float64).float_power_(2)
+        assert x.tolist() == [1.0, 4.0]
+        return m.ones(2).float_power_(2)
+
+    ours, theirs = both(program)
+    assert (
+        ours
+        == theirs
+        == (
+            "the base given to float_power_ has dtype Float but the operation's result requires "
+            "dtype Double"
+        )
+    )
+
+
+@pytest.mark.parametrize("m", TOGETHER)
+def test_a_complex_number_is_true_where_any_part_is(m):
+    assert m.zeros(2, dtype=m.bool).copy_(1j).tolist() == [True, True]
+    assert m.zeros(2, dtype=m.bool).fill_(1j).tolist() == [True, True]
+    assert m.ones(2, dtype=m.bool).fill_(0j).tolist() == [False, False]
+
+
+def test_rows_of_tensors_alone_are_those_of_the_table():
+    from harness.entries import ROWS
+
+    from gt.composite import inplace
+
+    assert set(inplace.OF_TENSORS) == {
+        name for name in inplace.DIRECT if name in ROWS and "tensors" in ROWS[name]
+    }

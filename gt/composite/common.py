@@ -4,7 +4,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, SupportsFloat, TypeAlias, TypeVar
 
 from gt import _core
 from gt._core import Tensor, call
@@ -152,6 +152,16 @@ def not_a_tensor(function: str, argument: str, position: int, value: object) -> 
         f"{function}(): argument '{argument}' (position {position}) must be Tensor, not "
         f"{_core.class_name(value)}"
     )
+
+
+def check_float(function: str, argument: str, position: int, value: object) -> None:
+    """PyTorch's error for what stands where a number should; one element of a tensor is one."""
+    is_number = value.ndim == 0 if isinstance(value, Tensor) else isinstance(value, SupportsFloat)
+    if value is not None and not is_number:
+        raise InvalidType(
+            f"{function}(): argument '{argument}' (position {position}) must be float, not "
+            f"{_core.class_name(value)}"
+        )
 
 
 def not_in_list(value: object, place: int, argument: int) -> InvalidType:

@@ -7,6 +7,7 @@ here stand the checks of the value: its shape must be the tensor's, its dtype mu
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number, not_a_tensor, sizes
 from gt.composite.complex_numbers import view_as_complex, view_as_real
-from gt.composite.older_forms import FORMS, factors_first
+from gt.composite.older_forms import factors_first
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, next_draw
@@ -55,7 +56,12 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         _core.check_writable(self, *args)
-        return write(self, function(_core.value_before(self), *args, **kwargs))
+        try:
+            value = function(_core.value_before(self), *args, **kwargs)
+        except TypeError as error:
+            text = str(error).replace(f"{name}(", f"{name}_(", 1)
+            raise type(error)(text) from None
+        return write(self, value)
 
     functools.update_wrapper(method, function)  # its signature
     method.__name__ = method.__qualname__ = f"{name}_"
@@ -64,13 +70,20 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
 
 
 def direct(function: Callable[..., Tensor], name: str) -> Method:
-    """The same for a row without attributes: the worker may reuse the tensor's buffer."""
+    """The same for a row without attributes: the worker may reuse the tensor's buffer.
+
+    What the function would refuse goes through it, for its error.
+    """
     general = factors_first(f"{name}_", inplace(function, name), stacklevel=3)
-    operands_max = len(FORMS[name][1]) if name in FORMS else 2
+    _, *parameters = inspect.signature(function).parameters.values()
+    count = sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters)
+    is_of_tensors = name in OF_TENSORS
 
     def method(self: Tensor, *operands: Tensor | Number, **named: object) -> Tensor:
-        if named or len(operands) > operands_max:
+        if named or len(operands) != count:
             return general(self, *operands, **named)
+        if is_of_tensors and not isinstance(operands[0], Tensor):
+            return general(self, *operands)
         return _core.apply_in_place(name, self, *operands)
 
     functools.update_wrapper(method, function)  # its signature
@@ -119,6 +132,8 @@ def fill_(self: Tensor, value: Number | complex | Tensor) -> Tensor:
             "fill_ only supports 0-dimension value tensor but got tensor with "
             f"{value.ndim} dimensions."
         )
+    if isinstance(value, complex) and self.dtype == _core.bool:
+        value = bool(value)
     return _core.fill_(self, value)
 
 
@@ -133,7 +148,8 @@ def copy_(self: Tensor, src: Tensor | Number | complex, non_blocking: bool = Fal
         return _core.assign_(self, src)
     number = src.item() if isinstance(src, np.generic) else src
     if isinstance(number, complex):
-        return fill_(self, number if self.is_complex() else number.real)
+        is_part = not self.is_complex() and self.dtype != _core.bool
+        return fill_(self, number.real if is_part else number)
     if not isinstance(number, bool | int | float):
         raise not_a_tensor("copy_", "other", 1, src)
     dtype = WIDEST[type(number)]  # cast as a tensor is: no number is refused for its size
@@ -164,6 +180,21 @@ def drawn(
         seed=seed,
         draw=draw,
     )
+
+
+def float_power_(self: Tensor, exponent: Tensor | Number | complex) -> Tensor:
+    """`self` to the power of `exponent`, in double precision."""
+    is_complex = isinstance(exponent, complex) or self.is_complex()
+    is_complex = is_complex or (isinstance(exponent, Tensor) and exponent.is_complex())
+    wanted = _core.complex128 if is_complex else _core.float64
+    if self.dtype != wanted:
+        have, want = (TENSOR_CLASSES[repr(d)].removesuffix("Tensor") for d in (self.dtype, wanted))
+        raise DtypeError(
+            f"the base given to float_power_ has dtype {have} but the operation's result requires "
+            f"dtype {want}"
+        )
+    power: Callable[..., Tensor] = Tensor.float_power
+    return inplace(power, "float_power")(self, exponent)
 
 
 def normal_(
@@ -283,6 +314,11 @@ DIRECT = (
     "square", "sub", "tan", "tanh", "trunc", "xlogy",
 )  # fmt: skip
 
+# Rows of these whose operand is no number (the column `tensors`).
+OF_TENSORS = frozenset({
+    "atan2", "hypot", "ldexp", "logical_and", "logical_or", "logical_xor", "nextafter",
+})  # fmt: skip
+
 # Other methods of which PyTorch has a form with an underscore.
 GENERAL = (
     "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "copysign", "cumprod",
@@ -305,6 +341,7 @@ METHODS: dict[str, Method] = {
     "fill_": fill_,
     "zero_": zero_,
     "copy_": copy_,
+    "float_power_": float_power_,
     "normal_": normal_,
     "uniform_": uniform_,
     "random_": random_,

@@ -6,7 +6,14 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
-from gt.composite.common import Method, Number, broadcast_shapes, generic, not_a_tensor
+from gt.composite.common import (
+    Method,
+    Number,
+    broadcast_shapes,
+    check_float,
+    generic,
+    not_a_tensor,
+)
 from gt.dtypes import category, common_type, result_type
 from gt.errors import (
     DtypeError,
@@ -151,6 +158,7 @@ def frac(self: Tensor) -> Tensor:
 
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
+    check_float("logit", "eps", 1, eps)
     if is_half(self):  # 1 - self in half precision would lose what is near 0
         return logit(self.float(), eps).to(self.dtype)
     x = self if self.dtype.is_floating_point else call("cast", self, dtype=_core.float32)
@@ -187,6 +195,10 @@ def nan_to_num(
     self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """NaN and infinities replaced by numbers; by default 0 and the largest finite ones."""
+    for place, (name, number) in enumerate(
+        {"nan": nan, "posinf": posinf, "neginf": neginf}.items()
+    ):
+        check_float("nan_to_num", name, place + 1, number)
     if not self.dtype.is_floating_point:
         return self.clone()
     largest = LARGEST[self.dtype.itemsize if self.dtype != _core.bfloat16 else 0]

@@ -228,7 +228,7 @@ def check_attention(kernels, case, dtype):
     expected, total = _attention(wide[0], *shared, how, seeds)
     expected.backward(grad.cpu().double())
     torch.testing.assert_close(results[1].cpu().double(), total, rtol=1e-5, atol=1e-5)
-    tolerance = 2.0 ** (-5 if dtype == torch.bfloat16 else -8)
+    tolerance = 1e-2 if dtype == torch.bfloat16 else 1.25e-3
     pairs = [(results[0], expected), *zip(made, (x.grad for x in wide), strict=True)]
     for ours, theirs in pairs:
         torch.testing.assert_close(ours.cpu().double(), theirs, rtol=tolerance, atol=tolerance)

@@ -260,10 +260,7 @@ def group_of(kernels, ranks, own, sizes=GROUP_SIZES):
         return (handles * ranks)[: ranks * 64]
 
     return cuda_collectives.CudaGroup(
-        kernels._cuda,
-        kernels.address,
-        kernels._stream,
-        kernels.device,
+        kernels.on,
         ranks,
         own,
         gather,

@@ -12,7 +12,7 @@ import sys
 
 import cuda_cases
 import torch
-from played_cuda import CPU, Played, driver_of
+from played_cuda import Played, driver_of
 
 from gt.worker.cuda_collectives import CudaGroup
 
@@ -54,10 +54,7 @@ def main():
     kernels = Played(library, driver)
     sizes = dataclasses.replace(cuda_cases.GROUP_SIZES, timeout_seconds=60.0)
     group = CudaGroup(
-        kernels._cuda,
-        kernels.address,
-        kernels.counted,
-        CPU,
+        kernels.on,
         ranks,
         range(rank, rank + 1),
         gather,

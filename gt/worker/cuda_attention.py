@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from gt._kernels import Cuda
+from gt.worker.cuda_device import CudaDevice
 
 HALVES = (torch.bfloat16, torch.float16)
 # Head sizes are multiples of what a copy takes, up to the wider tile (csrc/cuda/attention.h).
@@ -41,20 +38,11 @@ class CudaAttention:
     """Attention on one device, in bfloat16 and float16. Nothing waits for a launch.
 
     Args:
-        cuda: What launches.
-        address: Where a tensor's first element is; it refuses what is not on the device.
-        stream: The number of the stream on which torch computes at this moment.
+        on: The device.
     """
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        address: Callable[[str, Tensor | None, torch.dtype], int],
-        stream: Callable[[], int],
-    ) -> None:
-        self._cuda = cuda
-        self._address = address
-        self._stream = stream
+    def __init__(self, on: CudaDevice) -> None:
+        self._cuda, _, self._address, self._stream = on
 
     @staticmethod
     def takes(query: Tensor, key: Tensor, value: Tensor) -> bool:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from gt._kernels import Cuda
+from gt.worker.cuda_device import CudaDevice
 
 RANKS_MAX = 8
 SUMMED = (torch.float32, torch.bfloat16, torch.float16)
@@ -59,10 +57,7 @@ class CudaGroup:
     """Ranks that share memory. All of them make the same calls in the same order.
 
     Args:
-        cuda: What launches.
-        address: Where a tensor's first element is; it refuses what is not on the device.
-        stream: The number of the stream on which torch computes at this moment.
-        device: The device of this process' ranks.
+        on: The device of this process' ranks.
         ranks: All of the group, up to 8.
         own: Those of this process, side by side; several only for tests on one device.
         gather: Gives every process the bytes of all, joined in the order of ranks.
@@ -71,10 +66,7 @@ class CudaGroup:
 
     def __init__(
         self,
-        cuda: Cuda,
-        address: Callable[[str, Tensor | None, torch.dtype], int],
-        stream: Callable[[], int],
-        device: torch.device,
+        on: CudaDevice,
         ranks: int,
         own: range,
         gather: Callable[[bytes], bytes],
@@ -82,22 +74,22 @@ class CudaGroup:
     ) -> None:
         if not 0 < ranks <= RANKS_MAX or not own or own[0] < 0 or own[-1] >= ranks:
             raise ValueError(f"ranks {own} of {ranks}; a group has up to {RANKS_MAX}")
-        self._cuda, self._address, self._stream = cuda, address, stream
-        self.device, self.ranks, self.own, self.sizes = device, ranks, own, sizes
+        self._cuda, self.device, self._address, self._stream = on
+        self.ranks, self.own, self.sizes = ranks, own, sizes
         self._calls = 0
         # The next chunk, by rank of this process, other rank, and whether it is received.
         self._chunks: dict[tuple[int, int, bool], int] = {}
-        index = device.index or 0
+        index = on.device.index or 0
         self._index = index
         parts, total = self._layout()
-        self._allocated = [cuda.allocate(index, total) for _ in own]
-        handles = gather(b"".join(cuda.share(index, begin) for begin in self._allocated))
+        self._allocated = [on.cuda.allocate(index, total) for _ in own]
+        handles = gather(b"".join(on.cuda.share(index, begin) for begin in self._allocated))
         if len(handles) != ranks * _HANDLE_BYTES:
             raise ValueError(f"{len(handles)} bytes of handles for {ranks} ranks")
         self._opened: list[int] = []
         begins = [self._begin(rank, handles) for rank in range(ranks)]
         self._regions = [_Region(*(begin + part for part in parts)) for begin in begins]
-        self._errors = [torch.zeros(1, dtype=torch.int32, device=device) for _ in own]
+        self._errors = [torch.zeros(1, dtype=torch.int32, device=on.device) for _ in own]
 
     def all_reduce(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The sum of all ranks' inputs, in the order of ranks, with the same bits on each.

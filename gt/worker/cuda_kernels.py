@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gt import config
 from gt.worker.cuda_attention import CudaAttention
+from gt.worker.cuda_device import CudaDevice
 from gt.worker.cuda_rows import CudaRows
 from gt.worker.random_place import Place, Size
 
@@ -63,8 +64,9 @@ class CudaKernels:
         self._cuda = cuda
         self.device = device
         self._stream = stream
-        self.attention = CudaAttention(cuda, self.address, stream)
-        self.rows = CudaRows(cuda, self.address, stream)
+        self.on = CudaDevice(cuda, device, self.address, stream)
+        self.attention = CudaAttention(self.on)
+        self.rows = CudaRows(self.on)
 
     def address(self, name: str, tensor: Tensor | None, dtype: torch.dtype) -> int:
         """Where a tensor's first element is; 0 for none. TypeError, ValueError: it is not taken."""

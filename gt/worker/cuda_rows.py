@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from gt._kernels import Cuda
+from gt.worker.cuda_device import CudaDevice
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -28,20 +26,11 @@ class CudaRows:
     Operands of a call have one dtype and are contiguous. Nothing waits for a launch.
 
     Args:
-        cuda: What launches.
-        address: Where a tensor's first element is; it refuses what is not on the device.
-        stream: The number of the stream on which torch computes at this moment.
+        on: The device.
     """
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        address: Callable[[str, Tensor | None, torch.dtype], int],
-        stream: Callable[[], int],
-    ) -> None:
-        self._cuda = cuda
-        self._address = address
-        self._stream = stream
+    def __init__(self, on: CudaDevice) -> None:
+        self._cuda, _, self._address, self._stream = on
 
     def cross_entropy(
         self, logits: Tensor, targets: Tensor, scale: float | None = None

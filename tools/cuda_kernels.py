@@ -5,6 +5,8 @@ A kernel that spills fails. No GPU is needed, only nvcc: that on the path, or th
 """
 
 import argparse
+import functools
+import hashlib
 import importlib.util
 import os
 import re
@@ -21,6 +23,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "csrc" / "cuda" / "resources.txt"
+# Fat binaries and what ptxas said of them, by a digest of all that goes into one.
+KEPT = ROOT / "target" / "cuda" / "images"
 # What csrc says of CUDA's own header, which only this compilation reads.
 LAYOUT = ROOT / "csrc" / "cuda" / "host" / "layout_check.cpp"
 ARCHITECTURES = ("sm_80", "sm_90a")
@@ -56,11 +60,16 @@ def needed() -> str:
     return compiler
 
 
-def compiled(compiler: str, source: Path, target: list[str], output: Path) -> str:
-    """What ptxas says of one file. SystemExit with the compiler's messages where it fails."""
+def command_of(compiler: str, source: Path, target: list[str]) -> list[str]:
+    """All but the output."""
     include = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc' / 'cuda' / 'ptx'}"]
     command = [compiler, "-std=c++20", "-Werror", "all-warnings", "-Xptxas", "-v", *include]
-    command += [*FLAGS.get(source.name, []), *target, "-o", str(output), str(source)]
+    return [*command, *FLAGS.get(source.name, []), *target, str(source)]
+
+
+def compiled(compiler: str, source: Path, target: list[str], output: Path) -> str:
+    """What ptxas says of one file. SystemExit with the compiler's messages where it fails."""
+    command = [*command_of(compiler, source, target), "-o", str(output)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise SystemExit(f"{source.name}: {' '.join(target)}\n{run.stdout}{run.stderr}")
@@ -71,11 +80,11 @@ def compiled(compiler: str, source: Path, target: list[str], output: Path) -> st
     return report
 
 
-def kernel_lines(report: str, architecture: str) -> list[str]:
-    """One line a kernel of ptxas' report. SystemExit where one spills."""
+def kernel_lines(report: str) -> list[str]:
+    """One line a kernel and architecture of ptxas' report. SystemExit where one spills."""
     lines = []
     for part in report.split("Compiling entry function '")[1:]:
-        name = part[: part.index("'")]
+        name, architecture = part.split("'")[0:3:2]
         spilled = [int(count) for count in re.findall(r"(\d+) bytes spill", part)]
         if any(spilled):
             raise SystemExit(f"{name} for {architecture} spills {sum(spilled)} bytes of registers")
@@ -97,27 +106,56 @@ def at_once(compile_one: Callable[[T], R], jobs: list[T]) -> list[R]:
         return list(pool.map(compile_one, jobs))
 
 
+@functools.cache
+def shared_digest(compiler: str) -> bytes:
+    """Of the compiler and of every header that a kernel may include."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
+    digest = hashlib.sha256(version)
+    for header in sorted((ROOT / "csrc").rglob("*.h")):
+        digest.update(f"{header.relative_to(ROOT)}\n".encode() + header.read_bytes())
+    return digest.digest()
+
+
+def image_of(compiler: str, source: Path) -> tuple[Path, str]:
+    """The source's fat binary, with what ptxas says of it, compiled once for one content."""
+    target = fat_targets(source)
+    digest = hashlib.sha256(shared_digest(compiler) + source.read_bytes())
+    digest.update("\n".join(command_of(compiler, source, target)).encode())
+    kept = KEPT / f"{source.stem}-{digest.hexdigest()[:32]}"
+    image, report = (kept.with_suffix(suffix) for suffix in (".fatbin", ".txt"))
+    if not report.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+            made = Path(folder) / image.name
+            said = compiled(compiler, source, target, made)
+            (Path(folder) / report.name).write_text(said)
+            made.replace(image)
+            (Path(folder) / report.name).replace(report)  # the last: both are there
+    for old in KEPT.glob(f"{source.stem}-{'[0-9a-f]' * 32}.*"):
+        if old.stem != kept.name:
+            old.unlink(missing_ok=True)
+    return image, report.read_text()
+
+
+def images(compiler: str) -> dict[Path, tuple[Path, str]]:
+    """image_of each source; the largest sources first, which take longest."""
+    order = sorted(sources(), key=lambda source: -source.stat().st_size)
+    found = at_once(functools.partial(image_of, compiler), order)
+    return dict(zip(order, found, strict=True))
+
+
 def table() -> str:
     """Compiles everything."""
     compiler = needed()
-    lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-
-        def compile_one(job: tuple[Path, list[str], str]) -> list[str]:
-            source, target, architecture = job
-            output = Path(folder) / f"{source.stem}.{architecture or 'other'}"
-            report = compiled(compiler, source, target, output)
-            return kernel_lines(report, architecture) if architecture else []
-
-        jobs: list[tuple[Path, list[str], str]] = [(LAYOUT, ["-c"], "")]
-        for source in sources():
-            only = ONLY.get(source.name)
-            names = only or ARCHITECTURES
-            jobs += [(source, ["-cubin", f"-arch={name}"], name) for name in names]
-            if only is None:
-                jobs.append((source, ["-ptx", "-arch=compute_80"], ""))
-        for found in at_once(compile_one, jobs):
-            lines += found
+        compiled(compiler, LAYOUT, ["-c"], Path(folder) / "layout")
+    lines: list[str] = []
+    for source, (_, report) in images(compiler).items():
+        found = kernel_lines(report)
+        missing = {*architectures(source)} - {line.split()[1] for line in found}
+        if missing:
+            raise SystemExit(f"{source.name}: ptxas says nothing of {', '.join(sorted(missing))}")
+        lines += found
     return HEADER + "\n".join(sorted(lines)) + "\n"
 
 
@@ -138,18 +176,12 @@ const Images& embedded_images() {{
 
 
 def embed(folder: Path) -> None:
-    """Compiles each source into one fat binary, and writes images.cpp, which takes them in."""
-    compiler = needed()
+    """Copies each source's fat binary there, and writes images.cpp, which takes them in."""
     folder.mkdir(parents=True, exist_ok=True)
     symbols, rows = "", ""
-
-    def compile_one(source: Path) -> Path:
+    for source, (made, _) in sorted(images(needed()).items()):
         image = folder / f"{source.stem}.fatbin"
-        compiled(compiler, source, fat_targets(source), image)
-        return image
-
-    images = at_once(compile_one, sources())
-    for source, image in zip(sources(), images, strict=True):
+        shutil.copyfile(made, image)
         start, end = (f"gt_image_{source.stem}_{side}" for side in ("start", "end"))
         symbols += (
             f'asm(".pushsection .rodata\\n.balign 16\\n{start}: .incbin \\"{image}\\"\\n"\n'
@@ -173,12 +205,16 @@ def check_loaded(folder: Path) -> None:
     sys.stdout.write(f"the module holds {', '.join(expected)}\n")
 
 
+def architectures(source: Path) -> tuple[str, ...]:
+    """Those whose machine code its image holds."""
+    return ONLY.get(source.name, ARCHITECTURES)
+
+
 def fat_targets(source: Path) -> list[str]:
     """Machine code for each of the source's architectures, and PTX for later ones, compressed."""
-    only = ONLY.get(source.name)
-    names = only or ARCHITECTURES
+    names = architectures(source)
     targets = [f"-gencode=arch={name.replace('sm', 'compute')},code={name}" for name in names]
-    if only is None:
+    if source.name not in ONLY:
         targets.append("-gencode=arch=compute_80,code=compute_80")
     return ["-fatbin", "--compress-mode=size", *targets]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gt import _core
 from gt._core import Tensor
-from gt.errors import InvalidType, ShapeError
+from gt.errors import InvalidType, InvalidUse, ShapeError
 
 DEFAULT_SEED = 67280421310721  # PyTorch's
 
@@ -22,6 +22,8 @@ class Generator:
 
     def manual_seed(self, seed: int) -> "Generator":
         """Start again at the first draw of `seed`."""
+        if isinstance(seed, (bool, float, str)):
+            raise InvalidUse(f"manual_seed expected a long, but got {type(seed).__name__}")
         self._seed, self._draw = wrapped(seed), 0
         return self
 
@@ -144,6 +146,11 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
-def next_draw(generator: Generator | None) -> tuple[int, int]:
+def next_draw(generator: object) -> tuple[int, int]:
     """Seed and draw of `generator`, or of the default one."""
-    return _core.next_draw() if generator is None else generator.next_draw()
+    if generator is None:
+        return _core.next_draw()
+    if not isinstance(generator, Generator):
+        kind = type(generator).__name__
+        raise InvalidType(f"argument 'generator' must be torch.Generator, not {kind}")
+    return generator.next_draw()

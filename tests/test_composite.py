@@ -282,6 +282,13 @@ BAD: list[tuple[type[Exception], Callable[..., object]]] = [
     (ValueError, lambda m, x: m.as_tensor([["a"], [1]])),
     (TypeError, lambda m, x: m.tensor([1, "a"])),
     (TypeError, lambda m, x: m.tensor([b"a"])),
+    (TypeError, lambda m, x: x.imag),
+    (TypeError, lambda m, x: m.view_as_real(x)),
+    (TypeError, lambda m, x: m.rand(2, generator=3)),
+    (RuntimeError, lambda m, x: m.Generator().manual_seed("x")),
+    (RuntimeError, lambda m, x: m.Generator().manual_seed(1.5)),
+    (RuntimeError, lambda m, x: m.arange(3).bincount(minlength=-1)),
+    (RuntimeError, lambda m, x: m.einsum("ij->k", m.ones(2, 2))),
 ]
 
 
@@ -294,6 +301,14 @@ def test_error(kind: type[Exception], function: Callable[..., object]) -> None:
     with pytest.raises(kind) as caught:
         function(OURS, upload(X))
     assert isinstance(caught.value, errors.Error)
+
+
+@pytest.mark.parametrize("name", gt.autograd.forward_ad.__all__)
+def test_forward_mode_says_what_to_use(name: str) -> None:
+    function = getattr(gt.autograd.forward_ad, name)
+    given = {"make_dual": (X, X), "unpack_dual": (X,)}.get(name, ())
+    with pytest.raises(NotImplementedError, match=rf"^forward_ad.{name}: .* gt.func.jvp"):
+        function(*given)
 
 
 def test_a_broadcast_shape_is_a_size() -> None:
@@ -380,7 +395,14 @@ def test_a_tensor_of_many_entries_is_taken_apart() -> None:
     assert entries[69_999].item() == 69_999
 
 
-ONE_HOT = [([0, 2, 1],), ([0, 2, 1], 5), (2, 4), ([[0, 1]], 2), ([0, 2, 1], 2), ([-1, 1],)]
+ONE_HOT: list[tuple[object, ...]] = [
+    ([0, 2, 1],),
+    ([0, 2, 1], 5),
+    (2, 4),
+    ([[0, 1]], 2),
+    ([0, 2, 1], 2),
+    ([-1, 1],),
+]
 ONE_HOT += [([-1, 1], 3), ([-2, -3],), ([0, 1], 0), ([0, 1], -2), ([], 3), ([],)]
 ONE_HOT += [([0.0, 1.0], 2), ([True], 2)]
 

@@ -168,3 +168,14 @@ def test_a_leaf_is_refused_by_the_step_and_a_result_by_a_step_that_is_not_record
         kept = param * 2
         kept.retain_grad()
         library.optim.SGD([kept])
+
+
+@pytest.mark.parametrize("name", ["Adagrad", "Adam", "AdamW", "SGD"])
+@pytest.mark.parametrize("other", ["differentiable", "foreach"])
+def test_a_fused_step_is_nothing_else(name, other):
+    texts = []
+    for library in (gt, torch):
+        with pytest.raises(RuntimeError, match=r"^`fused`") as error:
+            getattr(library.optim, name)([library.ones(2)], fused=True, **{other: True})
+        texts.append(str(error.value))
+    assert texts[0] == texts[1]

@@ -1,22 +1,48 @@
-"""Forward-mode derivatives, which GT does not have: entering them says what to use instead."""
+"""Forward-mode derivatives, which GT does not have: each name says what to use instead."""
+
+from typing import NoReturn
 
 from gt.errors import NotSupported
 
-__all__ = ["dual_level"]
+__all__ = ["dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+def _refused(name: str) -> NotSupported:
+    return NotSupported(
+        f"forward_ad.{name}: GT has no forward-mode derivatives; gt.func.jvp(func, primals, "
+        "tangents) and gt.func.linearize(func, *primals) give the same products by backward passes"
+    )
 
 
 class dual_level:  # noqa: N801 - PyTorch's name
     """Forward mode.
 
     Raises:
-        NotSupported: always; gt.autograd.functional.jvp gives the product by two backward passes.
+        NotSupported: always; gt.func.jvp gives the product by two backward passes.
     """
 
     def __init__(self) -> None:
-        raise NotSupported(
-            "forward_ad: GT has no forward-mode derivatives; gt.autograd.functional.jvp(func, "
-            "inputs, v) gives the same product by two backward passes"
-        )
+        raise _refused("dual_level")
+
+
+def enter_dual_level() -> NoReturn:
+    """Raises as dual_level does."""
+    raise _refused("enter_dual_level")
+
+
+def exit_dual_level(*, level: int | None = None) -> NoReturn:  # noqa: ARG001 - PyTorch's
+    """Raises as dual_level does."""
+    raise _refused("exit_dual_level")
+
+
+def make_dual(tensor: object, tangent: object, *, level: int | None = None) -> NoReturn:  # noqa: ARG001
+    """Raises as dual_level does."""
+    raise _refused("make_dual")
+
+
+def unpack_dual(tensor: object, *, level: int | None = None) -> NoReturn:  # noqa: ARG001
+    """Raises as dual_level does."""
+    raise _refused("unpack_dual")
 
 
 def __dir__() -> list[str]:

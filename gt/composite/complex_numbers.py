@@ -7,7 +7,7 @@ to be written. Conjugates are values, too: no tensor has PyTorch's bit that puts
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method, generic
-from gt.errors import ShapeError
+from gt.errors import InvalidType, ShapeError
 
 WRITTEN = (
     "a part of a complex tensor is a value of its own in GT: writing it would not write the "
@@ -19,10 +19,12 @@ def view_as_real(input: Tensor) -> Tensor:
     """The parts of complex `input` [...] as floats [..., 2], a value that cannot be written.
 
     Raises:
-        RuntimeError: `input` is not complex.
+        TypeError: `input` is not complex.
     """
     if not input.is_complex():
-        raise ShapeError(f"view_as_real is only supported for complex tensors, not {input.dtype!r}")
+        raise InvalidType(
+            f"view_as_real is only supported for complex tensors, not {input.dtype!r}"
+        )
     return _core.read_only(generic("view_as_real_copy", input), WRITTEN)
 
 
@@ -49,10 +51,10 @@ def imag(input: Tensor) -> Tensor:
     """The imaginary parts, a value that cannot be written.
 
     Raises:
-        RuntimeError: `input` is not complex.
+        TypeError: `input` is not complex.
     """
     if not input.is_complex():
-        raise ShapeError("imag is not implemented for tensors with non-complex dtypes.")
+        raise InvalidType("imag is not implemented for tensors with non-complex dtypes.")
     return call("select", view_as_real(input), dim=-1, index=1)
 
 

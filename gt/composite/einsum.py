@@ -90,6 +90,12 @@ def planned(equation: str, shapes: tuple[Shape, ...], is_cast: bool) -> tuple[St
         letters = set(result).union(*(term.indices for term in pairs[place + 1 :]))
         left = plan.contracted(left, right, letters)
     left = plan.summed(left, set(result))
+    for letter in result:
+        if letter not in left.indices:
+            raise ShapeError(
+                f"einsum(): output subscript {letter} does not appear in the equation for any "
+                "input operand"
+            )
     plan.permuted(left, tuple(left.indices.index(i) for i in result), always=not plan.steps)
     return tuple(plan.steps)
 

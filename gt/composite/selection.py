@@ -192,6 +192,8 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
     """How often each number from 0 occurs (or the sum of its weights); reads the largest."""
     if self.ndim != 1 or self.dtype.is_floating_point:
         raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise ShapeError("minlength should be >= 0")
     highest = -1
     if self.shape[0]:
         ends: Tensor = call("stack", self.amin(), self.amax(), dim=0)

@@ -10,6 +10,7 @@ from gt.optim.optimizer import (
     Params,
     PerParameter,
     check_at_least_zero,
+    check_fused,
     check_rate,
 )
 
@@ -51,6 +52,7 @@ class Adagrad(PerParameter):
                 f"Invalid initial_accumulator_value value: {initial_accumulator_value}"
             )
         check_at_least_zero(eps=eps)
+        check_fused(fused=fused, foreach=foreach, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,

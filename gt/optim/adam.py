@@ -7,7 +7,6 @@ from typing import Any
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.errors import InvalidUse
 from gt.optim.factors import Factor, add_quotient, decayed, factor, keep_squares, kept
 from gt.optim.optimizer import (
     Group,
@@ -15,6 +14,7 @@ from gt.optim.optimizer import (
     Params,
     check_at_least_zero,
     check_betas,
+    check_fused,
     check_rate,
 )
 
@@ -56,8 +56,7 @@ class Adam(Optimizer):
         check_at_least_zero(weight_decay=weight_decay)
         if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
             raise ValueError("betas must be either both floats or both Tensors")
-        if fused and foreach:
-            raise InvalidUse("`fused` and `foreach` cannot be `True` together.")
+        check_fused(fused=fused, foreach=foreach, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "betas": betas,

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import gt
 from gt._core import Tensor
+from gt.errors import InvalidUse
 from gt.nn.listing import clear_gradient
 from gt.nn.names import typename
 from gt.nn.state import with_layout_of
@@ -223,6 +224,18 @@ class PerParameter(Optimizer):
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
         """Update `param` by `grad`, whose sign is that of going down."""
         raise NotImplementedError
+
+
+def check_fused(*, fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
+    """Raise PyTorch's error for options of which it has no implementation together.
+
+    Raises:
+        InvalidUse: `fused` beside one of the others.
+    """
+    if fused and differentiable:
+        raise InvalidUse("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise InvalidUse("`fused` and `foreach` cannot be `True` together.")
 
 
 def check_rate(lr: float | Tensor, text: str = "Invalid learning rate") -> None:

@@ -10,6 +10,7 @@ from gt.optim.optimizer import (
     Optimizer,
     Params,
     check_at_least_zero,
+    check_fused,
     check_rate,
 )
 
@@ -46,6 +47,7 @@ class SGD(Optimizer):
         check_at_least_zero(momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        check_fused(fused=fused, foreach=foreach, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,

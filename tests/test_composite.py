@@ -289,6 +289,9 @@ BAD: list[tuple[type[Exception], Callable[..., object]]] = [
     (RuntimeError, lambda m, x: m.Generator().manual_seed(1.5)),
     (RuntimeError, lambda m, x: m.arange(3).bincount(minlength=-1)),
     (RuntimeError, lambda m, x: m.einsum("ij->k", m.ones(2, 2))),
+    (RuntimeError, lambda m, x: m.ones(2).repeat_interleave(m.tensor([1, -1]))),
+    (RuntimeError, lambda m, x: m.tril_indices(-1, 2)),
+    (RuntimeError, lambda m, x: m.triu_indices(2, -1)),
 ]
 
 

@@ -217,6 +217,7 @@ def tril_indices(
 ) -> Tensor:
     """Rows and columns of the lower triangle's elements, as a tensor of two rows."""
     del device, layout, pin_memory
+    _check_sides(row, col)
     pairs = [(r, c) for r in range(row) for c in range(min(col, max(0, r + offset + 1)))]
     return triangle(pairs, dtype)
 
@@ -233,7 +234,14 @@ def triu_indices(
 ) -> Tensor:
     """Rows and columns of the upper triangle's elements, as a tensor of two rows."""
     del device, layout, pin_memory
+    _check_sides(row, col)
     return triangle([(r, c) for r in range(row) for c in range(max(0, r + offset), col)], dtype)
+
+
+def _check_sides(row: int, col: int) -> None:
+    for name, side in (("row", row), ("col", col)):
+        if side < 0:
+            raise ShapeError(f"{name} must be non-negative, got{side}")
 
 
 def triangle(pairs: Sequence[tuple[int, int]], dtype: _core.dtype) -> Tensor:

@@ -265,6 +265,8 @@ def repeat_interleave(
             "repeats must have the same size as input along dim, but got repeats.size(0) = "
             f"{len(counts)} and input.size({dim}) = {length}"
         )
+    if min(counts, default=0) < 0:
+        raise ShapeError("repeats can not be negative")
     parts = [slice_dim(self, place, i, 1) for i in range(length)]
     copies = [part for part, count in zip(parts, counts, strict=True) for _ in range(count)]
     return call("cat", *copies, dim=place) if copies else slice_dim(self, place, 0, 0)

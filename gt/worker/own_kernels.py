@@ -17,6 +17,8 @@ from torch import Tensor
 
 from gt import config
 
+_THREADS_MAX = 256  # csrc/core/parallel.h
+
 
 class _Row(NamedTuple):
     """Which operands a kernel takes, and from which size on it pays."""
@@ -50,6 +52,11 @@ def _mode() -> str:
 def module() -> ModuleType | None:
     """gt._kernels; None where it is not there or switched off."""
     return _kernels(_mode())
+
+
+def threads() -> int:
+    """As many as torch's kernels have at the moment, and no more than the pool of ours takes."""
+    return min(torch.get_num_threads(), _THREADS_MAX)
 
 
 def chosen(operator: str, *operands: Tensor) -> ModuleType | None:

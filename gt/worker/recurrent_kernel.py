@@ -14,6 +14,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from gt.worker import own_kernels
+
 _kernels: ModuleType | None
 try:
     _kernels = importlib.import_module("gt._kernels")
@@ -23,7 +25,6 @@ if not hasattr(_kernels, "recurrent_forward"):  # built before them
     _kernels = None
 
 _GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
-THREADS_MAX = 256  # csrc/core/parallel.h
 
 
 def takes(*values: Tensor | None) -> bool:
@@ -65,7 +66,7 @@ def forward(
     activations = gates.new_empty((count, batch, 4 * size)) if has_gates else None
     given = [_whole(x) for x in (gates, hidden, cell, weight, bias)]
     arrays = [_address(x) for x in (*given, output, cells, activations)]
-    _kernels.recurrent_forward(kind, count, batch, size, reverse, _threads(), *arrays)
+    _kernels.recurrent_forward(kind, count, batch, size, reverse, own_kernels.threads(), *arrays)
     return tuple(x for x in (output, cells, activations) if x is not None)
 
 
@@ -100,7 +101,7 @@ def backward(
     given = [_whole(x) for x in read]
     written = (grads, grads_state, grad_hidden, grad_cell)
     arrays = [_address(x) for x in (*given, *written)]
-    _kernels.recurrent_backward(kind, count, batch, size, reverse, _threads(), *arrays)
+    _kernels.recurrent_backward(kind, count, batch, size, reverse, own_kernels.threads(), *arrays)
     return tuple(x for x in written if x is not None)
 
 
@@ -119,7 +120,3 @@ def _whole(value: Tensor | None) -> Tensor | None:
 
 def _address(value: Tensor | None) -> int:
     return 0 if value is None else value.data_ptr()
-
-
-def _threads() -> int:
-    return min(torch.get_num_threads(), THREADS_MAX)

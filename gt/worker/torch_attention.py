@@ -45,7 +45,7 @@ def attention(
         output = query.new_empty(*query.shape[:-1], value.shape[-1])
         logsumexp = query.new_empty(query.shape[:-1])
         whole = _whole(attn_mask, query, key)
-        threads = torch.get_num_threads()
+        threads = own_kernels.threads()
         options = (whole, seeds, is_causal, dropout_p, scale, threads)
         own.attention(output, logsumexp, query, key, value, *options)
         return output, logsumexp
@@ -80,7 +80,7 @@ def attention_backward(
     if own := own_kernels.chosen("attention_backward", query, key, value, grad, output):
         made = _row_major(query), _row_major(key), _row_major(value)
         saved = (grad, output, logsumexp, query, key, value, _whole(attn_mask, query, key))
-        options = (seeds, is_causal, dropout_p, scale, torch.get_num_threads())
+        options = (seeds, is_causal, dropout_p, scale, own_kernels.threads())
         own.attention_backward(*made, *saved, *options)
         return made
     if seeds is not None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gt.worker import random_reference
+from gt.worker import own_kernels, random_reference
 from gt.worker.backend import Kernel
 from gt.worker.cuda_kernels import CudaKernels, open_for
 from gt.worker.random_place import Place, Size
@@ -153,7 +153,7 @@ class Random:
         whole, start = place.box(size)
         if _kernels is not None:
             fill = getattr(_kernels, kind)
-            threads = torch.get_num_threads()
+            threads = own_kernels.threads()
             fill(_array(out), *place.words, *limits, list(whole), list(start), threads)
         else:
             draws: Callable[..., np.ndarray] = getattr(random_reference, kind)

@@ -13,6 +13,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from gt.worker import own_kernels
+
 _kernels: ModuleType | None
 try:
     _kernels = importlib.import_module("gt._kernels")
@@ -21,7 +23,6 @@ except ImportError:  # built without them
 if not hasattr(_kernels, "max_pool"):  # built before it
     _kernels = None
 
-_THREADS_MAX = 256  # csrc/core/parallel.h
 _ELEMENTS_MAX = 2**31 - 1  # of a picture, whose places the kernel counts in 32 bits
 _PICTURE = 2  # dims
 
@@ -54,8 +55,7 @@ def max_pool2d_with_indices(
         )
     values = input.new_empty((*input.shape[:-2], *out))
     places = torch.empty_like(values, dtype=torch.int64)
-    threads = min(torch.get_num_threads(), _THREADS_MAX)
-    _kernels.max_pool(values, places, input, size, steps, pads, gaps, threads)
+    _kernels.max_pool(values, places, input, size, steps, pads, gaps, own_kernels.threads())
     return values, places
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 from gt.worker import own_kernels
 from gt.worker.backend import Kernel
 
-_THREADS_MAX = 256  # csrc/core/parallel.h
-
 
 def _matmul(self: Tensor, other: Tensor) -> Tensor:
     product = _product(self, other, None) if other.dim() == 2 else None
@@ -33,8 +31,7 @@ def _product(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor | None:
         return None
     out = left.new_empty((*left.shape[:-1], right.shape[1]))
     rows = left.reshape(-1, left.shape[-1])
-    threads = min(torch.get_num_threads(), _THREADS_MAX)
-    own.matmul(out.view(-1, right.shape[1]), rows, right, bias, threads=threads)
+    own.matmul(out.view(-1, right.shape[1]), rows, right, bias, threads=own_kernels.threads())
     return out
 
 

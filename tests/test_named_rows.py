@@ -321,3 +321,25 @@ def test_a_cut_of_another_dimension_is_kept(
         for ours, theirs in ((out, expected), (leaf.grad, whole.grad)):
             what = difference(ours.detach(), theirs.detach(), values=True, looser=10)
             assert what is None, what
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_quantile_in_double_precision_is_one(name: str, unknown: bool) -> None:
+    values = torch.linspace(-1, 1, 21, dtype=torch.float64).reshape(3, 7).sin()
+    if unknown:
+        values[1, 2] = math.nan
+    for share in (0.0, 0.3, 1 / 3, 0.7, 1.0):
+        leaves = [values.clone().requires_grad_(), gt.from_numpy(values.numpy()).requires_grad_()]
+        found = [getattr(m, name)(x, share, 1) for m, x in zip((torch, gt), leaves, strict=True)]
+        for result in found:
+            result.sum().backward()
+        for one, other in zip(found, leaves, strict=True):
+            assert one.dtype == other.dtype
+        torch.testing.assert_close(
+            torch.from_numpy(found[1].detach().numpy()), found[0].detach(), rtol=1e-14, atol=1e-14,
+            equal_nan=True,
+        )  # fmt: skip
+        torch.testing.assert_close(
+            torch.from_numpy(leaves[1].grad.numpy()), leaves[0].grad, rtol=1e-13, atol=1e-13
+        )

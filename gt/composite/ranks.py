@@ -109,8 +109,9 @@ def _quantile(
         known = call("cast", last - unknown, dtype=self.dtype)
         at = (known * q).clamp(min=0)
     else:  # NaN stands last: where there is one it is the result
-        at = call("where", unknown > 0, float(last), q * last)
-        at = call("cast", at, dtype=self.dtype)
+        # Not `where` of two numbers: its result would be of the default dtype.
+        hidden = call("cast", unknown > 0, dtype=self.dtype)
+        at = hidden * last + (1 - hidden) * (q * last)
     out = _between(ordered, at, place, interpolation)
     if dim is None:
         return out.reshape((1,) * rank if keepdim else ())

@@ -184,11 +184,11 @@ def cross_entropy_backward(
     log_probs: _Floats, target: _Places, scale: _Floats, out: _Floats
 ) -> None: ...
 def adam(
-    param: _Floats,
-    grad: _Floats,
-    avg: _Floats,
-    avg_sq: _Floats,
-    max_sq: _Floats | None,
+    params: Sequence[_Floats],
+    grads: Sequence[_Floats],
+    avgs: Sequence[_Floats],
+    avg_sqs: Sequence[_Floats],
+    max_sqs: Sequence[_Floats],
     lr: float,
     beta1: float,
     beta2: float,
@@ -199,9 +199,9 @@ def adam(
     maximize: bool,
 ) -> None: ...
 def sgd(
-    param: _Floats,
-    grad: _Floats,
-    buffer: _Floats | None,
+    params: Sequence[_Floats],
+    grads: Sequence[_Floats],
+    buffers: Sequence[_Floats],
     lr: float,
     momentum: float,
     dampening: float,

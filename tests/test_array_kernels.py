@@ -163,14 +163,13 @@ def test_steps_of_adam(amsgrad, decoupled):
     kind = torch.optim.AdamW if decoupled else torch.optim.Adam
     optimizer = kind([leaf], **settings)
     avg, avg_sq = np.zeros(37, np.float32), np.zeros(37, np.float32)
-    largest = np.zeros(37, np.float32) if amsgrad else None
+    largest = [np.zeros(37, np.float32)] if amsgrad else []
     for step in range(1, 6):
         grad = _numbers(37, step)[:, 0].copy()
         leaf.grad = _wide(grad)
         optimizer.step()
-        _kernels.adam(
-            param, grad, avg, avg_sq, largest, 1e-2, 0.8, 0.95, 1e-8, 0.1, step, decoupled, False
-        )
+        lists = ([param], [grad], [avg], [avg_sq], largest)
+        _kernels.adam(*lists, 1e-2, 0.8, 0.95, 1e-8, 0.1, step, decoupled, False)
     _close(param, leaf.detach(), terms=8.0)
 
 
@@ -184,13 +183,25 @@ def test_steps_of_sgd(momentum, nesterov):
     optimizer = torch.optim.SGD(
         [leaf], lr=0.1, momentum=momentum, weight_decay=0.01, nesterov=nesterov, maximize=True
     )
-    buffer = np.zeros(37, np.float32) if momentum else None
+    buffers = [np.zeros(37, np.float32)] if momentum else []
     for step in range(4):
         grad = _numbers(37, step + 1)[:, 0].copy()
         leaf.grad = _wide(grad)
         optimizer.step()
-        _kernels.sgd(param, grad, buffer, 0.1, momentum, 0.0, 0.01, nesterov, True, step == 0)
+        _kernels.sgd([param], [grad], buffers, 0.1, momentum, 0.0, 0.01, nesterov, True, step == 0)
     _close(param, leaf.detach(), terms=8.0)
+
+
+def test_a_step_writes_nothing_where_a_later_parameter_does_not_fit():
+    params = [_numbers(4), _numbers(5)]
+    before = [param.copy() for param in params]
+    with pytest.raises(ValueError, match="grads has 4 elements, not"):
+        _kernels.sgd(
+            params, [params[0], _numbers(2, 2)], [], 0.1, 0.0, 0.0, 0.0, False, False, True
+        )
+    with pytest.raises(ValueError, match="grads has 1 arrays, not 2"):
+        _kernels.sgd(params, [params[0]], [], 0.1, 0.0, 0.0, 0.0, False, False, True)
+    assert all((one == two).all() for one, two in zip(params, before, strict=True))
 
 
 def test_rows_are_added_where_the_index_says():

@@ -159,6 +159,7 @@ WRITERS: dict[str, Callable[[Row, str], str]] = {
     "complex": _bool,
     "nonempty": _bool,
     "running": _bool,
+    "grouped": _bool,
     "strided": _strided,
     "view": _optional(_variant("ViewKind", VIEWS)),
     "weight": _weight,

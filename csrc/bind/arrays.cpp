@@ -3,10 +3,12 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "core/message.h"
 #include "cpu/array_path.h"
@@ -156,16 +158,37 @@ void cross_entropy_backward(const In& log_probs, const Indices& target, const In
   }
 }
 
-void adam(const Out& param, const In& grad, const Out& avg, const Out& avg_sq,
-          const std::optional<Out>& max_sq, double lr, double beta1, double beta2, double eps,
-          double weight_decay, std::int64_t step, bool decoupled, bool maximize) {
-  const std::size_t count = param.size();
-  check_count("adam", "grad", grad.size(), count);
-  check_count("adam", "avg", avg.size(), count);
-  check_count("adam", "avg_sq", avg_sq.size(), count);
-  if (max_sq) {
-    check_count("adam", "max_sq", max_sq->size(), count);
+using Ins = std::vector<In>;
+using Outs = std::vector<Out>;
+
+// Before any parameter is written: each array of `list` has its parameter's size. A state that no
+// parameter has is an empty list.
+template <class Array>
+void check_list(const char* op, const char* name, const std::vector<Array>& list,
+                const Outs& params, bool is_optional = false) {
+  if (is_optional && list.empty()) {
+    return;
   }
+  if (list.size() != params.size()) {
+    throw std::invalid_argument(
+        message(op, ": ", name, " has ", list.size(), " arrays, not ", params.size()));
+  }
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    check_count(op, name, list[i].size(), params[i].size());
+  }
+}
+
+float* data_at(const Outs& list, std::size_t place) {
+  return list.empty() ? nullptr : list[place].data();
+}
+
+void adam(const Outs& params, const Ins& grads, const Outs& avgs, const Outs& avg_sqs,
+          const Outs& max_sqs, double lr, double beta1, double beta2, double eps,
+          double weight_decay, std::int64_t step, bool decoupled, bool maximize) {
+  check_list("adam", "grads", grads, params);
+  check_list("adam", "avgs", avgs, params);
+  check_list("adam", "avg_sqs", avg_sqs, params);
+  check_list("adam", "max_sqs", max_sqs, params, true);
   const auto at = static_cast<double>(step);
   const auto narrow = [](double value) { return static_cast<float>(value); };
   const AdamStep numbers{
@@ -180,18 +203,16 @@ void adam(const Out& param, const In& grad, const Out& avg, const Out& avg_sq,
       .eps = narrow(eps),
       .sign = maximize ? -1.0F : 1.0F,
   };
-  array_path().adam(param.data(), grad.data(), avg.data(), avg_sq.data(),
-                    max_sq ? max_sq->data() : nullptr, numbers, count);
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    array_path().adam(params[i].data(), grads[i].data(), avgs[i].data(), avg_sqs[i].data(),
+                      data_at(max_sqs, i), numbers, params[i].size());
+  }
 }
 
-void sgd(const Out& param, const In& grad, const std::optional<Out>& buffer, double lr,
-         double momentum, double dampening, double weight_decay, bool nesterov, bool maximize,
-         bool first_step) {
-  const std::size_t count = param.size();
-  check_count("sgd", "grad", grad.size(), count);
-  if (buffer) {
-    check_count("sgd", "buffer", buffer->size(), count);
-  }
+void sgd(const Outs& params, const Ins& grads, const Outs& buffers, double lr, double momentum,
+         double dampening, double weight_decay, bool nesterov, bool maximize, bool first_step) {
+  check_list("sgd", "grads", grads, params);
+  check_list("sgd", "buffers", buffers, params, true);
   const SgdStep numbers{
       .lr = static_cast<float>(lr),
       .momentum = static_cast<float>(momentum),
@@ -201,7 +222,10 @@ void sgd(const Out& param, const In& grad, const std::optional<Out>& buffer, dou
       .nesterov = nesterov,
       .first = first_step,
   };
-  array_path().sgd(param.data(), grad.data(), buffer ? buffer->data() : nullptr, numbers, count);
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    array_path().sgd(params[i].data(), grads[i].data(), data_at(buffers, i), numbers,
+                     params[i].size());
+  }
 }
 
 void add_rows(const Out& out, const Indices& index, const In& rows) {
@@ -275,14 +299,16 @@ void bind_rows(nb::module_& module) {
 }
 
 void bind_updates(nb::module_& module) {
-  module.def("adam", &adam, "param"_a.noconvert(), "grad"_a.noconvert(), "avg"_a.noconvert(),
-             "avg_sq"_a.noconvert(), "max_sq"_a.noconvert().none(), "lr"_a, "beta1"_a, "beta2"_a,
+  module.def("adam", &adam, "params"_a.noconvert(), "grads"_a.noconvert(), "avgs"_a.noconvert(),
+             "avg_sqs"_a.noconvert(), "max_sqs"_a.noconvert(), "lr"_a, "beta1"_a, "beta2"_a,
              "eps"_a, "weight_decay"_a, "step"_a, "decoupled"_a, "maximize"_a,
-             "One step of Adam (decoupled: of AdamW) over param and its state, all float32.");
-  module.def("sgd", &sgd, "param"_a.noconvert(), "grad"_a.noconvert(),
-             "buffer"_a.noconvert().none(), "lr"_a, "momentum"_a, "dampening"_a, "weight_decay"_a,
-             "nesterov"_a, "maximize"_a, "first_step"_a,
-             "One step of SGD over param and its momentum buffer, float32.");
+             "One step of Adam (decoupled: of AdamW) over each of params and its state, all\n"
+             "float32; max_sqs is empty without amsgrad.");
+  module.def("sgd", &sgd, "params"_a.noconvert(), "grads"_a.noconvert(), "buffers"_a.noconvert(),
+             "lr"_a, "momentum"_a, "dampening"_a, "weight_decay"_a, "nesterov"_a, "maximize"_a,
+             "first_step"_a,
+             "One step of SGD over each of params and its momentum buffer, float32; buffers is\n"
+             "empty without momentum.");
   module.def("add_rows", &add_rows, "out"_a.noconvert(), "index"_a.noconvert(),
              "rows"_a.noconvert(),
              "Adds each of rows to the row of out that index names; a negative one is left out.");

@@ -38,6 +38,10 @@ class Backend(Generic[Value]):
     # What runs an instruction that is worth several threads, where that is another kernel, and even
     # where the backend has one.
     large: Mapping[str, Kernel] = dataclasses.field(default_factory=dict)
+    # By row and the operands that it overwrites: a kernel for several instructions with equal
+    # attributes. It gets a list of their operands, then the attributes, and returns a list of
+    # tuples. Where it raises it has written nothing.
+    grouped: dict[str, dict[int, Kernel]] = dataclasses.field(default_factory=dict)
     # By the wire's number of the dtype.
     dtypes: Sequence[object]
     out_of_memory: type[BaseException]

@@ -61,6 +61,7 @@ def backend(device: torch.device) -> Backend[Tensor]:
         number_first=NUMBER_FIRST,
         in_place=IN_PLACE,
         large=torch_products.LARGE if on_host else {},
+        grouped=torch_updates.grouped(),
         dtypes=DTYPES,
         out_of_memory=torch.OutOfMemoryError,
         guard=torch.inference_mode,

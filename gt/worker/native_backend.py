@@ -47,4 +47,5 @@ def backend(threads: int | None = None) -> Backend[Array]:
         name="native",
         kernels=NATIVE,
         in_place=native_elementwise.in_place() | native_updates.in_place(),
+        grouped=native_updates.grouped(),
     )

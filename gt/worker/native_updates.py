@@ -1,8 +1,9 @@
-"""Optimizer steps of the native backend: one loop of gt._kernels over a parameter and its state."""
+"""Optimizer steps of the native backend: loops of gt._kernels over parameters and their state."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,11 @@ from gt.worker.backend import InPlace, Kernel
 from gt.worker.native_values import FLOAT32, is_float32, rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
+
+_Operands = tuple[Array | None, ...]
+_Results = tuple[Array, ...]
+_Numbers = Sequence[Any]
+_Step = Callable[[list[_Operands], _Numbers, int], list[_Results]]
 
 # Models have a few dozen shapes of parameters; what falls out is only made again.
 _SHAPES_MAX = 256
@@ -36,80 +42,82 @@ def _written(value: Array, is_own: bool) -> Array:
     return value if is_own and _may_be_written(value) else value.copy()
 
 
-def _are_float32(*values: Array | None) -> bool:
-    return all(value is None or is_float32(value) for value in values)
+def _are_float32(members: list[_Operands]) -> bool:
+    return all(value is None or is_float32(value) for one in members for value in one)
 
 
-def _sgd_step(owned: int) -> Kernel:
-    """Bit k of `owned` says that operand k may be written over."""
-
-    def kernel(
-        param: Array,
-        grad: Array,
-        buffer: Array | None,
-        lr: float,
-        momentum: float,
-        dampening: float,
-        weight_decay: float,
-        nesterov: bool,
-        maximize: bool,
-        first_step: bool,
-    ) -> object:
-        numbers = (lr, momentum, dampening, weight_decay, nesterov, maximize)
-        if not _are_float32(param, grad, buffer):
-            return NUMPY["sgd"](param, grad, buffer, *numbers, first_step)
-        param = _written(param, bool(owned & 0b001))
-        if momentum == 0:
-            _kernels.sgd(param, rows(grad), None, *numbers, first_step)
-            return param, _nothing(param) if buffer is None else buffer
-        first_step = first_step or buffer is None
-        if buffer is None:
-            state = np.empty(param.shape, FLOAT32)
-        else:
-            state = _written(buffer, bool(owned & 0b100))
-        if first_step:
+def _sgd_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_Results]:
+    """Steps with equal attributes; bit k of `owned` says that operands k may be written over."""
+    if not _are_float32(members):
+        return [NUMPY["sgd"](*one, *numbers) for one in members]  # type: ignore[misc]
+    lr, momentum, dampening, weight_decay, nesterov, maximize, first_step = numbers
+    params, grads = _column_written(members, 0, owned), _column_read(members, 1)
+    buffers = _column_written(members, 2, owned)
+    states = []
+    if momentum != 0:
+        first_step = first_step or not buffers
+        states = buffers or [np.empty(param.shape, FLOAT32) for param in params]
+        for state in states if first_step else []:
             state.fill(0)  # zero times what no number is would be no number
-        _kernels.sgd(param, rows(grad), state, *numbers, first_step)
-        return param, state
+    rates = (lr, momentum, dampening, weight_decay)
+    _kernels.sgd(params, grads, states, *rates, nesterov, maximize, first_step)
+    results = states or buffers or [_nothing(param) for param in params]
+    return list(zip(params, results, strict=True))
 
-    return kernel
+
+def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_Results]:
+    if not _are_float32(members):
+        return [NUMPY["adamw"](*one, *numbers) for one in members]  # type: ignore[misc]
+    params, first, second, largest = (
+        _column_written(members, place, owned) for place in (0, 2, 3, 4)
+    )
+    _kernels.adam(params, _column_read(members, 1), first, second, largest, *numbers)
+    largest = largest or [_nothing(param) for param in params]
+    return list(zip(params, first, second, largest, strict=True))
 
 
-def _adamw_step(owned: int) -> Kernel:
-    def kernel(
-        param: Array,
-        grad: Array,
-        exp_avg: Array,
-        exp_avg_sq: Array,
-        max_exp_avg_sq: Array | None,
-        *numbers: Any,  # noqa: ANN401 - the row's attributes, in its order
-    ) -> object:
-        if not _are_float32(param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq):
-            return NUMPY["adamw"](param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, *numbers)
-        param, first, second = (
-            _written(value, bool(owned >> place & 1))
-            for place, value in ((0, param), (2, exp_avg), (3, exp_avg_sq))
-        )
-        largest = None
-        if max_exp_avg_sq is not None:
-            largest = _written(max_exp_avg_sq, bool(owned >> 4 & 1))
-        _kernels.adam(param, rows(grad), first, second, largest, *numbers)
-        return param, first, second, _nothing(param) if largest is None else largest
+def _column_written(members: list[_Operands], place: int, owned: int) -> list[Array]:
+    """What the steps write; of a state that they do not have nothing."""
+    values = [one[place] for one in members]
+    return [_written(one, bool(owned >> place & 1)) for one in values if one is not None]
 
-    return kernel
+
+def _column_read(members: list[_Operands], place: int) -> list[Array]:
+    return [rows(value) for one in members if (value := one[place]) is not None]
+
+
+# By row: a list of steps, how many operands the row has, and which are written over: with the
+# optional state, and without.
+_STEPS: dict[str, tuple[_Step, int, tuple[int, int]]] = {
+    "sgd": (_sgd_step, 3, (0b101, 0b001)),
+    "adamw": (_adamw_step, 5, (0b11101, 0b01101)),
+}
+
+
+def _single(step: _Step, operands: int, owned: int) -> Kernel:
+    return lambda *given: step([given[:operands]], given[operands:], owned)[0]
+
+
+def _grouped(step: _Step, owned: int) -> Kernel:
+    return lambda members, *numbers: step(members, numbers, owned)
 
 
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
-    return {"sgd": _sgd_step(0), "adamw": _adamw_step(0)}
+    return {row: _single(step, operands, 0) for row, (step, operands, _) in _STEPS.items()}
 
 
 def in_place() -> dict[str, list[InPlace]]:
-    """Kernels that write over the parameter and its state: with the optional state, and without."""
-    table: dict[str, list[InPlace]] = {}
-    for name, step, bits in (
-        ("sgd", _sgd_step, (0b101, 0b001)),
-        ("adamw", _adamw_step, (0b11101, 0b01101)),
-    ):
-        table[name] = [(owned, step(owned), False) for owned in bits]
-    return table
+    """Kernels that write over the parameter and its state."""
+    return {
+        row: [(over, _single(step, operands, over), False) for over in bits]
+        for row, (step, operands, bits) in _STEPS.items()
+    }
+
+
+def grouped() -> dict[str, dict[int, Kernel]]:
+    """The same for lists of steps with equal attributes, by what they write over."""
+    return {
+        row: {over: _grouped(step, over) for over in bits}
+        for row, (step, _, bits) in _STEPS.items()
+    }

@@ -1,13 +1,20 @@
-"""Optimizer steps for torch: its own fused kernels, over the operands' buffers where it may."""
+"""Optimizer steps for torch: its own fused kernels, over operands where they may, one or a list."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gt.worker.backend import InPlace, Kernel
+
+_Operands = tuple[Tensor | None, ...]
+_Results = tuple[Tensor, ...]
+_Numbers = Sequence[Any]
+_Step = Callable[[list[_Operands], _Numbers, int], list[_Results]]
 
 # Models have a few dozen shapes of parameters; what falls out is only made again.
 _SHAPES_MAX = 256
@@ -31,32 +38,25 @@ def _count(step: int, device: torch.device) -> Tensor:
     return torch.full((), float(step), device=device)
 
 
-def _sgd_over(
-    param: Tensor,
-    grad: Tensor,
-    buffer: Tensor | None,
-    lr: float,
-    momentum: float,
-    dampening: float,
-    weight_decay: float,
-    nesterov: bool,
-    maximize: bool,
-    first_step: bool,
-) -> tuple[Tensor, Tensor]:
+def _sgd_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_Results]:
+    """Steps with equal attributes; bit k of `owned` says that operands k may be written over."""
+    lr, momentum, dampening, weight_decay, nesterov, maximize, first_step = numbers
+    params, grads = _written(members, 0, owned), [_required(one[1]) for one in members]
+    has_buffers = members[0][2] is not None
+    buffers = _written(members, 2, owned) if has_buffers else []
     if momentum == 0 and weight_decay == 0:
         # What torch.optim.SGD does, to the last bit in half precision too, in half the time.
-        param.add_(grad, alpha=lr if maximize else -lr)
-        return param, _nothing(param) if buffer is None else buffer
-    param, grad = param.contiguous(), grad.contiguous()  # fused kernels take no heed of strides
-    has_buffer = momentum != 0
-    if has_buffer and buffer is None:
-        buffer, first_step = torch.zeros_like(param), True
-    elif buffer is not None:
-        buffer = buffer.contiguous()
+        for param, grad in zip(params, grads, strict=True):
+            param.add_(grad, alpha=lr if maximize else -lr)
+        return _with_states(params, buffers)
+    # Fused kernels take no heed of strides.
+    params, buffers = _contiguous(params), _contiguous(buffers)
+    if momentum != 0 and not has_buffers:
+        buffers, first_step = [torch.zeros_like(param) for param in params], True
     torch._fused_sgd_(
-        [param],
-        [grad],
-        [buffer] if has_buffer and buffer is not None else [],
+        params,
+        _contiguous(grads),
+        buffers if momentum != 0 else [],
         weight_decay=weight_decay,
         momentum=momentum,
         lr=lr,
@@ -65,97 +65,79 @@ def _sgd_over(
         maximize=maximize,
         is_first_step=first_step,
     )
-    return param, _nothing(param) if buffer is None else buffer
+    return _with_states(params, buffers)
 
 
-def _sgd_over_param(
-    param: Tensor, grad: Tensor, buffer: Tensor | None, *attrs: object
-) -> tuple[Tensor, Tensor]:
-    return _sgd_over(param, grad, _clone(buffer), *attrs)  # type: ignore[arg-type]
-
-
-def _sgd(
-    param: Tensor, grad: Tensor, buffer: Tensor | None, *attrs: object
-) -> tuple[Tensor, Tensor]:
-    return _sgd_over(param.clone(), grad, _clone(buffer), *attrs)  # type: ignore[arg-type]
-
-
-def _adamw_over(
-    param: Tensor,
-    grad: Tensor,
-    exp_avg: Tensor,
-    exp_avg_sq: Tensor,
-    max_exp_avg_sq: Tensor | None,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
-    step: int,
-    decoupled: bool,
-    maximize: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    # fused kernels take no heed of strides
-    param, grad = param.contiguous(), grad.contiguous()
-    exp_avg, exp_avg_sq = exp_avg.contiguous(), exp_avg_sq.contiguous()
-    if max_exp_avg_sq is not None:
-        max_exp_avg_sq = max_exp_avg_sq.contiguous()
+def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_Results]:
+    lr, beta1, beta2, eps, weight_decay, step, decoupled, maximize = numbers
+    amsgrad = members[0][4] is not None
+    params, first, second = (_contiguous(_written(members, place, owned)) for place in (0, 2, 3))
+    largest = _contiguous(_written(members, 4, owned)) if amsgrad else []
     update = torch._fused_adamw_ if decoupled else torch._fused_adam_
     update(
-        [param],
-        [grad],
-        [exp_avg],
-        [exp_avg_sq],
-        [] if max_exp_avg_sq is None else [max_exp_avg_sq],
-        [_count(step, param.device)],
+        params,
+        _contiguous([_required(one[1]) for one in members]),
+        first,
+        second,
+        largest,
+        [_count(int(step), params[0].device)] * len(members),
         lr=lr,
         beta1=beta1,
         beta2=beta2,
         weight_decay=weight_decay,
         eps=eps,
-        amsgrad=max_exp_avg_sq is not None,
-        maximize=maximize,
+        amsgrad=amsgrad,
+        maximize=bool(maximize),
     )
-    largest = _nothing(param) if max_exp_avg_sq is None else max_exp_avg_sq
-    return param, exp_avg, exp_avg_sq, largest
+    largest = largest or [_nothing(param) for param in params]
+    return list(zip(params, first, second, largest, strict=True))
 
 
-def _adamw_over_required(
-    param: Tensor,
-    grad: Tensor,
-    exp_avg: Tensor,
-    exp_avg_sq: Tensor,
-    max_exp_avg_sq: Tensor | None,
-    *attrs: object,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    state = (exp_avg, exp_avg_sq, _clone(max_exp_avg_sq))
-    return _adamw_over(param, grad, *state, *attrs)  # type: ignore[arg-type]
+def _with_states(params: list[Tensor], states: list[Tensor]) -> list[_Results]:
+    return list(zip(params, states or [_nothing(param) for param in params], strict=True))
 
 
-def _adamw(
-    param: Tensor,
-    grad: Tensor,
-    exp_avg: Tensor,
-    exp_avg_sq: Tensor,
-    max_exp_avg_sq: Tensor | None,
-    *attrs: object,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    state = (exp_avg.clone(), exp_avg_sq.clone(), _clone(max_exp_avg_sq))
-    return _adamw_over(param.clone(), grad, *state, *attrs)  # type: ignore[arg-type]
+def _required(operand: Tensor | None) -> Tensor:
+    assert operand is not None, "only a state may be absent"
+    return operand
 
 
-def _clone(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.clone()
+def _written(members: list[_Operands], place: int, owned: int) -> list[Tensor]:
+    """What a step writes: the operands' own buffers, or copies."""
+    operands = [_required(one[place]) for one in members]
+    return operands if owned >> place & 1 else [one.clone() for one in operands]
+
+
+def _contiguous(tensors: list[Tensor]) -> list[Tensor]:
+    return [one.contiguous() for one in tensors]
+
+
+# By row: a list of steps, and how many operands the row has.
+_STEPS: dict[str, tuple[_Step, int]] = {"sgd": (_sgd_step, 3), "adamw": (_adamw_step, 5)}
+# The operands that are written over: with the optional state, and without.
+_OVER = {"sgd": (0b101, 0b001), "adamw": (0b11101, 0b01101)}
+
+
+def _single(row: str, owned: int) -> Kernel:
+    step, operands = _STEPS[row]
+    return lambda *given: step([given[:operands]], given[operands:], owned)[0]
+
+
+def _grouped(row: str, owned: int) -> Kernel:
+    step, _ = _STEPS[row]
+    return lambda members, *numbers: step(members, numbers, owned)
 
 
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
-    return {"sgd": _sgd, "adamw": _adamw}
+    return {row: _single(row, 0) for row in _STEPS}
 
 
 def in_place() -> dict[str, list[InPlace]]:
-    """Kernels that write over the parameter and its state: with the optional state, and without."""
-    return {
-        "sgd": [(0b101, _sgd_over, False), (0b001, _sgd_over_param, False)],
-        "adamw": [(0b11101, _adamw_over, False), (0b01101, _adamw_over_required, False)],
-    }
+    """Kernels that write over the parameter and its state."""
+    return {row: [(over, _single(row, over), False) for over in _OVER[row]] for row in _STEPS}
+
+
+def grouped() -> dict[str, dict[int, Kernel]]:
+    """The same for lists of steps with equal attributes, by what they write over."""
+    return {row: {over: _grouped(row, over) for over in _OVER[row]} for row in _STEPS}

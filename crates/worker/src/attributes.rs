@@ -1,7 +1,7 @@
 //! Operands and attributes of an instruction, as the dispatcher must have written them.
 
 use crate::failure::Fault;
-use gt_protocol::{Attr, Id, Instruction};
+use gt_protocol::{Attr, Id, Instruction, Scalar};
 
 pub fn first_value(instruction: &Instruction<'_>) -> Result<Id, Fault> {
     instruction.values().next().ok_or_else(|| Fault::protocol("the operand is no value"))
@@ -20,4 +20,15 @@ pub fn list<'a>(instruction: &'a Instruction<'_>, name: &str) -> Result<&'a [i64
         return Err(Fault::protocol(format!("{name} is missing")));
     };
     Ok(values)
+}
+
+/// Equal to the last bit: -0.0 is not 0.0 here, and a NaN equals itself.
+pub fn same_attr(left: &Attr, right: &Attr) -> bool {
+    match (left, right) {
+        (Attr::Float(left), Attr::Float(right))
+        | (Attr::Scalar(Scalar::Float(left)), Attr::Scalar(Scalar::Float(right))) => {
+            left.to_bits() == right.to_bits()
+        }
+        (left, right) => left == right,
+    }
 }

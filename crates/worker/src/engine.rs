@@ -50,7 +50,19 @@ pub trait Engine {
         reuse: u16,
     ) -> Result<Values<Self::Value>, Fault>;
 
-    /// How many instructions [`execute`](Self::execute) has run in C++, and in Python.
+    /// Computes several updates like `instruction` in one call, `operands` being those of one after another, of which each writes
+    /// over those in `reuse`: the results of each, which have the bits that [`execute`](Self::execute) gives. No two name the same value.
+    /// Nothing where there is no such call, or where it fails: nothing has been written then, and each is executed by itself.
+    fn execute_group(
+        &mut self,
+        _instruction: &Instruction<'_>,
+        _operands: &[EngineOperand<'_, Self::Value>],
+        _reuse: u16,
+    ) -> Option<Vec<Values<Self::Value>>> {
+        None
+    }
+
+    /// How many calls of [`execute`](Self::execute) and of [`execute_group`](Self::execute_group) have run in C++, and in Python.
     fn calls(&self) -> [u64; 2] {
         [0; 2]
     }

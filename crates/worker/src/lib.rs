@@ -31,6 +31,7 @@ mod table;
 mod tests;
 mod work;
 
+pub use attributes::same_attr;
 pub use backend::{Backend, Collective, DirectReads, Pull, ReadReduction, Turn};
 pub use buffers::{BorrowedBuffers, Buffers};
 pub use codec::Codec;

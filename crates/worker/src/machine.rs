@@ -2,6 +2,7 @@
 
 mod compute;
 mod control;
+mod group;
 mod read;
 
 use crate::attributes::unsigned;
@@ -21,6 +22,8 @@ use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Instruction, Kind, Op};
 use std::fmt;
 use std::rc::Rc;
+
+pub use group::UpdateGroup;
 
 /// Why a machine takes no more words.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ pub use negotiation::{Negotiation, Stage};
 use crate::engine::Engine;
 use crate::failure::{Cause, FailedInstruction, Fault};
 use crate::incarnations::Incarnations;
+use crate::machine::UpdateGroup;
 use crate::rounding::Rounding;
 use crate::table::{NoValue, SlotTable};
 use gt_protocol::message::FailureClass;
@@ -30,6 +31,8 @@ pub struct MachineState<E: Engine> {
     pub in_flight: Vec<InFlightOf<E>>,
     /// What is rounded for other hosts, if anything.
     pub rounding: Option<Rounding>,
+    /// Updates whose results are there before their turn.
+    pub group: UpdateGroup<E::Value>,
     tickets: u64,
 }
 
@@ -45,6 +48,7 @@ impl<E: Engine> MachineState<E> {
             session: 0,
             in_flight,
             rounding: None,
+            group: UpdateGroup::default(),
             tickets: 0,
         }
     }

@@ -217,6 +217,43 @@ void execute(const Call& call, Frame& frame) {
   stack.clear();
 }
 
+// Whether a call takes lists of tensors: of the parameters of an update, for one.
+bool takes_lists(const Call& call) {
+  for (const Argument& argument : call.arguments) {
+    if (argument.source == Source::List) return true;
+  }
+  return false;
+}
+
+// Whether a call computes the same for all members of a group: it is given numbers alone.
+bool is_shared(const Call& call, const Frame& frame) {
+  for (const Argument& argument : call.arguments) {
+    bool is_number =
+        argument.source == Source::Operand && frame.operands[argument.index].kind != Kind::Tensor;
+    if (!is_number && argument.source != Source::Constant) return false;
+  }
+  return true;
+}
+
+// One call for all members: lists of theirs after one another, the rest as the first one has it.
+void execute_lists(const Call& call, std::vector<Frame>& frames) {
+  TORCH_CHECK(call.results == 0, "a list's results are not told apart");
+  torch::jit::Stack stack;
+  for (const Argument& argument : call.arguments) {
+    if (argument.source != Source::List) {
+      stack.push_back(value(argument, frames.front()));
+      continue;
+    }
+    c10::List<at::Tensor> list;
+    list.reserve(argument.parts.size() * frames.size());
+    for (const Frame& frame : frames) {
+      for (const Argument& part : argument.parts) list.push_back(tensor(part, frame));
+    }
+    stack.push_back(std::move(list));
+  }
+  call.op->callBoxed(stack);
+}
+
 bool holds(const gt::Guard& guard, const Operand* operands) {
   Borrowed operand(operands[guard.operand]);
   if (guard.what == gt::Guard::What::Rank) return (*operand).dim() == guard.value;
@@ -238,6 +275,34 @@ int run(const Program& program, const Operand* operands, void** results) {
   return static_cast<int>(program.results.size());
 }
 
+// The same for several members, whose operands follow one another, `width` of each: calls of lists
+// once for all.
+int run_group(const Program& program, const Operand* operands, size_t width, size_t members,
+              void** results) {
+  if (!program.guards.empty()) return FELL_THROUGH;
+  std::vector<std::vector<c10::IValue>> temporaries(members);
+  std::vector<Frame> frames;
+  frames.reserve(members);
+  for (size_t i = 0; i < members; ++i) frames.push_back({operands + i * width, temporaries[i]});
+  for (const Call& call : program.calls) {
+    if (takes_lists(call)) {
+      execute_lists(call, frames);
+    } else if (is_shared(call, frames.front())) {
+      execute(call, frames.front());
+      const std::vector<c10::IValue>& made = temporaries.front();
+      for (size_t i = 1; i < members; ++i)
+        temporaries[i].insert(temporaries[i].end(), made.end() - call.results, made.end());
+    } else {
+      for (Frame& frame : frames) execute(call, frame);
+    }
+  }
+  for (const Frame& frame : frames) {
+    for (const Argument& result : program.results)
+      *results++ = tensor(result, frame).unsafeReleaseTensorImpl();
+  }
+  return static_cast<int>(program.results.size());
+}
+
 // Where torch's warnings go: the worker's log.
 class Warnings : public c10::WarningHandler {
  public:
@@ -250,6 +315,21 @@ class Warnings : public c10::WarningHandler {
 Warnings& warnings() {
   static Warnings handler;
   return handler;
+}
+
+// Runs `work`, which returns how many results there are; FAILED, with the text kept, where it
+// throws.
+template <typename Work>
+int told(Work work) {
+  c10::WarningUtils::WarningHandlerGuard to_log(&warnings());
+  try {
+    return work();
+  } catch (const c10::Error& error) {
+    gt::error_text() = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    gt::error_text() = error.what();
+  }
+  return FAILED;
 }
 
 }  // namespace
@@ -271,15 +351,15 @@ struct GtDescription {
 // Runs a program. The results are the caller's, as many as returned; -1: a guard says that it is
 // for others, -2: it failed, and nobody has been told why but gt_error_text.
 int gt_run(const void* program, const Operand* operands, void** results) {
-  c10::WarningUtils::WarningHandlerGuard to_log(&warnings());
-  try {
-    return run(*static_cast<const Program*>(program), operands, results);
-  } catch (const c10::Error& error) {
-    gt::error_text() = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    gt::error_text() = error.what();
-  }
-  return FAILED;
+  return told([&] { return run(*static_cast<const Program*>(program), operands, results); });
+}
+
+// Runs a program for several members, whose operands are of the same kinds; as many results of each
+// as returned, those of one after another.
+int gt_run_group(const void* program, const Operand* operands, size_t width, size_t members,
+                 void** results) {
+  const Program& group = *static_cast<const Program*>(program);
+  return told([&] { return run_group(group, operands, width, members, results); });
 }
 
 void gt_set_warnings(void (*show)(const char*)) { warnings().show = show; }

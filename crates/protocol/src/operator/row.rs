@@ -220,6 +220,8 @@ pub struct OpInfo {
     pub nonempty: bool,
     /// A reduction that keeps the operand's shape: what has been reduced so far at each place.
     pub running: bool,
+    /// An update of which adjacent instructions with equal attributes may be executed in one call.
+    pub grouped: bool,
     pub view: Option<ViewKind>,
     /// How it is taken and written through; every view has it.
     pub strided: Option<Strided>,
@@ -266,6 +268,7 @@ impl OpInfo {
         complex: false,
         nonempty: false,
         running: false,
+        grouped: false,
         view: None,
         strided: None,
         weight: None,

@@ -1,6 +1,7 @@
 //! Attributes as Python objects, kept per operator: a repeated instruction makes none.
 
 use gt_protocol::{Attr, AttrKind, OpInfo, Scalar};
+use gt_worker::same_attr;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
 use smallvec::SmallVec;
@@ -97,18 +98,6 @@ pub fn object(
     })
 }
 
-/// Equal to the last bit: -0.0 is not 0.0 here, and a NaN equals itself.
 fn same(left: &[Attr], right: &[Attr]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same_attr(left, right))
-}
-
-/// Equal to the last bit.
-pub fn same_attr(left: &Attr, right: &Attr) -> bool {
-    match (left, right) {
-        (Attr::Float(left), Attr::Float(right))
-        | (Attr::Scalar(Scalar::Float(left)), Attr::Scalar(Scalar::Float(right))) => {
-            left.to_bits() == right.to_bits()
-        }
-        (left, right) => left == right,
-    }
 }

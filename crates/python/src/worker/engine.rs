@@ -136,6 +136,34 @@ impl Engine for PythonEngine {
         result.map_err(|error| self.fault(py, &error))
     }
 
+    fn execute_group(
+        &mut self,
+        instruction: &Instruction<'_>,
+        operands: &[EngineOperand<'_, Self::Value>],
+        reuse: u16,
+    ) -> Option<Vec<Values<Self::Value>>> {
+        let py = attached();
+        let kernel = self.kernels.of_mut(instruction.op)?;
+        EXECUTING.store(instruction.op.info().code, Ordering::Relaxed);
+        if let Some(programs) = &mut self.programs {
+            let call = ProgramCall {
+                over: kernel.over(reuse)?.overwrites,
+                detaches: false,
+                attributes: &mut kernel.attributes,
+                dtypes: &self.dtypes,
+            };
+            if let Some(values) = programs.run_group(py, instruction, operands, call) {
+                return Some(values);
+            }
+        }
+        // Whatever it is that fails, an update executed by itself says so.
+        let results =
+            kernel_call::run_group(py, kernel, &self.dtypes, instruction, operands, reuse);
+        let results = results.ok().flatten()?;
+        self.calls += 1;
+        Some(results)
+    }
+
     fn calls(&self) -> [u64; 2] {
         [self.programs.as_ref().map_or(0, |programs| programs.calls), self.calls]
     }

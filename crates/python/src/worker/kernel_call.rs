@@ -71,6 +71,36 @@ pub fn run(
     Ok(results.iter().map(|one| TensorValue::from(one.unbind())).collect())
 }
 
+/// Calls the kernel for several instructions like this one, whose operands follow one another, that writes over operands in
+/// `reuse`; nothing where there is none.
+pub fn run_group(
+    py: Python<'_>,
+    kernel: &mut OperatorKernel,
+    dtypes: &[Py<PyAny>],
+    instruction: &Instruction<'_>,
+    operands: &[EngineOperand<'_, TensorValue>],
+    reuse: u16,
+) -> PyResult<Option<Vec<Values<TensorValue>>>> {
+    let Some(call) = kernel.over(reuse).and_then(|row| row.grouped.as_ref()) else {
+        return Ok(None);
+    };
+    let call = call.clone_ref(py);
+    let members: Vec<_> = operands
+        .chunks_exact(instruction.operands.len())
+        .map(|member| PyTuple::new(py, member.iter().map(|operand| object(py, operand))))
+        .collect::<PyResult<_>>()?;
+    let mut arguments = vec![PyList::new(py, members)?.into_any().unbind()];
+    let info = instruction.op.info();
+    let attributes = kernel.attributes.objects(py, info, &instruction.attrs, dtypes)?;
+    arguments.extend(attributes.iter().map(|one| one.clone_ref(py)));
+    let results = call.call1(py, PyTuple::new(py, arguments)?)?;
+    let results = results.bind(py).cast::<PyList>()?.iter().map(|member| {
+        let member = member.cast_into::<PyTuple>()?;
+        Ok(member.iter().map(|one| TensorValue::from(one.unbind())).collect())
+    });
+    results.collect::<PyResult<_>>().map(Some)
+}
+
 /// The arguments of a call: borrowed pointers, and what was made for it.
 #[derive(Default)]
 struct Arguments {
@@ -94,10 +124,14 @@ impl Arguments {
 }
 
 fn list(py: Python<'_>, listed: &[EngineOperand<'_, TensorValue>]) -> PyResult<Py<PyAny>> {
-    let objects = listed.iter().map(|operand| match operand {
+    let objects = listed.iter().map(|operand| object(py, operand));
+    Ok(PyList::new(py, objects.collect::<Vec<_>>())?.into_any().unbind())
+}
+
+fn object(py: Python<'_>, operand: &EngineOperand<'_, TensorValue>) -> Py<PyAny> {
+    match operand {
         EngineOperand::Absent => py.None(),
         EngineOperand::Value(value) => value.object(py).clone_ref(py),
         EngineOperand::Scalar(value) => scalar(py, *value),
-    });
-    Ok(PyList::new(py, objects.collect::<Vec<_>>())?.into_any().unbind())
+    }
 }

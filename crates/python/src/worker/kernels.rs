@@ -13,6 +13,8 @@ pub struct InPlace {
     pub call: Py<PyAny>,
     /// Whether it takes its two operands in the other order.
     pub swapped: bool,
+    /// The same for a list of instructions with equal attributes.
+    pub grouped: Option<Py<PyAny>>,
 }
 
 /// What executes one operator.
@@ -42,12 +44,13 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Fetches the tables `kernels`, `number_first`, `in_place` and `large` of a backend.
+    /// Fetches the tables `kernels`, `number_first`, `in_place`, `grouped` and `large` of a backend.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
         let calls = backend.getattr("kernels")?.cast_into::<PyDict>()?;
         let number_first = backend.getattr("number_first")?.cast_into::<PyDict>()?;
         let in_place = backend.getattr("in_place")?.cast_into::<PyDict>()?;
         let large = backend.getattr("large")?.cast_into::<PyDict>()?;
+        let grouped = backend.getattr("grouped")?.cast_into::<PyDict>()?;
         let mut by_code = Vec::new();
         for info in Op::table() {
             let Some(call) = calls.get_item(info.name)? else { continue };
@@ -58,7 +61,10 @@ impl Kernels {
             let kernel = OperatorKernel {
                 call: call.unbind(),
                 number_first: number_first.get_item(info.name)?.map(Bound::unbind),
-                in_place: in_place_kernels(in_place.get_item(info.name)?)?,
+                in_place: in_place_kernels(
+                    in_place.get_item(info.name)?,
+                    grouped.get_item(info.name)?,
+                )?,
                 large: large.get_item(info.name)?.map(Bound::unbind),
                 attributes: Attributes::default(),
             };
@@ -78,12 +84,20 @@ impl Kernels {
     }
 }
 
-fn in_place_kernels(listed: Option<Bound<'_, PyAny>>) -> PyResult<Vec<InPlace>> {
+fn in_place_kernels(
+    listed: Option<Bound<'_, PyAny>>,
+    grouped: Option<Bound<'_, PyAny>>,
+) -> PyResult<Vec<InPlace>> {
     let Some(listed) = listed else { return Ok(Vec::new()) };
     let mut kernels = Vec::new();
     for row in listed.cast_into::<PyList>()? {
         let (overwrites, call, swapped) = row.extract::<(u16, Py<PyAny>, bool)>()?;
-        kernels.push(InPlace { overwrites, call, swapped });
+        let grouped = match &grouped {
+            Some(by_operands) => by_operands.cast::<PyDict>()?.get_item(overwrites)?,
+            None => None,
+        };
+        let grouped = grouped.map(Bound::unbind);
+        kernels.push(InPlace { overwrites, call, swapped, grouped });
     }
     Ok(kernels)
 }

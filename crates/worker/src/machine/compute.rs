@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 impl<E: Engine> MachineState<E> {
     pub fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
+        let early = self.group.early(instruction.op);
         let mut inputs: SmallVec<[EngineOperand<'_, E::Value>; 4]> = SmallVec::new();
         let mut is_contiguous = true;
         for operand in &instruction.operands {
@@ -26,12 +27,24 @@ impl<E: Engine> MachineState<E> {
         }
         self.table.check_vacant(&instruction.outputs)?;
         let metas = reuse::results(&self.table, instruction);
-        let reuse = match self.engine.in_place(instruction.op) {
-            0 => 0,
-            in_place => reuse::reusable(&self.table, instruction, in_place, next, &metas),
+        let (reuse, results) = if let Some(early) = early {
+            early
+        } else {
+            let reuse = match self.engine.in_place(instruction.op) {
+                0 => 0,
+                in_place => reuse::reusable(&self.table, instruction, in_place, next, &metas),
+            };
+            let is_large = work::is_large(&self.table, instruction, &metas);
+            self.engine.set_large(is_large);
+            let begins = instruction.op.info().grouped && reuse != 0 && !is_large;
+            let first = (instruction, reuse);
+            let run = || self.group.run(&mut self.engine, &self.table, first, next);
+            (reuse, begins.then(run).flatten())
         };
-        self.engine.set_large(work::is_large(&self.table, instruction, &metas));
-        let mut values = self.engine.execute(instruction, &inputs, reuse)?;
+        let mut values = match results {
+            Some(values) => values,
+            None => self.engine.execute(instruction, &inputs, reuse)?,
+        };
         drop(inputs);
         if reuse == 0 {
             return self.define(instruction, values, &metas, is_contiguous);

@@ -10,6 +10,7 @@ mod coalesced;
 mod codec;
 mod collective;
 mod device;
+mod group;
 mod links;
 mod machine;
 mod negotiation;
@@ -51,6 +52,9 @@ struct Toy {
 struct ToyEngine {
     allocations: Rc<Cell<usize>>,
     never_in_place: bool,
+    /// Updates of each call of several; of one that is to fail those that were asked for.
+    groups: Rc<RefCell<Vec<usize>>>,
+    groups_fail: bool,
     conduct: device::DeviceConduct,
 }
 
@@ -61,7 +65,9 @@ impl ToyEngine {
     }
 
     fn filled(&self, meta: &Meta, number: i64) -> Result<Toy, Fault> {
-        if meta.dtype != Dtype::I64 || !(0..=NUMBERS_MAX).contains(&meta.elements()) {
+        if !matches!(meta.dtype, Dtype::I64 | Dtype::F64)
+            || !(0..=NUMBERS_MAX).contains(&meta.elements())
+        {
             return Err(Fault::new(FailureClass::OutOfMemory, format!("{meta}")));
         }
         Ok(self.new_value(&vec![number; usize::try_from(meta.elements()).unwrap()], meta.dims))
@@ -190,11 +196,25 @@ impl Engine for ToyEngine {
         Ok(Values::from_iter([value]))
     }
 
+    fn execute_group(
+        &mut self,
+        instruction: &Instruction<'_>,
+        operands: &[EngineOperand<'_, Toy>],
+        reuse: u16,
+    ) -> Option<Vec<Values<Toy>>> {
+        let members = operands.chunks_exact(instruction.operands.len());
+        self.groups.borrow_mut().push(members.len());
+        if self.groups_fail {
+            return None;
+        }
+        members.map(|member| self.execute(instruction, member, reuse).ok()).collect()
+    }
+
     fn in_place(&self, op: Op) -> u16 {
         match op {
             _ if self.never_in_place => 0,
             Op::Add | Op::Mul => 0b11,
-            Op::Sub | Op::Neg | Op::AllReduce | Op::AllReduceCoalesced => 0b1,
+            Op::Sub | Op::Neg | Op::Sgd | Op::AllReduce | Op::AllReduceCoalesced => 0b1,
             _ => 0,
         }
     }

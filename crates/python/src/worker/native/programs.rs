@@ -4,9 +4,9 @@
 
 use super::abi::{FUNCTIONS, Helper, NativeOperand};
 use super::value::{NativeTensor, TensorValue};
-use crate::worker::attributes::{self, Attributes};
+use crate::worker::attributes::Attributes;
 use gt_protocol::{Attr, Instruction, Scalar};
-use gt_worker::{EngineOperand, Values};
+use gt_worker::{EngineOperand, Values, same_attr};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -122,6 +122,63 @@ impl Programs {
         call: ProgramCall<'_>,
     ) -> Option<Values<TensorValue>> {
         let mut arguments: SmallVec<[NativeOperand; 8]> = SmallVec::new();
+        self.push(operands, &mut arguments)?;
+        let (helper, detaches) = (self.helper, call.detaches);
+        let form = self.form(py, instruction, &arguments, call);
+        let program = form.program.as_ref()?;
+        if form.changing != 0 {
+            push_changing(&mut arguments, &instruction.attrs, form.changing)?;
+        }
+        let values = execute(helper, program, &arguments, detaches)?;
+        self.calls += 1;
+        Some(values)
+    }
+
+    /// The results of several instructions like this one, whose operands follow one another, by one call; nothing as for
+    /// [`run`](Self::run).
+    pub fn run_group(
+        &mut self,
+        py: Python<'_>,
+        instruction: &Instruction<'_>,
+        operands: &[EngineOperand<'_, TensorValue>],
+        call: ProgramCall<'_>,
+    ) -> Option<Vec<Values<TensorValue>>> {
+        let width = instruction.operands.len();
+        let mut first: SmallVec<[NativeOperand; 8]> = SmallVec::new();
+        self.push(&operands[..width], &mut first)?;
+        let helper = self.helper;
+        let (program, changing) = {
+            let form = self.form(py, instruction, &first, call);
+            (form.program.as_ref()?.0, form.changing)
+        };
+        let mut arguments: SmallVec<[NativeOperand; 8]> = SmallVec::new();
+        for member in operands.chunks_exact(width) {
+            self.push(member, &mut arguments)?;
+            push_changing(&mut arguments, &instruction.attrs, changing)?;
+        }
+        let members = operands.len() / width;
+        let mut results = vec![ptr::null_mut(); members * RESULTS_MAX];
+        // SAFETY: as for `execute`, for each member: all have the kinds of the first, which the program was made for.
+        let count = unsafe {
+            let arguments = (arguments.as_ptr(), arguments.len() / members);
+            (helper.run_group)(
+                program.as_ptr(),
+                arguments.0,
+                arguments.1,
+                members,
+                results.as_mut_ptr(),
+            )
+        };
+        let count = usize::try_from(count).ok().filter(|&count| count > 0)?;
+        self.calls += 1;
+        Some(results[..members * count].chunks_exact(count).map(owned).collect())
+    }
+
+    fn push(
+        &self,
+        operands: &[EngineOperand<'_, TensorValue>],
+        arguments: &mut SmallVec<[NativeOperand; 8]>,
+    ) -> Option<()> {
         for operand in operands {
             arguments.push(match operand {
                 EngineOperand::Absent => NativeOperand::ABSENT,
@@ -131,6 +188,17 @@ impl Programs {
                 }
             });
         }
+        Some(())
+    }
+
+    #[inline]
+    fn form(
+        &mut self,
+        py: Python<'_>,
+        instruction: &Instruction<'_>,
+        arguments: &[NativeOperand],
+        call: ProgramCall<'_>,
+    ) -> &Form {
         let code = usize::from(instruction.op.info().code);
         if code >= self.rows.len() {
             self.rows.resize_with(code + 1, Forms::default);
@@ -138,20 +206,12 @@ impl Programs {
         let found = self.rows[code]
             .kept
             .iter()
-            .position(|form| form.fits(&arguments, call.over, &instruction.attrs));
-        let detaches = call.detaches;
+            .position(|form| form.fits(arguments, call.over, &instruction.attrs));
         let place = match found {
             Some(place) => place,
-            None => self.keep(py, instruction, &arguments, call),
+            None => self.keep(py, instruction, arguments, call),
         };
-        let form = &self.rows[code].kept[place];
-        let program = form.program.as_ref()?;
-        if form.changing != 0 {
-            push_changing(&mut arguments, &instruction.attrs, form.changing)?;
-        }
-        let values = execute(self.helper, program, &arguments, detaches)?;
-        self.calls += 1;
-        Some(values)
+        &self.rows[code].kept[place]
     }
 
     #[cold]
@@ -220,7 +280,7 @@ impl Form {
             && self.kinds.iter().copied().eq(kinds)
             && self.attrs.len() == attrs.len()
             && self.attrs.iter().zip(attrs).enumerate().all(|(place, (left, right))| {
-                self.changing >> place & 1 != 0 || attributes::same_attr(left, right)
+                self.changing >> place & 1 != 0 || same_attr(left, right)
             })
     }
 }
@@ -269,10 +329,15 @@ fn execute(
         count
     };
     let count = usize::try_from(count).ok()?;
-    let values = results[..count].iter().map(|&result| {
+    Some(owned(&results[..count]))
+}
+
+/// Handles that a run has given away.
+fn owned(results: &[*mut c_void]) -> Values<TensorValue> {
+    let values = results.iter().map(|&result| {
         let handle = NonNull::new(result).expect("a tensor");
         // SAFETY: a result is the caller's.
         TensorValue::from(unsafe { NativeTensor::new(handle) })
     });
-    Some(values.collect())
+    values.collect()
 }

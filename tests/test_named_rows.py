@@ -343,3 +343,12 @@ def test_a_quantile_in_double_precision_is_one(name: str, unknown: bool) -> None
         torch.testing.assert_close(
             torch.from_numpy(leaves[1].grad.numpy()), leaves[0].grad, rtol=1e-13, atol=1e-13
         )
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_a_median_of_what_is_expanded_reads_nothing_beside_it(name: str) -> None:
+    """PyTorch's own kernel does: the oracle is the median of a copy."""
+    column = torch.arange(4.0).reshape(4, 1) + 1
+    for count in (3, 7):
+        found = getattr(gt.from_numpy(column.numpy()).expand(4, count), name)(1)
+        assert found[0].tolist() == column[:, 0].tolist()

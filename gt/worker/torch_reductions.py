@@ -27,6 +27,15 @@ def _prod(self: Tensor, dim: int | None, keepdim: bool, dtype: torch.dtype | Non
     return out.reshape((1,) * self.dim()) if keepdim else out
 
 
+def _median(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    # PyTorch's kernel reads beside an operand that is expanded along `dim`.
+    return self.contiguous().median(dim, keepdim)
+
+
+def _nanmedian(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    return self.contiguous().nanmedian(dim, keepdim)
+
+
 def _amax(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return self.amax(dim or (), keepdim)
 
@@ -154,6 +163,6 @@ def kernels() -> dict[str, Kernel]:
         "cummin": Tensor.cummin,
         "logcumsumexp": Tensor.logcumsumexp,
         "mode": Tensor.mode,
-        "median_dim": Tensor.median,
-        "nanmedian_dim": Tensor.nanmedian,
+        "median_dim": _median,
+        "nanmedian_dim": _nanmedian,
     }

@@ -9,10 +9,11 @@ use crate::client::value::variable::{Tensor, Var};
 use crate::client::views;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySequence, PySlice, PyTuple};
 use smallvec::{SmallVec, smallvec};
+use std::ffi::CStr;
 
 pub(crate) fn get_item<'py>(
     tensor: &Bound<'py, Tensor>,
@@ -168,10 +169,7 @@ impl Picked {
 }
 
 fn pick(py: Python<'_>, var: &Var, index: &Bound<'_, PyAny>) -> PyResult<Picked> {
-    let items: Vec<Bound<'_, PyAny>> = match index.cast::<PyTuple>() {
-        Ok(tuple) => tuple.iter().collect(),
-        Err(_) => vec![index.clone()],
-    };
+    let items = items_of(index)?;
     let rank = var.meta(py).dims.len();
     let mut used = 0;
     for item in &items {
@@ -194,6 +192,35 @@ fn pick(py: Python<'_>, var: &Var, index: &Bound<'_, PyAny>) -> PyResult<Picked>
         picked.tensors.pop();
     }
     Ok(picked)
+}
+
+/// What stands for each dimension.
+fn items_of<'py>(index: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if let Ok(tuple) = index.cast::<PyTuple>() {
+        return Ok(tuple.iter().collect());
+    }
+    let Ok(listed) = index.cast::<PyList>() else { return Ok(vec![index.clone()]) };
+    if listed.len() >= LISTED_MAX || !listed.iter().any(|item| is_of_one_dimension(&item)) {
+        return Ok(vec![index.clone()]);
+    }
+    let category = index.py().get_type::<PyUserWarning>();
+    PyErr::warn(index.py(), &category, LISTED, 1)?;
+    Ok(listed.iter().collect())
+}
+
+/// As many as `PyTorch` looks at: a longer list is a tensor.
+const LISTED_MAX: usize = 32;
+const LISTED: &CStr =
+    c"Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq].";
+
+/// Whether the list in which it stands is read as a tuple, and not as a tensor.
+fn is_of_one_dimension(item: &Bound<'_, PyAny>) -> bool {
+    item.is_none()
+        || item.is_instance_of::<Tensor>()
+        || item.is_instance_of::<PySlice>()
+        || item.is_instance_of::<PyEllipsis>()
+        || item.cast::<PySequence>().is_ok()
+        || item.hasattr("__array__").unwrap_or(false) && item.len().is_ok()
 }
 
 /// How many dimensions an index item takes.

@@ -103,6 +103,11 @@ impl<V> SlotTable<V> {
         self.storages[held.storage.0].holders == 1
     }
 
+    /// Whether there is something in the slot: a value, a failure, or what one of them leaves until it is freed.
+    pub fn is_taken(&self, id: Id) -> bool {
+        !matches!(self.slots.get(index(id)), None | Some(TableSlot::Empty))
+    }
+
     /// Whether results may go into these slots.
     pub fn check_vacant(&self, ids: &[Id]) -> Result<(), Fault> {
         for &id in ids {

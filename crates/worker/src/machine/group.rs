@@ -152,10 +152,10 @@ impl SlotMarks {
     }
 }
 
-/// Marks what a `free` frees; false where that is nothing.
+/// Marks what a `free` frees; false where that is nothing, so that only slots of the table have marks.
 fn vacate<V>(table: &SlotTable<V>, slots: &mut SlotMarks, free: &Instruction<'_>) -> bool {
     for id in free.values() {
-        if !slots.is_named(id) && table.check_vacant(&[id]).is_ok() {
+        if !slots.is_named(id) && !table.is_taken(id) {
             return false;
         }
         slots.set(id, true);

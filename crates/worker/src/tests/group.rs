@@ -175,3 +175,22 @@ fn a_slot_in_use_ends_a_call_before_anything_is_written() {
     assert_eq!(groups, [0_usize; 0]);
     assert_eq!(answers.last(), Some(&answer(1, &[7; 4])));
 }
+
+#[test]
+fn a_free_of_a_slot_that_there_is_not_ends_a_call_and_takes_no_memory() {
+    let last = u32::MAX - (1 << 17); // some 60 GB of marks
+    let steps = [
+        full_float(0, 4, 9),
+        full_float(1, 4, 1),
+        full_float(2, 4, 7),
+        full_float(3, 4, 1),
+        sgd(0.1, [10, 11], 0, 1),
+        free(&[last]),
+        sgd(0.1, [12, 13], 2, 3),
+        read(10, 1, 4),
+        read(12, 2, 4),
+    ];
+    let (groups, answers) = check(&steps);
+    assert_eq!(groups, [0_usize; 0]);
+    assert_eq!(answers[answers.len() - 2..], [answer(1, &[8; 4]), answer(2, &[6; 4])]);
+}

@@ -15,6 +15,7 @@ mod collective;
 mod engine;
 mod exchange;
 mod failure;
+mod frame;
 mod incarnations;
 mod look_ahead;
 mod machine;
@@ -29,6 +30,7 @@ mod strided_range;
 mod table;
 #[cfg(test)]
 mod tests;
+mod update_group;
 mod work;
 
 pub use attributes::same_attr;

@@ -2,13 +2,13 @@
 
 mod compute;
 mod control;
-mod group;
 mod read;
 
 use crate::attributes::unsigned;
 use crate::codec::Codec;
 use crate::engine::Engine;
 use crate::failure::{Cause, Fault};
+use crate::frame::split_frame;
 use crate::look_ahead::LookAhead;
 use crate::peers::PeerId;
 use crate::replies::Replies;
@@ -16,14 +16,11 @@ use crate::rounding::{Rounding, parts_of_billion};
 use crate::state::MachineState;
 use crate::stream::Driver;
 use crate::table::NoValue;
-use gt_protocol::integer::to_usize;
 use gt_protocol::message::{self, Backends, FromWorker, Peer, Stats, ToWorker};
-use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
+use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError};
 use gt_protocol::{Instruction, Kind, Op};
 use std::fmt;
 use std::rc::Rc;
-
-pub use group::UpdateGroup;
 
 /// Why a machine takes no more words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +115,7 @@ impl<E: Engine> Machine<E> {
         let mut rest = words;
         // One for all: it has 300 bytes, and moving it takes longer than decoding into it.
         let mut instruction = Instruction::new(Op::Free);
-        while let Some((frame, next)) = split_frame(rest)? {
+        while let Some((frame, next)) = split_frame(rest).map_err(Stop::Broken)? {
             if frame.first().is_some_and(|first| first & 0xffff >= MESSAGE_CODE_FIRST.into()) {
                 if !self.message(frame, replies, driver)? {
                     break;
@@ -226,17 +223,4 @@ impl<E: Engine> Machine<E> {
             replies.send(&FromWorker::Failure(failure));
         }
     }
-}
-
-/// A frame and what follows it.
-type Split<'a> = (&'a [u32], &'a [u32]);
-
-/// The first frame of `words` and what follows, or `None` while it is not complete.
-fn split_frame(words: &[u32]) -> Result<Option<Split<'_>>, Stop> {
-    let Some(&first) = words.first() else { return Ok(None) };
-    let length = to_usize(first >> 16);
-    if length == 0 {
-        return Err(Stop::Broken(WireError { word: 0, reason: WireReason::Truncated }));
-    }
-    Ok(words.split_at_checked(length))
 }

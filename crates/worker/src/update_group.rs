@@ -3,7 +3,7 @@
 
 use crate::attributes::same_attr;
 use crate::engine::{Engine, EngineOperand, Values};
-use crate::machine::split_frame;
+use crate::frame::split_frame;
 use crate::table::SlotTable;
 use crate::{reuse, work};
 use gt_protocol::integer::to_usize;

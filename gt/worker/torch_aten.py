@@ -31,7 +31,7 @@ _ANSWER_BYTES = 4096
 # Elements of operands on which a kernel is tried: as long as a round trip takes.
 _TRIAL_ELEMENTS_MAX = 1 << 16
 # What ends the places of one derivative.
-_END = -1
+END = -1
 _PYTHON_CLASSES = {"IndexError", "ValueError", "TypeError", "NotImplementedError"}
 
 
@@ -73,7 +73,7 @@ def _aten(
     else:
         with _default_dtype(default):
             values = _gradients_of(function, overload, text, wanted, operands)
-    stated = _stated(tuple(results))
+    stated = stated_results(tuple(results))
     if len(stated) == len(values) and all(map(_fits, values, stated)):
         return values
     told = [number for value in values for number in _described(value)]
@@ -128,13 +128,13 @@ def _gradients_of(
 @functools.lru_cache(maxsize=4096)
 def _backward(overload: str, text: str, wanted: tuple[int, ...]) -> torch_backward.Backward | None:
     """Of a first derivative; those of higher order are differentiated by torch."""
-    if wanted.count(_END) > 1:
+    if wanted.count(END) > 1:
         return None
-    return torch_backward.backward(overload, text, wanted[:-1], _dtype)
+    return torch_backward.backward(overload, text, wanted[:-1], dtype_named)
 
 
 @functools.lru_cache(maxsize=4096)
-def _stated(results: tuple[int, ...]) -> list[tuple[torch.dtype, tuple[int, ...]]]:
+def stated_results(results: tuple[int, ...]) -> list[tuple[torch.dtype, tuple[int, ...]]]:
     """The dtype and shape of each result that an instruction states."""
     stated, rest = [], results
     while rest:
@@ -171,7 +171,7 @@ def operator(overload: str, text: str) -> Function:
     function = torch_own.FORWARD.get(name) or torch_own.FASTER.get(overload)
     if function is None:
         function = getattr(getattr(torch.ops.aten, name), variant or "default")
-    build, count = arguments.parse(text, _dtype)
+    build, count = arguments.parse(text, dtype_named)
 
     def run(operands: Operands) -> Results:
         given, named = build(operands)
@@ -181,7 +181,8 @@ def operator(overload: str, text: str) -> Function:
     return run
 
 
-def _dtype(name: str) -> torch.dtype:
+def dtype_named(name: str) -> torch.dtype:
+    """Of the name in an instruction's text; ValueError where it is none."""
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"{name} is no dtype")  # noqa: TRY004 - what a text says
@@ -202,7 +203,7 @@ def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
 
 def _product(function: Function, wanted: Sequence[int]) -> Function:
     """The gradients of the operands at `wanted`; -1 ends each derivative's places."""
-    end = wanted.index(_END)
+    end = wanted.index(END)
     places, rest = wanted[:end], wanted[end + 1 :]
 
     def differentiate(operands: Operands) -> Results:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gt.aten import arguments, schemas
-from gt.aten.backward import lines
+from gt.aten.backward import Line, lines
 from gt.worker import torch_own
 
 # What an expression reads names from.
@@ -58,21 +58,22 @@ def _rule(overload: str) -> Rule:
     operator = torch_own.BACKWARD.get(name) or getattr(torch.ops.aten, name).default
     condition = ast.parse(line.condition, mode="eval").body
     names = (frozenset(x.id for x in ast.walk(n) if isinstance(x, ast.Name)) for n in call.args)
-    readers = tuple(map(_expression, call.args))
-    return Rule(operator, readers, tuple(names), _expression(condition))
+    readers = tuple(map(expression, call.args))
+    return Rule(operator, readers, tuple(names), expression(condition))
 
 
-def _expression(node: ast.expr) -> Expression:
+def expression(node: ast.expr) -> Expression:
+    """What reads an expression of backward.txt from names."""
     match node:
         case ast.Name(id=name):
             return lambda names: names[name]
         case ast.Constant(value=value):
             return lambda _: value
         case ast.Call(func=ast.Name(id=name), args=args):
-            function, readers = _FUNCTIONS[name], [_expression(arg) for arg in args]
+            function, readers = _FUNCTIONS[name], [expression(arg) for arg in args]
             return lambda names: function(*(read(names) for read in readers))
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            one, other = _expression(left), _expression(right)
+            one, other = expression(left), expression(right)
             return lambda names: one(names) == other(names)
         case _:
             raise ValueError(f"{ast.unparse(node)} is no expression of backward.txt")
@@ -82,19 +83,30 @@ class _Place:
     """Stands for an operand where an argument's place is looked for."""
 
 
-def backward(
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """A line for one call: what its expression reads, and what of its results is wanted."""
+
+    line: Line
+    # What stands at which place among the operands: arguments, gradients of results, saved results.
+    sources: Mapping[str, int]
+    # Arguments that are no operands; and `mask`, which of the line's operands are wanted.
+    constants: Names
+    kept: tuple[int, ...]
+
+
+def plan(
     overload: str, text: str, places: Sequence[int], dtype: Callable[[str], object]
-) -> Backward | None:
-    """What gives the gradients of the operands at `places`; None where no line says so."""
+) -> Plan | None:
+    """How the gradients of the operands at `places` come about; None where no line says so."""
     line = lines().get(overload)
     if line is None:
         return None
-    rule = _rule(overload)
     build, count = arguments.parse(text, dtype)
     schema = next(x for x in schemas.of(overload.partition(".")[0]) if x.overload == overload)
-    named = functools.partial(_named, schema)
     operands = [_Place() for _ in range(count)]
-    names = {name: x for name, x in named(build(operands)).items() if isinstance(x, _Place)}
+    values = _named(schema, build(operands))
+    names = {name: x for name, x in values.items() if isinstance(x, _Place)}
     if sorted(map(id, names.values())) != sorted(map(id, operands)):
         return None  # one operand is two arguments, or in a list
     arguments_of = {operand: name for name, operand in names.items()}
@@ -106,17 +118,27 @@ def backward(
     sources = {name: operands.index(operand) for name, operand in names.items()} | {"g": count}
     sources |= {f"g{place}": count + place for place in range(1, len(schema.results))}
     sources |= {f"out{result}": first + at for at, result in enumerate(line.results)}
-    constants = named(build(operands)) | {"mask": [name in wanted for name in line.operands]}
+    constants = values | {"mask": [name in wanted for name in line.operands]}
+    return Plan(line, sources, constants, tuple(line.operands.index(name) for name in wanted))
+
+
+def backward(
+    overload: str, text: str, places: Sequence[int], dtype: Callable[[str], object]
+) -> Backward | None:
+    """What gives the gradients of the operands at `places`; None where no line says so."""
+    found = plan(overload, text, places, dtype)
+    if found is None:
+        return None
+    rule, constants, sources = _rule(overload), found.constants, found.sources
     arguments_of_call = _partial(rule, constants, sources)
-    kept = [line.operands.index(name) for name in wanted]
 
     def run(values: Operands) -> Gradients | None:
-        given = constants | {name: values[place] for name, place in sources.items()}
+        given = {**constants, **{name: values[place] for name, place in sources.items()}}
         if given["g"] is None or not rule.condition(given):
             return None
         results = rule.operator(*arguments_of_call(given))
         results = (results,) if isinstance(results, Tensor) else results
-        return tuple(results[place] for place in kept)
+        return tuple(results[place] for place in found.kept)
 
     return run
 

@@ -13,20 +13,18 @@ from collections.abc import Sequence
 
 import torch
 
-from gt.worker.native import table
+from gt.worker.native import generic, table
+from gt.worker.native.program import (
+    ABSENT,
+    ATTRIBUTE,
+    BUILTINS,
+    TENSOR,
+    NotFittingError,
+    Program,
+)
 from gt.worker.native.table import Line
 
-# What an operand is, as crates/python/src/worker/native/abi.rs counts.
-ABSENT, TENSOR = 0, 1
-# Where an argument comes from, as program.h counts.
-_OPERAND, _WRAPPED, _TEMPORARY, _LIST, _OPTIONAL_LIST, _DTYPE_OF = range(1, 7)
-_BUILTINS = {"contiguous": 1, "placeholder": 2}
-_GUARDS = {"rank": 0, "numel": 1}
 _CODES = {"none": 0, "mean": 1, "sum": 2}
-
-
-class NotFittingError(Exception):
-    """This line is not for this instruction."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +60,9 @@ class Binder:
             over: the operands whose buffers it writes to.
             attributes: as the row's Python kernel gets them.
         """
+        if row in generic.ROWS:
+            address = generic.program(self._library, listed, attributes)
+            return None if address is None else (address, 0)
         for line in table.lines().get(row, ()):
             if line.over != over:
                 continue
@@ -77,10 +78,9 @@ class _Compiler:
     """One line as one program."""
 
     def __init__(self, library: ctypes.PyDLL, device: torch.device, line: Line) -> None:
-        self._library, self._device, self._line = library, device, line
-        self._program = library.gt_program_new()
+        self._device, self._line = device, line
+        self._program = Program(library)
         self._temporaries: dict[str, int] = {}
-        self._count = 0
         self._attributes: dict[str, object] = {}
         self._operands = _Operands({}, {}, [])
 
@@ -95,9 +95,9 @@ class _Compiler:
                 self._statement(call)
             self._result(self._line.result)
         except BaseException:
-            self._library.gt_program_free(self._program)
+            self._program.free()
             raise
-        return self._program, changing
+        return self._program.address, changing
 
     def _name(
         self, kinds: Sequence[int], listed: Sequence[int], attributes: Sequence[object]
@@ -117,7 +117,7 @@ class _Compiler:
         changing, first = 0, len(kinds) + len(listed)
         for place, name in enumerate(rest):
             if name in line.changing:
-                places.names[name], places.kinds[name] = first + changing.bit_count(), -1
+                places.names[name], places.kinds[name] = first + changing.bit_count(), ATTRIBUTE
                 changing |= 1 << place
         return changing
 
@@ -137,8 +137,7 @@ class _Compiler:
         if self._operands.kinds[of.id] != TENSOR:
             raise NotFittingError
         place = self._operands.names[of.id]
-        kind = _GUARDS[asked.func.id]
-        self._library.gt_guard(self._program, kind, place, ast.literal_eval(value))
+        self._program.guard(asked.func.id, place, ast.literal_eval(value))
 
     def _holds(self, condition: ast.expr) -> bool:
         if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
@@ -177,29 +176,20 @@ class _Compiler:
                 self._argument(part, "Tensor")
                 continue
             for place in places:
-                self._library.gt_push_operand(self._program, _TEMPORARY, place)
-        self._library.gt_results(self._program)
+                self._program.temporary(place)
+        self._program.results()
 
     def _call(self, call: ast.expr) -> range:
         """Pushes a call; the places of its results."""
         assert isinstance(call, ast.Call), ast.dump(call)
         name, _, overload = ast.unparse(call.func).partition(".")
-        if name in _BUILTINS:
+        if not overload and len(call.args) == 1 and name in BUILTINS:
             self._argument(call.args[0], "Tensor")
-            self._library.gt_builtin(self._program, _BUILTINS[name])
-            return self._temporary(1)
+            return self._program.built_in(name)
         schema = torch._C._get_schema("aten::" + name, overload)  # noqa: SLF001
         for argument, formal in zip(call.args, schema.arguments, strict=True):
             self._argument(argument, str(formal.type))
-        count = self._library.gt_call(self._program, f"aten::{name}".encode(), overload.encode())
-        if count < 0:
-            text = self._library.gt_error_text().decode()
-            raise RuntimeError(f"{self._line.row}: {text}")
-        return self._temporary(count)
-
-    def _temporary(self, count: int) -> range:
-        self._count += count
-        return range(self._count - count, self._count)
+        return self._program.call(name, overload)
 
     def _argument(self, node: ast.expr, type_: str) -> None:
         """Pushes an argument for a schema's argument of this type."""
@@ -209,18 +199,18 @@ class _Compiler:
             name, default = node.values
             assert isinstance(name, ast.Name), ast.dump(node)
             value = self._attributes[name.id]
-            self._constant(ast.literal_eval(default) if value is None else value, type_)
+            self._program.constant(ast.literal_eval(default) if value is None else value, type_)
         elif isinstance(node, ast.Attribute):
             self._named(node.value, "Tensor")
-            self._library.gt_push_collected(self._program, _DTYPE_OF, 1)
+            self._program.dtype_of_last()
         elif isinstance(node, ast.List) and "Tensor" in type_:
             for one in node.elts:
                 self._named(one, "Tensor")
-            self._library.gt_push_collected(self._program, _LIST, len(node.elts))
+            self._program.listed(len(node.elts), "List[Tensor]")
         elif isinstance(node, ast.Name):
             self._named(node, type_)
         else:
-            self._constant(self._literal(node), type_)
+            self._program.constant(self._literal(node), type_)
 
     def _literal(self, node: ast.expr) -> object:
         if isinstance(node, ast.Call):  # code(reduction)
@@ -237,58 +227,16 @@ class _Compiler:
         assert isinstance(node, ast.Name), ast.dump(node)
         name = node.id
         if name in self._temporaries:
-            self._library.gt_push_operand(self._program, _TEMPORARY, self._temporaries[name])
+            self._program.temporary(self._temporaries[name])
         elif name in self._operands.names:
-            self._operand(self._operands.names[name], self._operands.kinds[name], type_)
+            self._program.operand(self._operands.names[name], self._operands.kinds[name], type_)
         elif name == self._line.listed:
             for place, kind in self._operands.listed:
-                self._operand(place, kind, type_.removeprefix("List[").removesuffix("]"))
-            source = _OPTIONAL_LIST if "Optional" in type_ else _LIST
-            count = len(self._operands.listed)
-            self._library.gt_push_collected(self._program, source, count)
+                self._program.operand(place, kind, type_.removeprefix("List[").removesuffix("]"))
+            self._program.listed(len(self._operands.listed), type_)
         elif name == "device":
-            self._option(torch.empty(0, device=self._device), 1)
+            self._program.device(self._device)
         elif name == "float32":
-            self._constant(torch.float32, type_)
+            self._program.constant(torch.float32, type_)
         else:
-            self._constant(self._attributes[name], type_)
-
-    def _operand(self, place: int, kind: int, type_: str) -> None:
-        is_tensor = type_ in ("Tensor", "Optional[Tensor]", "number or Tensor")
-        is_number = type_ in ("number", "Optional[number]")
-        if kind == ABSENT and type_.startswith("Optional"):
-            self._library.gt_push_none(self._program)
-        elif is_tensor if kind == TENSOR else is_number and kind != ABSENT:
-            self._library.gt_push_operand(self._program, _OPERAND, place)
-        elif kind not in (ABSENT, TENSOR) and type_ == "number or Tensor":
-            self._library.gt_push_operand(self._program, _WRAPPED, place)
-        else:
-            raise NotFittingError
-
-    def _option(self, example: torch.Tensor, is_device: int) -> None:
-        handle = self._library.gt_from_python(example)
-        self._library.gt_push_option_of(self._program, handle, is_device)
-        self._library.gt_release(handle)
-
-    def _constant(self, value: object, type_: str) -> None:
-        """A value that does not change, as the type of the schema's argument wants it."""
-        inner = type_.removeprefix("Optional[") if type_.startswith("Optional[") else type_
-        push, program = self._library, self._program
-        if value is None and inner == type_:
-            raise NotFittingError
-        if value is None:
-            push.gt_push_none(program)
-        elif isinstance(value, torch.dtype):
-            self._option(torch.empty(0, dtype=value), 0)
-        elif isinstance(value, str):
-            push.gt_push_string(program, value.encode())
-        elif isinstance(value, (list, tuple)):
-            numbers = (ctypes.c_int64 * len(value))(*value)
-            is_bools = inner.startswith("List[bool")
-            (push.gt_push_bools if is_bools else push.gt_push_ints)(program, numbers, len(value))
-        elif isinstance(value, bool):
-            push.gt_push_bool(program, value)
-        elif isinstance(value, float) or inner.startswith("float"):
-            push.gt_push_float(program, value)
-        else:
-            push.gt_push_int(program, value)
+            self._program.constant(self._attributes[name], type_)

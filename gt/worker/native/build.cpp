@@ -129,6 +129,19 @@ void gt_push_bools(void* pointer, const int64_t* values, size_t count) {
   push(pointer, std::move(list));
 }
 
+void gt_push_floats(void* pointer, const double* values, size_t count) {
+  push(pointer, c10::IValue(std::vector<double>(values, values + count)));
+}
+
+// The sizes of an operand: the last `count`, or all where that is negative.
+void gt_push_sizes(void* pointer, size_t index, int64_t count) {
+  Argument argument;
+  argument.source = Source::SizesOf;
+  argument.index = index;
+  argument.constant = count;
+  program(pointer).pending.push_back(std::move(argument));
+}
+
 // The dtype of a tensor; with `is_device` its device. The handle stays the caller's.
 void gt_push_option_of(void* pointer, void* impl, int is_device) {
   auto* tensor = static_cast<c10::TensorImpl*>(impl);
@@ -192,6 +205,15 @@ void gt_builtin(void* pointer, uint32_t builtin) {
 void gt_results(void* pointer) {
   program(pointer).results = std::move(program(pointer).pending);
   program(pointer).pending.clear();
+}
+
+// The next result, of a program with so many operands, is stated to be like this tensor. The
+// handle stays the caller's.
+void gt_state_result(void* pointer, void* impl, size_t operands) {
+  auto* like = static_cast<c10::TensorImpl*>(impl);
+  program(pointer).operands = operands;
+  program(pointer).stated.push_back(
+      {c10::typeMetaToScalarType(like->dtype()), like->sizes().vec()});
 }
 
 // The type of an argument of an operator, as its schema writes it; empty where there is none such.

@@ -30,6 +30,7 @@ enum class Source : uint32_t {
   List,          // of the arguments in `parts`
   OptionalList,  // the same, of which some may be absent
   DtypeOf,       // of the argument in `parts`
+  SizesOf,       // of operand `index`: the last ones, as many as `constant` says, or all
 };
 
 struct Argument {
@@ -91,15 +92,25 @@ struct Call {
 
 // A condition on an operand that only its value can tell.
 struct Guard {
-  enum class What : uint32_t { Rank = 0, NotEmpty = 1 } what;
+  enum class What : uint32_t { Rank = 0, NotEmpty = 1, Real = 2 } what;
   size_t operand;
   int64_t value;
+};
+
+// What an instruction states of a result.
+struct Stated {
+  c10::ScalarType dtype;
+  std::vector<int64_t> sizes;
 };
 
 struct Program {
   std::vector<Guard> guards;
   std::vector<Call> calls;
   std::vector<Argument> results;
+  // Of a generic instruction, one for each result; empty of a row, whose rule is known to hold.
+  std::vector<Stated> stated;
+  // How many operands it is given, where that is stated too.
+  size_t operands = 0;
   // While it is being made: arguments of the next call.
   std::vector<Argument> pending;
   size_t temporaries = 0;

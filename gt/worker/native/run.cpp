@@ -96,9 +96,18 @@ at::Tensor tensor(const Argument& argument, const Frame& frame) {
     case Source::List:
     case Source::OptionalList:
     case Source::DtypeOf:
+    case Source::SizesOf:
       break;
   }
   return {};
+}
+
+// The last `count` sizes of an operand; all where that is negative.
+std::vector<int64_t> sizes(const Operand& operand, int64_t count) {
+  Borrowed tensor(operand);
+  at::IntArrayRef all = (*tensor).sizes();
+  TORCH_CHECK(count <= (*tensor).dim(), count, " sizes of ", all);
+  return (count < 0 ? all : all.slice(all.size() - static_cast<size_t>(count))).vec();
 }
 
 c10::IValue value(const Argument& argument, const Frame& frame) {
@@ -115,6 +124,8 @@ c10::IValue value(const Argument& argument, const Frame& frame) {
       return frame.temporaries[argument.index];
     case Source::DtypeOf:
       return static_cast<int64_t>(tensor(argument.parts[0], frame).scalar_type());
+    case Source::SizesOf:
+      return sizes(frame.operands[argument.index], argument.constant.toInt());
     case Source::List: {
       c10::List<at::Tensor> list;
       list.reserve(argument.parts.size());
@@ -256,8 +267,46 @@ void execute_lists(const Call& call, std::vector<Frame>& frames) {
 
 bool holds(const gt::Guard& guard, const Operand* operands) {
   Borrowed operand(operands[guard.operand]);
-  if (guard.what == gt::Guard::What::Rank) return (*operand).dim() == guard.value;
-  return (*operand).numel() != 0;
+  switch (guard.what) {
+    case gt::Guard::What::Rank:
+      return (*operand).dim() == guard.value;
+    case gt::Guard::What::NotEmpty:
+      return (*operand).numel() != 0;
+    case gt::Guard::What::Real:
+      return !(*operand).is_complex();
+  }
+  return false;
+}
+
+// Whether a tensor's memory is that of an operand or of one of the results so far.
+bool is_shared_memory(const at::Tensor& made, const Operand* operands, size_t count,
+                      const std::vector<at::Tensor>& results) {
+  const void* memory = made.storage().data();
+  if (memory == nullptr) return false;
+  for (size_t i = 0; i < count; ++i) {
+    if (operands[i].kind != Kind::Tensor) continue;
+    Borrowed operand(operands[i]);
+    if ((*operand).storage().data() == memory) return true;
+  }
+  for (const at::Tensor& result : results)
+    if (result.storage().data() == memory) return true;
+  return false;
+}
+
+// The results of a generic instruction: in memory of their own, as some operators give an operand
+// back, with bytes as they stand. False where they are not what the instruction states: the same
+// call in Python says so.
+bool settle(const Program& program, const Frame& frame, std::vector<at::Tensor>& settled) {
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    at::Tensor made = tensor(program.results[i], frame);
+    if (!made.defined()) return false;
+    made = made.resolve_conj().resolve_neg();
+    if (is_shared_memory(made, frame.operands, program.operands, settled)) made = made.clone();
+    const gt::Stated& stated = program.stated[i];
+    if (made.scalar_type() != stated.dtype || made.sizes() != stated.sizes) return false;
+    settled.push_back(std::move(made));
+  }
+  return true;
 }
 
 int run(const Program& program, const Operand* operands, void** results) {
@@ -268,6 +317,14 @@ int run(const Program& program, const Operand* operands, void** results) {
   temporaries.clear();
   Frame frame{operands, temporaries};
   for (const Call& call : program.calls) execute(call, frame);
+  if (!program.stated.empty()) {
+    std::vector<at::Tensor> settled;
+    bool is_as_stated = settle(program, frame, settled);
+    temporaries.clear();
+    if (!is_as_stated) return FELL_THROUGH;
+    for (at::Tensor& made : settled) *results++ = made.unsafeReleaseTensorImpl();
+    return static_cast<int>(program.results.size());
+  }
   for (size_t i = 0; i < program.results.size(); ++i) {
     results[i] = tensor(program.results[i], frame).unsafeReleaseTensorImpl();
   }

@@ -16,8 +16,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Forms of one row that are kept: a model's `reshape` has a dozen sizes.
-const FORMS_MAX: usize = 32;
+/// Forms of one row that are kept: a model's `reshape` has a dozen sizes, its operators without a row are all of one.
+const FORMS_MAX: usize = 256;
 /// Results of a program; `binding.py` knows it too.
 const RESULTS_MAX: usize = 8;
 
@@ -81,6 +81,22 @@ impl Drop for Program {
 struct Forms {
     kept: Vec<Form>,
     oldest: usize,
+    /// Behind the one that was found last: forms come in the order of the step before.
+    next: usize,
+}
+
+impl Forms {
+    #[inline]
+    fn place(&mut self, arguments: &[NativeOperand], over: u16, attrs: &[Attr]) -> Option<usize> {
+        let (before, after) = self.kept.split_at(self.next.min(self.kept.len()));
+        let fits = |form: &Form| form.fits(arguments, over, attrs);
+        let found = match after.iter().position(fits) {
+            Some(place) => before.len() + place,
+            None => before.iter().position(fits)?,
+        };
+        self.next = found + 1;
+        Some(found)
+    }
 }
 
 /// What runs instructions without Python.
@@ -203,10 +219,7 @@ impl Programs {
         if code >= self.rows.len() {
             self.rows.resize_with(code + 1, Forms::default);
         }
-        let found = self.rows[code]
-            .kept
-            .iter()
-            .position(|form| form.fits(arguments, call.over, &instruction.attrs));
+        let found = self.rows[code].place(arguments, call.over, &instruction.attrs);
         let place = match found {
             Some(place) => place,
             None => self.keep(py, instruction, arguments, call),

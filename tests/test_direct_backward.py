@@ -134,7 +134,7 @@ def test_gradients_are_those_of_autograd(overload: str) -> None:
         chosen = (itertools.combinations(places, size) for size in range(1, len(places) + 1))
         for wanted in itertools.chain.from_iterable(chosen):
             expected, _ = torch_aten._product(run, (*wanted, -1))([*operands, *grads])
-            backward = torch_backward.backward(overload, text, wanted, torch_aten._dtype)
+            backward = torch_backward.backward(overload, text, wanted, torch_aten.dtype_named)
             assert backward is not None
             saved = [results[place] for place in saved_results(overload)]
             with torch.inference_mode(), Calls() as calls:
@@ -151,10 +151,10 @@ def test_gradients_are_those_of_autograd(overload: str) -> None:
 
 
 def test_what_no_line_says_runs_again() -> None:
-    assert torch_backward.backward("erfinv", "_0", [0], torch_aten._dtype) is None
+    assert torch_backward.backward("erfinv", "_0", [0], torch_aten.dtype_named) is None
     # One operand as two arguments, and one that is no argument.
     for text in ("_0, _0", "_0, _2"):
-        assert torch_backward.backward("conv2d", text, [0], torch_aten._dtype) is None
+        assert torch_backward.backward("conv2d", text, [0], torch_aten.dtype_named) is None
 
 
 def test_what_is_saved_travels_to_every_derivative() -> None:
@@ -188,7 +188,7 @@ def test_attention_reads_operands_however_they_lie() -> None:
     mask = torch.rand((1, 1, 1, 5), generator=generator, dtype=torch.float64)
     run = torch_aten.operator("attention", "_0, _1, _2, _3, None, False, 0.0, 0.5")
     backward = torch_backward.backward(
-        "attention", "_0, _1, _2, _3, None, False, 0.0, 0.5", [0, 1, 2], torch_aten._dtype
+        "attention", "_0, _1, _2, _3, None, False, 0.0, 0.5", [0, 1, 2], torch_aten.dtype_named
     )
     assert backward is not None
     found = []

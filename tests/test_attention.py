@@ -61,7 +61,9 @@ def test_a_form_has_pytorchs_values_and_gradients(name):
         out.square().sum().backward()
         return out, *(x.grad for x in operands)
 
-    check(program, tolerance=1e-5)
+    # Gradients of queries are differences of numbers ten times as large: PyTorch's own are up to
+    # 2e-5 from those in float64.
+    check(program, tolerance=5e-5)
 
 
 LARGE = (1, 2, 80, 16)  # runs on GT's own kernel by default
@@ -225,10 +227,11 @@ def test_which_kernel_runs():
     code = (
         "import torch\n"
         "from gt.worker import own_kernels\n"
-        "def own(rows, **options):\n"
-        "    x = torch.ones(1, 1, rows, 4, **options)\n"
-        "    return own_kernels.chosen('attention', x, x, x) is not None\n"
-        "print([own(64), own(8), own(64, dtype=torch.float64), own(64, requires_grad=True)])\n"
+        "def own(queries, keys, **options):\n"
+        "    query, key = (torch.ones(1, 1, n, 4, **options) for n in (queries, keys))\n"
+        "    return own_kernels.chosen('attention', query, key, key) is not None\n"
+        "print([own(8, 999), own(7, 112), own(7, 113), own(1, 16), own(1, 17), own(1, 0)])\n"
+        "print([own(8, 8, dtype=torch.float64), own(8, 8, requires_grad=True)])\n"
     )
 
     def answer(word):
@@ -236,9 +239,10 @@ def test_which_kernel_runs():
         command = [sys.executable, "-c", code]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
-    assert answer("").stdout == "[True, False, False, False]\n"
-    assert answer("on").stdout == "[True, True, False, False]\n"
-    assert answer("off").stdout == "[False, False, False, False]\n"
+    other = "[False, False]\n"
+    assert answer("").stdout == "[True, True, False, True, False, False]\n" + other
+    assert answer("on").stdout == f"{[True] * 6}\n" + other
+    assert answer("off").stdout == f"{[False] * 6}\n" + other
     assert "GT_KERNELS=fast: expected one of auto, off, on" in answer("fast").stderr
 
 

@@ -69,6 +69,9 @@ SIZES = [  # batch, heads, queries, keys, width, width of values
     (1, 2, 97, 97, 20, 33),
     (1, 1, 49, 193, 128, 40),
 ]
+# Groups of one to three vectors of queries, full and not, on each instruction set.
+SIZES += [(1, 2, queries, 13, 16, 16) for queries in (3, 4, 7, 8, 9, 12, 16, 17, 24, 25)]
+SIZES += [(1, 2, queries, 20, 32, 12) for queries in (32, 33, 47, 48, 64, 81)]
 
 
 @on_every_path
@@ -90,16 +93,32 @@ def test_values_and_gradients(size, causal):
 
 
 @on_every_path
+@pytest.mark.parametrize("queries", [5, 16, 30, 70])
 @pytest.mark.parametrize("shape", [(2, 3, 70, 110), (1, 1, 70, 110), (70, 1), (3, 1, 110)], ids=str)
-def test_masks(shape):
+def test_masks(shape, queries):
     generator = torch.Generator().manual_seed(len(shape))
-    query, key, value = (torch.randn(2, 3, n, 16, generator=generator) for n in (70, 110, 110))
-    grad = torch.randn(2, 3, 70, 16, generator=generator)
+    query, key, value = (torch.randn(2, 3, n, 16, generator=generator) for n in (queries, 110, 110))
+    grad = torch.randn(2, 3, queries, 16, generator=generator)
     mask = torch.randn(shape, generator=generator)
-    mask = torch.where(mask < -0.5, -torch.inf, mask).expand(2, 3, 70, 110)
+    mask = torch.where(mask < -0.5, -torch.inf, mask).expand(2, 3, 70, 110)[:, :, :queries]
     options = {"causal": False, "scale": 0.25}
     made = _run(query, key, value, mask, grad, threads=2, **options)
     _check(made, _expected(query, key, value, mask, grad, **options))
+
+
+@on_every_path
+def test_a_query_has_the_same_bits_in_each_group():
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, 2, n, 16, generator=generator) for n in (64, 120, 120))
+    options = (None, None, False, 0.0, 0.25)
+    whole, logsumexp = torch.empty(1, 2, 64, 16), torch.empty(1, 2, 64)
+    kernels.attention(whole, logsumexp, query, key, value, *options)
+    for count in range(1, 64):
+        first = torch.empty(1, 2, count, 16)
+        kernels.attention(
+            first, torch.empty(1, 2, count), query[:, :, :count], key, value, *options
+        )
+        assert torch.equal(first, whole[:, :, :count]), count
 
 
 def _kept(seeds, keys, p):
@@ -118,6 +137,8 @@ DROPPED = [
     (0.5, 97, 97, True),
     (0.9, 1, 301, False),
     (2.0**-32, 8, 5, True),
+    (0.3, 20, 7, True),
+    (0.3, 40, 99, False),
 ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
@@ -21,16 +22,26 @@ _THREADS_MAX = 256  # csrc/core/parallel.h
 
 
 class _Row(NamedTuple):
-    """Which operands a kernel takes, and from which size on it pays."""
+    """Which operands a kernel takes, and of which shapes it pays."""
 
     dtypes: tuple[torch.dtype, ...]
-    rows_min: int  # of each operand's next to last dimension
+    pays: Callable[..., bool]  # of the operands, in their order
+
+
+def _has_rows(*operands: Tensor) -> bool:
+    return all(x.shape[-2] > 0 for x in operands)
+
+
+def _fills_lanes(query: Tensor, key: Tensor, *_: Tensor) -> bool:
+    """A query is a lane of the kernel's vectors: a few waste most of a product with many keys."""
+    queries, keys = query.shape[-2], key.shape[-2]
+    return keys > 0 and (queries >= 8 or keys <= 16 * queries)
 
 
 _TABLE = {
-    "attention": _Row((torch.float32,), 64),
-    "attention_backward": _Row((torch.float32,), 64),
-    "matmul": _Row((torch.float32,), 1),
+    "attention": _Row((torch.float32,), _fills_lanes),
+    "attention_backward": _Row((torch.float32,), _fills_lanes),
+    "matmul": _Row((torch.float32,), _has_rows),
 }
 
 
@@ -74,6 +85,6 @@ def chosen(operator: str, *operands: Tensor) -> ModuleType | None:
         and hasattr(kernels, operator)
         and not any(x.requires_grad for x in operands)
         and all(x.is_cpu and x.dtype in row.dtypes for x in operands)
-        and (mode == "on" or all(x.shape[-2] >= row.rows_min for x in operands))
+        and (mode == "on" or row.pays(*operands))
     )
     return kernels if fits else None

@@ -118,8 +118,11 @@ void attention(const AttentionCall& call) {
   const std::int64_t groups = (call.query.size(2) + path.group - 1) / path.group;
   for (std::int64_t first = 0; first < heads.count(); first += step) {
     const std::int64_t count = std::min(step, heads.count() - first);
-    run_tasks(count, call.threads,
-              [&](std::int64_t head) { path.pack(heads.at(first + head), packed + head * each); });
+    if (each > 0) {
+      run_tasks(count, call.threads, [&](std::int64_t head) {
+        path.pack(heads.at(first + head), packed + head * each);
+      });
+    }
     run_tasks(count * groups, call.threads, [&](std::int64_t task) {
       const Head head = heads.at(first + task / groups);
       float* work = thread_scratch().numbers<float>(path.forward_numbers(head));

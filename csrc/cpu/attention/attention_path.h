@@ -2,8 +2,9 @@
 // threads are attention.cpp's.
 //
 // Scores are made for a group of queries and a block of keys at a time, a query a lane: S^T = K
-// Q^T. So maxima and sums of a softmax are vector operations, and its result already is the panel
-// that O^T += V^T P^T reads. No more scores than those of one group and one block exist at a time.
+// Q^T. So maxima and sums of a softmax are vector operations, and its result already is stored as
+// the products with it read it. No more scores than those of one group and one block exist at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +46,13 @@ struct HeadGradient {
 };
 
 struct AttentionPath {
-  int group;  // queries that forward takes at a time
+  int group;  // queries that forward takes at a time, at most
   // Numbers that pack writes, and working memory of forward and of backward, for a head.
   std::int64_t (*packed_numbers)(const Head& head);
   std::int64_t (*forward_numbers)(const Head& head);
   std::int64_t (*backward_numbers)(const Head& head);
 
-  // Keys and values, for forward.
+  // Copies of the keys and values that forward does not read where they are.
   void (*pack)(const Head& head, float* packed);
   // Output and logsumexp of queries [begin, begin + group).
   void (*forward)(const Head& head, const float* packed, std::int64_t begin, float* work);

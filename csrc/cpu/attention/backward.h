@@ -2,9 +2,10 @@
 // anew. Included by the files of one instruction set only; nothing here may have external linkage.
 //
 //   P = exp(S - logsumexp)      dP = dO V^T      dS = P (dP - rowsum(dO O)) scale
-//   dQ^T += K^T dS^T            dK^T += Q^T dS   dV^T += dO^T P
+//   dQ += dS K                  dK += dS^T Q     dV += P^T dO
 //
-// Where dropout multiplies P by D before V: dP = (dO V^T) D, and dV^T += dO^T (P D).
+// Where dropout multiplies P by D before V: dP = (dO V^T) D, and dV += (P D)^T dO. A block has P^T
+// and dS^T, a query a lane, which is how all three sums read them.
 #pragma once
 
 #include "cpu/attention/kept.h"
@@ -12,16 +13,17 @@
 namespace gt {
 namespace {
 
-// Working memory of a head's gradients.
+// Working memory of a head's gradients. Copies are there for operands that are not ready, sums for
+// widths that are not whole vectors.
 struct Backward {
-  float *key, *key_transposed, *value;        // panels of kUp rows
-  float *query, *grad;                        // one group's, panels of kGroup, a query a lane
-  float *query_transposed, *grad_transposed;  // panels of kUp of their columns
-  float *shares, *scores_grad;                // P^T and dS^T of a block
-  float* kept;                                // factors of dropout
-  float* turned;                              // either, panels of kGroup keys
-  float* grad_query;                          // dQ^T of the group
-  float *grad_key, *grad_value;               // dK^T and dV^T of all keys
+  float *key, *value;                 // copies
+  float *query, *grad;                // one group's copies
+  float *query_turned, *grad_turned;  // one group's, a query a lane
+  float* output_turned;               // the same
+  float *shares, *scores_grad;        // P^T and dS^T of a block
+  float *kept, *mask;                 // factors of dropout, and the mask, of a block
+  float* grad_query;                  // the group's sums
+  float *grad_key, *grad_value;       // sums
 
   // Gives out memory, or counts it where work is null.
   std::int64_t place(const Head& head, float* work) {
@@ -30,62 +32,86 @@ struct Backward {
       part = work == nullptr ? nullptr : work + used;
       used += up_to(numbers, 16);
     };
-    const std::int64_t keys = up_to(head.keys, kBlock);
-    const std::int64_t width = up_to(head.width, kUp);
-    const std::int64_t value_width = up_to(head.value_width, kUp);
-    take(key, keys * head.width);
-    take(key_transposed, width * head.keys);
-    take(value, keys * head.value_width);
-    take(query, kGroup * head.width);
-    take(grad, kGroup * head.value_width);
-    take(query_transposed, kGroup * width);
-    take(grad_transposed, kGroup * value_width);
-    take(shares, kGroup * kBlock);
-    take(scores_grad, kGroup * kBlock);
-    take(kept, kGroup * kBlock);
-    take(turned, kGroup * kBlock);
-    take(grad_query, kGroup * width);
-    take(grad_key, width * keys);
-    take(grad_value, value_width * keys);
+    const std::int64_t width = up_to(head.width, kLanes<float>);
+    const std::int64_t value_width = up_to(head.value_width, kLanes<float>);
+    take(key, head.keys * width);
+    take(value, head.keys * value_width);
+    take(query, kGroupMost * width);
+    take(grad, kGroupMost * value_width);
+    take(query_turned, kGroupMost * head.width);
+    take(grad_turned, kGroupMost * head.value_width);
+    take(output_turned, kGroupMost * head.value_width);
+    take(shares, kGroupMost * kBlock);
+    take(scores_grad, kGroupMost * kBlock);
+    take(kept, kGroupMost * kBlock);
+    take(mask, kGroupMost * kBlock);
+    take(grad_query, kGroupMost * width);
+    take(grad_key, head.keys * width);
+    take(grad_value, head.keys * value_width);
     return used;
   }
 };
 
 inline std::int64_t backward_numbers(const Head& head) { return Backward{}.place(head, nullptr); }
 
-// For each query of a group: its logsumexp and the sum of dO O.
-struct GroupTerms {
-  float logsumexp[kGroup];
-  float product[kGroup];
+// Sums [rows][ld]: where the result is, or in working memory where its rows are not whole vectors.
+struct Sums {
+  float* data;
+  std::int64_t ld;
+
+  Sums(float* result, float* work, std::int64_t rows, std::int64_t columns)
+      : data(columns % kLanes<float> == 0 ? result : work), ld(up_to(columns, kLanes<float>)) {
+    for (std::int64_t at = 0; at < rows * ld; at += kLanes<float>) {
+      store(data + at, Numbers{});
+    }
+  }
+
+  void write(float* result, std::int64_t rows, std::int64_t columns) const {
+    for (std::int64_t row = 0; row < rows && data != result; ++row) {
+      std::memcpy(result + row * columns, data + row * ld,
+                  static_cast<std::size_t>(columns) * sizeof(float));
+    }
+  }
 };
 
-inline GroupTerms terms_of(const Head& head, const Rows& grad, std::int64_t begin,
-                           std::int64_t count) {
-  GroupTerms terms = {};
-  for (std::int64_t lane = 0; lane < count; ++lane) {
-    const float* output = head.output + (begin + lane) * head.value_width;
-    const float* from = grad.data + (begin + lane) * grad.row;
-    float sum = 0;
-    for (std::int64_t column = 0; column < head.value_width; ++column) {
-      sum += output[column] * from[column * grad.column];
+// For each query of a group: its logsumexp and the sum of dO O.
+template <int kVectors>
+struct GroupTerms {
+  float logsumexp[kGroup<kVectors>] = {};
+  float product[kGroup<kVectors>];
+
+  GroupTerms(const Head& head, const Backward& work, std::int64_t begin, std::int64_t count) {
+    // The products are rounded before they are summed: a pass of their own.
+    float* products = work.output_turned;
+    const std::int64_t numbers = head.value_width * kGroup<kVectors>;
+    for (std::int64_t at = 0; at < numbers; at += kLanes<float>) {
+      store(products + at, load(products + at) * load(work.grad_turned + at));
     }
-    terms.product[lane] = sum;
-    const float logsumexp = head.logsumexp[begin + lane];
-    // A query that sees nothing: exp(-inf - 0) is 0.
-    terms.logsumexp[lane] = logsumexp == kLowest ? 0.0F : logsumexp;
+    for (int v = 0; v < kGroup<kVectors>; v += kLanes<float>) {
+      Numbers sum = {};
+      for (std::int64_t at = v; at < numbers; at += kGroup<kVectors>) {
+        sum += load(products + at);
+      }
+      store(product + v, sum);
+    }
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      // A query that sees nothing: exp(-inf - 0) is 0.
+      const float value = head.logsumexp[begin + lane];
+      logsumexp[lane] = value == kLowest ? 0.0F : value;
+    }
   }
-  return terms;
-}
+};
 
 // shares: scores to P^T. scores_grad: dP^T to dS^T.
-inline void turn_scores(const GroupTerms& terms, float scale, std::int64_t rows, float* shares,
-                        float* scores_grad) {
-  for (int v = 0; v < kGroup; v += kLanes<float>) {
+template <int kVectors>
+inline void turn_scores(const GroupTerms<kVectors>& terms, float scale, std::int64_t rows,
+                        float* shares, float* scores_grad) {
+  for (int v = 0; v < kGroup<kVectors>; v += kLanes<float>) {
     const Numbers logsumexp = load(terms.logsumexp + v);
     const Numbers product = load(terms.product + v);
     for (std::int64_t row = 0; row < rows; ++row) {
-      float* share = shares + row * kGroup + v;
-      float* grad = scores_grad + row * kGroup + v;
+      float* share = shares + row * kGroup<kVectors> + v;
+      float* grad = scores_grad + row * kGroup<kVectors> + v;
       const Numbers value = exponential(load(share) - logsumexp);
       store(share, value);
       store(grad, value * (load(grad) - product) * scale);
@@ -93,88 +119,78 @@ inline void turn_scores(const GroupTerms& terms, float scale, std::int64_t rows,
   }
 }
 
-// sums[outputs][keys] += a^T * block, where block is [rows of keys][kGroup].
-inline void add_to_keys(const Backward& work, const float* block, std::int64_t rows,
-                        std::int64_t count, const float* a, std::int64_t outputs, float* sums,
-                        std::int64_t ld) {
-  pack_all<kGroup>({block, kGroup, 1}, rows, count, false, work.turned);
-  for (std::int64_t first = 0; first < rows; first += kGroup) {
-    multiply_up(outputs, count, a, kUp * count, work.turned + first * count, sums + first, ld,
-                true);
-  }
+inline Rows from_row(const Rows& rows, std::int64_t begin) {
+  return {rows.data + begin * rows.row, rows.row, rows.column};
 }
 
+// What all groups of a head read and add to.
+struct HeadSums {
+  Matrix key, value;
+  Sums grad_key, grad_value;
+};
+
+template <int kVectors>
 inline void backward_group(const Head& head, const HeadGradient& gradient, const Backward& work,
-                           std::int64_t begin) {
-  const std::int64_t count = least(kGroup, head.queries - begin);
-  const std::int64_t width = up_to(head.width, kUp);
-  const std::int64_t value_width = up_to(head.value_width, kUp);
-  const std::int64_t ld = up_to(head.keys, kBlock);
-  Rows query = head.query, grad = gradient.grad;
-  query.data += begin * query.row;
-  grad.data += begin * grad.row;
-  pack_all<kGroup>(query, count, head.width, false, work.query);
-  pack_all<kGroup>(grad, count, head.value_width, false, work.grad);
-  pack_all<kUp>(query, head.width, count, true, work.query_transposed);
-  pack_all<kUp>(grad, head.value_width, count, true, work.grad_transposed);
-  const GroupTerms terms = terms_of(head, gradient.grad, begin, count);
-  std::memset(work.grad_query, 0, static_cast<std::size_t>(width * kGroup) * sizeof(float));
-  const Hiding hiding(head, begin);
-  const Kept kept(head, begin, work.kept);
+                           const HeadSums& sums, std::int64_t begin) {
+  constexpr std::int64_t kLines = kGroup<kVectors>;
+  const std::int64_t count = least(kLines, head.queries - begin);
+  const std::int64_t width = up_to(head.width, kLanes<float>);
+  const std::int64_t value_width = up_to(head.value_width, kLanes<float>);
+  const Rows query_rows = from_row(head.query, begin), grad_rows = from_row(gradient.grad, begin);
+  turn<kLines>(query_rows, count, head.width, work.query_turned);
+  turn<kLines>(grad_rows, count, head.value_width, work.grad_turned);
+  turn<kLines>({head.output + begin * head.value_width, head.value_width, 1}, count,
+               head.value_width, work.output_turned);
+  // A group's rows are read once for each key.
+  copy_rows(query_rows, count, head.width, head.keys > kBlock, work.query);
+  copy_rows(grad_rows, count, head.value_width, head.keys > kBlock, work.grad);
+  const Matrix query = ready_rows(query_rows, head.width, head.keys > kBlock, work.query);
+  const Matrix grad = ready_rows(grad_rows, head.value_width, head.keys > kBlock, work.grad);
+  const GroupTerms<kVectors> terms(head, work, begin, count);
+  float* result = gradient.grad_query + begin * head.width;
+  const Sums grad_query(result, work.grad_query, count, head.width);
+  const Hiding<kVectors> hiding(head, begin, work.mask);
+  const Kept<kVectors> kept(head, begin, work.kept);
   const std::int64_t keys = hiding.keys();
-  for (std::int64_t key = 0; key < keys; key += kBlock) {
-    const std::int64_t rows = least(kBlock, keys - key);
-    multiply_up(rows, head.width, work.key + key * head.width, kUp * head.width, work.query,
-                work.shares, kGroup, false);
-    hiding.apply(key, rows, work.shares);
-    multiply_up(rows, head.value_width, work.value + key * head.value_width, kUp * head.value_width,
-                work.grad, work.scores_grad, kGroup, false);
-    kept.draw(key, rows);
+  for (std::int64_t first = 0; first < keys; first += kBlock) {
+    const std::int64_t rows = least(kBlock, keys - first);
+    const Matrix key = {sums.key.data + first * sums.key.row, sums.key.row};
+    multiply<kVectors, Stored::kAsIs>(rows, head.width, key, {work.query_turned, kLines},
+                                      work.shares, kLines, false);
+    hiding.apply(first, rows, work.shares);
+    multiply<kVectors, Stored::kAsIs>(rows, head.value_width,
+                                      {sums.value.data + first * sums.value.row, sums.value.row},
+                                      {work.grad_turned, kLines}, work.scores_grad, kLines, false);
+    kept.draw(first, rows);
     kept.apply(rows, work.scores_grad);
     turn_scores(terms, head.scale, rows, work.shares, work.scores_grad);
     kept.apply(rows, work.shares);
-    multiply_up(width, rows, work.key_transposed + key * kUp, kUp * head.keys, work.scores_grad,
-                work.grad_query, kGroup, true);
-    add_to_keys(work, work.shares, rows, count, work.grad_transposed, value_width,
-                work.grad_value + key, ld);
-    add_to_keys(work, work.scores_grad, rows, count, work.query_transposed, width,
-                work.grad_key + key, ld);
+    multiply_wide<Stored::kTransposed>(count, width, rows, {work.scores_grad, kLines}, key,
+                                       grad_query.data, grad_query.ld);
+    multiply_wide<Stored::kAsIs>(rows, value_width, count, {work.shares, kLines}, grad,
+                                 sums.grad_value.data + first * value_width, value_width);
+    multiply_wide<Stored::kAsIs>(rows, width, count, {work.scores_grad, kLines}, query,
+                                 sums.grad_key.data + first * width, width);
   }
-  for (std::int64_t lane = 0; lane < count; ++lane) {
-    for (std::int64_t column = 0; column < head.width; ++column) {
-      gradient.grad_query[(begin + lane) * head.width + column] =
-          work.grad_query[column * kGroup + lane];
-    }
-  }
-}
-
-// out[rows][columns] from its transpose.
-inline void write_turned(const float* from, std::int64_t ld, std::int64_t rows,
-                         std::int64_t columns, float* out) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = 0; column < columns; ++column) {
-      out[row * columns + column] = from[column * ld + row];
-    }
-  }
+  grad_query.write(result, count, head.width);
 }
 
 void backward(const Head& head, const HeadGradient& gradient, float* memory) {
   Backward work;
   work.place(head, memory);
-  const std::int64_t ld = up_to(head.keys, kBlock);
-  pack_all<kUp>(head.key, head.keys, head.width, false, work.key);
-  pack_all<kUp>(head.key, head.width, head.keys, true, work.key_transposed);
-  pack_all<kUp>(head.value, head.keys, head.value_width, false, work.value);
-  const auto clear = [&](float* sums, std::int64_t columns) {
-    std::memset(sums, 0, static_cast<std::size_t>(up_to(columns, kUp) * ld) * sizeof(float));
-  };
-  clear(work.grad_key, head.width);
-  clear(work.grad_value, head.value_width);
-  for (std::int64_t begin = 0; begin < head.queries; begin += kGroup) {
-    backward_group(head, gradient, work, begin);
+  const bool is_read_often = head.queries > kGroupMost;
+  copy_rows(head.key, head.keys, head.width, is_read_often, work.key);
+  copy_rows(head.value, head.keys, head.value_width, is_read_often, work.value);
+  const HeadSums sums = {ready_rows(head.key, head.width, is_read_often, work.key),
+                         ready_rows(head.value, head.value_width, is_read_often, work.value),
+                         {gradient.grad_key, work.grad_key, head.keys, head.width},
+                         {gradient.grad_value, work.grad_value, head.keys, head.value_width}};
+  for (std::int64_t begin = 0; begin < head.queries; begin += kGroupMost) {
+    for_group(head.queries - begin,
+              [&]<int kVectors>() { backward_group<kVectors>(head, gradient, work, sums, begin); });
   }
-  write_turned(work.grad_key, ld, head.keys, head.width, gradient.grad_key);
-  write_turned(work.grad_value, ld, head.keys, head.value_width, gradient.grad_value);
+  sums.grad_key.write(gradient.grad_key, head.keys, head.width);
+  sums.grad_value.write(gradient.grad_value, head.keys, head.value_width);
 }
 
 }  // namespace

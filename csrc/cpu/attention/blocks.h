@@ -1,69 +1,108 @@
-// Blocks of scores and the products around them. Included by the files of one instruction set only;
-// nothing here may have external linkage.
+// Groups of queries, blocks of keys, and operands as the products read them. Included by the files
+// of one instruction set only; nothing here may have external linkage.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
 #include "cpu/attention/attention_path.h"
+#include "cpu/attention/products.h"
 #include "cpu/matmul/pack.h"
-#include "cpu/matmul/tile.h"
 
 namespace gt {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kUp = 8;  // rows of a register tile; widths of heads are mostly multiples of it
-constexpr int kAcross = 3;
-#elif defined(__AVX2__)
-constexpr int kUp = 4;
-constexpr int kAcross = 3;
-#else
-constexpr int kUp = 4;
-constexpr int kAcross = 2;
-#endif
+constexpr int kBlock = 96;  // keys whose scores are made at a time
 
-constexpr int kGroup = kAcross * kLanes<float>;  // queries
-constexpr int kBlock = 96;                       // keys: a multiple of kUp and of every kGroup
-static_assert(kBlock % kUp == 0 && kBlock % kGroup == 0);
+// Queries of a group, a lane each.
+template <int kVectors>
+constexpr int kGroup = kVectors * kLanes<float>;
+constexpr int kGroupMost = kGroup<kAcross>;
 
 using Numbers = Vector<float>;
 constexpr float kLowest = -__builtin_inff();
 
-constexpr std::int64_t up_to(std::int64_t count, std::int64_t step) {
-  return (count + step - 1) / step * step;
+// Calls work.operator()<V>() where V vectors are the fewest that hold `queries`, kAcross at most.
+// It follows from the number of queries alone, and no query's sums depend on it.
+template <int kVectors = 1, class Work>
+inline void for_group(std::int64_t queries, const Work& work) {
+  if constexpr (kVectors < kAcross) {
+    if (queries > kGroup<kVectors>) {
+      return for_group<kVectors + 1>(queries, work);
+    }
+  }
+  work.template operator()<kVectors>();
 }
 
-inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+// Whether products can read rows where they are. What several groups read is brought together if it
+// is not: rows that are a power of 2 apart share the few places that a cache has for them.
+inline bool is_ready(const Rows& source, std::int64_t columns, bool is_read_often) {
+  return source.column == 1 && columns % kLanes<float> == 0 &&
+         (!is_read_often || source.row == columns);
+}
 
-// Panels of kWidth of the source's [count, depth], across rows; or of its transpose.
-template <int kWidth>
-void pack_all(const Rows& source, std::int64_t count, std::int64_t depth, bool transposed,
-              float* to) {
-  const std::int64_t across = transposed ? source.column : source.row;
-  const std::int64_t along = transposed ? source.row : source.column;
-  for (std::int64_t first = 0; first < count; first += kWidth) {
-    pack_numbers<float, float>({source.data + first * across, Element::kFloat32, across, along},
-                               kWidth, static_cast<int>(least(kWidth, count - first)), depth, to);
-    to += kWidth * depth;
+// The rows where they are, or where copy_rows puts them.
+inline Matrix ready_rows(const Rows& source, std::int64_t columns, bool is_read_often,
+                         const float* copied) {
+  return is_ready(source, columns, is_read_often) ? Matrix{source.data, source.row}
+                                                  : Matrix{copied, up_to(columns, kLanes<float>)};
+}
+
+// Rows one behind the other, with zeros up to whole vectors, unless they are ready.
+inline void copy_rows(const Rows& source, std::int64_t count, std::int64_t columns,
+                      bool is_read_often, float* to) {
+  if (is_ready(source, columns, is_read_often)) {
+    return;
+  }
+  const std::int64_t width = up_to(columns, kLanes<float>);
+  for (std::int64_t row = 0; row < count; ++row, to += width) {
+    const float* from = source.data + row * source.row;
+    if (source.column == 1) {
+      std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(float));
+    } else {
+      for (std::int64_t column = 0; column < columns; ++column) {
+        to[column] = from[column * source.column];
+      }
+    }
+    for (std::int64_t column = columns; column < width; ++column) {
+      to[column] = 0.0F;
+    }
   }
 }
 
-// tile[rows][kGroup] (+)= a's panels * b, ld numbers from row to row. rows is rounded up to kUp.
-inline void multiply_up(std::int64_t rows, std::int64_t depth, const float* a,
-                        std::int64_t panel_numbers, const float* b, float* tile, std::int64_t ld,
-                        bool add) {
-  for (std::int64_t row = 0; row < rows; row += kUp) {
-    multiply_tile<float, kUp, kAcross>(depth, a + row / kUp * panel_numbers, b, tile + row * ld, ld,
-                                       add);
+// to[columns][kLines] is the transpose of [count][columns], with zeros in the lines beyond count.
+template <int kLines>
+inline void turn(const Rows& source, std::int64_t count, std::int64_t columns, float* to) {
+  if (count < kLines) {
+    std::memset(to, 0, static_cast<std::size_t>(columns * kLines) * sizeof(float));
+  }
+  const std::int64_t by_four = source.column == 1 ? columns / 4 * 4 : 0;
+  std::int64_t row = 0;
+  for (; row + 4 <= count && by_four > 0; row += 4) {
+    for (std::int64_t column = 0; column < by_four; column += 4) {
+      transpose_four(source.data + row * source.row + column, source.row,
+                     to + column * kLines + row, kLines);
+    }
+  }
+  for (std::int64_t column = 0; column < columns; ++column) {
+    for (std::int64_t at = column < by_four ? row : 0; at < count; ++at) {
+      to[column * kLines + at] = source.data[at * source.row + column * source.column];
+    }
   }
 }
 
-// What hides or shifts the scores of queries [query, query + kGroup) and one key.
+// What hides or shifts the scores of a group of queries, which begins at `query`.
+template <int kVectors>
 class Hiding {
  public:
-  Hiding(const Head& head, std::int64_t query)
-      : head_(head), query_(query), count_(least(kGroup, head.queries - query)) {}
+  static constexpr std::int64_t kMaskNumbers = kBlock * kGroup<kVectors>;
+
+  // Args: turned, kMaskNumbers of working memory; unused without a mask.
+  Hiding(const Head& head, std::int64_t query, float* turned)
+      : head_(head),
+        query_(query),
+        count_(least(kGroup<kVectors>, head.queries - query)),
+        turned_(turned) {}
 
   // Keys that any of the queries sees.
   std::int64_t keys() const {
@@ -72,29 +111,33 @@ class Hiding {
 
   // Scores of keys [key, key + rows), with scale, mask and causality.
   void apply(std::int64_t key, std::int64_t rows, float* scores) const {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      float* at = scores + row * kGroup;
-      for (int v = 0; v < kGroup; v += kLanes<float>) {
-        store(at + v, load(at + v) * head_.scale);
+    const std::int64_t numbers = rows * kGroup<kVectors>;
+    for (std::int64_t at = 0; at < numbers; at += kLanes<float>) {
+      store(scores + at, load(scores + at) * head_.scale);
+    }
+    if (const Rows& mask = head_.mask; mask.data != nullptr) {
+      const float* data = mask.data + query_ * mask.row + key * mask.column;
+      turn<kGroup<kVectors>>({data, mask.row, mask.column}, count_, rows, turned_);
+      for (std::int64_t at = 0; at < numbers; at += kLanes<float>) {
+        store(scores + at, load(scores + at) + load(turned_ + at));
       }
-      if (head_.mask.data != nullptr) {
-        const float* mask =
-            head_.mask.data + query_ * head_.mask.row + (key + row) * head_.mask.column;
-        for (int lane = 0; lane < count_; ++lane) {
-          at[lane] += mask[lane * head_.mask.row];
-        }
-      }
-      if (head_.is_causal && key + row > query_) {
-        for (int lane = 0; lane < least(kGroup, key + row - query_); ++lane) {
-          at[lane] = kLowest;
-        }
-      }
+    }
+    for (std::int64_t row = head_.is_causal ? 0 : rows; row < rows; ++row) {
+      hide(key + row - query_, scores + row * kGroup<kVectors>);
     }
   }
 
  private:
+  // The first `lanes` queries do not see a key.
+  static void hide(std::int64_t lanes, float* scores) {
+    for (int lane = 0; lane < kGroup<kVectors> && lane < lanes; ++lane) {
+      scores[lane] = kLowest;
+    }
+  }
+
   const Head& head_;
   const std::int64_t query_, count_;
+  float* turned_;
 };
 
 }  // namespace

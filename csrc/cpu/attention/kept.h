@@ -14,11 +14,14 @@ namespace {
 constexpr int kWords = 4;  // of a block of Philox
 static_assert(kBlock % kWords == 0);
 
+template <int kVectors>
 class Kept {
+  static constexpr int kLines = kGroup<kVectors>;
+
  public:
-  // Args: factors, [kBlock][kGroup], written by `draw`; unused where nothing is dropped.
+  // Args: factors, [kBlock][queries], written by `draw`; unused where nothing is dropped.
   Kept(const Head& head, std::int64_t query, float* factors) : head_(head), factors_(factors) {
-    const std::int64_t count = least(kGroup, head.queries - query);
+    const std::int64_t count = least(kLines, head.queries - query);
     for (std::int64_t lane = 0; lane < count && head.seeds.data != nullptr; ++lane) {
       seeds_[lane] = static_cast<std::uint64_t>(head.seeds.data[(query + lane) * head.seeds.step]);
     }
@@ -29,32 +32,32 @@ class Kept {
     if (head_.seeds.data == nullptr) {
       return;
     }
-    std::uint32_t words[kWords][kGroup];
+    std::uint32_t words[kWords][kLines];
     for (std::int64_t row = 0; row < rows; row += kWords) {
       philox(static_cast<std::uint32_t>((key + row) / kWords), words);
       for (int word = 0; word < kWords; ++word) {
-        float* to = factors_ + (row + word) * kGroup;
-        for (int lane = 0; lane < kGroup; ++lane) {
+        float* to = factors_ + (row + word) * kLines;
+        for (int lane = 0; lane < kLines; ++lane) {
           to[lane] = words[word][lane] > head_.seeds.dropped_last ? head_.seeds.kept_factor : 0.0F;
         }
       }
     }
   }
 
-  // Multiplies numbers [rows][kGroup] of the keys that were drawn last.
+  // Multiplies numbers [rows][queries] of the keys that were drawn last.
   void apply(std::int64_t rows, float* numbers) const {
     if (head_.seeds.data == nullptr) {
       return;
     }
-    for (std::int64_t at = 0; at < rows * kGroup; at += kLanes<float>) {
+    for (std::int64_t at = 0; at < rows * kLines; at += kLanes<float>) {
       store(numbers + at, load(numbers + at) * load(factors_ + at));
     }
   }
 
  private:
   // One block of all queries, a query a lane.
-  void philox(std::uint32_t block, std::uint32_t (*words)[kGroup]) const {
-    for (int lane = 0; lane < kGroup; ++lane) {
+  void philox(std::uint32_t block, std::uint32_t (*words)[kLines]) const {
+    for (int lane = 0; lane < kLines; ++lane) {
       std::uint32_t made[kWords];
       philox_block({seeds_[lane], 0}, block, made);
       for (int word = 0; word < kWords; ++word) {
@@ -65,7 +68,7 @@ class Kept {
 
   const Head& head_;
   float* factors_;
-  std::uint64_t seeds_[kGroup] = {};
+  std::uint64_t seeds_[kLines] = {};
 };
 
 }  // namespace

@@ -8,7 +8,8 @@ namespace gt {
 namespace {
 
 constexpr AttentionPath attention_path() {
-  return {kGroup, packed_numbers, forward_numbers, backward_numbers, pack_keys, forward, backward};
+  return {kGroupMost, packed_numbers, forward_numbers, backward_numbers,
+          pack_keys,  forward,        backward};
 }
 
 }  // namespace

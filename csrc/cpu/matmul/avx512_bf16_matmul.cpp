@@ -92,24 +92,34 @@ void pack_pairs(const PanelSource& source, int width, int count, std::int64_t de
   }
 }
 
-// kColumns dot products of kRows rows at once, 32 steps at a time. x holds values of bfloat16, so
-// making them such again rounds nothing.
+// Numbers that are values of bfloat16 as such, from the same place on: once for all columns.
+void narrow(std::int64_t count, float* x) {
+  auto* to = reinterpret_cast<std::uint16_t*>(x);
+  for (std::int64_t i = 0; i < count; i += kPairLanes) {
+    const std::int64_t left = count - i < kPairLanes ? count - i : kPairLanes;
+    const auto lanes = static_cast<__mmask16>((1U << left) - 1);
+    const __m256bh narrowed = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, x + i));
+    _mm256_mask_storeu_epi16(to + i, lanes, __builtin_bit_cast(__m256i, narrowed));
+  }
+}
+
+// kColumns dot products of kRows rows of x at once, 32 steps at a time.
 template <int kRows, int kColumns>
-void dot_pairs(std::int64_t depth, const float* x, const std::uint16_t* w, std::int64_t across,
-               float* sums, std::int64_t ld) {
+void dot_pairs(std::int64_t depth, const std::uint16_t* x, const std::uint16_t* w,
+               std::int64_t across, float* sums, std::int64_t ld) {
   __m512 sum[kRows][kColumns] = {};
+  const auto load_some = [](__mmask32 lanes, const std::uint16_t* from) {
+    return __builtin_bit_cast(__m512bh, _mm512_maskz_loadu_epi16(lanes, from));
+  };
   const auto add = [&](std::int64_t step, __mmask32 lanes) {
     __m512bh left[kRows];
+#pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      const float* from = x + row * depth + step;
-      left[row] = _mm512_cvtne2ps_pbh(
-          _mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes >> 16), from + kPairLanes),
-          _mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes), from));
+      left[row] = load_some(lanes, x + row * depth + step);
     }
 #pragma GCC unroll 8
     for (int column = 0; column < kColumns; ++column) {
-      const auto right =
-          __builtin_bit_cast(__m512bh, _mm512_maskz_loadu_epi16(lanes, w + column * across + step));
+      const __m512bh right = load_some(lanes, w + column * across + step);
 #pragma GCC unroll 8
       for (int row = 0; row < kRows; ++row) {
         sum[row][column] = _mm512_dpbf16_ps(sum[row][column], left[row], right);
@@ -124,7 +134,10 @@ void dot_pairs(std::int64_t depth, const float* x, const std::uint16_t* w, std::
   if (step < depth) {
     add(step, (__mmask32{1} << (depth - step)) - 1);
   }
+  // Unrolled: sums with an index that varies would be stored at each step.
+#pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 8
     for (int column = 0; column < kColumns; ++column) {
       sums[row * ld + column] =
           lane_sum<float>(__builtin_bit_cast(Vector<float>, sum[row][column]));
@@ -132,36 +145,35 @@ void dot_pairs(std::int64_t depth, const float* x, const std::uint16_t* w, std::
   }
 }
 
-template <int kRows>
-void dots_of_pairs(std::int64_t depth, const float* x, const std::uint16_t* w, std::int64_t across,
-                   std::int64_t begin, std::int64_t end, float* sums, std::int64_t ld) {
-  constexpr int kColumns = kRows == 1 ? 8 : 4;
-  std::int64_t column = begin;
-  for (; column + kColumns <= end; column += kColumns) {
-    dot_pairs<kRows, kColumns>(depth, x, w + column * across, across, sums + column, ld);
+// kColumns columns for all rows of x: the first rows bring them into the cache for the others.
+template <int kColumns>
+void dots_of_pairs(int m, std::int64_t depth, const std::uint16_t* x, const std::uint16_t* w,
+                   std::int64_t across, float* sums, std::int64_t ld) {
+  int row = 0;
+  for (; row + 4 <= m; row += 4) {
+    dot_pairs<4, kColumns>(depth, x + row * depth, w, across, sums + row * ld, ld);
   }
-  for (; column < end; ++column) {
-    dot_pairs<kRows, 1>(depth, x, w + column * across, across, sums + column, ld);
+  if (row + 2 <= m) {
+    dot_pairs<2, kColumns>(depth, x + row * depth, w, across, sums + row * ld, ld);
+    row += 2;
+  }
+  if (row < m) {
+    dot_pairs<1, kColumns>(depth, x + row * depth, w, across, sums + row * ld, ld);
   }
 }
 
-void skinny_pairs(int m, std::int64_t depth, const float* x, const PanelSource& source,
+void skinny_pairs(int m, std::int64_t depth, const float* narrowed, const PanelSource& source,
                   std::int64_t begin, std::int64_t end, float* sums, std::int64_t ld) {
+  constexpr int kColumns = 4;
   const auto* w = static_cast<const std::uint16_t*>(source.data);
-  for (int row = 0; row < m;) {
-    const float* left = x + row * depth;
-    float* to = sums + row * ld;
-    const int rows = m - row;
-    if (rows >= 4) {
-      dots_of_pairs<4>(depth, left, w, source.across, begin, end, to, ld);
-      row += 4;
-    } else if (rows >= 2) {
-      dots_of_pairs<2>(depth, left, w, source.across, begin, end, to, ld);
-      row += 2;
-    } else {
-      dots_of_pairs<1>(depth, left, w, source.across, begin, end, to, ld);
-      row += 1;
-    }
+  const auto* x = reinterpret_cast<const std::uint16_t*>(narrowed);
+  std::int64_t column = begin;
+  for (; column + kColumns <= end; column += kColumns) {
+    dots_of_pairs<kColumns>(m, depth, x, w + column * source.across, source.across, sums + column,
+                            ld);
+  }
+  for (; column < end; ++column) {
+    dots_of_pairs<1>(m, depth, x, w + column * source.across, source.across, sums + column, ld);
   }
 }
 
@@ -171,6 +183,7 @@ constexpr MatmulPath<float> pair_path() {
   path.multiply = multiply_pairs;
   path.pack = pack_pairs;
   path.skinny_columns = skinny_pairs;
+  path.narrow = narrow;
   return path;
 }
 

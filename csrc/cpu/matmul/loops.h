@@ -20,7 +20,8 @@ constexpr MatmulPath<T> matmul_path() {
           pack_panel<T>,
           finish_row<T>,
           skinny_rows<T>,
-          skinny_columns<T>};
+          skinny_columns<T>,
+          nullptr};
 }
 
 }  // namespace

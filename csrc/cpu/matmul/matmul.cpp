@@ -79,6 +79,7 @@ void multiply(const PathTable<MatmulPath<T>>& plain, const PathTable<MatmulPath<
   } else if (is_skinny(product)) {
     MatmulPath<T> path = of_path(plain);
     path.skinny_columns = of_path(packed).skinny_columns;  // it reads b as it is stored
+    path.narrow = of_path(packed).narrow;
     multiply_skinny(path, product, scratch);
   } else {
     multiply_packed(of_path(packed), product, scratch);

@@ -52,6 +52,8 @@ struct MatmulPath {
                       std::int64_t begin, std::int64_t end, T* sums, std::int64_t ld);
   void (*skinny_columns)(int m, std::int64_t depth, const T* x, const PanelSource& w,
                          std::int64_t begin, std::int64_t end, T* sums, std::int64_t ld);
+  // Makes of `count` numbers, in place, what skinny_columns reads as x; null where it is T.
+  void (*narrow)(std::int64_t count, T* x);
 };
 
 extern const MatmulPath<float> kScalarMatmulF32;

@@ -42,7 +42,11 @@ void multiply_skinny(const MatmulPath<T>& path, const Product& product, Scratch&
   T* sums = x + product.m * product.k;
   copy_rows(path, product, x);
   const std::int64_t width = task_columns(product);
-  const auto multiply = product.b.across == 1 ? path.skinny_rows : path.skinny_columns;
+  const bool by_rows = product.b.across == 1;
+  const auto multiply = by_rows ? path.skinny_rows : path.skinny_columns;
+  if (!by_rows && path.narrow != nullptr) {
+    path.narrow(product.m * product.k, x);
+  }
   const int m = static_cast<int>(product.m);
   run_tasks((product.n + width - 1) / width, product.threads, [&](std::int64_t task) {
     const std::int64_t begin = task * width;

@@ -92,7 +92,10 @@ inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t ac
       return read_numbers<T>(from, lanes);
     });
   }
+  // Unrolled: sums with an index that varies would be stored at each step.
+#pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 8
     for (int column = 0; column < kColumns; ++column) {
       sums[row * ld + column] = lane_sum<T>(sum[row][column]);
     }

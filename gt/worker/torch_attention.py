@@ -42,8 +42,9 @@ def attention(
         dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
         return output.contiguous(), query.new_zeros(query.shape[:-1], dtype=dtype)
     if own := own_kernels.chosen("attention", query, key, value):
-        output = query.new_empty(*query.shape[:-1], value.shape[-1])
-        logsumexp = query.new_empty(query.shape[:-1])
+        batch, heads, queries, _ = query.shape  # read once: that costs as much as memory for it
+        output = query.new_empty((batch, heads, queries, value.shape[-1]))
+        logsumexp = query.new_empty((batch, heads, queries))
         whole = _whole(attn_mask, query, key)
         threads = own_kernels.threads()
         options = (whole, seeds, is_causal, dropout_p, scale, threads)

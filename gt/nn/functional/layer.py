@@ -46,7 +46,7 @@ def embedding(
     if weight.ndim != 2:
         raise ShapeError("'weight' must be 2-D")
     if max_norm is not None:
-        _limit_rows(weight, max_norm, norm_type)
+        _limit_rows(weight, input, max_norm, norm_type)
     rows = _core.call(
         "embedding", weight, input, padding_idx=row_index(padding_idx, weight.shape[0])
     )
@@ -80,10 +80,16 @@ def row_index(padding_idx: int | None, rows: int) -> int | None:
     return padding_idx % rows
 
 
-def _limit_rows(weight: Tensor, max_norm: float, norm_type: float) -> None:
+def _limit_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+    """Shorten the rows that `input` names to `max_norm`, in place; the others stay as they are."""
+    rows = weight.shape[0]
     with gt.no_grad():
-        lengths = (weight.abs() ** norm_type).sum(dim=1, keepdim=True) ** (1 / norm_type)
-        weight.mul_((max_norm / (lengths + 1e-7)).clamp(max=1.0))
+        # An index outside fails where rows are looked up, and must not make the weight a failure.
+        index = input.reshape(-1).long().clamp(0, rows - 1)
+        used = gt.zeros(rows, dtype=gt.bool).index_fill(0, index, True).unsqueeze(1)
+        lengths = gt.linalg.vector_norm(weight, norm_type, dim=1, keepdim=True)
+        scales = max_norm / (lengths + 1e-7)
+        weight.mul_(gt.where(used & (lengths > max_norm), scales, 1.0))
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gt import misses
+
 
 @dataclass
 class Cudnn:
@@ -94,6 +96,17 @@ class Cuda:
         """What was set last, else True."""
         return self.attention.get("cudnn", True)
 
+    def is_flash_attention_available(self) -> bool:
+        """False: a worker chooses its kernel."""
+        return False
+
+    def preferred_linalg_library(self, backend: str | None = None) -> str:
+        """Taken: a worker's PyTorch chooses the library, as it does by default."""
+        del backend
+        return "default"
+
+    preferred_blas_library = preferred_linalg_library
+
     @contextlib.contextmanager
     def sdp_kernel(
         self,
@@ -132,6 +145,20 @@ class Library:
         return False
 
 
+class Mha:
+    """Whether layers of attention may take PyTorch's fast path, which is no other path here."""
+
+    enabled = True
+
+    def get_fastpath_enabled(self) -> bool:
+        """What was set last, else True."""
+        return self.enabled
+
+    def set_fastpath_enabled(self, value: bool) -> None:
+        """Taken: there is one path."""
+        self.enabled = value
+
+
 class Mps:
     """Apple's GPUs, which GT has no worker for."""
 
@@ -146,13 +173,17 @@ class Mps:
 
 cudnn = Cudnn()
 cuda = Cuda()
+mha = Mha()
 mps = Mps()
 mkl, mkldnn, openmp, opt_einsum = Library(), Library(), Library(), Library()
 
-__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
+__all__ = ["cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
 
 # `import gt.backends.cudnn as cudnn`, as PyTorch has it too: an object in a module's place.
 sys.modules.update({f"{__name__}.{name}": globals()[name] for name in __all__})
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,10 @@ import difflib
 import functools
 import pathlib
 import sys
-from collections.abc import Callable
+
+from gt.misses import hook
+
+__all__ = ["attribute_error", "hook", "method_error", "names_of"]
 
 FILE = pathlib.Path(__file__).with_name("missing_names.txt")
 # What does the same by another name, where spelling does not lead to it.
@@ -60,15 +63,6 @@ def method_error(name: str, shown: list[str]) -> AttributeError:
 def names_of(module: str) -> frozenset[str]:
     """PyTorch's names of `module`."""
     return _names().get(module, frozenset())
-
-
-def hook(module: str) -> Callable[[str], object]:
-    """The `__getattr__` of a module."""
-
-    def missing(name: str) -> object:
-        raise attribute_error(module, name)
-
-    return missing
 
 
 @functools.cache

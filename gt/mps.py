@@ -1,6 +1,6 @@
 """`gt.mps`: Apple's GPUs, which GT has no worker for; what scripts ask before they use them."""
 
-from gt import cuda, random
+from gt import cuda, misses, random
 
 __all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "synchronize"]
 
@@ -21,6 +21,9 @@ def device_count() -> int:
 def synchronize() -> None:
     """Wait until everything emitted so far has run."""
     cuda.synchronize()
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

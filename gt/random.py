@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from gt import _core
+from gt import _core, misses
 from gt._core import Tensor, call
 from gt.composite.casts import cast
 from gt.composite.common import Number, Shape, broadcast_shapes, sizes, whole
@@ -277,6 +277,9 @@ __all__ = [
     "seed",
     "set_rng_state",
 ]
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, TypeAlias, TypeGuard
 
-from gt import _core, interop, safetensors_file
+from gt import _core, interop, misses, safetensors_file
 from gt._core import Tensor
 from gt.errors import InvalidType, InvalidValue, NotSupported
 from gt.safetensors_file import METADATA, FileFormatError, Json, parsed
@@ -346,3 +346,6 @@ def _pair(item: Json) -> tuple[str | int, Json]:
         if isinstance(key, str | int) and not isinstance(key, bool):
             return key, value
     raise FileFormatError(f"its structure has an item without meaning: {str(item)[:80]}")
+
+
+__getattr__ = misses.hook(__name__)

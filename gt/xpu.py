@@ -1,6 +1,6 @@
 """`gt.xpu`: Intel's GPUs, which GT has no worker for; what scripts ask before they use them."""
 
-from gt import cuda, random
+from gt import cuda, misses, random
 
 __all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "synchronize"]
 
@@ -17,6 +17,9 @@ def is_available() -> bool:
 def device_count() -> int:
     """0."""
     return 0
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -135,6 +135,12 @@ def test_switches_and_versions_are_taken():
         assert isinstance(m.version.__version__, str)
     gt.backends.cudnn.benchmark = gt.backends.cudnn.deterministic = True
     gt.backends.cuda.matmul.allow_tf32 = True
+    gt.backends.cuda.preferred_linalg_library("magma")
+    for m in (gt, torch):
+        assert m.backends.mha.get_fastpath_enabled()
+        m.backends.mha.set_fastpath_enabled(False)
+        assert not m.backends.mha.get_fastpath_enabled()
+        m.backends.mha.set_fastpath_enabled(True)
     assert gt.version.cuda is None
     x = gt.ones(2, requires_grad=True)
     gt.utils.checkpoint.checkpoint(gt.exp, x, use_reentrant=False).sum().backward()

@@ -13,6 +13,8 @@ import sys
 import types
 
 import torch
+import torch.nn.utils.prune
+import torch.utils.checkpoint
 
 import gt
 
@@ -31,8 +33,16 @@ MODULES = {
     "gt.accelerator": torch.accelerator,
     "gt.amp": torch.amp,
     "gt.autograd": torch.autograd,
+    "gt.autograd.forward_ad": torch.autograd.forward_ad,
+    "gt.autograd.function": torch.autograd.function,
+    "gt.autograd.functional": torch.autograd.functional,
+    "gt.autograd.grad_mode": torch.autograd.grad_mode,
+    "gt.autograd.graph": torch.autograd.graph,
+    "gt.backends": torch.backends,
     "gt.cpu": torch.cpu,
     "gt.cuda": torch.cuda,
+    "gt.cuda.amp": torch.cuda.amp,
+    "gt.cuda.memory": torch.cuda.memory,
     "gt.compiler": torch.compiler,
     "gt.distributed": torch.distributed,
     "gt.distributions": torch.distributions,
@@ -44,28 +54,41 @@ MODULES = {
     "gt.jit": torch.jit,
     "gt.linalg": torch.linalg,
     "gt.masked": torch.masked,
+    "gt.mps": torch.mps,
     "gt.nn": torch.nn,
     "gt.nn.attention": torch.nn.attention,
     "gt.nn.functional": torch.nn.functional,
     "gt.nn.init": torch.nn.init,
     "gt.nn.modules": torch.nn.modules,
     **{module.__name__.replace("torch", "gt", 1): module for module in PATHS},
+    "gt.nn.parallel": torch.nn.parallel,
     "gt.nn.utils": torch.nn.utils,
+    "gt.nn.utils.parametrizations": torch.nn.utils.parametrizations,
+    "gt.nn.utils.parametrize": torch.nn.utils.parametrize,
+    "gt.nn.utils.prune": torch.nn.utils.prune,
+    "gt.nn.utils.stateless": torch.nn.utils.stateless,
     "gt.nn.utils.rnn": torch.nn.utils.rnn,
     "gt.onnx": torch.onnx,
     "gt.profiler": torch.profiler,
     "gt.optim": torch.optim,
     "gt.optim.lr_scheduler": torch.optim.lr_scheduler,
     "gt.optim.swa_utils": torch.optim.swa_utils,
+    "gt.random": torch.random,
     "gt.return_types": torch.return_types,
+    "gt.serialization": torch.serialization,
     "gt.signal.windows": torch.signal.windows,
     "gt.sparse": torch.sparse,
     "gt.special": torch.special,
     "gt.testing": torch.testing,
     "gt.utils": torch.utils,
+    "gt.utils.checkpoint": torch.utils.checkpoint,
     "gt.utils.data": torch.utils.data,
+    "gt.utils.data.dataloader": torch.utils.data.dataloader,
+    "gt.utils.data.dataset": torch.utils.data.dataset,
     "gt.utils.data.distributed": torch.utils.data.distributed,
+    "gt.utils.data.sampler": torch.utils.data.sampler,
     "gt.utils.dlpack": torch.utils.dlpack,
+    "gt.xpu": torch.xpu,
 }
 
 

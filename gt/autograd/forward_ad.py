@@ -2,6 +2,7 @@
 
 from typing import NoReturn
 
+from gt import misses
 from gt.errors import NotSupported
 
 __all__ = ["dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -43,6 +44,9 @@ def make_dual(tensor: object, tangent: object, *, level: int | None = None) -> N
 def unpack_dual(tensor: object, *, level: int | None = None) -> NoReturn:  # noqa: ARG001
     """Raises as dual_level does."""
     raise _refused("unpack_dual")
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

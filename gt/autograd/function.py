@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gt import _core
+from gt import _core, misses
 from gt._core import GradFn, Tensor
 from gt.errors import InvalidType, InvalidUse, NotSupported
 
@@ -342,6 +342,9 @@ def _check_dirty(ctx: FunctionCtx, outputs: tuple[object, ...]) -> None:
                 f"{ctx._function.__name__}.apply: a view of a tensor that requires a gradient is "
                 "marked as dirty; write into a copy (`x.clone()`) instead"
             )
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import gt
+from gt import misses
 from gt._core import Tensor
 from gt.autograd.grad_mode import enable_grad
 from gt.autograd.passes import grad
@@ -326,6 +327,9 @@ def _check_one_element(name: str, outputs: Sequence[Tensor]) -> None:
         raise InvalidUse(
             f"The Tensor returned by the function given to {name} should contain a single element"
         )
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

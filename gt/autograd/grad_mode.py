@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from gt import _core
+from gt import _core, misses
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,6 +86,9 @@ class set_grad_enabled(_GradMode):  # noqa: N801 - PyTorch's name
 def is_grad_enabled() -> bool:
     """Whether operations of this thread are recorded."""
     return _core.is_grad_enabled()
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

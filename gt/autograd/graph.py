@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from gt import _core
+from gt import _core, misses
 from gt._core import GradFn, Tensor
 from gt.autograd.hooks import RemovableHandle, register_hook
 from gt.errors import InvalidValue
@@ -118,6 +118,9 @@ class _Handles(RemovableHandle):
         """Take all hooks out."""
         for handle in self._handles:
             handle.remove()
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

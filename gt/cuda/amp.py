@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gt import amp
+from gt import amp, misses
 from gt._core import dtype as _dtype
 from gt._core import float16
 from gt.amp.older import deprecated
@@ -51,6 +51,9 @@ def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
     """`gt.amp.custom_bwd(bwd, device_type="cuda")`."""
     deprecated("cuda", "custom_bwd", "custom_bwd(args..., device_type='cuda')")
     return amp.custom_bwd(bwd, device_type="cuda")
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

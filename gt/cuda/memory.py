@@ -6,7 +6,7 @@ Worker i is GPU i of this machine. Without a GPU there is nothing to count, as i
 import warnings
 from collections import OrderedDict
 
-from gt import config, debug, devices
+from gt import config, debug, devices, misses
 from gt.errors import InvalidUse, NotSupported
 
 __all__ = [
@@ -142,6 +142,9 @@ def _counter(name: str, device: object) -> int:
     place = index(device)
     counters = {stats["worker"]: stats[name] for stats in debug.get_worker_stats()}
     return int(counters.get(place, 0))  # a worker that was not asked for holds nothing
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gt import session
+from gt import misses, session
 from gt.cuda.event import Event
 
 __all__ = ["Event", "ExternalStream", "Stream", "StreamContext"]
@@ -74,6 +74,9 @@ class StreamContext:
 
     def __exit__(self, *reason: object) -> None:
         pass
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ the latter has the same numbers.
 from __future__ import annotations
 
 import gt
-from gt import _core
+from gt import _core, misses
 from gt._core import Tensor
 from gt.distributed.layout import Layout, Placement, Replicate, Shard
 from gt.distributed.mesh import DeviceMesh, ProcessGroup
@@ -247,3 +247,6 @@ def parallel_cross_entropy(
         label_smoothing=label_smoothing,
     )
     return loss.reshape(logits.shape[:-1]) if reduction == "none" else loss
+
+
+__getattr__ = misses.hook(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gt
+from gt import misses
 from gt._core import Tensor
 
 
@@ -130,3 +131,6 @@ def is_lazy(value: object) -> bool:
     if isinstance(value, UninitializedBuffer):
         return not value.is_initialized
     return isinstance(value, UninitializedParameter)
+
+
+__getattr__ = misses.hook(__name__)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
-from gt import _core, autocast_state
+from gt import _core, autocast_state, misses
 from gt._core import GradFn, Tensor
 from gt.autograd.function import Function
 from gt.autograd.grad_mode import enable_grad, no_grad
@@ -395,6 +395,9 @@ class _Reentrant(Function):
         backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
         found = [x.grad if isinstance(x, Tensor) else None for x in args]
         return (None, None, *found)
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import gt
+from gt import misses
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.nn import functional
@@ -308,6 +309,9 @@ def _tensor(module: Module, name: str) -> Tensor:
     if not isinstance(value, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")  # noqa: TRY004 - PyTorch's class
     return value
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

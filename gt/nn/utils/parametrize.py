@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import gt
+from gt import misses
 from gt._core import Tensor
 from gt.nn.containers import ModuleDict, ModuleList
 from gt.nn.module import Module
@@ -387,6 +388,9 @@ def _property(name: str) -> property:
         _list_of(self, name).right_inverse(value)
 
     return property(computed, assigned)
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

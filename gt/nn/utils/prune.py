@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 import gt
+from gt import misses
 from gt._core import Tensor
 from gt.nn.module import Module
 from gt.nn.utils.convert_parameters import parameters_to_vector
@@ -157,6 +158,9 @@ def is_pruned(module: Module) -> bool:
     """Whether a parameter here or below is pruned."""
     hooks = (hook for below in module.modules() for hook in below._forward_pre_hooks.values())
     return any(isinstance(hook, BasePruningMethod) for hook in hooks)
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

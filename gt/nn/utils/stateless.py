@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from gt import misses
 from gt._core import Tensor
 from gt.nn.functional_call import functional_call as call
 from gt.nn.module import Module
@@ -32,6 +33,9 @@ def functional_call(
     return call(
         module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
     )
+
+
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar, cast
 
+from gt import misses
 from gt._core import Tensor
 from gt.draws import Generator
 from gt.random import randperm
@@ -236,3 +237,6 @@ def stream(dataset: Dataset[T_co]) -> IterableDataset[T_co]:
 def numbers(x: Tensor) -> list[int]:
     """The whole numbers of a vector."""
     return cast("list[int]", x.tolist())
+
+
+__getattr__ = misses.hook(__name__)

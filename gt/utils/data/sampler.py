@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
-from gt import _core
+from gt import _core, misses
 from gt._core import Tensor
 from gt.creation import as_tensor
 from gt.draws import Generator
@@ -159,3 +159,6 @@ def _check_count(name: str, value: object) -> None:
 def _check_bool(name: str, value: object, error: type[Exception]) -> None:
     if not isinstance(value, bool):
         raise error(f"{name} should be a boolean value, but got {name}={value}")
+
+
+__getattr__ = misses.hook(__name__)

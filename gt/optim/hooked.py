@@ -37,6 +37,7 @@ class Hooked:
     _save_hooks: Hooks
     _load_pre_hooks: Hooks
     _load_hooks: Hooks
+    _opt_called: bool = False  # whether it has stepped: schedules ask
     _stepping: bool = False  # within a step: that of a base class calls no hooks again
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - a metaclass's
@@ -115,6 +116,7 @@ def hooked(step: Step) -> Step:
 
     @functools.wraps(step)
     def between(self: Hooked, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as `step`
+        self._opt_called = True
         if self._stepping or not (self._step_pre_hooks or self._step_hooks or STEP_PRE or STEP):
             return step(self, *args, **kwargs)
         self._stepping = True

@@ -8,11 +8,18 @@ from typing import Any
 
 from gt.optim.optimizer import Optimizer
 
-_EPOCH_WARNING = (
+EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
     "possible. Please use `scheduler.step()` to step the scheduler. During the deprecation, if "
     "epoch is different from None, the closed form is used instead of the new chainable form, "
     "where available."
+)
+_ORDER_WARNING = (
+    "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, "
+    "you should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  "
+    "Failure to do this will result in PyTorch skipping the first value of the learning rate "
+    "schedule. See more details at "
+    "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 )
 
 
@@ -46,14 +53,21 @@ class LRScheduler:
         Args:
             epoch: go there instead; PyTorch deprecates it.
         """
-        if epoch is None:
-            self.last_epoch += 1
-            rates = self.get_lr()
-        else:
-            warnings.warn(_EPOCH_WARNING, stacklevel=2)
-            self.last_epoch = epoch
-            rates = self._get_closed_form_lr()
-        self._set(rates)
+        if self._step_count == 1 and not self.optimizer._opt_called:  # noqa: SLF001 - one family
+            warnings.warn(_ORDER_WARNING, stacklevel=2)
+        self._step_count += 1
+        if epoch is not None:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=2)
+        self._get_lr_called_within_step = True
+        try:
+            self._set(self._rates_at(epoch))
+        finally:
+            self._get_lr_called_within_step = False
+
+    def _rates_at(self, epoch: int | None) -> list[float]:
+        """The rates of this epoch, or of the next one, where the schedule is then."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        return self.get_lr() if epoch is None else self._get_closed_form_lr()
 
     def _set(self, rates: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
@@ -90,9 +104,10 @@ class LRScheduler:
 
     def start(self) -> None:
         """The first step: a schedule that goes on finds its rate in the groups."""
-        self._starting = True
+        self._step_count = 0
+        self._is_initial = True
         self.step()
-        self._starting = False
+        self._is_initial = False
 
     def _first(self) -> list[float]:
         """The rates of epoch 0, whatever the groups say."""

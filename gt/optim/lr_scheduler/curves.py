@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import types
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ class MultiplicativeLR(LambdaLR):
 
     def get_lr(self) -> list[float]:
         rates = self._current()
-        if self._starting:
+        if self._is_initial:
             return rates
         pairs = zip(self.lr_lambdas, rates, strict=True)
         return [rate * factor(self.last_epoch) for factor, rate in pairs]
@@ -86,7 +87,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        if self._starting or self.last_epoch % self.step_size:
+        if self.last_epoch == 0 or self.last_epoch % self.step_size:
             return self._current()
         return [rate * self.gamma for rate in self._current()]
 
@@ -105,19 +106,28 @@ class MultiStepLR(LRScheduler):
         gamma: float = 0.1,
         last_epoch: int = -1,
     ) -> None:
-        self.milestones = sorted(milestones)
+        self.milestones = Counter(milestones)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        passed = self.milestones.count(self.last_epoch)
+        passed = self.milestones[self.last_epoch]
         return [rate * self.gamma**passed for rate in self._current()]
 
     def _first(self) -> list[float]:
-        return [base * self.gamma ** bisect_right(self.milestones, 0) for base in self.base_lrs]
+        return self._after(0)
 
     def _get_closed_form_lr(self) -> list[float]:
-        passed = bisect_right(self.milestones, self.last_epoch)
+        return self._after(self.last_epoch)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from what state_dict() gave, here or in PyTorch."""
+        super().load_state_dict(state_dict)
+        self.milestones = Counter(self.milestones)  # files keep it as a plain dictionary
+
+    def _after(self, epoch: int) -> list[float]:
+        """The rates once all milestones up to this epoch have passed."""
+        passed = bisect_right(sorted(self.milestones.elements()), epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
 
 
@@ -178,7 +188,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         rates, total = self._current(), self.total_iters
-        if self._starting or self.last_epoch > total:
+        if self._is_initial or self.last_epoch > total:
             return rates
         rest = 1.0 - self.last_epoch / total
         before = 1.0 - (self.last_epoch - 1) / total
@@ -197,7 +207,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        if self._starting:
+        if self._is_initial:
             return self._current()
         return [rate * self.gamma for rate in self._current()]
 
@@ -239,7 +249,7 @@ class LinearLR(LRScheduler):
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
             return [rate * self.start_factor for rate in self._current()]
-        if self._starting or self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._current()
         gained = self.end_factor - self.start_factor
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * gained
@@ -278,7 +288,7 @@ class CosineAnnealingLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """By recurrence, so that a rate changed from outside keeps its change, as in PyTorch."""
         epoch, low, rates = self.last_epoch, self.eta_min, self._current()
-        if self._starting:
+        if self._is_initial:
             return rates
         if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             lift = (1 - math.cos(math.pi / self.T_max)) / 2

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Literal, SupportsFloat
 
-from gt.optim.lr_scheduler.base import LRScheduler
+from gt.optim.lr_scheduler.base import EPOCH_DEPRECATION_WARNING, LRScheduler
 from gt.optim.optimizer import Optimizer
 
 
@@ -65,15 +66,29 @@ class ReduceLROnPlateau(LRScheduler):
         self.num_bad_epochs = 0
         self.cooldown_counter = 0
 
-    def step(self, metrics: SupportsFloat) -> None:  # type: ignore[override]
-        """One epoch is over, and this was its metric (a number, or a tensor of one)."""
-        self.last_epoch += 1
+    @property
+    def in_cooldown(self) -> bool:
+        """Whether this epoch does not count."""
+        return self.cooldown_counter > 0
+
+    def step(  # type: ignore[override]
+        self, metrics: SupportsFloat, epoch: int | None = None
+    ) -> None:
+        """One epoch is over, and this was its metric.
+
+        Args:
+            metrics: A number, or a tensor of one.
+            epoch: Which epoch it was, where that is not the next (deprecated, as in PyTorch).
+        """
+        if epoch is not None:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         now = float(metrics)
         if self._is_better(now):
             self.best, self.num_bad_epochs = now, 0
         else:
             self.num_bad_epochs += 1
-        if self.cooldown_counter > 0:
+        if self.in_cooldown:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:

@@ -3,6 +3,7 @@
 einops is not imported here: import_hooks.py calls these when a program imports it.
 """
 
+import importlib
 import sys
 import types
 from typing import Any
@@ -77,17 +78,19 @@ def register(module: types.ModuleType) -> None:
 
 
 def add_layers(module: types.ModuleType) -> None:
-    """Add `einops.layers.gt` to `einops.layers`: Rearrange and Reduce, as modules of GT."""
+    """Add `einops.layers.gt` to `einops.layers`: einops' layers, as modules of GT."""
     from gt import nn
 
     layers = types.ModuleType(f"{module.__name__}.gt", "einops' layers as modules of GT.")
-    for name, mixin, forward in (
-        ("Rearrange", module.RearrangeMixin, _rearrange),
-        ("Reduce", module.ReduceMixin, _reduce),
+    sys.modules[f"{module.__name__}.gt"] = layers
+    mix = importlib.import_module(f"{module.__name__}._einmix")._EinmixMixin  # noqa: SLF001
+    for name, mixin, methods in (
+        ("Rearrange", module.RearrangeMixin, {"forward": _rearrange}),
+        ("Reduce", module.ReduceMixin, {"forward": _reduce}),
+        ("EinMix", mix, _MIX),
     ):
-        members = {"forward": forward, "__module__": layers.__name__, "__doc__": mixin.__doc__}
+        members = {**methods, "__module__": layers.__name__, "__doc__": mixin.__doc__}
         vars(layers)[name] = type(name, (mixin, nn.Module), members)
-    sys.modules[layers.__name__] = layers
     vars(module)["gt"] = layers
 
 
@@ -100,3 +103,51 @@ def _reduce(self: Any, input: Tensor) -> Tensor:  # noqa: ANN401 - a layer of ei
     options = (self.pattern, self.reduction)
     result: Tensor = sys.modules["einops"].reduce(input, *options, **self.axes_lengths)
     return result
+
+
+def _create_parameters(
+    self: Any,  # noqa: ANN401 - a layer of einops
+    weight_shape: list[int],
+    weight_bound: float,
+    bias_shape: list[int] | None,
+    bias_bound: float,
+) -> None:
+    """EinMix's weight and bias, uniform within their bounds."""
+    for name, shape, bound in (
+        ("weight", weight_shape, weight_bound),
+        ("bias", bias_shape, bias_bound),
+    ):
+        drawn = None if shape is None else gt.empty(*shape).uniform_(-bound, bound)
+        self.register_parameter(name, None if drawn is None else gt.nn.Parameter(drawn))
+
+
+def _create_rearrange_layers(
+    self: Any,  # noqa: ANN401 - a layer of einops
+    pre_reshape_pattern: str | None,
+    pre_reshape_lengths: dict[str, int] | None,
+    post_reshape_pattern: str | None,
+    post_reshape_lengths: dict[str, int] | None,
+) -> None:
+    """What EinMix does before its product and behind it, None where nothing."""
+    layer = vars(sys.modules[type(self).__module__])["Rearrange"]
+    for name, pattern, lengths in (
+        ("pre_rearrange", pre_reshape_pattern, pre_reshape_lengths),
+        ("post_rearrange", post_reshape_pattern, post_reshape_lengths),
+    ):
+        setattr(self, name, None if pattern is None else layer(pattern, **(lengths or {})))
+
+
+def _mix(self: Any, input: Tensor) -> Tensor:  # noqa: ANN401 - a layer of einops
+    if self.pre_rearrange is not None:
+        input = self.pre_rearrange(input)
+    result = gt.einsum(self.einsum_pattern, input, self.weight)
+    if self.bias is not None:
+        result = result + self.bias
+    return result if self.post_rearrange is None else self.post_rearrange(result)
+
+
+_MIX = {
+    "forward": _mix,
+    "_create_parameters": _create_parameters,
+    "_create_rearrange_layers": _create_rearrange_layers,
+}

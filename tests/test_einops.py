@@ -83,6 +83,29 @@ def test_layers_are_modules():
     assert copy.deepcopy(ours)(value(gt)).shape == (2, 36)
 
 
+MIXES = [
+    ("b c h w -> b h w o", "c o", "o", {"c": 3, "o": 2}),
+    ("b c (h p) w -> b (c h) (w o)", "p w o", None, {"p": 2, "w": 6, "o": 5}),
+    ("b c h w -> b c h w", "c", "w", {"c": 3, "w": 6}),
+]
+
+
+@pytest.mark.parametrize(("pattern", "weight", "bias", "sizes"), MIXES)
+def test_a_mix_is_a_layer_with_weights(pattern, weight, bias, sizes):
+    from einops.layers.gt import EinMix
+    from einops.layers.torch import EinMix as TheirMix
+
+    theirs = TheirMix(pattern, weight_shape=weight, bias_shape=bias, **sizes).double()
+    ours = EinMix(pattern, weight_shape=weight, bias_shape=bias, **sizes).double()
+    assert repr(ours) == repr(theirs)
+    bound = theirs.weight.abs().max().item() * 1.5
+    assert 0 < ours.weight.abs().max().item() < bound
+    ours.load_state_dict({k: gt.from_torch(v) for k, v in theirs.state_dict().items()})
+    check(lambda m, x: (ours if m is gt else theirs)(x))
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        np.testing.assert_allclose(one.grad.numpy(), other.grad.numpy(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("order", ["import gt, einops", "import einops, gt"])
 def test_the_order_of_the_imports_does_not_matter(order):
     code = f"{order}\nprint(einops.rearrange(gt.ones(2, 3), 'a b -> b a').shape)"

@@ -7,6 +7,7 @@ from gt import missing, signal
 from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.attention_choice import SDPBackend, sdpa_kernel
+from gt.nn.functional.attention_checks import check_heads
 from gt.nn.functional.multihead import attend
 from gt.nn.linear import Linear
 from gt.nn.module import Module
@@ -130,10 +131,18 @@ class MultiheadAttention(Module):
             average_attn_weights: Weights are [b, t, s] instead of [b, heads, t, s].
             is_causal: A hint that attn_mask is causal; attn_mask is needed with it.
         """
-        if is_causal and attn_mask is None:
-            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
         batched = query.ndim == 3
         operands = [query, key, value]
+        masks = (attn_mask, key_padding_mask)
+        check_heads(
+            operands,
+            masks,
+            self.embed_dim,
+            self.num_heads,
+            is_causal=is_causal,
+            is_separate=self.in_proj_weight is None,
+            batch_first=self.batch_first,
+        )
         if not batched:
             operands = [operand.unsqueeze(0) for operand in operands]
         elif not self.batch_first:
@@ -143,7 +152,7 @@ class MultiheadAttention(Module):
             self.num_heads,
             bias=None if self.bias_k is None or self.bias_v is None else (self.bias_k, self.bias_v),
             add_zero_attn=self.add_zero_attn,
-            masks=(attn_mask, key_padding_mask),
+            masks=masks,
             dropout_p=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )

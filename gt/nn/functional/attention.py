@@ -9,6 +9,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.errors import NotSupported
+from gt.nn.functional.attention_checks import check_dtypes
 from gt.nn.functional.layer import dropout
 
 # With fewer keys, the weights are not larger than the queries.
@@ -39,8 +40,8 @@ def scaled_dot_product_attention(
         enable_gqa: Heads of key and value may be fewer and are repeated.
 
     Raises:
-        RuntimeError: attn_mask and is_causal together; a probability outside of [0, 1]; heads of
-            key or value that do not divide those of query.
+        RuntimeError: Dtypes that do not fit; attn_mask and is_causal together; a probability
+            outside of [0, 1]; heads of key or value that do not divide those of query.
     """
     if attn_mask is not None and is_causal:
         raise RuntimeError(
@@ -49,6 +50,7 @@ def scaled_dot_product_attention(
         )
     if not 0.0 <= dropout_p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p:g}")
+    check_dtypes(query, key, value, attn_mask)
     if enable_gqa:
         key, value = (_for_heads(x, query) for x in (key, value))
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -59,6 +61,8 @@ def scaled_dot_product_attention(
         return output
     mask = _causal(query, key.shape[-2]) if is_causal else attn_mask
     weights = attention_weights(query, key, mask, scale=factor)
+    if mask is not None and mask.dtype != value.dtype and _core.autocast_region() is None:
+        weights = weights.to(value.dtype)  # float32, as such a mask is
     return dropout(weights, dropout_p) @ value  # [..., t, s] @ [..., s, v] -> [..., t, v]
 
 

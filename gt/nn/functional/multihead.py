@@ -8,6 +8,7 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.nn.functional.attention import attention_weights, fused
+from gt.nn.functional.attention_checks import check_heads
 from gt.nn.functional.layer import dropout, linear, pad
 
 
@@ -53,12 +54,15 @@ def multi_head_attention_forward(
         AssertionError: Shapes that do not fit.
         RuntimeError: is_causal without attn_mask.
     """
-    if is_causal and attn_mask is None:
-        raise RuntimeError(
-            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
-            "method `generate_square_subsequent_mask` to create this mask."
-        )
-    _check([query, key, value], embed_dim_to_check, num_heads)
+    masks = (attn_mask, key_padding_mask)
+    check_heads(
+        [query, key, value],
+        masks,
+        embed_dim_to_check,
+        num_heads,
+        is_causal=is_causal,
+        is_separate=use_separate_proj_weight,
+    )
     batched = query.ndim == 3
     weights: tuple[Tensor | None, ...] = (q_proj_weight, k_proj_weight, v_proj_weight)
     if not use_separate_proj_weight:
@@ -70,7 +74,7 @@ def multi_head_attention_forward(
         bias=None if bias_k is None or bias_v is None else (bias_k, bias_v),
         static=(static_k, static_v),
         add_zero_attn=add_zero_attn,
-        masks=(attn_mask, key_padding_mask),
+        masks=masks,
         dropout_p=dropout_p if training else 0.0,
         need_weights=need_weights,
     )
@@ -141,6 +145,8 @@ def attend(
         if output is not None:
             return output.transpose(1, 2).flatten(2), None  # [b, h, t, k] -> [b, t, h * k]
     weights = attention_weights(q, k, mask, scale=scale)
+    if mask is not None and mask.dtype != v.dtype and _core.autocast_region() is None:
+        weights = weights.to(v.dtype)
     weights = dropout(weights, dropout_p)
     return (weights @ v).transpose(1, 2).flatten(2), weights  # [b, h, t, k] -> [b, t, h * k]
 
@@ -168,24 +174,3 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
     if mask.dtype != gt.bool:
         return mask.to(like.dtype) if _core.autocast_region() is not None else mask
     return gt.zeros(*mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)
-
-
-def _check(operands: list[Tensor], width: int, num_heads: int) -> None:
-    query, key, value = operands
-    if query.ndim not in (2, 3):
-        raise AssertionError(
-            f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query "
-            "tensor"
-        )
-    if not query.ndim == key.ndim == value.ndim:
-        kind = "batched (3-D)" if query.ndim == 3 else "unbatched (2-D)"
-        raise AssertionError(
-            f"For {kind} `query`, expected `key` and `value` to be {query.ndim}-D but found "
-            f"{key.ndim}-D and {value.ndim}-D tensors respectively"
-        )
-    if query.shape[-1] != width:
-        raise AssertionError(
-            f"was expecting embedding dimension of {width}, but got {query.shape[-1]}"
-        )
-    if width % num_heads:
-        raise AssertionError(f"embed_dim {width} not divisible by num_heads {num_heads}")

@@ -28,3 +28,13 @@ def test_an_index_outside_leaves_the_weight_that_would_be_shortened_readable():
     with pytest.raises(IndexError, match="index out of range"):
         layer(gt.tensor([7])).tolist()
     assert len(layer.weight.tolist()) == 5
+
+
+def test_rows_that_are_given():
+    for library in (torch, gt):
+        rows = library.tensor(ROWS)
+        layer = library.nn.Embedding(5, 3, _weight=rows, _freeze=True)
+        assert layer.weight.tolist() == ROWS.tolist()
+        assert not layer.weight.requires_grad
+        with pytest.raises(AssertionError, match="Shape of weight does not match num_embeddings"):
+            library.nn.Embedding(5, 4, _weight=rows)

@@ -81,3 +81,15 @@ def test_the_final_state_alone(kind: tuple[str, dict[str, str]]) -> None:
     name, options = kind
     made = _layers(name, {**options, "bidirectional": True}, 2)
     _check(*made, has_output=False, is_penalised=False)
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"proj_size": 2}])
+def test_all_weights_are_listed_by_layer_and_direction(options):
+    listed = []
+    for m in (torch, gt):
+        layer = m.nn.LSTM(3, 4, num_layers=2, bidirectional=True, **options)
+        names = {id(param): name for name, param in layer.named_parameters()}
+        weights = [[names[id(weight)] for weight in weights] for weights in layer.all_weights]
+        assert weights == layer._all_weights
+        listed.append(weights)
+    assert listed[0] == listed[1]

@@ -12,7 +12,7 @@ from typing import Any
 from gt._core import Tensor
 from gt.nn.listing import indented
 from gt.nn.module import Module
-from gt.nn.names import typename
+from gt.nn.names import foreign, typename
 from gt.nn.parameter_containers import pairs_of
 
 
@@ -91,7 +91,7 @@ class Sequential(_ModuleSequence):
             return
         for place, child in enumerate(modules):
             if not isinstance(child, Module):
-                raise TypeError(f"{typename(child)} is not a Module subclass")
+                raise TypeError(f"{typename(child)} is not a Module subclass{foreign(child)}")
             self.register_module(str(place), child)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -21,6 +21,8 @@ class Embedding(Module):
         norm_type: The p of that length.
         scale_grad_by_freq: Divide each row's gradient by how often the input names it.
         sparse: Accepted: gradients are dense.
+        _weight: The rows, where none are to be drawn.
+        _freeze: Do not train them.
         device: Accepted and ignored.
         dtype: Of the weight.
     """
@@ -37,6 +39,8 @@ class Embedding(Module):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
         device: object = None,
         dtype: gt.dtype | None = None,
     ) -> None:
@@ -48,8 +52,14 @@ class Embedding(Module):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-        self.weight = Parameter(gt.empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
-        self.reset_parameters()
+        rows = _weight
+        if rows is None:
+            rows = gt.empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
+        elif rows.shape != (num_embeddings, embedding_dim):
+            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+        self.weight = Parameter(rows, requires_grad=not _freeze)
+        if _weight is None:
+            self.reset_parameters()
 
     @classmethod
     def from_pretrained(
@@ -66,7 +76,7 @@ class Embedding(Module):
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, width = embeddings.shape
-        embedding = cls(
+        return cls(
             rows,
             width,
             padding_idx,
@@ -74,10 +84,9 @@ class Embedding(Module):
             norm_type,
             scale_grad_by_freq,
             sparse,
-            dtype=embeddings.dtype,
+            embeddings,
+            freeze,
         )
-        embedding.weight = Parameter(embeddings, requires_grad=not freeze)
-        return embedding
 
     def reset_parameters(self) -> None:
         """Draw the rows from the standard normal distribution."""

@@ -107,9 +107,7 @@ class Unflatten(Module):
         self.unflattened_size = tuple(unflattened_size)
 
     def forward(self, input: Tensor) -> Tensor:
-        dim = self.dim % input.ndim
-        shape = input.shape
-        return input.reshape(*shape[:dim], *self.unflattened_size, *shape[dim + 1 :])
+        return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

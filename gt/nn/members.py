@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 from gt._core import Tensor
 from gt.nn.global_hooks import BUFFER, MODULE, PARAMETER, at_registration
 from gt.nn.hooked import TABLES, Hooked
-from gt.nn.names import check_name, typename
+from gt.nn.names import check_name, foreign, typename
 from gt.nn.parameter import Buffer, Parameter
 
 M = TypeVar("M", bound="Members[Any]")  # the class of modules
@@ -66,7 +66,7 @@ class Members(Hooked, Generic[M]):
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
                 f"cannot assign '{typename(param)}' object to parameter '{name}' "
-                "(torch.nn.Parameter or None required)"
+                f"(torch.nn.Parameter or None required){foreign(param)}"
             )
         if param is not None and param.grad_fn is not None:
             raise ValueError(
@@ -90,7 +90,7 @@ class Members(Hooked, Generic[M]):
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign '{typename(tensor)}' object to buffer '{name}' "
-                "(torch Tensor or None required)"
+                f"(torch Tensor or None required){foreign(tensor)}"
             )
         self._buffers[name] = at_registration(BUFFER, self, name, tensor)
         if persistent:
@@ -101,7 +101,7 @@ class Members(Hooked, Generic[M]):
     def register_module(self, name: str, module: object) -> None:
         """Add `module` as a child under `name`."""
         if module is not None and not isinstance(module, Members):
-            raise TypeError(f"{typename(module)} is not a Module subclass")
+            raise TypeError(f"{typename(module)} is not a Module subclass{foreign(module)}")
         check_name("module", name, taken=self._is_taken(name, self._modules))
         self._modules[name] = cast("M | None", at_registration(MODULE, self, name, module))
 
@@ -152,7 +152,9 @@ class Members(Hooked, Generic[M]):
 
     def _assign(self, name: str, value: object, kind: str, expected: str) -> None:
         if value is not None:
-            raise TypeError(f"cannot assign '{typename(value)}' as {kind} '{name}' ({expected})")
+            raise TypeError(
+                f"cannot assign '{typename(value)}' as {kind} '{name}' ({expected}){foreign(value)}"
+            )
         table: dict[str, Any] = self._parameters if kind == "parameter" else self._modules
         table[name] = None
 

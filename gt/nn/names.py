@@ -2,13 +2,25 @@
 
 
 def typename(value: object) -> str:
-    """The class of `value` with its module; builtins without."""
-    kind = type(value)
+    """The class of `value`, or `value` where that is one, with its module; builtins without."""
+    kind = value if isinstance(value, type) else type(value)
     return (
         kind.__qualname__
         if kind.__module__ == "builtins"
         else f"{kind.__module__}.{kind.__qualname__}"
     )
+
+
+def foreign(value: object) -> str:
+    """How PyTorch's tensor or module becomes GT's, to follow an error; nothing for other values."""
+    classes = [kind.__qualname__ for kind in type(value).__mro__ if kind.__module__[:5] == "torch"]
+    if "TensorBase" in classes:
+        return ": gt.from_torch(x) makes a GT tensor of it"
+    if "Module" in classes:
+        return (
+            ": it is PyTorch's, and a module of gt.nn of the same structure takes its state_dict()"
+        )
+    return ""
 
 
 def check_name(kind: str, name: object, *, taken: bool) -> None:

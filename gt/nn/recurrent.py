@@ -126,6 +126,20 @@ class RNNBase(Module):
     def _suffixes(self, layer: int) -> list[str]:
         return [f"_l{layer}", f"_l{layer}_reverse"][: 2 if self.bidirectional else 1]
 
+    @property
+    def _all_weights(self) -> list[list[str]]:
+        """Names of the parameters, a list for each layer and direction."""
+        kinds = ["weight_ih", "weight_hh"]
+        kinds += ["bias_ih", "bias_hh"] if self.bias else []
+        kinds += ["weight_hr"] if self.proj_size else []
+        suffixes = [suffix for n in range(self.num_layers) for suffix in self._suffixes(n)]
+        return [[kind + suffix for kind in kinds] for suffix in suffixes]
+
+    @property
+    def all_weights(self) -> list[list[Tensor]]:
+        """Weights and biases, a list for each layer and direction."""
+        return [[self._weight(name) for name in names] for names in self._all_weights]
+
     def reset_parameters(self) -> None:
         """Draw all from the uniform distribution within 1 / sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size)

@@ -163,12 +163,6 @@ def test_keywords_are_those_of_pytorch(space: str) -> None:
     assert not missing, missing
 
 
-# Of classes and their methods: deprecated names, and what PyTorch itself says not to pass.
-NOT_TAKEN_BY_CLASSES = {
-    ("autograd.enable_grad", "orig_func"): "of the decorator itself",
-}
-
-
 Parameters = list[inspect.Parameter]
 
 
@@ -201,7 +195,7 @@ def test_classes_take_the_keywords_of_pytorch() -> None:
         for keyword in expected
         if keyword.name not in {x.name for x in own}
     }
-    assert missing == NOT_TAKEN_BY_CLASSES.keys()
+    assert not missing
 
 
 def test_arguments_stand_in_the_order_of_pytorch() -> None:

@@ -1,9 +1,10 @@
 """Grad mode: whether this thread's operations are recorded. The tape itself is in gt._core."""
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from gt import _core, misses
 
@@ -38,6 +39,10 @@ class _GradMode:
         _core.set_grad_enabled(self._before.pop())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        if inspect.isgeneratorfunction(function):
+            advanced: Any = _around_each_step(self._enabled, function)
+            return advanced  # type: ignore[no-any-return] # of the same signature
+
         @functools.wraps(function)
         def within(*args: P.args, **kwargs: P.kwargs) -> R:
             with _GradMode(self._enabled):
@@ -46,26 +51,58 @@ class _GradMode:
         return within
 
 
-class no_grad(_GradMode):  # noqa: N801 - PyTorch's name
-    """Nothing is recorded for the backward pass."""
+def _around_each_step(
+    enabled: bool, function: Callable[P, Generator[Any, Any, R]]
+) -> Callable[P, Generator[object, object, R]]:
+    """A generator function whose body runs in this mode, and whose caller runs in its own."""
 
-    def __new__(cls, function: Callable[P, R] | None = None) -> "no_grad":
-        if callable(function):
-            return cls()(function)  # type: ignore[return-value]
+    @functools.wraps(function)
+    def within(*args: P.args, **kwargs: P.kwargs) -> Generator[object, object, R]:
+        generator = function(*args, **kwargs)
+        step = functools.partial(generator.send, None)
+        try:
+            while True:
+                with _GradMode(enabled):
+                    item = step()
+                try:
+                    step = functools.partial(generator.send, (yield item))
+                except GeneratorExit:
+                    with _GradMode(enabled):
+                        generator.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown into it by who runs it
+                    step = functools.partial(generator.throw, error)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+    return within
+
+
+class _Decorator(_GradMode):
+    """A mode that decorates a function without having been called: `@no_grad`."""
+
+    def __new__(cls, given: object = None) -> "_Decorator":
+        if callable(given):
+            return cls()(given)  # type: ignore[return-value]
         return super().__new__(cls)
 
-    def __init__(self, function: object = None) -> None:  # noqa: ARG002 - `@no_grad` without call
+
+class no_grad(_Decorator):  # noqa: N801 - PyTorch's name
+    """Nothing is recorded for the backward pass."""
+
+    def __init__(self, orig_func: object = None) -> None:  # noqa: ARG002 - `@no_grad`
         super().__init__(False)
 
 
-class enable_grad(_GradMode):  # noqa: N801 - PyTorch's name
+class enable_grad(_Decorator):  # noqa: N801 - PyTorch's name
     """Recording is on, also within `no_grad`."""
 
-    def __init__(self) -> None:
+    def __init__(self, orig_func: object = None) -> None:  # noqa: ARG002 - `@enable_grad`
         super().__init__(True)
 
 
-class inference_mode(_GradMode):  # noqa: N801 - PyTorch's name
+class inference_mode(_Decorator):  # noqa: N801 - PyTorch's name
     """Like `no_grad`: values are immutable, so there is nothing further to save."""
 
     def __init__(self, mode: bool = True) -> None:
@@ -81,6 +118,10 @@ class set_grad_enabled(_GradMode):  # noqa: N801 - PyTorch's name
 
     def __enter__(self) -> None:
         self._before.append(self._at_call)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        _core.set_grad_enabled(self._at_call)  # of a decorated function the mode is its own
+        return super().__call__(function)
 
 
 def is_grad_enabled() -> bool:

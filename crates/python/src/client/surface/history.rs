@@ -59,6 +59,12 @@ impl Tensor {
         Ok(())
     }
 
+    #[deleter]
+    fn delete_grad(&self, py: Python<'_>) {
+        let old = self.var.state(py).cold_mut().grad.take();
+        drop(old);
+    }
+
     /// Keeps the gradient of this tensor, which is no leaf, in `grad`, too.
     fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.var.retain_grad(py)

@@ -233,12 +233,23 @@ fn consumed(item: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
     if let Ok(tensor) = item.cast::<Tensor>() {
         let meta = tensor.get().var.meta(item.py());
-        return Ok(if matches!(meta.dtype, Dtype::Bool) { meta.dims.len() } else { 1 });
+        let is_mask = matches!(meta.dtype, Dtype::Bool | Dtype::U8);
+        return Ok(if is_mask { meta.dims.len() } else { 1 });
     }
-    if item.hasattr("dtype")? && item.getattr("dtype")?.str()? == "bool" {
+    if is_mask_array(item)? {
         return item.getattr("ndim")?.extract();
     }
     Ok(1)
+}
+
+/// Whether numpy's array picks elements by being true there, as tensors of bool and of bytes do.
+fn is_mask_array(item: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let numpy = item.py().import("numpy")?;
+    if !item.is_instance(&numpy.getattr("ndarray")?)? {
+        return Ok(false);
+    }
+    let dtype = item.getattr("dtype")?.str()?;
+    Ok(dtype == "bool" || dtype == "uint8")
 }
 
 fn step(
@@ -339,6 +350,12 @@ fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if item.hasattr("__index__")? && !item.hasattr("__array_interface__")? {
         return integer(item).map(Some);
     }
+    if is_mask_array(item)? {
+        return Ok(None);
+    }
+    if item.is_instance(&item.py().import("numpy")?.getattr("bool_")?)? {
+        return Err(not_an_index(item)?);
+    }
     if item.hasattr("ndim")? && item.getattr("ndim")?.extract::<usize>()? == 0 {
         return item.call_method0("item")?.extract().map(Some);
     }
@@ -356,7 +373,7 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
                 "tensors used as indices must be long, int, byte or bool tensors",
             ));
         }
-        return Ok(var);
+        return truth_values(py, var);
     }
     let array = py.import("numpy")?.call_method1("asarray", (item,))?;
     if array.getattr("size")?.extract::<usize>()? == 0 {
@@ -367,17 +384,9 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
     if kind == "U" || kind == "S" {
         return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
     }
-    let type_name = item.get_type().name()?;
     if array.getattr("ndim")?.extract::<usize>()? == 0 && !matches!(kind.as_str(), "i" | "u" | "b")
     {
-        return Err(errors::mistake(
-            py,
-            ErrorClass::Index,
-            format!(
-                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices \
-                 (got {type_name})"
-            ),
-        ));
+        return Err(not_an_index(item)?);
     }
     if !matches!(kind.as_str(), "i" | "u" | "b") {
         return Err(errors::mistake(
@@ -386,8 +395,40 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
             "tensors used as indices must be long, int, byte or bool tensors",
         ));
     }
+    if is_mask_array(item)? {
+        return truth_values(py, upload::from_array(&array)?.get().var.clone());
+    }
     let array = if kind == "b" { array } else { array.call_method1("astype", ("int64",))? };
     Ok(upload::from_array(&array)?.get().var.clone())
+}
+
+/// A mask of bytes as one of bool, with `PyTorch`'s warning; any other tensor as it is.
+fn truth_values(py: Python<'_>, var: Var) -> PyResult<Var> {
+    let meta = var.meta(py);
+    if meta.dtype != Dtype::U8 {
+        return Ok(var);
+    }
+    if !meta.dims.is_empty() {
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), OF_BYTES, 1)?;
+    }
+    cast(py, &var, Dtype::Bool)
+}
+
+const OF_BYTES: &CStr =
+    c"indexing with dtype gt.uint8 is now deprecated, please use a dtype gt.bool instead.";
+
+fn not_an_index(item: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+    let class = item.get_type();
+    let (module, name) = (class.module()?.to_string(), class.name()?.to_string());
+    let type_name = if module == "builtins" { name } else { format!("{module}.{name}") };
+    Ok(errors::mistake(
+        item.py(),
+        ErrorClass::Index,
+        format!(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices \
+             (got {type_name})"
+        ),
+    ))
 }
 
 /// A single bool: a dimension of size 1 in front, picked or not.

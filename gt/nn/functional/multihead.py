@@ -55,14 +55,8 @@ def multi_head_attention_forward(
         RuntimeError: is_causal without attn_mask.
     """
     masks = (attn_mask, key_padding_mask)
-    check_heads(
-        [query, key, value],
-        masks,
-        embed_dim_to_check,
-        num_heads,
-        is_causal=is_causal,
-        is_separate=use_separate_proj_weight,
-    )
+    flags = {"is_causal": is_causal, "is_separate": use_separate_proj_weight}
+    check_heads([query, key, value], masks, embed_dim_to_check, num_heads, **flags)
     batched = query.ndim == 3
     weights: tuple[Tensor | None, ...] = (q_proj_weight, k_proj_weight, v_proj_weight)
     if not use_separate_proj_weight:

@@ -63,9 +63,11 @@ from gt import (  # noqa: E402
     session,
     settings,
     tensor_types,
+    ufuncs,
 )
 
 interop.install()
+ufuncs.install()
 import_hooks.install()
 tensor_types.install()
 missing_methods.install()

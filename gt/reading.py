@@ -48,6 +48,11 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
     return iter(self.unbind(0))
 
 
+def backwards(self: Tensor) -> Tensor:
+    """`reversed(x)`: the rows from the last to the first; a number is itself."""
+    return self.flip(0) if self.ndim else self
+
+
 def contains(self: Tensor, element: object) -> bool:
     """`3 in x`: whether an element is equal, which is read; of a tensor, any where both broadcast.
 
@@ -124,6 +129,7 @@ def install() -> None:
         "__array__": to_array,
         "__contains__": contains,
         "__iter__": iterate,
+        "__reversed__": backwards,
         "__format__": formatted,
         "__copy__": shallow_copy,
         "__deepcopy__": deep_copy,

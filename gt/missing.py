@@ -13,8 +13,19 @@ from gt.misses import hook
 __all__ = ["attribute_error", "hook", "method_error", "names_of"]
 
 FILE = pathlib.Path(__file__).with_name("missing_names.txt")
+_PAGE = "; docs/coverage.md lists what it has."
+_ALIKE_MIN = 0.75  # difflib's measure: one letter of four
+_SHORT_MAX = 2  # letters: too few to say what is alike, `fx` and `fix`
 # What does the same by another name, where spelling does not lead to it.
 INSTEAD = {
+    ("gt", "complex32"): "gt.complex64",
+    ("gt", "cholesky"): "gt.linalg.cholesky",
+    ("gt", "eig"): "gt.linalg.eig",
+    ("gt", "lstsq"): "gt.linalg.lstsq, whose operands are in the other order",
+    ("gt", "matrix_rank"): "gt.linalg.matrix_rank",
+    ("gt", "qr"): "gt.linalg.qr",
+    ("gt", "solve"): "gt.linalg.solve, whose operands are in the other order",
+    ("gt", "symeig"): "gt.linalg.eigh",
     ("gt", "export"): "gt.save of a state_dict()",
     ("gt", "hub"): "gt.load of a checkpoint file",
     ("gt.utils", "benchmark"): "timeit around gt.cuda.synchronize()",
@@ -24,6 +35,22 @@ INSTEAD = {
         "gt.optim",
         "SparseAdam",
     ): "gt.optim.Adam: all gradients are dense, an Embedding's too",
+}
+
+# The same of methods, as an expression of a tensor x.
+INSTEAD_OF_METHODS = {
+    "apply_": "an operator over all of x, or gt.tensor of what Python makes of x.tolist()",
+    "cholesky": "gt.linalg.cholesky(x)",
+    "data_ptr": "`x is y`: memory is a worker's",
+    "eig": "gt.linalg.eig(x)",
+    "lstsq": "gt.linalg.lstsq(y, x), operands in the other order",
+    "map_": "an operator over all of x and y",
+    "qr": "gt.linalg.qr(x)",
+    "set_": "x.data = y",
+    "solve": "gt.linalg.solve(y, x), operands in the other order",
+    "storage": "x.reshape(-1): memory is a worker's",
+    "symeig": "gt.linalg.eigh(x)",
+    "untyped_storage": "x.nbytes for its size: memory is a worker's",
 }
 
 
@@ -36,15 +63,15 @@ def attribute_error(module: str, name: str, *, imported: bool = False) -> Attrib
     shown = [] if name.startswith("_") else dir(sys.modules[module])
     if imported:
         shown = [near for near in shown if f"{module}.{near}" in sys.modules]
-    nearest = difflib.get_close_matches(name, shown, n=1, cutoff=0.75)
+    near = _nearest(name, shown)
     if name in names_of(module):
-        text = f"PyTorch has `{name}`; GT does not yet."
-        if instead := INSTEAD.get((module, name)) or (nearest and f"{module}.{nearest[0]}"):
+        text = f"PyTorch has `{name}`; GT does not yet{_PAGE}"
+        if instead := INSTEAD.get((module, name)) or (near and f"{module}.{near}"):
             text += f" The nearest is {instead}."
     else:
         text = f"module {module!r} has no attribute {name!r}"
-        if nearest:
-            text += f". Did you mean: {nearest[0]!r}?"
+        if near:
+            text += f". Did you mean: {near!r}?"
     return AttributeError(text)
 
 
@@ -54,10 +81,19 @@ def method_error(name: str, shown: list[str]) -> AttributeError:
     Args:
         shown: what GT's have.
     """
-    text = f"PyTorch has `Tensor.{name}`; GT does not yet."
-    if nearest := difflib.get_close_matches(name, shown, n=1, cutoff=0.75):
-        text += f" The nearest is Tensor.{nearest[0]}."
+    text = f"PyTorch has `Tensor.{name}`; GT does not yet{_PAGE}"
+    near = _nearest(name, shown)
+    if instead := INSTEAD_OF_METHODS.get(name) or (near and f"Tensor.{near}"):
+        text += f" The nearest is {instead}."
     return AttributeError(text)
+
+
+def _nearest(name: str, shown: list[str]) -> str | None:
+    """The name of `shown` that is alike but for its case and underscores, or else spelt alike."""
+    plain = name.replace("_", "").lower()
+    alike = [other for other in shown if other.replace("_", "").lower() == plain]
+    alike += difflib.get_close_matches(name, shown, n=1, cutoff=_ALIKE_MIN)
+    return alike[0] if alike and len(name) > _SHORT_MAX else None
 
 
 def names_of(module: str) -> frozenset[str]:

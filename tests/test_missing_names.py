@@ -53,7 +53,7 @@ def test_no_module_is_silent_about_a_miss(title):
         ("import gt.jit.frontend", "PyTorch has `frontend`; GT does not yet"),
         ("import gt.distributed.fsdp", "PyTorch has `fsdp`; GT does not yet"),
         ("import gt.cuda.comm", "PyTorch has `comm`; GT does not yet"),
-        ("import gt.fx", "not yet.$"),
+        ("import gt.fx", "not yet; docs/coverage.md lists what it has.$"),
         ("import gt.multiprocessing as mp", "The nearest is gt.utils.data.DataLoader"),
         ("import gt.zzz", "No module named 'gt.zzz'$"),
         ("from gt.nn import Zzz", "cannot import name 'Zzz' from 'gt.nn'"),
@@ -114,6 +114,29 @@ def test_switches_are_modules_to_import():
 def test_a_wrong_spelling_is_put_right():
     with pytest.raises(AttributeError, match="Did you mean: 'zeros'"):
         gt.zeross  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["cholesky", "eig", "lstsq", "matrix_rank", "qr", "solve"])
+def test_what_pytorch_moved_to_linalg_says_where_it_is(name):
+    for holder in (gt, gt.eye(2)):
+        if holder is gt or name in missing.INSTEAD_OF_METHODS:
+            with pytest.raises(AttributeError, match=rf"The nearest is gt.linalg.{name}"):
+                getattr(holder, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [
+        (gt.nn, "Relu", "ReLU"),
+        (gt.optim, "Adamw", "AdamW"),
+        (gt.nn.functional, "relu_6", "relu6"),
+        (gt.utils.data, "Dataloader", "DataLoader"),
+        (gt.nn.functional, "soft_max", "softmax"),
+    ],
+)
+def test_case_and_underscores_count_less_than_letters(module, name, meant):
+    with pytest.raises(AttributeError, match=f"Did you mean: '{meant}'"):
+        getattr(module, name)
 
 
 def test_the_list_is_read_at_the_first_miss():

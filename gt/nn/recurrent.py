@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -68,6 +69,12 @@ def _check_options(
         raise ValueError(
             "dropout should be a number in range [0, 1] representing the probability of an "
             "element being zeroed"
+        )
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
+            f"expects num_layers greater than 1, but got dropout={dropout} and num_layers=1",
+            stacklevel=4,
         )
 
 

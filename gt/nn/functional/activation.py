@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import gt
 from gt import _core
 from gt._core import Tensor
@@ -260,17 +262,19 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 def softmax(input: Tensor, dim: int | None = None, dtype: gt.dtype | None = None) -> Tensor:
     """exp(input) / sum(exp(input)) along `dim`, computed in `dtype` if given."""
-    return _core.call("softmax", input, dim=_softmax_dim(input, dim), dtype=dtype)
+    return _core.call("softmax", input, dim=_softmax_dim("softmax", input, dim), dtype=dtype)
 
 
 def softmin(input: Tensor, dim: int | None = None, dtype: gt.dtype | None = None) -> Tensor:
     """softmax of -input."""
-    return softmax(-input, dim, dtype)
+    return softmax(-input, _softmax_dim("softmin", input, dim), dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, dtype: gt.dtype | None = None) -> Tensor:
     """log(softmax(input)), computed stably."""
-    return _core.call("log_softmax", input, dim=_softmax_dim(input, dim), dtype=dtype)
+    return _core.call(
+        "log_softmax", input, dim=_softmax_dim("log_softmax", input, dim), dtype=dtype
+    )
 
 
 # ---- helpers ----
@@ -322,8 +326,13 @@ def _finish(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
     return write(input, result) if inplace else result
 
 
-def _softmax_dim(input: Tensor, dim: int | None) -> int:
+def _softmax_dim(name: str, input: Tensor, dim: int | None) -> int:
     """PyTorch's choice where no dim is given: 0 for 0, 1 and 3 dims, else 1."""
     if dim is not None:
         return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
+        stacklevel=3,
+    )
     return 0 if input.ndim in (0, 1, 3) else 1

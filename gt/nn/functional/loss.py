@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import gt
 from gt import _core
@@ -115,6 +116,14 @@ def kl_div(
         reduction: "mean", "sum", "none" or "batchmean".
         log_target: Whether `target` holds logarithms.
     """
+    if size_average is None and reduce is None and reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size."
+            "'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition.'mean' will be changed to behave the same as 'batchmean' in the next major "
+            "release.",
+            stacklevel=3,
+        )
     reduction = legacy_reduction(size_average, reduce, reduction)
     loss = target.exp() * (target - input) if log_target else target.xlogy(target) - target * input
     if reduction == "batchmean":

@@ -5,8 +5,17 @@ use crate::client::backward;
 use crate::client::backward::grad_fn::{self, GradFn};
 use crate::client::session::errors;
 use gt_protocol::rules::ErrorClass;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
+use std::ffi::CStr;
+
+/// `PyTorch`'s, which stands at the line that asks for a gradient that no pass keeps.
+const GRAD_OF_NO_LEAF: &CStr = c"The .grad attribute of a Tensor that is not a leaf Tensor is being \
+    accessed. Its .grad attribute \
+    won't be populated during autograd.backward(). If you indeed want the .grad field to be populated \
+    for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor \
+    by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 \
+    for more information.";
 
 #[pymethods]
 impl Tensor {
@@ -46,8 +55,15 @@ impl Tensor {
     }
 
     #[getter]
-    fn grad<'py>(&self, py: Python<'py>) -> Option<Bound<'py, Self>> {
-        self.var.look(py).cold()?.grad.as_ref().map(|grad| grad.bind(py).clone())
+    fn grad<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Self>>> {
+        let (grad, retains) = match self.var.look(py).cold() {
+            Some(cold) => (cold.grad.as_ref().map(|grad| grad.bind(py).clone()), cold.retains),
+            None => (None, false),
+        };
+        if grad.is_none() && !retains && !self.var.is_leaf(py)? {
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), GRAD_OF_NO_LEAF, 1)?;
+        }
+        Ok(grad)
     }
 
     #[setter]

@@ -43,6 +43,7 @@ from gt import serialization as serialization
 from gt import session as session
 from gt import settings as settings
 from gt import tensor_types as tensor_types
+from gt import ufuncs as ufuncs
 from gt.autocast_mode import autocast as autocast
 from gt.autograd import enable_grad as enable_grad
 from gt.autograd import inference_mode as inference_mode

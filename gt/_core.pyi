@@ -434,6 +434,8 @@ class Tensor:
         """`3 in x`: whether an element is equal, which is read; of a tensor, any where both broadcast."""
     def __iter__(self) -> Iterator[Tensor]:
         """The tensors along the first dimension, as views."""
+    def __reversed__(self) -> Tensor:
+        """`reversed(x)`: the rows from the last to the first; a number is itself."""
     def __format__(self, spec: str) -> str:
         """`f"{x:.3f}"`: the number of a 0-d tensor, whose class is Tensor itself; else `str(x)`."""
     def __copy__(self) -> Tensor:

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -328,3 +329,41 @@ def test_an_operator_without_a_gradient_is_named() -> None:
     x = gt.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="derivative for aten::_unique2 is not implemented"):
         gt.unique(x * 1).sum().backward()
+
+
+ZEROS = [
+    lambda m, x: m.linalg.vector_norm(x, 1),
+    lambda m, x: m.linalg.norm(x, float("inf"), (1,), True),
+    lambda m, x: m.linalg.matrix_norm(x, -float("inf")),
+]
+
+
+@pytest.mark.parametrize("norm", ZEROS)
+def test_a_second_derivative_that_is_zero_has_memory(norm: Callable[..., Any]) -> None:
+    # PyTorch gives it as a tensor without any, which ended the worker that read it.
+    x = gt.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]], requires_grad=True)
+    slope = gt.autograd.grad(norm(gt, x).sum(), x, create_graph=True)[0]
+    assert gt.autograd.grad(slope.sum(), x)[0].tolist() == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3.0, float("inf")])
+def test_of_no_elements_nothing_arrives(p: float) -> None:
+    # PyTorch's kernel ends the process.
+    x = gt.zeros(0, 2, requires_grad=True)
+    distances = gt.nn.functional.pdist(x, p)
+    assert gt.autograd.grad(distances, x, gt.zeros(0))[0].shape == (0, 2)
+
+
+def test_results_are_those_of_kernels_where_meta_kernels_say_others() -> None:
+    ours, theirs = both([0.1, 0.7, 0.2])
+    losses = [
+        m.nn.functional.multi_margin_loss(x, m.tensor(1), reduction="none")
+        for m, x in ((gt, ours), (torch, theirs))
+    ]
+    close(*losses)
+    parts = [
+        [m.tensor(1), m.ones(3, dtype=m.int8), m.ones(1, 1, dtype=m.uint8)] for m in (gt, torch)
+    ]
+    blocks = gt.block_diag(*parts[0]), torch.block_diag(*parts[1])
+    assert blocks[0].dtype == gt.int16
+    assert blocks[0].tolist() == blocks[1].tolist()

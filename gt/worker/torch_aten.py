@@ -122,7 +122,7 @@ def _gradients_of(
     with torch.inference_mode(False), torch.enable_grad():
         copies = [None if x is None else x.clone() for x in operands]
         found = _product(function, wanted)(copies)[0]
-        return tuple(x.detach().resolve_conj().resolve_neg() for x in found)
+        return tuple(_solid(x.detach()) for x in found)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -194,11 +194,22 @@ def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
     taken = {x.untyped_storage().data_ptr() for x in operands if x is not None}
     owned = []
     for result in values:
-        value = result.resolve_conj().resolve_neg()  # what travels are bytes as they stand
+        value = _solid(result)
         place = value.untyped_storage().data_ptr()
         owned.append(value.clone() if place in taken else value)
         taken.add(place)
     return tuple(owned)
+
+
+def _solid(value: Tensor) -> Tensor:
+    """The elements in memory as they stand, since what travels are bytes.
+
+    PyTorch puts conjugations and signs off, and gives some zeros (a second derivative of what is
+    linear, say) as a tensor without memory, whose reader ends the process.
+    """
+    if value._is_zerotensor():  # noqa: SLF001 - it has no other name
+        return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
+    return value.resolve_conj().resolve_neg()
 
 
 def _product(function: Function, wanted: Sequence[int]) -> Function:
@@ -230,7 +241,8 @@ def _gradients(
         for result, grad in zip(results, leaves[count:end], strict=True)
         if grad is not None and result.requires_grad
     ]
-    if not pairs:
+    # Of no elements nothing arrives; some of PyTorch's backward kernels end the process there.
+    if not any(grad.numel() for _, grad in pairs):
         return tuple(torch.zeros_like(leaf) for leaf in chosen), end
     outputs, cotangents = zip(*pairs, strict=True)
     found = torch.autograd.grad(
@@ -294,21 +306,26 @@ def _answer_of_metadata(
         return {"dependent": True}
     except Exception:  # noqa: BLE001 - users know the text of the CPU's kernel
         return _answer(_tensors(described, "cpu"), function, wanted)
-    _check_kernel(function, described)
-    return answer
+    computed = _computed(function, described)
+    return answer if computed is None else answer | {"results": computed}
 
 
-def _check_kernel(function: Function, described: Sequence[int]) -> None:
-    """Raises where the CPU has no kernel for the dtypes: shapes alone do not tell."""
+def _computed(function: Function, described: Sequence[int]) -> list[int] | None:
+    """What the CPU's kernel results in, of which some meta kernels say something else.
+
+    Raises where the CPU has no kernel for the dtypes: shapes alone do not tell.
+    """
     operands = _tensors(described, "cpu")
     if sum(x.numel() for x in operands) > _TRIAL_ELEMENTS_MAX:
-        return
+        return None
     try:
-        function(operands)
+        results, _ = function(operands)
+        return [number for value in results for number in _described(value)]
     except Exception as error:
         # Whatever else zeros meet (they have no inverse, say) the operands' values need not.
         if "not implemented for" in str(error):
             raise
+        return None
 
 
 def _clipped(text: str) -> str:

@@ -354,6 +354,10 @@ def test_of_no_elements_nothing_arrives(p: float) -> None:
     assert gt.autograd.grad(distances, x, gt.zeros(0))[0].shape == (0, 2)
 
 
+def test_the_gradient_of_a_number_is_an_empty_tuple() -> None:
+    assert gt.gradient(gt.tensor(2.0)) == torch.gradient(torch.tensor(2.0)) == ()
+
+
 def test_results_are_those_of_kernels_where_meta_kernels_say_others() -> None:
     ours, theirs = both([0.1, 0.7, 0.2])
     losses = [
@@ -367,3 +371,10 @@ def test_results_are_those_of_kernels_where_meta_kernels_say_others() -> None:
     blocks = gt.block_diag(*parts[0]), torch.block_diag(*parts[1])
     assert blocks[0].dtype == gt.int16
     assert blocks[0].tolist() == blocks[1].tolist()
+
+
+def test_none_stands_for_an_empty_list() -> None:
+    x = gt.arange(16.0).view(1, 1, 4, 4)
+    pooled = gt.nn.functional.avg_pool2d(x, 2, None)
+    assert pooled.tolist() == [[[[2.5, 4.5], [10.5, 12.5]]]]
+    assert gt.nn.functional.avg_pool2d(x, 2, stride=None).shape == (1, 1, 2, 2)

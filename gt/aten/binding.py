@@ -118,7 +118,9 @@ def _converted(argument: Argument, value: object) -> object:
     """The value as the argument's type has it; `_UNFIT` where it is none."""
     kind = argument.type
     if value is None:
-        return None if kind.endswith("?") else _UNFIT
+        # PyTorch's functions show an empty list as None: avg_pool2d(x, 2, None).
+        is_empty = isinstance(argument.default, list) and not argument.default
+        return argument.default if is_empty else None if kind.endswith("?") else _UNFIT
     kind = kind.removesuffix("?")
     if kind.endswith("]"):
         return _as_list(kind, value)

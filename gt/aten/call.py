@@ -47,7 +47,7 @@ class _Signature:
     # Places of its operands among the tensors that are given.
     order: tuple[int, ...]
     # The instruction but for its operands; None where data decide on the results.
-    instruction: _core.PreparedCall | None
+    instruction: Callable[..., Any] | None
     # Whether each result has a gradient.
     has_gradient: tuple[bool, ...]
     # It returns one tensor, and no tuple.
@@ -142,6 +142,8 @@ def _signature(
     if answer.get("dependent"):
         return _Signature(schema, text, order, None, (), is_single=False)
     gradients = answer["gradients"]
+    if not answer["results"]:
+        return _Signature(schema, text, order, _nothing, (), is_single=False)
     instruction = _core.prepare(
         "aten",
         overload=schema.overload,
@@ -157,6 +159,11 @@ def _signature(
     has_gradient = tuple(word != "none" for word in gradients)
     is_single = len(schema.results) == 1 and schema.results != ("[]",)
     return _Signature(schema, text, order, instruction, has_gradient, is_single=is_single)
+
+
+def _nothing(*_operands: Tensor) -> tuple[Tensor, ...]:
+    """In the place of an instruction without results, as of the gradient of a number."""
+    return ()
 
 
 def _ask(

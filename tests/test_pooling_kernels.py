@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gt  # noqa: E402
-from gt.worker import torch_pooling  # noqa: E402  torch may be absent
+from gt.worker import torch_own, torch_pooling  # noqa: E402  torch may be absent
 
 kernels = pytest.importorskip("gt._kernels")
 
@@ -110,3 +110,36 @@ def test_a_training_step() -> None:
         made.append([np.asarray(y.detach()), np.asarray(x.grad)])
     for one, two in zip(*made, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+BESIDE = [
+    ("max_pool1d", (1, 1, 1), (2, 1, 1, 2)),
+    ("max_pool2d", (1, 1, 1, 7), ((3, 2), 3, 1, 2, True)),
+    ("max_pool3d", (1, 1, 1, 1, 7), ((1, 3, 2), 3, (0, 1, 1), 2, True)),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "window"), BESIDE)
+def test_a_window_without_a_pixel_has_no_gradient(
+    name: str, size: tuple[int, ...], window: tuple[Any, ...]
+) -> None:
+    """PyTorch's backward kernel writes that beside its memory, and the process ends."""
+    values = [getattr(m.nn.functional, name)(m.ones(size), *window).tolist() for m in (gt, torch)]
+    assert values[0] == values[1]
+    assert np.isneginf(values[0]).any()
+    with pytest.raises(RuntimeError, match="no gradient of a window that has no pixel"):
+        getattr(gt.nn.functional, name)(gt.ones(size, requires_grad=True), *window)
+    x = torch.ones((1, 1, 1, 7))
+    with pytest.raises(RuntimeError, match="no gradient of a window that has no pixel"):
+        torch_own.BACKWARD["max_pool2d_with_indices_backward"](
+            x, x, (3, 2), (3, 3), (1, 1), (2, 2), True, torch.zeros(1, 1, 1, 3).long()
+        )
+
+
+def test_a_dilated_window_with_a_pixel_has_its_gradient() -> None:
+    slopes = []
+    for m in (gt, torch):
+        x = m.arange(14.0).view(1, 1, 2, 7).requires_grad_()
+        m.nn.functional.max_pool2d(x, (3, 2), 2, 1, 2, True).sum().backward()
+        slopes.append(x.grad.tolist())
+    assert slopes[0] == slopes[1]

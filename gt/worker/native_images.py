@@ -141,6 +141,8 @@ def max_pool_backward(named: Named, grad: Array) -> Array:
     """Each gradient at the place that was the largest."""
     image = named["self"]
     _, places = max_pool(named)
+    if places.size and places.max() >= math.prod(image.shape[-2:]):
+        raise ValueError("max_pool2d: no gradient of a window that has no pixel")
     out = np.empty(image.shape, FLOAT32)
     _kernels.max_pool_backward(_planes(out), _planes(grad), _planes(places), _threads())
     return out

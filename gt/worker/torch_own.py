@@ -55,9 +55,20 @@ FASTER: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "lcm": _lcm,
     "max_pool2d_with_indices": torch_pooling.max_pool2d_with_indices,
 }
+FASTER |= {
+    name: torch_pooling.checked(dims, getattr(torch.ops.aten, name).default)
+    for dims in (1, 2, 3)
+    for name in (f"max_pool{dims}d", f"max_pool{dims}d_with_indices")
+    if name not in FASTER
+}
 BACKWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "attention_backward": torch_attention.attention_backward,
     "lstm_layer_backward": torch_recurrent.lstm_layer_backward,
     "gru_layer_backward": torch_recurrent.gru_layer_backward,
     "rnn_layer_backward": torch_recurrent.rnn_layer_backward,
+}
+BACKWARD |= {
+    name: torch_pooling.checked_backward(dims, getattr(torch.ops.aten, name).default)
+    for dims in (2, 3)
+    for name in (f"max_pool{dims}d_with_indices_backward",)
 }

@@ -1,13 +1,15 @@
-"""Maximum pools in two dims by GT's own kernel (csrc/cpu/pooling), two to five times PyTorch's.
+"""Maximum pools: in two dims by GT's own kernel (csrc/cpu/pooling), two to five times PyTorch's.
 
 It takes contiguous float32 on the CPU where no gradient is recorded; PyTorch's operator does the
-rest, and gives the same values and places.
+rest, and gives the same values and places. A dilated window may have no pixel of a small picture:
+its value is -infinity, and a gradient through it is refused, as PyTorch's backward kernels write
+that beside their memory.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import torch
@@ -22,6 +24,9 @@ except ImportError:  # built without them
     _kernels = None
 if not hasattr(_kernels, "max_pool"):  # built before it
     _kernels = None
+
+Lengths = Sequence[int] | int
+Pool = Callable[..., "Tensor | tuple[Tensor, ...]"]
 
 _ELEMENTS_MAX = 2**31 - 1  # of a picture, whose places the kernel counts in 32 bits
 _PICTURE = 2  # dims
@@ -45,6 +50,7 @@ def max_pool2d_with_indices(
         dilation: Distance of the window's positions.
         ceil_mode: Windows that are only partly inside count too.
     """
+    _check(input, 2, kernel_size, stride, padding, dilation)
     size = _pair(kernel_size)
     steps, pads, gaps = _pair(stride) or size, _pair(padding), _pair(dilation)
     sides = zip(input.shape[-2:], size, steps, pads, gaps, strict=True)
@@ -57,6 +63,57 @@ def max_pool2d_with_indices(
     places = torch.empty_like(values, dtype=torch.int64)
     _kernels.max_pool(values, places, input, size, steps, pads, gaps, own_kernels.threads())
     return values, places
+
+
+def checked(dims: int, operator: Pool) -> Pool:
+    """PyTorch's pool of so many dims, but for gradients of windows that have no pixel."""
+
+    def pool(
+        input: Tensor,
+        kernel_size: Lengths,
+        stride: Lengths = (),
+        padding: Lengths = 0,
+        dilation: Lengths = 1,
+        ceil_mode: bool = False,
+    ) -> Tensor | tuple[Tensor, ...]:
+        _check(input, dims, kernel_size, stride, padding, dilation)
+        return operator(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+    return pool
+
+
+def checked_backward(dims: int, operator: Pool) -> Pool:
+    """PyTorch's gradient of a pool of so many dims, but for that of windows without a pixel."""
+
+    def backward(grad: Tensor, input: Tensor, *rest: Lengths | Tensor) -> object:
+        _check_windows(input.shape[-dims:], *rest[:4])  # type: ignore[arg-type]
+        return operator(grad, input, *rest)
+
+    return backward  # type: ignore[return-value]
+
+
+def _check(input: Tensor, dims: int, *window: Lengths) -> None:
+    if input.requires_grad and torch.is_grad_enabled():
+        _check_windows(input.shape[-dims:], *window)
+
+
+def _check_windows(
+    sides: Sequence[int], size: Lengths, stride: Lengths, padding: Lengths, dilation: Lengths
+) -> None:
+    def of_sides(value: Lengths) -> Sequence[int]:
+        given = (value,) if isinstance(value, int) else tuple(value)
+        return given * len(sides) if len(given) == 1 else given
+
+    steps = of_sides(stride) or of_sides(size)
+    windows = zip(sides, steps, of_sides(padding), of_sides(dilation), strict=False)
+    for side, step, pad, gap in windows:
+        # Of windows that begin before the picture, since others begin in it.
+        begins = range(-pad, 0, max(step, 1)) if side < gap else ()
+        if any(begin % gap >= side for begin in begins):
+            raise RuntimeError(
+                f"max_pool{len(sides)}d: no gradient of a window that has no pixel: of dilation "
+                f"{gap} and padding {pad}, on a side of {side}"
+            )
 
 
 def _takes(input: Tensor) -> bool:

@@ -166,6 +166,24 @@ def _of_channels(value: Tensor, x: Tensor) -> Tensor:
     return value.reshape(-1, *([1] * (x.ndim - 2)))
 
 
+def others_product(x: Tensor, dim: int | None) -> Tensor:
+    """The product of all others along `dim`, or of all elements, as one that has derivatives.
+
+    It divides by nothing, so that they are right however many elements are zero.
+    """
+    if dim is None:
+        return others_product(x.flatten(), 0).view(x.shape)
+    if x.ndim == 0 or x.shape[dim] == 0:
+        return call("full_like", x, size=x.shape, value=1, dtype=x.dtype)
+    return _product_before(x, dim) * _product_before(x.flip(dim), dim).flip(dim)
+
+
+def _product_before(x: Tensor, dim: int) -> Tensor:
+    first = x.narrow(dim, 0, 1)
+    one = call("full_like", first, size=first.shape, value=1, dtype=x.dtype)
+    return call("cat", one, x.narrow(dim, 0, x.shape[dim] - 1).cumprod(dim), dim=dim)
+
+
 def logcumsumexp_self(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
     """exp(x) * the sum from behind of g / exp(out), which would overflow: each sign by logarithms.
 

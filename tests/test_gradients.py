@@ -125,6 +125,10 @@ METHODS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
     *[(f"prod {d}", lambda x, d=d: x.prod(d), [normal(3, 4)]) for d in (0, 1, -1)],
     ("prod keepdim", lambda x: x.prod(1, True), [normal(3, 4)]),
     ("prod one zero", lambda x: x.prod(), [values(1.0, 0.0, 3.0)]),
+    ("prod two zeros", lambda x: x.prod(), [values(1.0, 0.0, 3.0, 0.0)]),
+    ("prod two zeros -1", lambda x: x.prod(-1, True), [values(1.0, 0.0, 0.0, 3.0).view(1, 4)]),
+    ("prod three zeros", lambda x: x.prod(0), [values(0.0, 0.0, 2.0, 0.0, 0.0, 0.0).view(3, 2)]),
+    ("prod of nothing", lambda x: x.prod(0), [torch.zeros(0, 3, dtype=torch.float64)]),
     ("prod zeros", lambda x: x.prod(1), [torch.tensor([[2, 0, 3], [2, 4, 3]]).double()]),
     *[
         (f"var {d} {c}", lambda x, d=d, c=c: x.var(d, correction=c), [normal(3, 4)])

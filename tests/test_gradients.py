@@ -230,6 +230,10 @@ AT_KINKS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
     ("amax nan", lambda x: x.amax(0), [values(NAN, 1.0)]),
     ("softmax -inf", lambda x: x.softmax(0), [values(-INF, 1.0)]),
     ("prod two zeros", lambda x: x.prod(0), [values(0.0, 0.0, 2.0)]),
+    *[
+        (f"norm {p}", lambda x, p=p: x.norm(p, 0), [values(1, 0, 0, 2, 0, 3).view(2, 3)])
+        for p in (0.5, 1.0, -1.0)
+    ],
     ("remainder", lambda x, y: x % y, [values(1.0, -1.0), values(0.1, 0.3)]),
     ("sum of nothing", lambda x: x.sum(), [torch.zeros(0, 3, dtype=torch.float64)]),
     ("mean of nothing", lambda x: x.mean(0), [torch.zeros(0, 3, dtype=torch.float64)]),

@@ -129,9 +129,18 @@ def norm(
         return call("amax" if order > 0 else "amin", magnitude, dim=over, keepdim=keepdim)
     if order == 1:
         return call("sum", magnitude, dim=over, keepdim=keepdim)
-    power = x.square() if order == 2 else magnitude**order
+    power = x.square() if order == 2 else _power(magnitude, order)
     total = call("sum", power, dim=over, keepdim=keepdim)
     return safe_root(total, order)
+
+
+def _power(magnitude: Tensor, order: float) -> Tensor:
+    """magnitude**order, with gradient zero (not infinity) at zero where `order` is below 1."""
+    if order > 1:
+        return magnitude**order
+    hole = magnitude == 0
+    power = magnitude.masked_fill(hole, 1.0) ** order
+    return power.masked_fill(hole, 0.0 if order > 0 else math.inf)
 
 
 def safe_root(total: Tensor, order: float) -> Tensor:
@@ -249,7 +258,7 @@ def nanmean(
     self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: _core.dtype | None = None
 ) -> Tensor:
     """Mean over `dim` of what are numbers; NaN where nothing is."""
-    if not self.dtype.is_floating_point:
+    if not self.dtype.is_floating_point or (dtype and not dtype.is_floating_point):
         return generic("nanmean", self, dim, keepdim, dtype=dtype)
     over = None if dim is None else tuple(listed(dim))
     known = call("sum", self.isnan().logical_not(), dim=over, keepdim=keepdim)

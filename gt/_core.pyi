@@ -88,7 +88,12 @@ complex128: Final[dtype]
 
 @final
 class Function:
-    def __new__(cls, name: str, method: Callable[..., object]) -> Self: ...
+    def __new__(
+        cls,
+        name: str,
+        method: Callable[..., object],
+        of_number: Callable[..., object] | None = None,
+    ) -> Self: ...
     def __call__(self, /, *args: object, **named: object) -> Any: ...
     @property
     def __name__(self) -> str: ...
@@ -648,8 +653,6 @@ class Tensor:
         """One index along `dim`, which disappears."""
     def diagonal(self, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
         """The diagonal of two dimensions, as the last one."""
-    def slice_scatter(self, src: Tensor | _Number, dim: _int = 0, start: _int = 0, end: _int = 9223372036854775807, step: _int = 1, *, axis: _int | None = None) -> Tensor:
-        """self with `src` written where `slice` reads."""
     def select_scatter(self, src: Tensor | _Number, dim: _int, index: _int, *, axis: _int | None = None) -> Tensor:
         """self with `src` written where `select` reads."""
     def diagonal_scatter(self, src: Tensor | _Number, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
@@ -972,6 +975,8 @@ class Tensor:
         """The different elements (or slices of `dim`) in order."""
     def unique_consecutive(input, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None, *, axis: _int | None | None=None) -> Different:
         """The input without elements (or slices of `dim`) that equal the one before."""
+    def slice_scatter(self, src: Tensor, dim: _int=0, start: _int | None=None, end: _int | None=None, step: _int=1, *, axis: _int | None=None) -> Tensor:
+        """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
     def to_sparse(self, sparse_dim: _int | None=None, *, layout: object=None, blocksize: object=None, dense_dim: _int | None=None) -> Any:
         """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read."""
     def to_dense(self, dtype: _dtype | None=None, *, masked_grad: _bool | None=None) -> Tensor:

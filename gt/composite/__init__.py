@@ -34,6 +34,7 @@ from gt.composite import (
 from gt.composite.common import Method, numpy_names, of_complex
 from gt.composite.einsum import einsum
 from gt.composite.joining import __all__ as _joining
+from gt.composite.numbers_first import NUMBERS_FIRST
 from gt.composite.older_forms import as_function, factors_first
 
 FILES = (
@@ -44,7 +45,7 @@ FILES = (
 # Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
 # or that return a named pair there.
 REPLACED = frozenset({
-    "copysign", "div", "round", "scatter", "sort", "std", "topk", "var", "xlogy",
+    "copysign", "div", "round", "scatter", "slice_scatter", "sort", "std", "topk", "var", "xlogy",
 })  # fmt: skip
 
 # Functions of `gt` that no file's METHODS has: no methods in PyTorch, or methods of the class.
@@ -135,6 +136,9 @@ def functions() -> dict[str, Method]:
         code = getattr(function, "__code__", None)
         method = code is None or code.co_varnames[0] == "self"
         table[name] = _core.Function(name, taking) if method else taking
+    for name, of_number in NUMBERS_FIRST.items():
+        method_of = as_function(name, getattr(Tensor, name))
+        table[name] = _core.Function(name, method_of, of_number)
     return table
 
 

@@ -70,6 +70,10 @@ def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     if isinstance(other, Tensor):
         return other.sub(self, alpha=alpha)
     dtype = result_type(self, other)
+    if isinstance(alpha, float) and category(dtype) < category(_core.float32):
+        raise InvalidUse(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
     is_cast = alpha != 1 and dtype != self.dtype
     return other - scaled(call("cast", self, dtype=dtype) if is_cast else self, alpha)
 
@@ -92,6 +96,8 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest number with so many decimals, halves to even."""
     if decimals == 0:
         return call("round", self)
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):  # PyTorch refuses it
+        return generic("special_round", self, decimals=decimals)
     scale = int(10 ** abs(decimals))
     if decimals > 0:
         return call("round", self * scale) / scale

@@ -7,20 +7,23 @@ use super::tensor::Tensor;
 use crate::client::emission::convert::class_name;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyComplex, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 // A method as a function; not a doc comment, which would be the text of every one of them.
 #[pyclass(name = "Function", frozen, module = "gt._core")]
 pub(crate) struct MethodFunction {
     name: String,
     method: Py<PyAny>,
+    // What is called where a number stands for the tensor: PyTorch takes one first in some functions.
+    of_number: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl MethodFunction {
     #[new]
-    fn new(name: String, method: Py<PyAny>) -> Self {
-        Self { name, method }
+    #[pyo3(signature = (name, method, of_number=None))]
+    fn new(name: String, method: Py<PyAny>, of_number: Option<Py<PyAny>>) -> Self {
+        Self { name, method, of_number }
     }
 
     #[pyo3(signature = (*args, **named))]
@@ -37,7 +40,12 @@ impl MethodFunction {
         {
             let rest = named.copy()?;
             rest.del_item("input")?;
-            return method.call((input,), Some(&rest));
+            return self.__call__(&PyTuple::new(py, [input])?, Some(&rest));
+        }
+        if let Some(of_number) = &self.of_number
+            && args.get_item(0).is_ok_and(|first| is_number(&first))
+        {
+            return of_number.bind(py).call(args, named);
         }
         method.call(args, named).or_else(|error| match named {
             Some(named) if named.contains("out")? => self.without_out(args, named, error),
@@ -79,6 +87,12 @@ fn documentation(function: &Bound<'_, MethodFunction>) -> PyResult<String> {
     let shown = shown.replacen("(self", "(input", 1).replacen(", /", "", 1);
     let text: String = method.getattr("__doc__")?.extract()?;
     Ok(format!("{}{shown}\n\n{text}", inner.name))
+}
+
+fn is_number(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyFloat>()
+        || value.is_instance_of::<PyComplex>()
 }
 
 impl MethodFunction {

@@ -151,6 +151,8 @@ def meshgrid(*tensors: Tensor | Tensors, indexing: str = "ij") -> tuple[Tensor, 
         raise ShapeError(
             'torch.meshgrid: indexing must be one of "xy" or "ij", but received: ' + indexing
         )
+    if len({x.dtype for x in parts}) > 1:
+        raise ShapeError("meshgrid expects all tensors to have the same dtype")
     if indexing == "xy":
         parts[:2] = parts[1::-1]
     vectors = [vector(x) for x in parts]

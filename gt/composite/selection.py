@@ -15,7 +15,7 @@ from gt.composite.common import Method, Number, broadcast_shapes, slice_dim, wra
 from gt.composite.pointwise import isclose
 from gt.composite.reductions import topk
 from gt.draws import Generator, next_draw
-from gt.errors import DtypeError, InvalidUse, InvalidValue, ShapeError
+from gt.errors import DtypeError, IndexOutOfRange, InvalidUse, InvalidValue, ShapeError
 
 
 def true_places(mask: Tensor) -> Tensor:
@@ -96,7 +96,13 @@ def counted(index: Tensor, size: int) -> Tensor:
 def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`self` with slices of `source` written along `dim`."""
     if self.ndim == 0:
-        return source.expand(())
+        return source.reshape(()) if source.numel() == 1 else source.expand(())
+    if source.ndim not in {0, self.ndim}:
+        raise IndexOutOfRange(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must "
+            f"match. Source dimensionality ({source.ndim}), destination dimensionality "
+            f"({self.ndim})"
+        )
     everything = [None] * wrap(dim, self.ndim)
     return call("index_put", self, source, *everything, index, accumulate=False)
 
@@ -106,6 +112,9 @@ def index_put(
 ) -> Tensor:
     """`self` with `values` written (or added) where `self[indices]` reads; masks are counted."""
     indexes: list[Tensor | None] = []
+    by_masks = all(index is None or index.dtype == _core.bool for index in indices)
+    if by_masks and not accumulate and values.numel() == 1:  # is filled in, which casts it
+        values = values.to(self.dtype)
     for index in indices:
         if index is not None and index.dtype == _core.bool:
             indexes.extend(nonzero(index, as_tuple=True))

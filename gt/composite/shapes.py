@@ -59,10 +59,17 @@ def ravel(self: Tensor) -> Tensor:
 
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Dimension `dim` as several; one size may be -1."""
+    if not sizes:
+        raise ShapeError("unflatten: sizes must be non-empty")
+    if self.ndim == 0:
+        raise ShapeError(
+            "unflatten got an unexpected error:\n"
+            "Dimension specified as 0 but tensor has no dimensions"
+        )
     place = wrap(dim, self.ndim)
     total, known = self.shape[place], math.prod(n for n in sizes if n != -1)
     inferred = [total // known if n == -1 and known else n for n in sizes]
-    if not sizes or math.prod(inferred) != total:
+    if math.prod(inferred) != total:
         raise ShapeError(
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim "
             f"{dim} ({total}) in the input tensor"
@@ -86,6 +93,8 @@ def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tens
     ):
         if len(set(places)) != len(places):
             raise ShapeError(f"movedim: repeated dim in `{role}` ({dims_of_role})")
+    if self.ndim == 0:  # which has a dim 0 to name, and none to move
+        return self.permute(())
     order = [d for d in range(self.ndim) if d not in taken]
     for place, d in sorted(zip(placed, taken, strict=True)):
         order.insert(place, d)

@@ -6,6 +6,7 @@ Results of operators are contiguous, whatever strides are asked for.
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +53,19 @@ def as_strided_scatter(
         )
     places = places_of(self, size, stride, storage_offset)
     return self.reshape((-1,)).index_copy(0, places, src.reshape((-1,))).reshape(self.shape)
+
+
+def slice_scatter(
+    self: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
+    start, end = 0 if start is None else start, sys.maxsize if end is None else end
+    return call("slice_scatter", self, src, dim=dim, start=start, end=end, step=step)
 
 
 def places_of(
@@ -232,6 +246,7 @@ def to_dense(
 
 
 METHODS: dict[str, Method] = {
+    "slice_scatter": slice_scatter,
     "to_sparse": to_sparse,
     "to_dense": to_dense,
     "as_strided": as_strided,

@@ -8,6 +8,7 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.aten.call import call
+from gt.composite.common import generic
 from gt.composite.inplace import write
 from gt.draws import Generator
 from gt.errors import ShapeError
@@ -211,6 +212,8 @@ def hardtanh(
 ) -> Tensor:
     """input limited to [min_val, max_val]; the gradient is 0 at both ends, unlike clamp's."""
     x = _operand(input, inplace)
+    if x.dtype == gt.bool:
+        return generic("hardtanh", x)  # PyTorch refuses it
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if not x.is_floating_point():
@@ -233,6 +236,8 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(input + 3) / 6 limited to [0, 1]."""
     x = _operand(input, inplace)
+    if not x.is_floating_point():
+        return generic("hardsigmoid", x)  # PyTorch refuses it
     exact = _exact(x)
     inside = (exact > -3) & (exact < 3)
     flat = (exact.detach() + 3).clamp(0, 6) / 6
@@ -242,6 +247,8 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input)."""
     x = _operand(input, inplace)
+    if not x.is_floating_point():
+        return generic("hardswish", x)  # PyTorch refuses it
     exact = _exact(x)
     inside = (exact > -3) & (exact < 3)
     bent = gt.where(

@@ -91,7 +91,10 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
     // Shapes first, then dtypes, and both before the old value may go with the instruction.
     let op = Op::IndexPut;
     emit::results_of(py, op, &args, &attrs)?;
-    same_dtype(py, &target, &value_meta)?;
+    // One element is filled in where masks say, which casts it.
+    if picked.by_numbers || value_meta.dims.elements() != Some(1) {
+        same_dtype(py, &target, &value_meta)?;
+    }
     let consumes = u16::from(view.sole_owner(py));
     let written = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
     assign(py, view, written, true)
@@ -156,6 +159,8 @@ fn without_leading_ones(py: Python<'_>, value: Var) -> PyResult<Var> {
 struct Picked {
     view: Var,
     tensors: SmallVec<[Option<Var>; 4]>,
+    /// Whether one of them was numbers, and not a mask.
+    by_numbers: bool,
 }
 
 impl Picked {
@@ -182,7 +187,7 @@ fn pick(py: Python<'_>, var: &Var, index: &Bound<'_, PyAny>) -> PyResult<Picked>
             format!("too many indices for tensor of dimension {rank}"),
         ));
     }
-    let mut picked = Picked { view: var.clone(), tensors: SmallVec::new() };
+    let mut picked = Picked { view: var.clone(), tensors: SmallVec::new(), by_numbers: false };
     let mut dim = 0_usize;
     for (place, item) in items.iter().enumerate() {
         step(py, &mut picked, &mut dim, item, (rank - used, place))?;
@@ -285,6 +290,7 @@ fn step(
             mask(py, picked, dim, &tensor)?;
         } else {
             picked.tensors.push(Some(tensor));
+            picked.by_numbers = true;
             *dim += 1;
         }
     }

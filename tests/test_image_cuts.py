@@ -145,6 +145,19 @@ def test_places_of_a_maximum_are_those_of_the_whole_image(count: int, dim: int) 
         assert torch.equal(torch.from_numpy(ours.numpy()), theirs)
 
 
+def test_the_gradient_of_a_maximum_with_its_places_on_a_cut_line(count: int) -> None:
+    line = values(2, 3, 16)
+    slopes = []
+    for lib in (torch, gt):
+        x = line.clone() if lib is torch else gt.distribute(gt.tensor(line.numpy()), dim=2)
+        x.requires_grad_()
+        pooled, places = lib.nn.functional.max_pool1d(x, 2, 2, return_indices=True)
+        opened = lib.nn.functional.max_unpool1d(pooled, places, 2, 2)
+        (opened * opened + x).sum().backward()
+        slopes.append(x.grad.tolist())
+    assert slopes[0] == slopes[1]
+
+
 @pytest.mark.parametrize("name", ["conv1d", "conv3d", "conv_transpose1d", "conv_transpose3d"])
 def test_images_of_one_and_of_three_dimensions(count: int, name: str) -> None:
     dims = int(name[-2])

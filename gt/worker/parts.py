@@ -80,8 +80,8 @@ def backward(
     parts = parse(tuple(numbers))
     values = list(operands)
     for place in {entry.place for entry in parts.places}:
-        image = _Image.of(operands[0], parts.places)
-        values[place] = image.to_part(values[place])
+        if values[place] is not None:  # what runs again finds them again
+            values[place] = _Image.of(operands[0], parts.places).to_part(values[place])
     cut = {entry.place for entry in parts.kept}
     results: list[Values] = [None] * (len(wanted) - 1)
     for is_cut in (True, False):

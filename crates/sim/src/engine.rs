@@ -11,7 +11,7 @@ use gt_protocol::rules::{self, RuleArg};
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{
     BorrowedBuffers, Buffers, Collective, DirectReads, Engine, EngineOperand, Fault, Places,
-    ReduceOp, Turn, Values,
+    ReduceOp, Shard, Turn, Values,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -255,8 +255,9 @@ impl Engine for ToyEngine {
         Ok(borrowed)
     }
 
-    fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
-        let shards: Vec<Vec<u64>> = shards.iter().map(|shard| elements(dtype, shard)).collect();
+    fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
+        let shards: Vec<Vec<u64>> =
+            shards.iter().map(|shard| elements(dtype, shard.of(out))).collect();
         let Some((first, others)) = shards.split_first() else { return };
         let mut reduced = first.clone();
         for shard in others {

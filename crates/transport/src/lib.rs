@@ -10,6 +10,7 @@
 //! - [`packing`]: fewer bytes on a slow link.
 //! - [`memory`]: large pages for what is large.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
+//! - [`vectors`]: the widest vector instructions that the processor has.
 //! - [`shared_cpu`]: when a worker leaves its client's CPU, and for which.
 //!
 //! What must not be in here: any meaning of a word. This crate does not know what an instruction,
@@ -42,6 +43,7 @@ pub mod scheduling;
 pub mod shared_cpu;
 pub mod slab;
 pub mod sleep;
+pub mod vectors;
 
 pub use control::{ControlKind, ControlRecord, SLABS, receive_record, send_record};
 pub use descriptors::{

@@ -3,7 +3,7 @@
 use crate::backend::{Collective, DirectReads, Turn};
 use crate::buffers::BorrowedBuffers;
 use crate::failure::Fault;
-use crate::reduce_op::reduce;
+use crate::reduce_op::{Shard, reduce};
 use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dtype, Instruction, Meta, Op, Scalar};
 use smallvec::SmallVec;
@@ -185,7 +185,7 @@ pub trait Engine {
     ) -> Result<Self::Borrowed, Fault>;
 
     /// Reduces shards of one dtype and length, in the order given, into `out`, which is as long.
-    fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
+    fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
         reduce(dtype, reduce_op, shards, out);
     }
 

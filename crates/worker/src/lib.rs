@@ -44,7 +44,7 @@ pub use incarnations::Incarnations;
 pub use look_ahead::LookAhead;
 pub use machine::{Machine, Stop};
 pub use peers::{Front, MessageId, PeerId, PeerLost, Peers, Progress};
-pub use reduce_op::{ReduceBytes, reduce};
+pub use reduce_op::{ReduceBytes, Shard, reduce};
 pub use replies::Replies;
 pub use stream::{Abort, CommunicationStream, Driver, Ended, Job};
 pub use strided_range::StridedRange;

@@ -3,12 +3,32 @@
 //! Loops over fixed-size chunks of bytes, so that the compiler makes vector instructions of them and no alignment is
 //! needed. Half precision is added in single precision and rounded once, at the end, as a kernel on one device does.
 
+#![allow(clippy::inline_always, reason = "the caller's vector instructions are to be used")]
+
 use gt_protocol::Dtype;
 use gt_protocol::placement::ReduceOp;
 use std::marker::PhantomData;
 
 /// How shards are reduced: [`Engine::reduce`](crate::Engine::reduce) of the engine in use.
-pub type ReduceBytes = fn(Dtype, ReduceOp, &[&[u8]], &mut [u8]);
+pub type ReduceBytes = fn(Dtype, ReduceOp, &[Shard<'_>], &mut [u8]);
+
+/// One member's contribution to a reduction.
+#[derive(Clone, Copy, Debug)]
+pub enum Shard<'a> {
+    Bytes(&'a [u8]),
+    /// What stands where the result will: it is read before it is written over.
+    InPlace,
+}
+
+impl<'a> Shard<'a> {
+    /// Its bytes, before anything is written to `out`.
+    pub const fn of(self, out: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::InPlace => out,
+        }
+    }
+}
 
 /// An element: read from bytes, reduced in a type of its own that may be wider, written back.
 trait Element<const SIZE: usize> {
@@ -23,7 +43,10 @@ trait Element<const SIZE: usize> {
 
 /// Reduces `shards`, each as long as `out`, in their order into `out`. Integers wrap, a NaN stays, bools are numbers of
 /// one bit: their sum is "any".
-pub fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
+///
+/// Inlined, so that whoever calls it chooses the vector instructions that its loops are compiled to.
+#[inline(always)]
+pub fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
     match dtype {
         Dtype::Bool => by_op::<Bit, 1>(reduce_op, shards, out),
         Dtype::U8 => by_op::<u8, 1>(reduce_op, shards, out),
@@ -40,9 +63,10 @@ pub fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8
     }
 }
 
+#[inline(always)]
 fn by_op<T: Element<SIZE>, const SIZE: usize>(
     reduce_op: ReduceOp,
-    shards: &[&[u8]],
+    shards: &[Shard<'_>],
     out: &mut [u8],
 ) {
     match reduce_op {
@@ -53,68 +77,118 @@ fn by_op<T: Element<SIZE>, const SIZE: usize>(
     }
 }
 
-/// Elements whose wide sums are kept at a time.
-const CHUNK: usize = 256;
+/// Elements whose wide sums are kept at a time, in the first-level cache.
+const CHUNK: usize = 512;
 
+#[inline(always)]
 fn all<T: Element<SIZE>, const SIZE: usize>(
-    shards: &[&[u8]],
+    shards: &[Shard<'_>],
     out: &mut [u8],
     join: impl Fn(T::Wide, T::Wide) -> T::Wide,
 ) {
-    let Some((first, others)) = shards.split_first() else { return };
-    if let [second] = others {
-        let pairs = elements::<SIZE>(first).iter().zip(elements::<SIZE>(second));
-        for (to, (&left, &right)) in out.as_chunks_mut::<SIZE>().0.iter_mut().zip(pairs) {
-            *to = T::write(join(T::read(left), T::read(right)));
+    let out = out.as_chunks_mut::<SIZE>().0;
+    match *shards {
+        [] => {}
+        [Shard::InPlace] => out.iter_mut().for_each(|to| *to = T::write(T::read(*to))),
+        [Shard::Bytes(only)] => {
+            for (to, &only) in out.iter_mut().zip(elements(only)) {
+                *to = T::write(T::read(only));
+            }
         }
-        return;
+        [Shard::Bytes(left), Shard::Bytes(right)] => {
+            let pairs = elements::<SIZE>(left).iter().zip(elements::<SIZE>(right));
+            for (to, (&left, &right)) in out.iter_mut().zip(pairs) {
+                *to = T::write(join(T::read(left), T::read(right)));
+            }
+        }
+        [Shard::InPlace, Shard::Bytes(right)] => {
+            for (to, &right) in out.iter_mut().zip(elements::<SIZE>(right)) {
+                *to = T::write(join(T::read(*to), T::read(right)));
+            }
+        }
+        [Shard::Bytes(left), Shard::InPlace] => {
+            for (to, &left) in out.iter_mut().zip(elements::<SIZE>(left)) {
+                *to = T::write(join(T::read(left), T::read(*to)));
+            }
+        }
+        [Shard::InPlace, Shard::InPlace] => unreachable!("one member's shard is ours"),
+        [first, second, ref middle @ .., last] => {
+            several::<T, SIZE>([first, second, last], middle, out, join);
+        }
     }
+}
+
+/// Three shards or more: `middle` is what is between the first two and the last.
+#[inline(always)]
+fn several<T: Element<SIZE>, const SIZE: usize>(
+    [first, second, last]: [Shard<'_>; 3],
+    middle: &[Shard<'_>],
+    out: &mut [[u8; SIZE]],
+    join: impl Fn(T::Wide, T::Wide) -> T::Wide,
+) {
     let mut start = 0;
-    for out in out.chunks_mut(CHUNK * SIZE) {
-        let end = start + out.len();
-        let mut sums = [T::read([0; SIZE]); CHUNK];
-        for (sum, &element) in sums.iter_mut().zip(part::<SIZE>(first, start, end)) {
-            *sum = T::read(element);
+    let mut sums = [T::read([0; SIZE]); CHUNK];
+    for out in out.chunks_mut(CHUNK) {
+        let part = |shard| match shard {
+            Shard::Bytes(bytes) => &elements::<SIZE>(bytes)[start..start + out.len()],
+            Shard::InPlace => &*out,
+        };
+        let pairs = part(first).iter().zip(part(second));
+        for (sum, (&left, &right)) in sums.iter_mut().zip(pairs) {
+            *sum = join(T::read(left), T::read(right));
         }
-        for other in others {
-            for (sum, &element) in sums.iter_mut().zip(part::<SIZE>(other, start, end)) {
+        for &shard in middle {
+            for (sum, &element) in sums.iter_mut().zip(part(shard)) {
                 *sum = join(*sum, T::read(element));
             }
         }
-        for (to, &sum) in out.as_chunks_mut::<SIZE>().0.iter_mut().zip(&sums) {
-            *to = T::write(sum);
+        match last {
+            Shard::Bytes(last) => {
+                let last = elements::<SIZE>(last)[start..start + out.len()].iter();
+                for (to, (&sum, &element)) in out.iter_mut().zip(sums.iter().zip(last)) {
+                    *to = T::write(join(sum, T::read(element)));
+                }
+            }
+            Shard::InPlace => {
+                for (to, &sum) in out.iter_mut().zip(&sums) {
+                    *to = T::write(join(sum, T::read(*to)));
+                }
+            }
         }
-        start = end;
+        start += out.len();
     }
 }
 
+#[inline(always)]
 fn elements<const SIZE: usize>(bytes: &[u8]) -> &[[u8; SIZE]] {
     bytes.as_chunks::<SIZE>().0
-}
-
-fn part<const SIZE: usize>(bytes: &[u8], start: usize, end: usize) -> &[[u8; SIZE]] {
-    elements(&bytes[start..end])
 }
 
 macro_rules! integer {
     ($($type:ty, $size:literal;)*) => {$(
         impl Element<$size> for $type {
             type Wide = Self;
+            #[inline(always)]
             fn read(bytes: [u8; $size]) -> Self {
                 Self::from_le_bytes(bytes)
             }
+            #[inline(always)]
             fn write(value: Self) -> [u8; $size] {
                 value.to_le_bytes()
             }
+            #[inline(always)]
             fn sum(left: Self, right: Self) -> Self {
                 left.wrapping_add(right)
             }
+            #[inline(always)]
             fn product(left: Self, right: Self) -> Self {
                 left.wrapping_mul(right)
             }
+            #[inline(always)]
             fn max(left: Self, right: Self) -> Self {
                 Ord::max(left, right)
             }
+            #[inline(always)]
             fn min(left: Self, right: Self) -> Self {
                 Ord::min(left, right)
             }
@@ -128,6 +202,7 @@ struct Bit;
 
 impl Element<1> for Bit {
     type Wide = u8;
+    #[inline(always)]
     fn read([byte]: [u8; 1]) -> u8 {
         u8::from(byte != 0)
     }
@@ -149,6 +224,7 @@ impl Element<1> for Bit {
 }
 
 /// The larger of two, or the first that is no number.
+#[inline(always)]
 fn larger<T: PartialOrd + Copy>(left: T, right: T) -> T {
     #[allow(
         clippy::neg_cmp_op_on_partial_ord,
@@ -158,6 +234,7 @@ fn larger<T: PartialOrd + Copy>(left: T, right: T) -> T {
     if right_wins { right } else { left }
 }
 
+#[inline(always)]
 fn smaller<T: PartialOrd + Copy>(left: T, right: T) -> T {
     #[allow(
         clippy::neg_cmp_op_on_partial_ord,
@@ -167,6 +244,7 @@ fn smaller<T: PartialOrd + Copy>(left: T, right: T) -> T {
     if right_wins { right } else { left }
 }
 
+#[inline(always)]
 fn is_number<T: PartialOrd>(value: &T) -> bool {
     value.partial_cmp(value).is_some()
 }
@@ -175,21 +253,27 @@ macro_rules! float {
     ($($name:ty, $wide:ty, $size:literal, $read:expr, $write:expr;)*) => {$(
         impl Element<$size> for $name {
             type Wide = $wide;
+            #[inline(always)]
             fn read(bytes: [u8; $size]) -> $wide {
                 ($read)(bytes)
             }
+            #[inline(always)]
             fn write(value: $wide) -> [u8; $size] {
                 ($write)(value)
             }
+            #[inline(always)]
             fn sum(left: $wide, right: $wide) -> $wide {
                 left + right
             }
+            #[inline(always)]
             fn product(left: $wide, right: $wide) -> $wide {
                 left * right
             }
+            #[inline(always)]
             fn max(left: $wide, right: $wide) -> $wide {
                 larger(left, right)
             }
+            #[inline(always)]
             fn min(left: $wide, right: $wide) -> $wide {
                 smaller(left, right)
             }
@@ -205,27 +289,33 @@ macro_rules! complex {
     ($($part:ty, $size:literal, $half:literal;)*) => {$(
         impl Element<$size> for Complex<$part> {
             type Wide = [$part; 2];
+            #[inline(always)]
             fn read(bytes: [u8; $size]) -> Self::Wide {
                 let (parts, _) = bytes.as_chunks::<$half>();
                 let [real, imag] = parts else { unreachable!("{} parts", parts.len()) };
                 [<$part>::from_le_bytes(*real), <$part>::from_le_bytes(*imag)]
             }
+            #[inline(always)]
             fn write([real, imag]: Self::Wide) -> [u8; $size] {
                 let mut bytes = [0; $size];
                 bytes[..$half].copy_from_slice(&real.to_le_bytes());
                 bytes[$half..].copy_from_slice(&imag.to_le_bytes());
                 bytes
             }
+            #[inline(always)]
             fn sum(left: Self::Wide, right: Self::Wide) -> Self::Wide {
                 [left[0] + right[0], left[1] + right[1]]
             }
+            #[inline(always)]
             fn product(left: Self::Wide, right: Self::Wide) -> Self::Wide {
                 let ([a, b], [c, d]) = (left, right);
                 [a * c - b * d, a * d + b * c]
             }
+            #[inline(always)]
             fn max(left: Self::Wide, _: Self::Wide) -> Self::Wide {
                 left.map(|_| <$part>::NAN)
             }
+            #[inline(always)]
             fn min(left: Self::Wide, right: Self::Wide) -> Self::Wide {
                 Self::max(left, right)
             }
@@ -251,6 +341,7 @@ const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
 const SIGN: u32 = 0x8000_0000;
 
 /// Without branches: shifted into place, a half is too small by 2^112, subnormal or not.
+#[inline(always)]
 fn half_to_single(half: u16) -> f32 {
     let bits = u32::from(half);
     let magnitude = (bits & 0x7fff) << 13;
@@ -261,6 +352,7 @@ fn half_to_single(half: u16) -> f32 {
 }
 
 /// Rounds to nearest, ties to even.
+#[inline(always)]
 pub(crate) fn single_to_half(single: f32) -> u16 {
     let bits = single.to_bits();
     let magnitude = bits & !SIGN;
@@ -276,6 +368,7 @@ pub(crate) fn single_to_half(single: f32) -> u16 {
 }
 
 /// Rounds to nearest, ties to even.
+#[inline(always)]
 pub(crate) fn single_to_brain(single: f32) -> u16 {
     let bits = single.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;

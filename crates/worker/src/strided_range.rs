@@ -71,6 +71,14 @@ impl StridedRange {
         self.start + offset / self.run * self.stride + offset % self.run
     }
 
+    /// The place of the first of `length` bytes, at `offset`, if there is no gap between them.
+    pub const fn place_of(&self, offset: usize, length: usize) -> Option<usize> {
+        if self.run == 0 || length > self.run - offset % self.run {
+            return None;
+        }
+        Some(self.place(offset))
+    }
+
     /// The runs without a gap of `length` bytes, the first at `offset`: the place of each, how many bytes are before it, and
     /// its length.
     pub fn runs(&self, offset: usize, length: usize, mut each: impl FnMut(usize, usize, usize)) {

@@ -11,8 +11,12 @@ use super::memory::ValueMemory;
 use super::native::{self, ProgramCall, Programs, TensorValue};
 use super::vectorcall::Vectorcaller;
 use gt_protocol::message::FailureClass;
+use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dims, Dtype, Instruction, Meta, Op};
-use gt_worker::{Collective, DirectReads, Engine, EngineOperand, Fault, Places, Turn, Values};
+use gt_transport::vectors::{VectorLoop, widest};
+use gt_worker::{
+    Collective, DirectReads, Engine, EngineOperand, Fault, Places, Shard, Turn, Values,
+};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -353,9 +357,29 @@ impl Engine for PythonEngine {
         }
     }
 
+    fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
+        widest(ReductionLoop { dtype, reduce_op, shards, out });
+    }
+
     fn synchronize(&mut self) -> Result<(), Fault> {
         let py = attached();
         self.synchronize.call0(py).map(drop).map_err(|error| self.fault(py, &error))
+    }
+}
+
+/// The arguments of [`gt_worker::reduce`].
+struct ReductionLoop<'a, 's> {
+    dtype: Dtype,
+    reduce_op: ReduceOp,
+    shards: &'a [Shard<'s>],
+    out: &'a mut [u8],
+}
+
+impl VectorLoop for ReductionLoop<'_, '_> {
+    #[allow(clippy::inline_always, reason = "it is compiled for each set of vector instructions")]
+    #[inline(always)]
+    fn run(self) {
+        gt_worker::reduce(self.dtype, self.reduce_op, self.shards, self.out);
     }
 }
 

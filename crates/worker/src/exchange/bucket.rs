@@ -4,7 +4,7 @@
 use crate::buffers::{BorrowedBuffers, Buffers};
 use crate::codec::Codec;
 use crate::failure::{Broken, Cause};
-use crate::reduce_op::ReduceBytes;
+use crate::reduce_op::{ReduceBytes, Shard};
 use crate::strided_range::StridedRange;
 use gt_protocol::Dtype;
 use gt_protocol::placement::ReduceOp;
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// Of several values each begins at a multiple of the largest element, so that no element is in two chunks of a message.
 pub const ALIGNMENT: usize = 8;
 
-/// So many bytes are reduced at a time: the sum stays in the first-level cache while the shards are added to it.
+/// So many bytes are reduced or copied at a time where ours have gaps, or none of the others' do: they stay in the first-level cache.
 const BLOCK_BYTES: usize = 8 * 1024;
 
 /// So many bytes of our own are copied in one step: as many as a message's chunk has.
@@ -134,7 +134,7 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         into: &mut [u8],
     ) {
         if self.length != usize::MAX {
-            into.fill(0);
+            self.clear_gaps(range, offset, into);
         }
         for value in self.overlapping(range.hull(offset, into.len())) {
             let BucketValue { places, memory, rounding, .. } = value;
@@ -153,6 +153,21 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
                 });
             });
         }
+    }
+
+    /// Zeros in a message of several values where none has bytes: between them, and in place of those that have failed.
+    fn clear_gaps(&mut self, range: &StridedRange, offset: usize, into: &mut [u8]) {
+        assert_eq!(range.rows, 1, "a range of several values");
+        let hull = range.hull(offset, into.len());
+        let mut done = 0;
+        for value in self.overlapping(hull.clone()) {
+            let BucketValue { places, memory, .. } = value;
+            if memory.is_some() {
+                into[done..places.start.max(hull.start) - hull.start].fill(0);
+                done = places.end.min(hull.end) - hull.start;
+            }
+        }
+        into[done..].fill(0);
     }
 
     /// Rounds our contributions of float32, by their number, before anything is sent: where their results will be, since others may
@@ -216,22 +231,36 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
             let BucketValue { places, dtype, memory, failure, rounding } = value;
             let Some(memory) = memory.as_mut().filter(|_| failure.is_none()) else { continue };
             let within = first.max(places.start)..(first + length).min(places.end);
-            memory.show(&mut |mut buffers| {
-                for start in within.clone().step_by(BLOCK_BYTES) {
-                    let block = start..within.end.min(start + BLOCK_BYTES);
+            // What has no gap is reduced where it stands.
+            let block_bytes = if reduced.own.rows == 1 { length.max(1) } else { BLOCK_BYTES };
+            memory.show(&mut |buffers| {
+                let (operand, result) = match buffers {
+                    Buffers::Two(operand, result) if !rounding.is_operand => {
+                        (Some(operand), result)
+                    }
+                    Buffers::Two(_, both) | Buffers::One(both) => (None, both),
+                };
+                for start in within.clone().step_by(block_bytes) {
+                    let block = start..within.end.min(start + block_bytes);
                     let of_shards = block.start - first..block.end - first;
-                    let mut scratch = [0; BLOCK_BYTES];
-                    // Where operand and result are one, this also frees the place for the reduction.
-                    let own = &mut scratch[..block.len()];
-                    let contribution = operand(&buffers, *rounding);
+                    let mut scratch = Scratch::default();
                     let at = offset + of_shards.start;
-                    read_own(contribution, reduced.own, at, places.start, own);
-                    let own: &[u8] = own;
-                    let shard =
-                        |shard: &Option<_>| shard.map_or(own, |all: &[u8]| &all[of_shards.clone()]);
-                    let shards: SmallVec<[&[u8]; 8]> = shards.iter().map(shard).collect();
-                    let out = block.start - places.start..block.end - places.start;
-                    let out = &mut buffers.result_mut()[out];
+                    let own = match operand {
+                        None => {
+                            assert_eq!(reduced.own, reduced.result, "the operand is the result");
+                            Shard::InPlace
+                        }
+                        Some(operand) => {
+                            let start = places.start;
+                            Shard::Bytes(scratch.own(operand, reduced.own, at, start, block.len()))
+                        }
+                    };
+                    let shards = shards.iter().map(|shard| match shard {
+                        Some(all) => Shard::Bytes(&all[of_shards.clone()]),
+                        None => own,
+                    });
+                    let shards: SmallVec<[Shard<'_>; 8]> = shards.collect();
+                    let out = &mut result[block.start - places.start..block.end - places.start];
                     reduce(*dtype, reduced.reduce_op, &shards, out);
                     if let Some(codec) = rounding.sums {
                         codec.round(out, &mut []);
@@ -247,9 +276,27 @@ const fn operand<'a>(buffers: &'a Buffers<'_>, rounding: ValueRounding) -> &'a [
     if rounding.is_operand { buffers.result() } else { buffers.operand() }
 }
 
-/// Copies bytes of our shard, from `offset` on, out of our contribution to the value that begins at `start`.
-fn read_own(operand: &[u8], own: StridedRange, offset: usize, start: usize, into: &mut [u8]) {
-    own.runs(offset, into.len(), |place, done, run| {
-        into[done..done + run].copy_from_slice(&operand[place - start..place - start + run]);
-    });
+/// Room for a block of our shard where it has gaps.
+#[derive(Default)]
+struct Scratch(Option<[u8; BLOCK_BYTES]>);
+
+impl Scratch {
+    /// `length` bytes of our shard, from `offset` on, in our contribution to the value that begins at `start`.
+    fn own<'a>(
+        &'a mut self,
+        operand: &'a [u8],
+        own: StridedRange,
+        offset: usize,
+        start: usize,
+        length: usize,
+    ) -> &'a [u8] {
+        if let Some(place) = own.place_of(offset, length) {
+            return &operand[place - start..place - start + length];
+        }
+        let block = &mut self.0.insert([0; BLOCK_BYTES])[..length];
+        own.runs(offset, length, |place, done, run| {
+            block[done..done + run].copy_from_slice(&operand[place - start..place - start + run]);
+        });
+        block
+    }
 }

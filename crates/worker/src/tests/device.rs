@@ -60,7 +60,7 @@ impl Device {
         for task in batch.work {
             let shards: Vec<Vec<u8>> =
                 task.from.iter().map(|&(memory, range)| self.read(memory, range)).collect();
-            let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
+            let shards: Vec<Shard<'_>> = shards.iter().map(|shard| Shard::Bytes(shard)).collect();
             let mut reduced = vec![0; task.to.1.bytes()];
             if !reduced.is_empty() {
                 ToyEngine::reduce(Dtype::I64, task.reduce_op, &shards, &mut reduced);

@@ -22,9 +22,9 @@ mod stream;
 mod work;
 
 use crate::{
-    Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream, DirectReads, Engine,
-    EngineOperand, Fault, Front, Machine, MessageId, PeerId, PeerLost, Peers, Places, Progress,
-    ReduceOp, Replies, Turn, Values,
+    Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream,
+    DirectReads, Engine, EngineOperand, Fault, Front, Machine, MessageId, PeerId, PeerLost, Peers,
+    Places, Progress, ReduceOp, Replies, Shard, Turn, Values,
 };
 use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -317,8 +317,8 @@ impl Engine for ToyEngine {
         Ok(rendezvous.buffers())
     }
 
-    fn reduce(_dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
-        let shards: Vec<Vec<i64>> = shards.iter().map(|shard| numbers_of(shard)).collect();
+    fn reduce(_dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
+        let shards: Vec<Vec<i64>> = shards.iter().map(|shard| numbers_of(shard.of(out))).collect();
         let join = |left: i64, right: &i64| match reduce_op {
             // Not associative on purpose: the order shows.
             ReduceOp::Sum => (left * 3 + right).rem_euclid(PRIME),

@@ -1,6 +1,6 @@
 //! Reduces against plain arithmetic.
 
-use crate::{ReduceOp, reduce};
+use crate::{ReduceOp, Shard, reduce};
 use gt_protocol::Dtype;
 
 const REDUCE_OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min];
@@ -17,10 +17,16 @@ fn check<T: Copy, const SIZE: usize>(
         let shards: Vec<Vec<u8>> = (0..members)
             .map(|number| (0..length).flat_map(|place| bytes(member(number, place))).collect())
             .collect();
-        let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
+        let apart: Vec<Shard<'_>> = shards.iter().map(|shard| Shard::Bytes(shard)).collect();
         for kind in REDUCE_OPS {
             let mut out = vec![0; length * SIZE];
-            reduce(dtype, kind, &shards, &mut out);
+            reduce(dtype, kind, &apart, &mut out);
+            for place in 0..members {
+                let (mut in_place, mut shards_of_others) = (shards[place].clone(), apart.clone());
+                shards_of_others[place] = Shard::InPlace;
+                reduce(dtype, kind, &shards_of_others, &mut in_place);
+                assert!(in_place == out, "{dtype:?} {kind:?}: shard {place} of {members} in place");
+            }
             let one = |place| {
                 let first = member(0, place);
                 (1..members).fold(first, |sum, number| join(kind, sum, member(number, place)))
@@ -112,7 +118,7 @@ fn check_half(dtype: Dtype, fraction: u32, bias: i32, write: impl Fn(f32) -> u16
     let infinity = (0x7fff >> fraction) << fraction;
     for bits in 0..=u16::MAX {
         let mut out = [0; 2];
-        reduce(dtype, ReduceOp::Max, &[&bits.to_le_bytes()], &mut out);
+        reduce(dtype, ReduceOp::Max, &[Shard::Bytes(&bits.to_le_bytes())], &mut out);
         let out = u16::from_le_bytes(out);
         let exact = half_value(bits, fraction, bias);
         if exact.is_nan() {
@@ -148,7 +154,8 @@ fn half_precision_is_rounded_once_at_the_end() {
     // 2048 + 1 is no half; three shards make 2050.
     let half = |value: f32| crate::reduce_op::single_to_half(value).to_le_bytes();
     let mut out = [0; 2];
-    reduce(Dtype::F16, ReduceOp::Sum, &[&half(2048.0), &half(1.0), &half(1.0)], &mut out);
+    let halves = [half(2048.0), half(1.0), half(1.0)];
+    reduce(Dtype::F16, ReduceOp::Sum, &halves.each_ref().map(|half| Shard::Bytes(half)), &mut out);
     assert_eq!(out, half(2050.0));
 }
 
@@ -156,7 +163,8 @@ fn half_precision_is_rounded_once_at_the_end() {
 fn no_number_stays_no_number() {
     let reduced = |kind, left: f32, right: f32| {
         let mut out = [0; 4];
-        reduce(Dtype::F32, kind, &[&left.to_le_bytes(), &right.to_le_bytes()], &mut out);
+        let shards = [left.to_le_bytes(), right.to_le_bytes()];
+        reduce(Dtype::F32, kind, &shards.each_ref().map(|shard| Shard::Bytes(shard)), &mut out);
         f32::from_le_bytes(out)
     };
     assert!(

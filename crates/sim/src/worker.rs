@@ -7,8 +7,8 @@ use crate::exact::exact;
 use gt_protocol::message::{self, Failure, FromWorker, Peer};
 use gt_protocol::wire;
 use gt_worker::{
-    Abort, Cause, CommunicationStream, Driver, Ended, Front, Incarnations, Job, Machine, MessageId,
-    PeerId, PeerLost, Peers, Progress, Replies,
+    Abort, Cause, CommunicationStream, CopyBytes, Driver, Ended, Front, Incarnations, Job, Machine,
+    MessageId, PeerId, PeerLost, Peers, Progress, Replies,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -292,13 +292,13 @@ impl Peers for SimPeers {
         peer: PeerId,
         message: MessageId,
         progress: Progress,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut [u8], CopyBytes),
     ) -> Result<Option<usize>, PeerLost> {
         if progress.to < progress.total {
             return Ok(None); // Messages travel whole here.
         }
         let mut bytes = vec![0; progress.total];
-        fill(&mut bytes);
+        fill(&mut bytes, <[u8]>::copy_from_slice);
         let is_there = self.put(peer, message, PeerPayload::Bytes(bytes))?;
         Ok(is_there.then_some(progress.total))
     }

@@ -8,7 +8,7 @@
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`calls`]: workers of different hosts meet over TCP.
 //! - [`packing`]: fewer bytes on a slow link.
-//! - [`memory`]: large pages for what is large.
+//! - [`memory`]: large pages for what is large, and copying past the caches.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
 //! - [`vectors`]: the widest vector instructions that the processor has.
 //! - [`shared_cpu`]: when a worker leaves its client's CPU, and for which.

@@ -12,6 +12,7 @@
 //! the protocol can give the other wrong bytes, and nothing else. Seals, size, counters and lengths are checked.
 
 mod mapping;
+mod stores;
 
 use crate::ring::{RingError, sealed_memfd};
 use crate::scheduling::poll_until;
@@ -21,6 +22,7 @@ use mapping::SlabMapping;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
+pub use stores::StoreChoice;
 
 /// Slots of a slab: enough that a side which is scheduled late finds work for as long as the other may be away.
 pub const SLOTS: u32 = 16;

@@ -43,7 +43,7 @@ pub use gt_protocol::placement::ReduceOp;
 pub use incarnations::Incarnations;
 pub use look_ahead::LookAhead;
 pub use machine::{Machine, Stop};
-pub use peers::{Front, MessageId, PeerId, PeerLost, Peers, Progress};
+pub use peers::{CopyBytes, Front, MessageId, PeerId, PeerLost, Peers, Progress};
 pub use reduce_op::{ReduceBytes, Shard, reduce};
 pub use replies::Replies;
 pub use stream::{Abort, CommunicationStream, Driver, Ended, Job};

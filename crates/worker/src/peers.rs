@@ -27,6 +27,9 @@ pub struct Progress {
     pub to: usize,
 }
 
+/// Copies bytes to as many others: a link knows how its memory is best written to.
+pub type CopyBytes = fn(&mut [u8], &[u8]);
+
 /// What is here of a message.
 #[derive(Clone, Copy, Debug)]
 pub enum Front<'a> {
@@ -69,14 +72,14 @@ pub trait Peers {
     /// Whether the next chunk on any link is of an instruction, as of the last [`poll`](Self::poll).
     fn has_come(&self, tag: u64) -> bool;
 
-    /// Sends the next bytes of a message, as many as have room, which `fill` writes where they are to be; how many, or
-    /// `None` while there is no room. A message without bytes is sent by one call too.
+    /// Sends the next bytes of a message, as many as have room, which `fill` writes where they are to be by the copying
+    /// that it is given; how many, or `None` while there is no room. A message without bytes is sent by one call too.
     fn push(
         &mut self,
         peer: PeerId,
         message: MessageId,
         progress: Progress,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut [u8], CopyBytes),
     ) -> Result<Option<usize>, PeerLost>;
 
     /// Ends a message with a failure; false while there is no room.

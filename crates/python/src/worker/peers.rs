@@ -13,7 +13,9 @@ use gt_protocol::message::{Peer, Reach};
 use gt_transport::calls::{self, Callers};
 use gt_transport::packing::PackingPolicy;
 use gt_transport::{FutexWaker, Parked};
-use gt_worker::{Cause, Front, Incarnations, MessageId, PeerId, PeerLost, Peers, Progress};
+use gt_worker::{
+    Cause, CopyBytes, Front, Incarnations, MessageId, PeerId, PeerLost, Peers, Progress,
+};
 use link::WorkerLink;
 use slab::SlabLink;
 use std::collections::{BTreeMap, VecDeque};
@@ -312,7 +314,7 @@ impl Peers for WorkerPeers {
         peer: PeerId,
         message: MessageId,
         progress: Progress,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut [u8], CopyBytes),
     ) -> Result<Option<usize>, PeerLost> {
         let Some(link) = self.outward(peer)? else { return Ok(None) };
         let total = u64::try_from(progress.total).expect("usize has 64 bits");
@@ -322,7 +324,7 @@ impl Peers for WorkerPeers {
     fn fail(&mut self, peer: PeerId, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
         let words = chunk::failure(cause);
         let Some(link) = self.outward(peer)? else { return Ok(false) };
-        let mut fill = |slot: &mut [u8]| slot.copy_from_slice(&words);
+        let mut fill = |slot: &mut [u8], copy: CopyBytes| copy(slot, &words);
         Ok(link.push(&failure_head(message), words.len(), &mut fill).is_some())
     }
 

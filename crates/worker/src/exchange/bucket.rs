@@ -4,6 +4,7 @@
 use crate::buffers::{BorrowedBuffers, Buffers};
 use crate::codec::Codec;
 use crate::failure::{Broken, Cause};
+use crate::peers::CopyBytes;
 use crate::reduce_op::{ReduceBytes, Shard};
 use crate::strided_range::StridedRange;
 use gt_protocol::Dtype;
@@ -132,6 +133,7 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         range: &StridedRange,
         offset: usize,
         into: &mut [u8],
+        copy: CopyBytes,
     ) {
         if self.length != usize::MAX {
             self.clear_gaps(range, offset, into);
@@ -148,7 +150,7 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
                     let (from, to) = (place.max(places.start), (place + run).min(places.end));
                     if from < to {
                         let bytes = &bytes[from - places.start..to - places.start];
-                        into[done + from - place..done + to - place].copy_from_slice(bytes);
+                        copy(&mut into[done + from - place..done + to - place], bytes);
                     }
                 });
             });
@@ -211,7 +213,7 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         let mut scratch = [0; BLOCK_BYTES];
         for start in (offset..end).step_by(BLOCK_BYTES) {
             let block = &mut scratch[..BLOCK_BYTES.min(end - start)];
-            self.read(MessageBytes::Operand, from, start, block);
+            self.read(MessageBytes::Operand, from, start, block, <[u8]>::copy_from_slice);
             self.write(to, start, block);
         }
         end

@@ -9,7 +9,7 @@ use super::group::Group;
 use super::header::Headers;
 use crate::buffers::BorrowedBuffers;
 use crate::failure::Broken;
-use crate::peers::{Front, MessageId, PeerId, Peers, Progress};
+use crate::peers::{CopyBytes, Front, MessageId, PeerId, Peers, Progress};
 use crate::reduce_op::ReduceBytes;
 use crate::strided_range::{StridedRange, bytes_of};
 use gt_protocol::placement::ONE_HOP_BYTES_MAX;
@@ -299,11 +299,12 @@ impl Exchange {
         if progress.from == progress.to && total > 0 {
             return Ok(false);
         }
-        let mut fill = |slot: &mut [u8]| {
+        let mut fill = |slot: &mut [u8], copy: CopyBytes| {
             let unsent = &header[from.min(header.len())..];
             let (of_header, rest) = slot.split_at_mut(unsent.len().min(slot.len()));
             of_header.copy_from_slice(&unsent[..of_header.len()]);
-            bucket.read(one.source, &one.range, from.saturating_sub(header.len()), rest);
+            let offset = from.saturating_sub(header.len());
+            bucket.read(one.source, &one.range, offset, rest, copy);
         };
         let Some(taken) = peers.push(one.peer, self.message(one.hop), progress, &mut fill)? else {
             return Ok(false);

@@ -5,7 +5,7 @@
 
 use super::messages::ExchangeStep;
 use crate::failure::{Broken, Cause};
-use crate::peers::{Front, MessageId, PeerId, PeerLost, Peers, Progress};
+use crate::peers::{CopyBytes, Front, MessageId, PeerId, PeerLost, Peers, Progress};
 use gt_protocol::peer::PAYLOAD_BYTES_MAX;
 
 /// What goes to the others.
@@ -104,7 +104,8 @@ impl Correspondent {
     ) -> Result<bool, PeerLost> {
         let from = self.sent_bytes;
         let progress = Progress { total: payload.len(), from, to: payload.len() };
-        let mut fill = |slot: &mut [u8]| slot.copy_from_slice(&payload[from..from + slot.len()]);
+        let mut fill =
+            |slot: &mut [u8], copy: CopyBytes| copy(slot, &payload[from..from + slot.len()]);
         let taken = peers.push(self.peer, message, progress, &mut fill)?;
         self.sent_bytes += taken.unwrap_or(0);
         Ok(taken.is_some() && self.sent_bytes == payload.len())

@@ -152,11 +152,11 @@ impl Peers for Links {
         peer: PeerId,
         message: MessageId,
         progress: Progress,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut [u8], CopyBytes),
     ) -> Result<Option<usize>, PeerLost> {
         let length = CHUNK_BYTES.min(progress.to - progress.from);
         let mut bytes = vec![0; length];
-        fill(&mut bytes);
+        fill(&mut bytes, <[u8]>::copy_from_slice);
         let total = u64::try_from(progress.total).unwrap();
         let chunk = Chunk { message, total, part: Ok(bytes), read: 0 };
         Ok(self.put(peer, chunk)?.then_some(length))

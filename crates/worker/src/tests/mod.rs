@@ -22,7 +22,7 @@ mod stream;
 mod work;
 
 use crate::{
-    Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream,
+    Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream, CopyBytes,
     DirectReads, Engine, EngineOperand, Fault, Front, Machine, MessageId, PeerId, PeerLost, Peers,
     Places, Progress, ReduceOp, Replies, Shard, Turn, Values,
 };

@@ -1,4 +1,4 @@
-use crate::{Cause, Front, MessageId, PeerId, PeerLost, Peers, Progress};
+use crate::{Cause, CopyBytes, Front, MessageId, PeerId, PeerLost, Peers, Progress};
 use gt_protocol::message::Peer;
 
 /// The peers of a worker that is on its own.
@@ -25,7 +25,7 @@ impl Peers for Nobody {
         peer: PeerId,
         _message: MessageId,
         _progress: Progress,
-        _fill: &mut dyn FnMut(&mut [u8]),
+        _fill: &mut dyn FnMut(&mut [u8], CopyBytes),
     ) -> Result<Option<usize>, PeerLost> {
         Err(PeerLost(peer))
     }

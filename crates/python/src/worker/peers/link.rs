@@ -4,7 +4,7 @@ use super::slab::SlabLink;
 use super::tcp::TcpLink;
 use gt_protocol::peer::ChunkHead;
 use gt_transport::Parked;
-use gt_worker::Front;
+use gt_worker::{CopyBytes, Front};
 
 #[derive(Debug)]
 pub enum WorkerLink {
@@ -71,7 +71,7 @@ impl WorkerLink {
         &mut self,
         head: &ChunkHead,
         ready: usize,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut [u8], CopyBytes),
     ) -> Option<usize> {
         either!(self, push(head, ready, fill))
     }

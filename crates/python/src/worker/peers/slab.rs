@@ -2,9 +2,12 @@
 
 use super::chunk;
 use gt_protocol::peer::ChunkHead;
+use gt_transport::memory::copy_streaming;
+use gt_transport::slab::StoreChoice;
 use gt_transport::{CHUNK_BYTES_MAX, Parked, SlabReader, SlabWriter};
-use gt_worker::{Cause, Front};
+use gt_worker::{Cause, CopyBytes, Front};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 #[derive(Debug)]
 pub struct SlabLink {
@@ -17,6 +20,7 @@ pub struct SlabLink {
     broken: bool,
     /// There was no room for a chunk, and nobody has been told of any since.
     is_full: bool,
+    stores: StoreChoice,
 }
 
 impl SlabLink {
@@ -25,7 +29,8 @@ impl SlabLink {
         let mut descriptors = descriptors.into_iter();
         let to = SlabWriter::new(descriptors.next()?).ok()?;
         let from = SlabReader::new(descriptors.next()?).ok()?;
-        Some(Self { to, from, read: 0, failure: None, broken: false, is_full: false })
+        let stores = StoreChoice::default();
+        Some(Self { to, from, read: 0, failure: None, broken: false, is_full: false, stores })
     }
 
     /// The other side does what no worker does; nothing is to be expected from it.
@@ -87,12 +92,16 @@ impl SlabLink {
         &mut self,
         head: &ChunkHead,
         ready: usize,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut [u8], CopyBytes),
     ) -> Option<usize> {
         let length = ready.min(CHUNK_BYTES_MAX);
         let slot = self.to.slot();
         self.is_full |= slot.is_none();
-        fill(slot?.get_mut(..length)?);
+        let slot = slot?.get_mut(..length)?;
+        let streams = self.stores.streams(length);
+        let start = Instant::now();
+        fill(slot, if streams { copy_streaming } else { <[u8]>::copy_from_slice });
+        self.stores.filled(streams, length, start.elapsed());
         self.to.publish(&head.encode(), length).then_some(length)
     }
 

@@ -8,7 +8,7 @@ use super::chunk;
 use gt_protocol::peer::ChunkHead;
 use gt_transport::packing::{PACKED_BYTES_MIN, PackingChoice, PackingPolicy, pack, unpack};
 use gt_transport::{CHUNK_BYTES_MAX, FutexWaker, HEAD_WORDS, Parked};
-use gt_worker::{Cause, Front};
+use gt_worker::{Cause, CopyBytes, Front};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -213,7 +213,7 @@ impl TcpLink {
         &mut self,
         head: &ChunkHead,
         ready: usize,
-        fill: &mut dyn FnMut(&mut [u8]),
+        fill: &mut dyn FnMut(&mut [u8], CopyBytes),
     ) -> Option<usize> {
         if self.in_flight.load(Ordering::Acquire) >= QUEUE_CHUNKS {
             self.is_full = true;
@@ -225,7 +225,7 @@ impl TcpLink {
         let (words, body) = chunk.split_at_mut(BODY_AT);
         let length_word = [u32::try_from(length).expect("at most TCP_CHUNK_BYTES_MAX")];
         words.copy_from_slice(bytemuck::cast_slice(&[&head.encode()[..], &length_word].concat()));
-        fill(body);
+        fill(body, <[u8]>::copy_from_slice);
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         // There is room, so this does not wait; a connection that is gone shows where one reads from it.
         self.closed |= self.to.send(chunk).is_err();

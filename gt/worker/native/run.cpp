@@ -296,15 +296,15 @@ bool is_shared_memory(const at::Tensor& made, const Operand* operands, size_t co
 // The results of a generic instruction: in memory of their own, as some operators give an operand
 // back, with bytes as they stand. False where they are not what the instruction states: the same
 // call in Python says so.
-bool settle(const Program& program, const Frame& frame, std::vector<at::Tensor>& settled) {
+bool check_results(const Program& program, const Frame& frame, std::vector<at::Tensor>& checked) {
   for (size_t i = 0; i < program.results.size(); ++i) {
     at::Tensor made = tensor(program.results[i], frame);
     if (!made.defined()) return false;
     made = made.resolve_conj().resolve_neg();
-    if (is_shared_memory(made, frame.operands, program.operands, settled)) made = made.clone();
+    if (is_shared_memory(made, frame.operands, program.operands, checked)) made = made.clone();
     const gt::Stated& stated = program.stated[i];
     if (made.scalar_type() != stated.dtype || made.sizes() != stated.sizes) return false;
-    settled.push_back(std::move(made));
+    checked.push_back(std::move(made));
   }
   return true;
 }
@@ -318,11 +318,11 @@ int run(const Program& program, const Operand* operands, void** results) {
   Frame frame{operands, temporaries};
   for (const Call& call : program.calls) execute(call, frame);
   if (!program.stated.empty()) {
-    std::vector<at::Tensor> settled;
-    bool is_as_stated = settle(program, frame, settled);
+    std::vector<at::Tensor> checked;
+    bool is_as_stated = check_results(program, frame, checked);
     temporaries.clear();
     if (!is_as_stated) return FELL_THROUGH;
-    for (at::Tensor& made : settled) *results++ = made.unsafeReleaseTensorImpl();
+    for (at::Tensor& made : checked) *results++ = made.unsafeReleaseTensorImpl();
     return static_cast<int>(program.results.size());
   }
   for (size_t i = 0; i < program.results.size(); ++i) {

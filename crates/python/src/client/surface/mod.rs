@@ -29,7 +29,6 @@ use tensor::{Tensor, set_size_class};
 
 /// Fills the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Tensor>()?;
     module.add_class::<PyDtype>()?;
@@ -37,8 +36,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Application>()?;
     function::register(module)?;
     dtype::register(module)?;
-    // numpy leaves `array + tensor` to us
-    py.get_type::<Tensor>().setattr("__array_ufunc__", py.None())?;
     call::register(module)?;
     writing::register(module)?;
     elements::register(module)?;

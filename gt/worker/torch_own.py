@@ -55,20 +55,25 @@ FASTER: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "lcm": _lcm,
     "max_pool2d_with_indices": torch_pooling.max_pool2d_with_indices,
 }
-FASTER |= {
+_POOLS = {
     name: torch_pooling.checked(dims, getattr(torch.ops.aten, name).default)
     for dims in (1, 2, 3)
     for name in (f"max_pool{dims}d", f"max_pool{dims}d_with_indices")
     if name not in FASTER
 }
+FASTER |= _POOLS
 BACKWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "attention_backward": torch_attention.attention_backward,
     "lstm_layer_backward": torch_recurrent.lstm_layer_backward,
     "gru_layer_backward": torch_recurrent.gru_layer_backward,
     "rnn_layer_backward": torch_recurrent.rnn_layer_backward,
 }
-BACKWARD |= {
+_POOLS_BACKWARD = {
     name: torch_pooling.checked_backward(dims, getattr(torch.ops.aten, name).default)
     for dims in (2, 3)
     for name in (f"max_pool{dims}d_with_indices_backward",)
 }
+BACKWARD |= _POOLS_BACKWARD
+# Of those above the ones that are PyTorch's own without a gradient, or where `dilation` is 1: there
+# each window has a pixel.
+CHECKED = _POOLS.keys() | _POOLS_BACKWARD.keys()

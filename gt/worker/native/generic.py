@@ -85,7 +85,7 @@ class _Writer:
     def _operator(self, overload: str, text: str) -> None:
         """The call that an instruction names."""
         name, _, variant = overload.partition(".")
-        if name in torch_own.FORWARD or overload in torch_own.FASTER:
+        if overload in torch_own.FORWARD.keys() | torch_own.FASTER.keys() - torch_own.CHECKED:
             raise NotFittingError
         schema = _schema(name, variant)
         build, count = arguments.parse(text, torch_aten.dtype_named)
@@ -111,7 +111,9 @@ class _Writer:
         call = ast.parse(plan.line.call, mode="eval").body
         assert isinstance(call, ast.Call), plan.line
         name = ast.unparse(call.func)
-        if name in torch_own.BACKWARD or self._kinds[plan.sources["g"]] != TENSOR:
+        is_plain = name in torch_own.CHECKED and _is_ones(plan.constants["dilation"])
+        is_own = name in torch_own.BACKWARD and not is_plain
+        if is_own or self._kinds[plan.sources["g"]] != TENSOR:
             raise NotFittingError
         self._require(ast.parse(plan.line.condition, mode="eval").body, plan)
         # Of complex numbers the operator runs again.
@@ -243,6 +245,10 @@ def _checked_one(value: object, type_: str) -> object:
     if not fits.get(type_, False):
         raise NotFittingError
     return value
+
+
+def _is_ones(lengths: object) -> bool:
+    return lengths == 1 or (isinstance(lengths, (list, tuple)) and set(lengths) == {1})
 
 
 def _names(node: ast.expr) -> set[str]:

@@ -10,6 +10,7 @@ import builtins
 __all__ = [
     "ConfigError",
     "ConnectionLost",
+    "DerivativeNotImplemented",
     "DtypeError",
     "Error",
     "IndexOutOfRange",
@@ -66,6 +67,10 @@ class InvalidUse(Error, RuntimeError):
 
 class NotDifferentiable(Error, RuntimeError):
     """A gradient was asked for where none is defined."""
+
+
+class DerivativeNotImplemented(NotDifferentiable, NotImplementedError):
+    """The same, of an operator whose gradient PyTorch refuses with a NotImplementedError."""
 
 
 class WorkerError(Error, RuntimeError):

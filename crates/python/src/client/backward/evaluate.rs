@@ -116,7 +116,7 @@ impl<'a> Evaluation<'a> {
             Expr::Apply(function, operands) => self.apply(*function, operands)?,
             Expr::Python(name, operands) => self.python(name, operands)?,
             Expr::Vjp(op) => self.product(*op)?,
-            Expr::NotImplemented => return Err(self.not_implemented()),
+            Expr::NotImplemented => return Err(self.not_implemented()?),
         })
     }
 
@@ -332,14 +332,23 @@ impl<'a> Evaluation<'a> {
         Ok(Term::Tensor(result.cast_into::<Tensor>()?.get().var.clone()))
     }
 
-    fn not_implemented(&self) -> PyErr {
+    fn not_implemented(&self) -> PyResult<PyErr> {
         let info = self.op.info();
         // Of operators without a row the instruction says which it is.
         let overload = info.attr_index("overload").and_then(|place| self.node.attrs.get(place));
-        let aten = if let Some(Attr::Text(overload)) = overload { overload } else { info.aten };
+        let aten = if let Some(Attr::Text(overload)) = overload {
+            let refused = self.py.import("gt.aten.refused")?.getattr("derivative")?;
+            let name: Option<String> = refused.call1((overload.as_ref(),))?.extract()?;
+            if let Some(name) = name {
+                return Ok(errors::derivative_not_implemented(self.py, &name));
+            }
+            overload
+        } else {
+            info.aten
+        };
         let name = aten.split('.').next().filter(|name| !name.is_empty()).unwrap_or(info.name);
         let text = format!("derivative for aten::{name} is not implemented");
-        errors::not_differentiable(self.py, text)
+        Ok(errors::not_differentiable(self.py, text))
     }
 }
 

@@ -43,6 +43,12 @@ pub(crate) fn not_differentiable(py: Python<'_>, text: impl Into<String>) -> PyE
     raise(py, "NotDifferentiable", text.into())
 }
 
+/// The same of an operator of which `PyTorch` says so by a `NotImplementedError` that has this name.
+pub(crate) fn derivative_not_implemented(py: Python<'_>, name: &str) -> PyErr {
+    let text = format!("the derivative for '{name}' is not implemented.");
+    raise(py, "DerivativeNotImplemented", text)
+}
+
 /// A failure on a worker, raised at the first read: it names the line of the original operation, and says what to do.
 pub(crate) fn of_failure(py: Python<'_>, failed: &Failed, advice: Option<&str>) -> PyErr {
     let name = match failed.class {

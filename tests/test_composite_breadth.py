@@ -71,6 +71,31 @@ def test_a_write_to_as_strided_does_not_reach_its_source():
     assert x.as_strided_scatter(gt.tensor([7.0, 8.0]), (2,), (3,)).tolist() == [7, 1, 2, 8, 4, 5]
 
 
+VIEWS = {
+    "transposed": lambda x: (x.t(), (3, 2), (1, 4), None),
+    "from the second row": lambda x: (x[1:], (2, 3), (3, 1), None),
+    "its own start": lambda x: (x[1:, 1:], (2,), (4,), 5),
+    "permuted twice over": lambda x: (x.reshape(2, 3, 2).permute(2, 0, 1), (4, 3), (3, 1), 0),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_as_strided_reads_the_memory_of_a_view(name):
+    results = []
+    for lib in (torch, gt):
+        x = lib.arange(12.0).reshape(3, 4).requires_grad_()
+        view, size, stride, offset = VIEWS[name](x)
+        read = view.as_strided(size, stride, offset)
+        (read * read).sum().backward()
+        results.append((read.tolist(), x.grad.tolist()))
+    assert results[0] == results[1]
+
+
+def test_as_strided_of_a_view_says_what_it_does_not_reach():
+    with pytest.raises(gt.errors.NotSupported, match="that this view does not show"):
+        gt.arange(12.0)[4:].as_strided((2,), (1,), 0)
+
+
 def test_gradient_of_as_strided_scatter_is_that_of_what_stays():
     x, source = gt.arange(4.0).requires_grad_(), gt.ones(2, requires_grad=True)
     x.as_strided_scatter(source, (2,), (2,), 1).backward(gt.tensor([1.0, 2, 3, 4]))

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method, Number, sizes
 from gt.errors import InvalidUse, NotSupported, ShapeError
+
+Places = NDArray[np.int64]
 
 
 def as_strided(
@@ -28,11 +31,11 @@ def as_strided(
     Args:
         size: the result's shape.
         stride: elements from one to the next along each dimension.
-        storage_offset: where it begins; 0 if not given.
+        storage_offset: where it begins; where `self` does if not given.
 
     Raises:
         ShapeError: elements outside of the memory.
-        NotSupported: a `self` that is a view.
+        NotSupported: elements that `self`, a view, does not show.
     """
     places = places_of(self, size, stride, storage_offset)
     return self.reshape((-1,)).index_select(0, places).reshape(tuple(size))
@@ -72,8 +75,6 @@ def places_of(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
     """The flat indices of the elements, once they are known to be inside."""
-    if not self.is_contiguous() or self.storage_offset():
-        raise NotSupported("as_strided: of a view; call contiguous() first")
     if len(size) != len(stride):
         raise ShapeError("mismatch in length of strides and shape")
     if any(step < 0 for step in stride):
@@ -81,10 +82,11 @@ def places_of(
             "as_strided: Negative strides are not supported at the moment, got strides: "
             f"{list(stride)}"
         )
-    offset = 0 if storage_offset is None else storage_offset
-    places = np.array(offset, dtype=np.int64)
-    for n, step in zip(size, stride, strict=True):
-        places = places[..., None] + np.arange(n, dtype=np.int64) * step
+    offset = self.storage_offset() if storage_offset is None else storage_offset
+    places = _positions(size, stride, offset)
+    if self.storage_offset() or not self.is_contiguous():
+        shown = _positions(self.shape, self.stride(), self.storage_offset()).reshape(-1)
+        return _uploaded(_found(shown, places))
     needed = (int(places.max()) + 1 if places.size else 0) * self.element_size()
     held = self.numel() * self.element_size()
     if needed > held:
@@ -93,6 +95,31 @@ def places_of(
             f"itemsize {self.element_size()} requiring a storage size of {needed} are out of "
             f"bounds for storage of size {held}"
         )
+    return _uploaded(places)
+
+
+def _positions(size: Sequence[int], stride: Sequence[int], offset: int) -> Places:
+    """Where in the memory the elements are."""
+    places = np.array(offset, dtype=np.int64)
+    for n, step in zip(size, stride, strict=True):
+        places = places[..., None] + np.arange(n, dtype=np.int64) * step
+    return places
+
+
+def _found(shown: Places, wanted: Places) -> Places:
+    """Which of the positions `shown` are the wanted ones."""
+    order = np.argsort(shown, kind="stable")
+    at = np.searchsorted(shown, wanted, sorter=order)
+    found: Places = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else at
+    if wanted.size and not (len(order) and np.array_equal(shown[found], wanted)):
+        raise NotSupported(
+            "as_strided: elements of the memory that this view does not show; call it of the "
+            "tensor that the view was taken of"
+        )
+    return found
+
+
+def _uploaded(places: Places) -> Tensor:
     return _core.from_numpy_copy(np.ascontiguousarray(places.reshape(-1)), _core.int64, False)
 
 

@@ -294,13 +294,15 @@ def test_stated_results_are_compared() -> None:
 
 
 def test_cut_values_are_whole_where_they_are_needed() -> None:
-    expected = torch.linalg.inv(torch.tensor(SQUARE) + torch.eye(3)).numpy()
+    whole = torch.tensor(SQUARE, requires_grad=True)
+    expected = torch.linalg.inv(whole + torch.eye(3))
+    expected.sum().backward()
     with workers(2):
-        x = gt.distribute(gt.tensor(SQUARE, requires_grad=True), dim=0)
-        out = gt.linalg.inv(x + gt.eye(3))
-        np.testing.assert_allclose(out.detach().numpy(), expected, rtol=1e-5)
+        leaf = gt.tensor(SQUARE, requires_grad=True)
+        out = gt.linalg.inv(gt.distribute(leaf, dim=0) + gt.eye(3))
+        np.testing.assert_allclose(out.detach().numpy(), expected.detach().numpy(), rtol=1e-5)
         out.sum().backward()
-        assert x.grad is None or x.grad.shape == (3, 3)
+        np.testing.assert_allclose(leaf.grad.numpy(), whole.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_numpy_workers_say_what_they_lack() -> None:
@@ -323,12 +325,6 @@ def test_every_schema_is_read() -> None:
         if name not in torch_own.FORWARD:
             assert getattr(getattr(torch.ops.aten, name), variant or "default") is not None
     assert set(schemas.names("o")) == set(torch_own.FORWARD)
-
-
-def test_an_operator_without_a_gradient_is_named() -> None:
-    x = gt.ones(3, requires_grad=True)
-    with pytest.raises(RuntimeError, match="derivative for aten::_unique2 is not implemented"):
-        gt.unique(x * 1).sum().backward()
 
 
 ZEROS = [

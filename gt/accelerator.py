@@ -2,7 +2,7 @@
 
 # ruff: noqa: ARG001 - a device is accepted, and places nothing
 
-from gt import cuda, missing
+from gt import cuda, misses
 from gt.devices import device
 
 __all__ = [
@@ -39,7 +39,7 @@ def synchronize(device: object = None, /) -> None:
     cuda.synchronize()
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

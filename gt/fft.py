@@ -3,7 +3,7 @@
 A function without a row of its own in ops.toml runs whole on one worker.
 """
 
-from gt import creation, missing
+from gt import creation, misses
 from gt._core import Tensor, dtype
 from gt.aten import surface
 from gt.composite.joining import cat
@@ -13,7 +13,7 @@ _functions = surface.functions("f", "fft_")
 globals().update(_functions)
 __all__ = sorted([*_functions, "fftfreq", "rfftfreq"])  # noqa: PLE0605 - the schemas' names
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def fftfreq(

@@ -3,7 +3,7 @@
 A function without a row of its own in ops.toml runs whole on one worker.
 """
 
-from gt import errors, missing
+from gt import errors, misses
 from gt._core import Tensor
 from gt.aten import surface
 
@@ -19,7 +19,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return A.diagonal(offset, dim1, dim2)
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

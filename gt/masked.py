@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 import gt
-from gt import missing
+from gt import misses
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.composite.common import wrap
@@ -377,7 +377,7 @@ def _highest(input: Tensor) -> float:
     return math.inf if input.is_floating_point() else gt.iinfo(input.dtype).max
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

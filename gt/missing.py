@@ -8,9 +8,7 @@ import functools
 import pathlib
 import sys
 
-from gt.misses import hook
-
-__all__ = ["attribute_error", "hook", "method_error", "names_of"]
+__all__ = ["attribute_error", "method_error", "names_of"]
 
 FILE = pathlib.Path(__file__).with_name("missing_names.txt")
 _PAGE = "; docs/coverage.md lists what it has."

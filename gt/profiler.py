@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gt import debug, missing
+from gt import debug, misses
 from gt.errors import InvalidUse, InvalidValue
 
 __all__ = [
@@ -350,7 +350,7 @@ def _shown(time_us: float) -> str:
     return f"{time_us / 1e3:.3f}ms"
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

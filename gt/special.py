@@ -4,7 +4,7 @@ A function without a row of its own in ops.toml runs whole on one worker.
 """
 
 import gt
-from gt import missing
+from gt import misses
 from gt.aten import surface
 
 # Of another name in torch.special than the function that they are.
@@ -24,7 +24,7 @@ _functions |= {name: getattr(gt, _OTHER_NAMES.get(name, name)) for name in (*_SA
 globals().update(_functions)
 __all__ = sorted(_functions)  # noqa: PLE0605 - the names of torch's own schemas
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

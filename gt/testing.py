@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gt import _core, missing
+from gt import _core, misses
 from gt._core import Tensor
 from gt.errors import InvalidType, InvalidValue
 
@@ -241,7 +241,7 @@ def _fail(kind: str, head: str, differences: list[tuple[str, object, float]]) ->
     raise _Difference(f"{kind} are not {state}!\n\n{head}" + "\n".join(lines))
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ Everything is a function of gt's operators: samples follow from the generator's 
 (gt/draws.py), so a layout changes none of them.
 """
 
-from gt import missing
+from gt import misses
 from gt.distributions import constraints, kl, kl_cross, kl_same, transforms, utils
 from gt.distributions.bernoulli import Bernoulli
 from gt.distributions.beta import Beta
@@ -146,7 +146,7 @@ __all__ = [
     "transform_to",
 ]
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import NotImplementedType
 
 import gt
-from gt import Tensor, missing
+from gt import Tensor, misses
 from gt.distributions.operators import cholesky_failure, eigvalsh
 from gt.errors import InvalidValue, NotSupported
 
@@ -442,7 +442,7 @@ positive_definite = _PositiveDefinite()
 cat = _Cat
 stack = _Stack
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """All transforms, by PyTorch's name of the module."""
 
-from gt import missing
+from gt import misses
 from gt.distributions.transform import (
     ComposeTransform,
     IndependentTransform,
@@ -50,7 +50,7 @@ __all__ = [
     "identity_transform",
 ]
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
-from gt import missing
+from gt import misses
 from gt.compiler import say_unchanged
 from gt.errors import NotSupported
 from gt.nn.module import Module as ScriptModule
@@ -107,7 +107,7 @@ def load(f: object, map_location: object = None, *args: object, **options: objec
     )
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

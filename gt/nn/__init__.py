@@ -1,6 +1,6 @@
 """Modules with PyTorch's names; losses and activations stand here as functions too."""
 
-from gt import missing
+from gt import misses
 from gt.nn import functional, init, utils
 from gt.nn.activation import (
     CELU,
@@ -431,7 +431,7 @@ __all__ = [
 
 from gt.nn import modules
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

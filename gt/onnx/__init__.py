@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from gt import missing
+from gt import misses
 from gt.errors import NotSupported
 
 __all__ = ["export", "is_in_onnx_export"]
@@ -26,7 +26,7 @@ def is_in_onnx_export() -> bool:
     return False
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

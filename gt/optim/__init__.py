@@ -1,6 +1,6 @@
 """Optimizers and schedules with PyTorch's names, arguments and numerics."""
 
-from gt import missing
+from gt import misses
 from gt.optim import lr_scheduler, swa_utils
 from gt.optim.adadelta import Adadelta
 from gt.optim.adafactor import Adafactor
@@ -37,7 +37,7 @@ __all__ = [
     "swa_utils",
 ]
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

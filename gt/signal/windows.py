@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 
 import gt
-from gt import missing
+from gt import misses
 from gt._core import Tensor
 from gt.errors import InvalidType
 
@@ -284,7 +284,7 @@ def _window(
     return window.requires_grad_() if requires_grad else window
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

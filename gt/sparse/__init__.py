@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gt
-from gt import missing
+from gt import misses
 from gt._core import Tensor
 from gt.errors import IndexOutOfRange, InvalidUse, NotSupported, ShapeError
 from gt.sparse.matrix import SparseTensor
@@ -177,7 +177,7 @@ IntTensor = _constructor("IntTensor", gt.int32)
 LongTensor = _constructor("LongTensor", gt.int64)
 ShortTensor = _constructor("ShortTensor", gt.int16)
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

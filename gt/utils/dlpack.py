@@ -1,6 +1,6 @@
 """`gt.utils.dlpack`: tensors that other libraries read without knowing GT, and theirs."""
 
-from gt import missing
+from gt import misses
 from gt._core import Tensor
 from gt.interop import dlpack, from_dlpack
 
@@ -16,7 +16,7 @@ def to_dlpack(tensor: Tensor) -> object:
     return dlpack(tensor)
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gt
-from gt import missing, signal
+from gt import misses, signal
 from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.attention_choice import SDPBackend, sdpa_kernel
@@ -182,4 +182,4 @@ class MultiheadAttention(Module):
         ]
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)

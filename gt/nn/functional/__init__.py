@@ -1,6 +1,6 @@
 """Layers, activations and losses as functions, with PyTorch's names and signatures."""
 
-from gt import missing
+from gt import misses
 from gt.aten import surface as _aten
 from gt.casting import entry as _entry
 from gt.composite.joining import one_hot
@@ -241,7 +241,7 @@ globals().update({name: _entry(name, globals()[name]) for name in __all__})
 _generic = {k: v for k, v in _aten.functions("n").items() if k not in globals()}
 globals().update(_generic)
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

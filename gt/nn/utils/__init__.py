@@ -1,6 +1,6 @@
 """Helpers for training: clipping, parametrizations, pruning, sequences, fused norms, and others."""
 
-from gt import missing
+from gt import misses
 from gt.nn.utils import (
     fusion,
     memory_format,
@@ -60,7 +60,7 @@ __all__ = [
     "weight_norm",
 ]
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

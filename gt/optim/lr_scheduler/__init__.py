@@ -1,6 +1,6 @@
 """Learning rates over time. Schedules set group["lr"]; values equal PyTorch's to rounding."""
 
-from gt import missing
+from gt import misses
 from gt.optim.lr_scheduler.base import LRScheduler
 from gt.optim.lr_scheduler.curves import (
     ConstantLR,
@@ -41,7 +41,7 @@ __all__ = [
 _LRScheduler = LRScheduler  # its older name
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

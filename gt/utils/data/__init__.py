@@ -3,7 +3,7 @@
 Nothing here imports torch; draws are GT's own, so the same seed gives other orders than PyTorch's.
 """
 
-from gt import missing
+from gt import misses
 from gt.utils.data.collate import default_collate, default_convert
 from gt.utils.data.dataset import (
     ChainDataset,
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

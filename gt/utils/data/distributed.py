@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sized
 
-from gt import missing
+from gt import misses
 from gt.draws import Generator
 from gt.random import randperm
 from gt.utils.data.dataset import numbers
@@ -71,4 +71,4 @@ class DistributedSampler(Sampler[int]):
         self.epoch = epoch
 
 
-__getattr__ = missing.hook(__name__)
+__getattr__ = misses.hook(__name__)

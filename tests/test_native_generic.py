@@ -167,18 +167,38 @@ def test_what_is_not_as_stated_runs_in_python(
         assert native_helper.run("aten", [[torch.eye(2)]], stated) is None
 
 
-def test_results_have_memory_of_their_own(native_helper: Trial) -> None:  # noqa: F811
+@pytest.mark.parametrize(
+    ("overload", "text"),
+    [("atleast_1d", "_0"), ("conj_physical", "_0"), ("sum_to_size", "_0, [2, 3]")],
+)
+def test_results_have_memory_of_their_own(
+    overload: str,
+    text: str,
+    native_helper: Trial,  # noqa: F811
+) -> None:
     x = torch.arange(6.0).reshape(2, 3)
     with torch.inference_mode():
-        for overload, text in (("alias", "_0"), ("narrow", "_0, 0, 0, 1"), ("positive", "_0")):
-            if overload not in schemas.overloads_allowed():
-                continue
-            result = torch_aten.operator(overload, text)([x])[0]
-            made = native_helper.run("aten", [[x]], attributes(overload, text, [], result))
-            if made is not None:
-                assert made[0].untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
-        z = torch.tensor([1 + 2j, 3 - 1j])
-        stated = attributes("conj_physical", "_0", [], [z])
-        made = native_helper.run("aten", [[z]], stated)
-        assert made is not None
-        assert not made[0].is_conj()
+        (plain,) = torch_aten.operator(overload, text)([x])[0]
+        assert plain.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+        made = native_helper.run("aten", [[x]], attributes(overload, text, [], [x]))
+    assert made is not None
+    assert made[0].untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    assert torch.equal(made[0], x)
+
+
+def test_a_changing_number_is_no_part_of_a_program(native_helper: Trial) -> None:  # noqa: F811
+    x = torch.arange(12.0).reshape(3, 4)
+    bind = native_helper.binder.bind
+    for row, attributes_of_row, changing in (
+        ("select", [0, 2], 0b10),
+        ("slice", [1, 1, 3, 1], 0b110),
+    ):
+        bound = bind(row, [1], [], 0, attributes_of_row)
+        assert bound is not None
+        assert bound[1] == changing
+        native_helper.helper.gt_program_free(bound[0])
+    for place in (0, 2, -1):
+        with torch.inference_mode():
+            made = native_helper.run("select", [x], [0, place])
+            assert made is not None
+            assert torch.equal(made[0], x[place])

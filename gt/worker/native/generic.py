@@ -15,10 +15,9 @@ import torch
 
 from gt.aten import arguments, schemas
 from gt.worker import torch_aten, torch_backward, torch_own
-from gt.worker.native.program import TENSOR, NotFittingError, Program
+from gt.worker.native.program import RESULTS_MAX, TENSOR, NotFittingError, Program
 
 ROWS = ("aten", "aten_vjp")
-_RESULTS_MAX = 8  # crates/python/src/worker/native/programs.rs
 # Where the attribute `part` stands among those that a row may leave out.
 _PART = 3
 
@@ -131,7 +130,7 @@ class _Writer:
         """Ends the program: its results are as the instruction states them."""
         self.program.results()
         stated = torch_aten.stated_results(tuple(results))
-        if len(stated) != self._results or len(stated) > _RESULTS_MAX:
+        if len(stated) != self._results or len(stated) > RESULTS_MAX:
             raise NotFittingError
         for dtype, sizes in stated:
             self.program.state(dtype, sizes, len(self._kinds))

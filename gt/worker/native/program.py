@@ -10,6 +10,7 @@ import torch
 # What an operand is, as crates/python/src/worker/native/abi.rs counts; `ATTRIBUTE`: a number of the
 # instruction's that each run is given.
 ABSENT, TENSOR, ATTRIBUTE = 0, 1, -1
+RESULTS_MAX = 8  # of a program; crates/python/src/worker/native/programs.rs
 # Where an argument comes from, as program.h counts.
 _OPERAND, _WRAPPED, _TEMPORARY, _LIST, _OPTIONAL_LIST, _DTYPE_OF = range(1, 7)
 # What ATen has no operator for: one tensor in, one out.

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from gt.worker.native.binding import Binder
+from gt.worker.native.program import RESULTS_MAX
 
 Operand = Tensor | int | float | None
-_RESULTS_MAX = 8
 
 
 class _Argument(ctypes.Structure):
@@ -64,7 +64,7 @@ class Trial:
         return results
 
     def _results(self, program: int, given: list[_Argument]) -> tuple[Tensor, ...] | None:
-        results = (ctypes.c_void_p * _RESULTS_MAX)()
+        results = (ctypes.c_void_p * RESULTS_MAX)()
         count = self.helper.gt_run(program, (_Argument * len(given))(*given), results)
         if count < 0:
             return None

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Forms of one row that are kept: a model's `reshape` has a dozen sizes, its operators without a row are all of one.
 const FORMS_MAX: usize = 256;
-/// Results of a program; `binding.py` knows it too.
+/// Results of a program; `program.py` knows it too.
 const RESULTS_MAX: usize = 8;
 
 static IS_OFFERED: AtomicBool = AtomicBool::new(false);

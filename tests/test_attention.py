@@ -61,9 +61,7 @@ def test_a_form_has_pytorchs_values_and_gradients(name):
         out.square().sum().backward()
         return out, *(x.grad for x in operands)
 
-    # Gradients of queries are differences of numbers ten times as large: PyTorch's own are up to
-    # 2e-5 from those in float64.
-    check(program, tolerance=5e-5)
+    check(program, tolerance=1e-5)
 
 
 LARGE = (1, 2, 80, 16)  # runs on GT's own kernel by default
@@ -230,7 +228,7 @@ def test_which_kernel_runs():
         "def own(queries, keys, **options):\n"
         "    query, key = (torch.ones(1, 1, n, 4, **options) for n in (queries, keys))\n"
         "    return own_kernels.chosen('attention', query, key, key) is not None\n"
-        "print([own(8, 999), own(7, 112), own(7, 113), own(1, 16), own(1, 17), own(1, 0)])\n"
+        "print([own(8, 999), own(8, 8), own(7, 999), own(7, 8), own(1, 1), own(8, 0)])\n"
         "print([own(8, 8, dtype=torch.float64), own(8, 8, requires_grad=True)])\n"
     )
 
@@ -240,7 +238,7 @@ def test_which_kernel_runs():
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     other = "[False, False]\n"
-    assert answer("").stdout == "[True, True, False, True, False, False]\n" + other
+    assert answer("").stdout == "[True, True, False, False, False, False]\n" + other
     assert answer("on").stdout == f"{[True] * 6}\n" + other
     assert answer("off").stdout == f"{[False] * 6}\n" + other
     assert "GT_KERNELS=fast: expected one of auto, off, on" in answer("fast").stderr

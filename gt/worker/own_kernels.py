@@ -19,6 +19,7 @@ from torch import Tensor
 from gt import config
 
 _THREADS_MAX = 256  # csrc/core/parallel.h
+_QUERIES_MIN = 8
 
 
 class _Row(NamedTuple):
@@ -32,15 +33,14 @@ def _has_rows(*operands: Tensor) -> bool:
     return all(x.shape[-2] > 0 for x in operands)
 
 
-def _fills_lanes(query: Tensor, key: Tensor, *_: Tensor) -> bool:
-    """A query is a lane of the kernel's vectors: a few waste most of a product with many keys."""
-    queries, keys = query.shape[-2], key.shape[-2]
-    return keys > 0 and (queries >= 8 or keys <= 16 * queries)
+def _has_queries(query: Tensor, key: Tensor, *_: Tensor) -> bool:
+    """The kernel's vectors hold a query in each place: a few leave most of a vector empty."""
+    return query.shape[-2] >= _QUERIES_MIN and key.shape[-2] > 0
 
 
 _TABLE = {
-    "attention": _Row((torch.float32,), _fills_lanes),
-    "attention_backward": _Row((torch.float32,), _fills_lanes),
+    "attention": _Row((torch.float32,), _has_queries),
+    "attention_backward": _Row((torch.float32,), _has_queries),
     "matmul": _Row((torch.float32,), _has_rows),
 }
 

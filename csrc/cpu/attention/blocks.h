@@ -34,7 +34,7 @@ inline void for_group(std::int64_t queries, const Work& work) {
   work.template operator()<kVectors>();
 }
 
-// Whether products can read rows where they are. What several groups read is brought together if it
+// Whether products can read rows where they are. What several groups read is packed if it
 // is not: rows that are a power of 2 apart share the few places that a cache has for them.
 inline bool is_ready(const Rows& source, std::int64_t columns, bool is_read_often) {
   return source.column == 1 && columns % kLanes<float> == 0 &&

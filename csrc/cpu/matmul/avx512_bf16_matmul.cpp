@@ -11,8 +11,9 @@ constexpr int kPairLanes = 16;
 constexpr int kPairColumns = kTileVectors * kPairLanes;
 
 // A unit of a panel is two steps of depth: a 32-bit word for each number across.
-void multiply_pairs(std::int64_t depth, const void* a_panel, const void* b_panel, float* tile,
-                    std::int64_t ld, bool add) {
+void multiply_pairs(std::int64_t depth, int /*some_rows*/, int /*some_columns*/,
+                    const void* a_panel, const void* b_panel, float* tile, std::int64_t ld,
+                    bool add) {
   const auto* a = static_cast<const std::int32_t*>(a_panel);
   const auto* b = static_cast<const std::int32_t*>(b_panel);
   __m512 sums[kTileRows][kTileVectors] = {};

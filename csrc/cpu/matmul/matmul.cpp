@@ -2,6 +2,7 @@
 #include "cpu/matmul/matmul.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "core/pool.h"
 #include "cpu/matmul/product.h"
@@ -12,6 +13,13 @@ namespace {
 // Products below this many multiplications run side by side, larger ones with all threads each.
 constexpr std::int64_t kSideBySide = 256LL * 256 * 256;
 constexpr std::int64_t kOneThread = 64LL * 64 * 64;  // of a whole batch
+
+// Below this a call of another thread costs more than it brings.
+constexpr std::int64_t kWorkPerThread = 100LL * 100 * 100;
+// Numbers that each thread packs for itself, at most, and times the others' rows or columns.
+constexpr std::int64_t kPackedApart = 1024LL * 1024;
+constexpr std::int64_t kSharesApart = 4;
+constexpr std::int64_t kPartsApart = 2;
 
 // Where matrix `index` of the result's batch starts in an operand, in elements.
 std::int64_t batch_offset(const TensorView& out, const TensorView& operand, std::int64_t index) {
@@ -69,20 +77,57 @@ bool is_skinny(const Product& product) {
   return product.m <= kSkinnyRowsMax && (product.b.across == 1 || product.b.along == 1);
 }
 
+// Whether threads do better with products of their own: to pack the operand that they share once
+// for each costs less than to fetch what another core has packed, unless there are many of them.
+bool is_apart(const Product& product, std::int64_t depth_step) {
+  const std::int64_t shared = std::min(product.m, product.n);
+  const std::int64_t cut = std::max(product.m, product.n);
+  return product.threads > 1 && shared * product.threads <= kSharesApart * cut &&
+         shared * product.k < kPackedApart && is_one_block(product, depth_step);
+}
+
+// Several parts for each thread: one that comes late, or is called away, leaves them to the others.
+template <class T>
+void multiply_apart(const MatmulPath<T>& path, const Product& product) {
+  static std::atomic<std::uint64_t> calls{0};
+  const std::uint64_t this_call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
+  const bool by_rows = product.m > product.n;
+  const std::int64_t unit = by_rows ? path.rows : path.columns;
+  const std::int64_t units = ceil_divide(by_rows ? product.m : product.n, unit);
+  const std::int64_t parts = std::min<std::int64_t>(product.threads * kPartsApart, units);
+  run_tasks(parts, product.threads, [&](std::int64_t part) {
+    static thread_local PackMemory memory;
+    static thread_local std::uint64_t packed_for = 0;
+    const Packed shared = by_rows ? Packed::kB : Packed::kA;
+    const std::int64_t begin = units * part / parts * unit;
+    const std::int64_t end = units * (part + 1) / parts * unit;
+    multiply_packed(path, product.cut(by_rows, begin, end), memory,
+                    packed_for == this_call ? shared : Packed::kNone);
+    packed_for = this_call;
+  });
+}
+
 // Args: plain, the paths whose panels hold T; packed, those for the operands' own element.
 template <class T>
 void multiply(const PathTable<MatmulPath<T>>& plain, const PathTable<MatmulPath<T>>& packed,
-              const Product& product) {
+              Product product) {
   static thread_local Scratch scratch;
   if (product.k == 0) {
-    finish_zeros(of_path(plain), product, scratch);
-  } else if (is_skinny(product)) {
+    return finish_zeros(of_path(plain), product, scratch);
+  }
+  if (is_skinny(product)) {
     MatmulPath<T> path = of_path(plain);
     path.skinny_columns = of_path(packed).skinny_columns;  // it reads b as it is stored
     path.narrow = of_path(packed).narrow;
-    multiply_skinny(path, product, scratch);
+    return multiply_skinny(path, product, scratch);
+  }
+  product.threads = static_cast<int>(std::clamp<std::int64_t>(
+      product.m * product.n * product.k / kWorkPerThread, 1, product.threads));
+  if (is_apart(product, of_path(packed).depth_step)) {
+    multiply_apart(of_path(packed), product);
   } else {
-    multiply_packed(of_path(packed), product, scratch);
+    static thread_local PackMemory memory;
+    multiply_packed(of_path(packed), product, memory, Packed::kNone);
   }
 }
 

@@ -38,9 +38,10 @@ struct MatmulPath {
   int depth_step;
   int step_bytes;
 
-  // tile[rows][columns] (+)= a_panel * b_panel, ld elements from row to row.
-  void (*multiply)(std::int64_t depth, const void* a_panel, const void* b_panel, T* tile,
-                   std::int64_t ld, bool add);
+  // tile[rows][columns] (+)= a_panel * b_panel, ld elements from row to row; of the tile at least
+  // the first `some_rows` and `some_columns`, which may be fewer.
+  void (*multiply)(std::int64_t depth, int some_rows, int some_columns, const void* a_panel,
+                   const void* b_panel, T* tile, std::int64_t ld, bool add);
   // Fills a panel of `width` numbers for each step from the first `count` ones; zeros after them.
   void (*pack)(const PanelSource& source, int width, int count, std::int64_t depth, void* panel);
   // out = epilogue(sums) for one row of `count`; out may be sums.

@@ -1,6 +1,7 @@
 // One matrix product, as matmul.cpp cuts it out of a batch: pointers and strides only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/scratch.h"
@@ -26,11 +27,45 @@ struct Product {
     return epilogue.activation == Activation::kNone && epilogue.scale == 1 && bias == nullptr &&
            residual == nullptr;
   }
+
+  // Rows or columns [begin, end), by one thread.
+  Product cut(bool by_rows, std::int64_t begin, std::int64_t end) const {
+    const auto bytes = static_cast<std::int64_t>(element_bytes(element));
+    Product part = *this;
+    part.threads = 1;
+    if (by_rows) {
+      part.m = std::min(end, m) - begin;
+      part.a.data = static_cast<const char*>(a.data) + begin * a.across * bytes;
+      part.out += begin * out_stride * bytes;
+      part.residual += residual == nullptr ? 0 : begin * residual_stride * bytes;
+    } else {
+      part.n = std::min(end, n) - begin;
+      part.b.data = static_cast<const char*>(b.data) + begin * b.across * bytes;
+      part.out += begin * bytes;
+      part.bias += bias == nullptr ? 0 : begin * bytes;
+      part.residual += residual == nullptr ? 0 : begin * bytes;
+    }
+    return part;
+  }
 };
+
+inline std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// What one thread packs and sums in.
+struct PackMemory {
+  Scratch a, b, sums;
+};
+
+// Which operand lies there already, of the product before.
+enum class Packed { kNone, kA, kB };
+
+// Whether an operand can stay packed for the next product.
+bool is_one_block(const Product& product, std::int64_t depth_step);
 
 // T is what sums are kept in.
 template <class T>
-void multiply_packed(const MatmulPath<T>& path, const Product& product, Scratch& scratch);
+void multiply_packed(const MatmulPath<T>& path, const Product& product, PackMemory& memory,
+                     Packed packed);
 
 // At most kSkinnyRowsMax rows, b with contiguous rows or columns.
 template <class T>

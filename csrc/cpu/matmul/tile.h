@@ -34,7 +34,8 @@ inline void write_tile(const Vector<T> (&sums)[kRows][kVectors], T* tile, std::i
   }
 }
 
-// tile[kRows][kVectors of lanes] (+)= a * b, ld numbers from row to row of the tile.
+// tile[kRows][kVectors of lanes] (+)= a * b, ld numbers from row to row of the tile; the panels are
+// as wide as a whole tile.
 template <class T, int kRows, int kVectors>
 inline void multiply_tile(std::int64_t depth, const T* a, const T* b, T* tile, std::int64_t ld,
                           bool add) {
@@ -52,17 +53,30 @@ inline void multiply_tile(std::int64_t depth, const T* a, const T* b, T* tile, s
         sums[row][v] += a[row] * right[v];
       }
     }
-    a += kRows;
-    b += kVectors * kLanes<T>;
+    a += kTileRows;
+    b += kTileColumns<T>;
   }
   write_tile<T, kRows, kVectors>(sums, tile, ld, add);
 }
 
-template <class T>
-void multiply_panels(std::int64_t depth, const void* a_panel, const void* b_panel, T* tile,
-                     std::int64_t ld, bool add) {
-  multiply_tile<T, kTileRows, kTileVectors>(depth, static_cast<const T*>(a_panel),
-                                            static_cast<const T*>(b_panel), tile, ld, add);
+// The smallest of the tiles that holds what is wanted: 4 rows more or less, one vector.
+template <class T, int kRows = kTileRows, int kVectors = kTileVectors>
+void multiply_panels(std::int64_t depth, int some_rows, int some_columns, const void* a_panel,
+                     const void* b_panel, T* tile, std::int64_t ld, bool add) {
+  if constexpr (kRows > 4) {
+    if (some_rows <= kRows - 4) {
+      return multiply_panels<T, kRows - 4, kVectors>(depth, some_rows, some_columns, a_panel,
+                                                     b_panel, tile, ld, add);
+    }
+  }
+  if constexpr (kVectors > 1) {
+    if (some_columns <= (kVectors - 1) * kLanes<T>) {
+      return multiply_panels<T, kRows, kVectors - 1>(depth, some_rows, some_columns, a_panel,
+                                                     b_panel, tile, ld, add);
+    }
+  }
+  multiply_tile<T, kRows, kVectors>(depth, static_cast<const T*>(a_panel),
+                                    static_cast<const T*>(b_panel), tile, ld, add);
 }
 
 }  // namespace

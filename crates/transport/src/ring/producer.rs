@@ -81,6 +81,11 @@ impl Producer {
         words <= to_usize(self.free()) || words <= self.space()
     }
 
+    /// Whether a producer that found the ring full for `words` should go on: a quarter of it is free.
+    pub fn has_resumed(&mut self, words: usize) -> bool {
+        self.has_space(words.max(to_usize(self.mapping.capacity() / RESUME_FRACTION)))
+    }
+
     /// Writes the parts as one group and publishes it; wakes the consumer if the consumer has parked.
     /// False, with nothing written, when the group does not fit now (or ever: see
     /// [`capacity`](Self::capacity)) or the ring is corrupt.
@@ -112,7 +117,7 @@ impl Producer {
         let timeout = timeout.min(WAIT_MAX);
         let deadline = Instant::now() + timeout;
         let threshold = to_counter(words).max(self.mapping.capacity() / RESUME_FRACTION);
-        let ready = || self.space() >= to_usize(threshold) || self.corrupt;
+        let ready = || self.has_resumed(words) || self.corrupt;
         if poll_until(SPIN_WHEN_FULL.min(timeout), ready) {
             return !self.corrupt;
         }

@@ -133,6 +133,13 @@ impl Connection for EmbeddedConnection {
         self.links.iter_mut().filter(|link| link.alive).all(WorkerProcess::has_room)
     }
 
+    fn has_ample_room(&mut self) -> bool {
+        let resumed = |link: &mut WorkerProcess| {
+            link.has_room() && (link.producer.has_resumed(ROOM_WORDS) || link.producer.is_corrupt())
+        };
+        self.links.iter_mut().filter(|link| link.alive).all(resumed)
+    }
+
     fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String> {
         let session = self.session;
         let (core, mut outputs) = self.split(answers);

@@ -40,6 +40,9 @@ pub(crate) type SharedInbox = Arc<Mutex<dyn Inbox>>;
 pub(crate) trait Connection: Send {
     /// Whether one more instruction surely fits.
     fn has_room(&mut self) -> bool;
+    /// Whether there is again so much room, after there was none, that the client should go on: for one instruction it
+    /// would wait anew after each.
+    fn has_ample_room(&mut self) -> bool;
     /// Sends an instruction.
     ///
     /// # Errors

@@ -76,6 +76,10 @@ impl Connection for RingConnection {
         self.producer.has_space(self.room)
     }
 
+    fn has_ample_room(&mut self) -> bool {
+        self.producer.has_resumed(self.room)
+    }
+
     fn send(
         &mut self,
         instruction: &Instruction<'_>,

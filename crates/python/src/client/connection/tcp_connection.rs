@@ -162,6 +162,10 @@ impl Connection for TcpConnection {
         state.closed.is_none() && state.outgoing.len() < OUTGOING_WORDS_MAX
     }
 
+    fn has_ample_room(&mut self) -> bool {
+        self.shared.lock().outgoing.len() < OUTGOING_WORDS_MAX / 4 * 3
+    }
+
     fn send(
         &mut self,
         instruction: &Instruction<'_>,

@@ -7,10 +7,12 @@ use crate::client::session::{errors, site};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a thread naps while a ring is full: the worker has thousands of instructions to go.
-const FULL_NAP: Duration = Duration::from_micros(50);
+/// The shortest and longest nap while a ring is full: the worker has thousands of instructions to go. A nap of a quarter
+/// of the time that has passed is late by a quarter at most, and three quarters of the ring are still to be worked off.
+const FULL_NAP_MIN: Duration = Duration::from_micros(50);
+const FULL_NAP_MAX: Duration = Duration::from_millis(2);
 
 /// How the first operation comes by a connection where nobody has connected.
 static OPEN: PyOnceLock<fn(Python<'_>) -> PyResult<()>> = PyOnceLock::new();
@@ -25,6 +27,7 @@ pub(crate) fn set_opener(py: Python<'_>, open: fn(Python<'_>) -> PyResult<()>) {
 /// Connects if that has not been done, and waits until an instruction fits and every free before it has been sent. After
 /// it, one instruction may be sent without waiting.
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    let mut full_since: Option<Instant> = None;
     loop {
         let missing = {
             let mut state = RUNTIME.get_mut(py);
@@ -32,7 +35,8 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             if forked() {
                 return Err(errors::after_fork());
             }
-            if runtime.has_room(py) && WAITING.get(py).slots.is_empty() {
+            let goes_on = full_since.is_none() || runtime.has_ample_room();
+            if goes_on && runtime.has_room(py) && WAITING.get(py).slots.is_empty() {
                 return Ok(());
             }
             let room = runtime.connection.as_mut().map(|connection| connection.has_room());
@@ -75,7 +79,9 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             Missing::Worker(text) => errors::announce(py, &text)?,
             // The ring is full, or another thread opens the connection.
             Missing::Connection | Missing::Room => {
-                py.detach(|| std::thread::sleep(FULL_NAP));
+                let full_for = full_since.get_or_insert_with(Instant::now).elapsed();
+                let nap = (full_for / 4).clamp(FULL_NAP_MIN, FULL_NAP_MAX);
+                py.detach(|| std::thread::sleep(nap));
                 py.check_signals()?;
             }
         }

@@ -197,6 +197,11 @@ impl Runtime {
         room
     }
 
+    /// Whether a client that has waited for room should go on.
+    pub(super) fn has_ample_room(&mut self) -> bool {
+        self.connection.as_mut().is_none_or(|connection| connection.has_ample_room())
+    }
+
     /// Takes in what has come, without waiting.
     pub(crate) fn receive_ready(&mut self) {
         // What comes is for the parent; its rings are not even mapped here.

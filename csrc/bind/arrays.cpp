@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "core/message.h"
+#include "core/parallel.h"
 #include "cpu/array_path.h"
+#include "cpu/updates.h"
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
@@ -184,28 +186,21 @@ float* data_at(const Outs& list, std::size_t place) {
 
 void adam(const Outs& params, const Ins& grads, const Outs& avgs, const Outs& avg_sqs,
           const Outs& max_sqs, double lr, double beta1, double beta2, double eps,
-          double weight_decay, std::int64_t step, bool decoupled, bool maximize) {
+          double weight_decay, std::int64_t step, bool decoupled, bool maximize, int threads) {
   check_list("adam", "grads", grads, params);
   check_list("adam", "avgs", avgs, params);
   check_list("adam", "avg_sqs", avg_sqs, params);
   check_list("adam", "max_sqs", max_sqs, params, true);
-  const auto at = static_cast<double>(step);
-  const auto narrow = [](double value) { return static_cast<float>(value); };
-  const AdamStep numbers{
-      .decay = decoupled ? narrow(1.0 - lr * weight_decay) : 1.0F,
-      .penalty = decoupled ? 0.0F : narrow(weight_decay),
-      .beta1 = narrow(beta1),
-      .beta2 = narrow(beta2),
-      .rest1 = narrow(1.0 - beta1),
-      .rest2 = narrow(1.0 - beta2),
-      .step_size = narrow(lr / (1.0 - std::pow(beta1, at))),
-      .root_bias = narrow(std::sqrt(1.0 - std::pow(beta2, at))),
-      .eps = narrow(eps),
-      .sign = maximize ? -1.0F : 1.0F,
-  };
+  if (threads < 1 || threads > kThreadsMax) {
+    throw std::invalid_argument(
+        message("adam: threads ", threads, " is not in [1, ", kThreadsMax, "]"));
+  }
+  const AdamStep numbers = adam_step(
+      {lr, beta1, beta2, eps, weight_decay, static_cast<double>(step), decoupled, maximize});
   for (std::size_t i = 0; i < params.size(); ++i) {
-    array_path().adam(params[i].data(), grads[i].data(), avgs[i].data(), avg_sqs[i].data(),
-                      data_at(max_sqs, i), numbers, params[i].size());
+    gt::adam({params[i].data(), grads[i].data(), avgs[i].data(), avg_sqs[i].data(),
+              data_at(max_sqs, i), params[i].size()},
+             numbers, threads);
   }
 }
 
@@ -301,9 +296,9 @@ void bind_rows(nb::module_& module) {
 void bind_updates(nb::module_& module) {
   module.def("adam", &adam, "params"_a.noconvert(), "grads"_a.noconvert(), "avgs"_a.noconvert(),
              "avg_sqs"_a.noconvert(), "max_sqs"_a.noconvert(), "lr"_a, "beta1"_a, "beta2"_a,
-             "eps"_a, "weight_decay"_a, "step"_a, "decoupled"_a, "maximize"_a,
+             "eps"_a, "weight_decay"_a, "step"_a, "decoupled"_a, "maximize"_a, "threads"_a = 1,
              "One step of Adam (decoupled: of AdamW) over each of params and its state, all\n"
-             "float32; max_sqs is empty without amsgrad.");
+             "float32; max_sqs is empty without amsgrad. The bits do not depend on threads.");
   module.def("sgd", &sgd, "params"_a.noconvert(), "grads"_a.noconvert(), "buffers"_a.noconvert(),
              "lr"_a, "momentum"_a, "dampening"_a, "weight_decay"_a, "nesterov"_a, "maximize"_a,
              "first_step"_a,

@@ -35,9 +35,6 @@ class Backend(Generic[Value]):
     # For elementwise rows whose first operand is a number, where the kernel is a value's method.
     number_first: Mapping[str, Kernel]
     in_place: Mapping[str, list[InPlace]]
-    # What runs an instruction that is worth several threads, where that is another kernel, and even
-    # where the backend has one.
-    large: Mapping[str, Kernel] = dataclasses.field(default_factory=dict)
     # By row and the operands that it overwrites: a kernel for several instructions with equal
     # attributes. It gets a list of their operands, then the attributes, and returns a list of
     # tuples. Where it raises it has written nothing.

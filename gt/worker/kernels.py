@@ -41,6 +41,7 @@ def table(device: torch.device) -> dict[str, Kernel]:
         **torch_indexing.kernels(),
         **torch_updates.kernels(),
         **torch_aten.kernels(device),
+        **(torch_products.KERNELS if device.type == "cpu" else {}),
     }
 
 
@@ -60,7 +61,6 @@ def backend(device: torch.device) -> Backend[Tensor]:
         kernels=TORCH if on_host else table(device),
         number_first=NUMBER_FIRST,
         in_place=IN_PLACE,
-        large=torch_products.LARGE if on_host else {},
         grouped=torch_updates.grouped(),
         dtypes=DTYPES,
         out_of_memory=torch.OutOfMemoryError,

@@ -17,9 +17,12 @@ import torch
 from torch import Tensor
 
 from gt import config
+from gt.worker import torch_threads
 
 _THREADS_MAX = 256  # csrc/core/parallel.h
 _QUERIES_MIN = 8
+_PRODUCT_WORK_MIN = 64**3  # multiplications
+_UPDATE_ELEMENTS_MIN = 2**17  # of one parameter
 
 
 class _Row(NamedTuple):
@@ -29,8 +32,13 @@ class _Row(NamedTuple):
     pays: Callable[..., bool]  # of the operands, in their order
 
 
-def _has_rows(*operands: Tensor) -> bool:
-    return all(x.shape[-2] > 0 for x in operands)
+def _is_product(left: Tensor, right: Tensor, *_: Tensor) -> bool:
+    """With less to do another thread does not help, and with one the kernel is as fast as MKL."""
+    return left.numel() * right.shape[-1] >= _PRODUCT_WORK_MIN
+
+
+def _is_update(param: Tensor, *_: Tensor) -> bool:
+    return param.numel() >= _UPDATE_ELEMENTS_MIN
 
 
 def _has_queries(query: Tensor, key: Tensor, *_: Tensor) -> bool:
@@ -41,7 +49,8 @@ def _has_queries(query: Tensor, key: Tensor, *_: Tensor) -> bool:
 _TABLE = {
     "attention": _Row((torch.float32,), _has_queries),
     "attention_backward": _Row((torch.float32,), _has_queries),
-    "matmul": _Row((torch.float32,), _has_rows),
+    "matmul": _Row((torch.float32,), _is_product),
+    "adam": _Row((torch.float32,), _is_update),
 }
 
 
@@ -63,6 +72,20 @@ def _mode() -> str:
 def module() -> ModuleType | None:
     """gt._kernels; None where it is not there or switched off."""
     return _kernels(_mode())
+
+
+def sizes() -> tuple[int, int, int]:
+    """The least work of a product, elements of an update and queries of attention that pay."""
+    if _mode() == "on":
+        return 1, 1, 1
+    return _PRODUCT_WORK_MIN, _UPDATE_ELEMENTS_MIN, _QUERIES_MIN
+
+
+def threads_most() -> int:
+    """As many as the kernels ever have: what runs products and updates, whose threads of our own
+    are cheap to wake.
+    """
+    return min(torch_threads.most(), _THREADS_MAX)
 
 
 def threads() -> int:

@@ -1,4 +1,4 @@
-"""Products that are worth several threads, by GT's kernel: its threads are cheaper to wake.
+"""Products by GT's kernel where another thread helps: its threads are cheaper to wake.
 
 OpenMP's, which MKL uses, sleep between two products (gt/config/environment.py says why), and waking
 them takes as long as one of two matrices of 256 x 256 does. With one thread the kernel is as fast,
@@ -12,12 +12,14 @@ from gt.worker import own_kernels
 from gt.worker.backend import Kernel
 
 
-def _matmul(self: Tensor, other: Tensor) -> Tensor:
+def matmul(self: Tensor, other: Tensor) -> Tensor:
+    """torch.matmul."""
     product = _product(self, other, None) if other.dim() == 2 else None
     return self.matmul(other) if product is None else product
 
 
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """torch.nn.functional.linear."""
     product = _product(input, weight.t(), bias) if weight.dim() == 2 else None
     return torch._C._nn.linear(input, weight, bias) if product is None else product  # noqa: SLF001
 
@@ -31,8 +33,8 @@ def _product(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor | None:
         return None
     out = left.new_empty((*left.shape[:-1], right.shape[1]))
     rows = left.reshape(-1, left.shape[-1])
-    own.matmul(out.view(-1, right.shape[1]), rows, right, bias, threads=own_kernels.threads())
+    own.matmul(out.view(-1, right.shape[1]), rows, right, bias, threads=own_kernels.threads_most())
     return out
 
 
-LARGE: dict[str, Kernel] = {"matmul": _matmul, "linear": _linear}
+KERNELS: dict[str, Kernel] = {"matmul": matmul, "linear": linear}

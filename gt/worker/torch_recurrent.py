@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gt.worker import recurrent_kernel
+from gt.worker import recurrent_kernel, torch_products
 
 
 def _order(count: int, *, reverse: bool) -> range:
@@ -34,7 +34,7 @@ def _stacked(steps: Sequence[Tensor], *, reverse: bool) -> Tensor:
 
 def _weight_gradient(grads: Tensor, states: Tensor) -> Tensor:
     """[t, b, n * h] and [t, b, h] to [n * h, h], in one product."""
-    return grads.flatten(0, 1).t() @ states.flatten(0, 1)
+    return torch_products.matmul(grads.flatten(0, 1).t(), states.flatten(0, 1))
 
 
 def lstm_layer(

@@ -8,6 +8,7 @@ each kernel how many threads there are.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 
 import torch
@@ -18,17 +19,22 @@ from gt.worker import loaded
 LIBRARIES = ("libgomp", "libiomp5", "libomp")
 
 
+@functools.cache
+def most() -> int:
+    """As many as the process was given: asked before any instruction changes them."""
+    return torch.get_num_threads()
+
+
 def switch() -> tuple[int, Callable[[int], object] | None]:
     """The most threads, and what sets how many the next kernels use, which begin with one.
 
     None in its place where there is no more than one, or torch does not use OpenMP.
     """
-    most = torch.get_num_threads()
     library = loaded.library(LIBRARIES)
-    if most == 1 or library is None:
+    if most() == 1 or library is None:
         return 1, None
     # PyDLL keeps the interpreter's lock, which would cost more than the call.
     set_threads = ctypes.PyDLL(library).omp_set_num_threads
     set_threads.argtypes, set_threads.restype = [ctypes.c_int], None
     set_threads(1)
-    return most, set_threads
+    return most(), set_threads

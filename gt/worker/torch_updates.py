@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gt.worker import own_kernels
 from gt.worker.backend import InPlace, Kernel
 
 _Operands = tuple[Tensor | None, ...]
@@ -73,10 +74,20 @@ def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list
     amsgrad = members[0][4] is not None
     params, first, second = (_contiguous(_written(members, place, owned)) for place in (0, 2, 3))
     largest = _contiguous(_written(members, 4, owned)) if amsgrad else []
+    grads = _contiguous([_required(one[1]) for one in members])
+    operands = (params[0], grads[0], first[0], second[0])
+    if (
+        len(members) == 1
+        and not amsgrad
+        and (own := own_kernels.chosen("adam", *operands)) is not None
+    ):
+        rates = (lr, beta1, beta2, eps, weight_decay, int(step), decoupled, bool(maximize))
+        own.adam(params, grads, first, second, [], *rates, threads=own_kernels.threads_most())
+        return [(*operands[:1], *operands[2:], _nothing(params[0]))]
     update = torch._fused_adamw_ if decoupled else torch._fused_adam_
     update(
         params,
-        _contiguous([_required(one[1]) for one in members]),
+        grads,
         first,
         second,
         largest,

@@ -93,6 +93,8 @@ pub struct Stats {
     pub error_ppb: u64,
     /// The same of the reduction that lost the most.
     pub error_ppb_max: u64,
+    /// Of the calls that ran in C++, those of GT's own kernels.
+    pub own: u64,
 }
 
 /// The beginning of a text that fits a message, for senders that pass on what others wrote.
@@ -173,7 +175,8 @@ fn append_text(
 }
 
 /// Counters that came one version after the other: so many there are with each, of which the last ones must say something.
-const LATER_COUNTERS: [usize; 3] = [2, 4, 7];
+const LATER_COUNTERS: [usize; 4] = [2, 4, 7, 8];
+const LATER_NAMES: [&str; 4] = ["calls", "packed bytes", "rounded", "own calls"];
 
 /// Whether the last version's counters among these say anything.
 fn has_later(counters: &[u64]) -> bool {
@@ -191,6 +194,7 @@ fn append_stats(stats: Stats, out: &mut Vec<u32>) {
         stats.rounded,
         stats.error_ppb,
         stats.error_ppb_max,
+        stats.own,
     ];
     for value in [request, values, bytes, bytes_peak, executed] {
         push_u64(out, value);
@@ -210,9 +214,9 @@ fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
         executed: reader.u64()?,
         ..Stats::default()
     };
-    let mut later = [0; 7];
+    let mut later = [0; 8];
     let mut read = 0;
-    for (count, name) in LATER_COUNTERS.into_iter().zip(["calls", "packed bytes", "rounded"]) {
+    for (count, name) in LATER_COUNTERS.into_iter().zip(LATER_NAMES) {
         if reader.is_at_end() {
             break;
         }
@@ -224,10 +228,11 @@ fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
             return Err(reader.error(WireReason::Value(name, 0)));
         }
     }
-    let [native, python, plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max] = later;
+    let [native, python, plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, own] = later;
     (stats.native, stats.python) = (native, python);
     (stats.plain_bytes, stats.packed_bytes) = (plain_bytes, packed_bytes);
     (stats.rounded, stats.error_ppb, stats.error_ppb_max) = (rounded, error_ppb, error_ppb_max);
+    stats.own = own;
     Ok(stats)
 }
 

@@ -62,9 +62,10 @@ pub trait Engine {
         None
     }
 
-    /// How many calls of [`execute`](Self::execute) and of [`execute_group`](Self::execute_group) have run in C++, and in Python.
-    fn calls(&self) -> [u64; 2] {
-        [0; 2]
+    /// How many calls of [`execute`](Self::execute) and of [`execute_group`](Self::execute_group) have run in C++, and in
+    /// Python; and of GT's own kernels from C++.
+    fn calls(&self) -> [u64; 3] {
+        [0; 3]
     }
 
     /// Says whether the next instruction is worth several threads. It follows from instructions alone, as the number of

@@ -85,7 +85,7 @@ impl<E: Engine> Machine<E> {
 
     pub fn stats(&self, request: u64) -> Stats {
         let (values, bytes, bytes_peak) = self.state.table.counters();
-        let [native, python] = self.state.engine.calls();
+        let [native, python, own] = self.state.engine.calls();
         let executed = self.executed;
         let rounding = self.state.rounding.as_ref().map(Rounding::stats).unwrap_or_default();
         Stats {
@@ -96,6 +96,7 @@ impl<E: Engine> Machine<E> {
             executed,
             native,
             python,
+            own,
             rounded: rounding.reductions,
             error_ppb: parts_of_billion(rounding.error.relative()),
             error_ppb_max: parts_of_billion(rounding.error_max),

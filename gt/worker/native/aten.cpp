@@ -2,5 +2,6 @@
 // the time it takes.
 #include "build.cpp"
 #include "memory.cpp"
+#include "own.cpp"
 #include "run.cpp"
 #include "small.cpp"

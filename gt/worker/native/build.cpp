@@ -180,6 +180,7 @@ int gt_call(void* pointer, const char* name, const char* overload) {
     call.arguments = std::move(made.pending);
     call.signature = signature_of(*call.op, call.arguments);
     call.small = gt::small_of(*call.op, call.arguments);
+    call.own = gt::own_of(name);
     call.is_over = schema.is_mutable();
     call.results = schema.returns().size();
     made.temporaries += call.results;
@@ -198,6 +199,18 @@ void gt_builtin(void* pointer, uint32_t builtin) {
   call.results = 1;
   made.pending.clear();
   made.temporaries += 1;
+  made.calls.push_back(std::move(call));
+}
+
+// The same for an operator of GT's own with so many results.
+void gt_own(void* pointer, uint32_t own, size_t results) {
+  Program& made = program(pointer);
+  gt::Call call;
+  call.own = static_cast<gt::Own>(own);
+  call.arguments = std::move(made.pending);
+  call.results = results;
+  made.pending.clear();
+  made.temporaries += results;
   made.calls.push_back(std::move(call));
 }
 

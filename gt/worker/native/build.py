@@ -21,7 +21,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-SOURCES = ("aten.cpp", "build.cpp", "memory.cpp", "run.cpp", "small.cpp", "program.h")
+SOURCES = (
+    *("aten.cpp", "build.cpp", "memory.cpp", "own.cpp", "run.cpp", "small.cpp"),
+    *("kernel_calls.h", "program.h"),
+)
 HERE = pathlib.Path(__file__).resolve().parent
 # A minute on a busy machine; a compiler that takes longer is stuck.
 COMPILE_SECONDS_MAX = 600.0

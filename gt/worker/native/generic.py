@@ -15,7 +15,7 @@ import torch
 
 from gt.aten import arguments, schemas
 from gt.worker import torch_aten, torch_backward, torch_own
-from gt.worker.native.program import RESULTS_MAX, TENSOR, NotFittingError, Program
+from gt.worker.native.program import OWN, RESULTS_MAX, TENSOR, NotFittingError, Program
 
 ROWS = ("aten", "aten_vjp")
 # Where the attribute `part` stands among those that a row may leave out.
@@ -84,6 +84,9 @@ class _Writer:
     def _operator(self, overload: str, text: str) -> None:
         """The call that an instruction names."""
         name, _, variant = overload.partition(".")
+        if overload in OWN:
+            self._own_operator(overload, text)
+            return
         if overload in torch_own.FORWARD.keys() | torch_own.FASTER.keys() - torch_own.CHECKED:
             raise NotFittingError
         schema = _schema(name, variant)
@@ -100,6 +103,24 @@ class _Writer:
         for place in self.program.call(name, variant):
             self._result(place)
 
+    def _own_operator(self, overload: str, text: str) -> None:
+        """An operator of GT's own, whose arguments are all in their order."""
+        (schema,) = schemas.of(overload)
+        build, count = arguments.parse(text, torch_aten.dtype_named)
+        given, named = build([_Place(place) for place in range(count)])
+        names = [one.name for one in schema.arguments]
+        values = {**dict(zip(names, given, strict=False)), **named}
+        for name in names:
+            self._own_argument(values.get(name))
+        for place in self.program.own(overload):
+            self._result(place)
+
+    def _own_argument(self, value: object) -> None:
+        if isinstance(value, _Place):
+            self.program.operand(value.index, self._kinds[value.index], "Optional[Tensor]")
+        else:
+            self.program.constant(value, "Optional[float]" if value is None else "")
+
     def _gradients(self, overload: str, text: str, wanted: Sequence[int]) -> None:
         """The backward operator of backward.txt, with the operands that are wanted."""
         if wanted.count(torch_aten.END) > 1:
@@ -112,8 +133,11 @@ class _Writer:
         name = ast.unparse(call.func)
         is_plain = name in torch_own.CHECKED and _is_ones(plan.constants["dilation"])
         is_own = name in torch_own.BACKWARD and not is_plain
-        if is_own or self._kinds[plan.sources["g"]] != TENSOR:
+        if (is_own and name not in OWN) or self._kinds[plan.sources["g"]] != TENSOR:
             raise NotFittingError
+        if is_own:
+            self._own_gradients(name, call, plan)
+            return
         self._require(ast.parse(plan.line.condition, mode="eval").body, plan)
         # Of complex numbers the operator runs again.
         for place, kind in enumerate(self._kinds):
@@ -123,6 +147,14 @@ class _Writer:
         for node, formal in zip(call.args, schema.arguments, strict=True):
             self._expression(node, formal, plan)
         places = self.program.call(name, "")
+        for kept in plan.kept:
+            self._result(places[kept])
+
+    def _own_gradients(self, name: str, call: ast.Call, plan: torch_backward.Plan) -> None:
+        """A backward operator of GT's own, which itself asks what a line's condition does."""
+        for node in call.args:
+            self._own_argument(_read(node, plan))
+        places = self.program.own(name)
         for kept in plan.kept:
             self._result(places[kept])
 
@@ -244,6 +276,15 @@ def _checked_one(value: object, type_: str) -> object:
     if not fits.get(type_, False):
         raise NotFittingError
     return value
+
+
+def _read(node: ast.expr, plan: torch_backward.Plan) -> object:
+    """An argument of a backward operator that is an operand, or has none in it."""
+    if isinstance(node, ast.Name) and node.id in plan.sources:
+        return _Place(plan.sources[node.id])
+    if _names(node) & plan.sources.keys():
+        raise NotFittingError
+    return torch_backward.expression(node)(plan.constants)
 
 
 def _is_ones(lengths: object) -> bool:

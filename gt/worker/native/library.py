@@ -32,6 +32,8 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_guard": (None, [_POINTER, _WORD, _SIZE, _LONG]),
     "gt_call": (_INT, [_POINTER, _TEXT, _TEXT]),
     "gt_builtin": (None, [_POINTER, _WORD]),
+    "gt_own": (None, [_POINTER, _WORD, _SIZE]),
+    "gt_set_kernels": (None, [_POINTER, _INT, _LONGS]),
     "gt_results": (None, [_POINTER]),
     "gt_state_result": (None, [_POINTER, _POINTER, _SIZE]),
     "gt_from_python": (_POINTER, [ctypes.py_object]),
@@ -43,6 +45,7 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_memory_install": (None, [ctypes.c_uint64]),
     "gt_memory_release": (None, []),
     "gt_memory_kept": (ctypes.c_uint64, []),
+    "gt_own_calls": (ctypes.c_uint64, []),
 }
 # What the worker's loop calls, in the order of crates/python/src/worker/native/abi.rs.
 LOOP = (
@@ -54,6 +57,7 @@ LOOP = (
     "gt_describe",
     "gt_copy",
     "gt_program_free",
+    "gt_own_calls",
 )
 
 

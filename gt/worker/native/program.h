@@ -8,6 +8,7 @@
 #include <ATen/core/stack.h>
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace gt {
@@ -80,11 +81,38 @@ enum class Small : uint8_t {
   Ge,
 };
 
+// What kernels of GT's own run (own.cpp): in place of an operator of ATen's where its operands are
+// for them, or an operator of GT's, as gt/worker/native/program.py counts those.
+enum class Own : uint32_t {
+  None = 0,
+  Attention = 1,
+  AttentionBackward = 2,
+  LstmLayer = 3,
+  LstmLayerBackward = 4,
+  GruLayer = 5,
+  GruLayerBackward = 6,
+  RnnLayer = 7,
+  RnnLayerBackward = 8,
+  Matmul,
+  Linear,
+  AdamW,
+  Adam,
+};
+
+// From which sizes on they run, as gt/worker/own_kernels.py says.
+struct OwnSizes {
+  int64_t product_work_min;
+  int64_t update_elements_min;
+  int64_t queries_min;
+};
+
 struct Call {
+  // None: the call is a builtin, or of an operator of GT's.
   std::optional<c10::OperatorHandle> op;
   Builtin builtin = Builtin::None;
   Signature signature = Signature::Boxed;
   Small small = Small::None;
+  Own own = Own::None;
   bool is_over = false;
   std::vector<Argument> arguments;
   size_t results = 0;
@@ -121,6 +149,14 @@ Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& argum
 
 // The call's result by a loop; false: its operands are for ATen.
 bool run_small(const Call& call, const Operand* operands, c10::IValue& result);
+
+// What may run in place of an operator of ATen's.
+Own own_of(std::string_view op);
+
+const OwnSizes& own_sizes();
+
+// The results of a kernel of GT's own; false, with nothing done, where the operands are for others.
+bool run_own(Own own, const std::vector<c10::IValue>& values, std::vector<c10::IValue>& results);
 
 // The text of the last error of this thread.
 std::string& error_text();

@@ -15,6 +15,17 @@ RESULTS_MAX = 8  # of a program; crates/python/src/worker/native/programs.rs
 _OPERAND, _WRAPPED, _TEMPORARY, _LIST, _OPTIONAL_LIST, _DTYPE_OF = range(1, 7)
 # What ATen has no operator for: one tensor in, one out.
 BUILTINS = {"contiguous": 1, "placeholder": 2}
+# Operators of GT's own that the helper runs, as program.h counts them, and their results.
+OWN = {
+    "attention": (1, 2),
+    "attention_backward": (2, 3),
+    "lstm_layer": (3, 3),
+    "lstm_layer_backward": (4, 4),
+    "gru_layer": (5, 2),
+    "gru_layer_backward": (6, 4),
+    "rnn_layer": (7, 1),
+    "rnn_layer_backward": (8, 3),
+}
 _GUARDS = {"rank": 0, "numel": 1, "real": 2}
 
 
@@ -124,6 +135,12 @@ class Program:
         """The same for what ATen has no operator for."""
         self._library.gt_builtin(self.address, BUILTINS[name])
         return self._results_of(1)
+
+    def own(self, name: str) -> range:
+        """The same for an operator of `OWN`, with all its arguments in their order."""
+        number, count = OWN[name]
+        self._library.gt_own(self.address, number, count)
+        return self._results_of(count)
 
     def _results_of(self, count: int) -> range:
         self._count += count

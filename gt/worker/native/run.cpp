@@ -210,15 +210,46 @@ bool call_typed(const Call& call, const Frame& frame, c10::IValue& result) {
   return true;
 }
 
-void execute(const Call& call, Frame& frame) {
+// Whether a product is too small for a kernel of our own, as far as its operands are given.
+bool is_small_product(const Call& call, const Frame& frame) {
+  if (call.own != gt::Own::Matmul && call.own != gt::Own::Linear) return false;
+  const c10::TensorImpl* sides[2];
+  for (size_t place = 0; place < 2; ++place) {
+    const Argument& argument = call.arguments[place];
+    const Operand& operand = frame.operands[argument.index];
+    if (argument.source != Source::Operand || operand.kind != Kind::Tensor) return false;
+    sides[place] = std::bit_cast<const c10::TensorImpl*>(operand.bits);
+  }
+  if (sides[1]->dim() != 2) return true;
+  int64_t columns = sides[1]->size(call.own == gt::Own::Matmul ? 1 : 0);
+  return sides[0]->numel() * columns < gt::own_sizes().product_work_min;
+}
+
+// A kernel of GT's own where one takes the call.
+bool execute_own(const Call& call, Frame& frame) {
+  if (call.own == gt::Own::None || is_small_product(call, frame)) return false;
+  thread_local std::vector<c10::IValue> given;
+  std::vector<c10::IValue> results;
+  given.clear();
+  for (const Argument& argument : call.arguments) given.push_back(value(argument, frame));
+  bool is_done = gt::run_own(call.own, given, results);
+  given.clear();
+  for (c10::IValue& one : results) frame.temporaries.push_back(std::move(one));
+  return is_done;
+}
+
+// False where nobody here runs the call.
+bool execute(const Call& call, Frame& frame) {
   if (call.builtin != Builtin::None) {
     frame.temporaries.emplace_back(built_in(call.builtin, tensor(call.arguments[0], frame)));
-    return;
+    return true;
   }
+  if (execute_own(call, frame)) return true;
+  if (!call.op) return false;
   c10::IValue result;
   if (gt::run_small(call, frame.operands, result) || call_typed(call, frame, result)) {
     frame.temporaries.push_back(std::move(result));
-    return;
+    return true;
   }
   thread_local torch::jit::Stack stack;
   stack.clear();
@@ -226,6 +257,7 @@ void execute(const Call& call, Frame& frame) {
   call.op->callBoxed(stack);
   for (c10::IValue& one : stack) frame.temporaries.push_back(std::move(one));
   stack.clear();
+  return true;
 }
 
 // Whether a call takes lists of tensors: of the parameters of an update, for one.
@@ -316,7 +348,9 @@ int run(const Program& program, const Operand* operands, void** results) {
   thread_local std::vector<c10::IValue> temporaries;
   temporaries.clear();
   Frame frame{operands, temporaries};
-  for (const Call& call : program.calls) execute(call, frame);
+  for (const Call& call : program.calls) {
+    if (!execute(call, frame)) return FELL_THROUGH;
+  }
   if (!program.stated.empty()) {
     std::vector<at::Tensor> checked;
     bool is_as_stated = check_results(program, frame, checked);
@@ -345,12 +379,14 @@ int run_group(const Program& program, const Operand* operands, size_t width, siz
     if (takes_lists(call)) {
       execute_lists(call, frames);
     } else if (is_shared(call, frames.front())) {
-      execute(call, frames.front());
+      if (!execute(call, frames.front())) return FELL_THROUGH;
       const std::vector<c10::IValue>& made = temporaries.front();
       for (size_t i = 1; i < members; ++i)
         temporaries[i].insert(temporaries[i].end(), made.end() - call.results, made.end());
     } else {
-      for (Frame& frame : frames) execute(call, frame);
+      for (Frame& frame : frames) {
+        if (!execute(call, frame)) return FELL_THROUGH;
+      }
     }
   }
   for (const Frame& frame : frames) {

@@ -21,7 +21,7 @@ import torch
 
 from gt import config
 from gt._core import offer_native
-from gt.worker import memory
+from gt.worker import memory, own_kernels
 from gt.worker.native import build, library, trial
 from gt.worker.native.binding import Binder
 
@@ -143,7 +143,22 @@ def _tried(path: pathlib.Path) -> ctypes.PyDLL:
     show = library.SHOW(_warn)
     _KEPT.append(show)
     helper.gt_set_warnings(show)
+    _give_kernels(helper)
     return helper
+
+
+def _give_kernels(helper: ctypes.PyDLL) -> None:
+    """Tells the helper where GT's own kernels are, and which operands they are for."""
+    kernels = own_kernels.module()
+    if kernels is None:
+        return
+    loaded = ctypes.PyDLL(kernels.__file__)
+    _KEPT.append(loaded)
+    sizes = own_kernels.sizes()
+    numbers = (ctypes.c_int64 * len(sizes))(*sizes)
+    helper.gt_set_kernels(
+        ctypes.cast(loaded.gt_kernel_call, ctypes.c_void_p), own_kernels.threads_most(), numbers
+    )
 
 
 def _warn(text: bytes) -> None:

@@ -5,7 +5,7 @@
 use super::backends::{CollectiveBackends, Rendezvous};
 use super::borrowed::BorrowedMemory;
 use super::faults;
-use super::kernel_call::{self, Variant};
+use super::kernel_call;
 use super::kernels::Kernels;
 use super::memory::ValueMemory;
 use super::native::{self, ProgramCall, Programs, TensorValue};
@@ -119,10 +119,7 @@ impl Engine for PythonEngine {
         if self.programs.is_none() {
             self.programs = native::take_offer().map(Programs::from);
         }
-        let is_large = self.threads.is_large;
-        if let Some(programs) = &mut self.programs
-            && !(is_large && kernel.large.is_some())
-        {
+        if let Some(programs) = &mut self.programs {
             let call = ProgramCall {
                 over: kernel.over(reuse).map_or(0, |row| row.overwrites),
                 detaches: self.threads.is_large,
@@ -134,9 +131,8 @@ impl Engine for PythonEngine {
             }
         }
         self.calls += 1;
-        let how = Variant { reuse, is_large };
         let result =
-            kernel_call::run(py, self.caller, kernel, &self.dtypes, instruction, operands, how);
+            kernel_call::run(py, self.caller, kernel, &self.dtypes, instruction, operands, reuse);
         result.map_err(|error| self.fault(py, &error))
     }
 
@@ -168,8 +164,9 @@ impl Engine for PythonEngine {
         Some(results)
     }
 
-    fn calls(&self) -> [u64; 2] {
-        [self.programs.as_ref().map_or(0, |programs| programs.calls), self.calls]
+    fn calls(&self) -> [u64; 3] {
+        let [native, own] = self.programs.as_ref().map_or([0; 2], Programs::calls);
+        [native, self.calls, own]
     }
 
     #[inline]

@@ -11,16 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 
-/// Which of an operator's kernels is called.
-#[derive(Clone, Copy)]
-pub struct Variant {
-    /// The operands that it may write over.
-    pub reuse: u16,
-    /// Whether the instruction is worth several threads.
-    pub is_large: bool,
-}
-
-/// Calls the kernel, or that one of its kernels.
+/// Calls the kernel; where there is one, that which writes over the operands in `reuse`.
 pub fn run(
     py: Python<'_>,
     caller: Vectorcaller,
@@ -28,7 +19,7 @@ pub fn run(
     dtypes: &[Py<PyAny>],
     instruction: &Instruction<'_>,
     operands: &[EngineOperand<'_, TensorValue>],
-    how: Variant,
+    reuse: u16,
 ) -> PyResult<Values<TensorValue>> {
     let info = instruction.op.info();
     let mut arguments = Arguments::default();
@@ -51,12 +42,8 @@ pub fn run(
     {
         call = other;
     }
-    if how.is_large
-        && let Some(other) = &kernel.large
-    {
-        call = other;
-    } else if how.reuse != 0
-        && let Some(row) = kernel.over(how.reuse)
+    if reuse != 0
+        && let Some(row) = kernel.over(reuse)
     {
         call = &row.call;
         if row.swapped {

@@ -24,8 +24,6 @@ pub struct OperatorKernel {
     /// Where the first operand is a number: a tensor's method cannot take it.
     pub number_first: Option<Py<PyAny>>,
     pub in_place: Vec<InPlace>,
-    /// In place of all these, and of what runs without Python, where the instruction is worth several threads.
-    pub large: Option<Py<PyAny>>,
     pub attributes: Attributes,
 }
 
@@ -44,12 +42,11 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Fetches the tables `kernels`, `number_first`, `in_place`, `grouped` and `large` of a backend.
+    /// Fetches the tables `kernels`, `number_first`, `in_place` and `grouped` of a backend.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
         let calls = backend.getattr("kernels")?.cast_into::<PyDict>()?;
         let number_first = backend.getattr("number_first")?.cast_into::<PyDict>()?;
         let in_place = backend.getattr("in_place")?.cast_into::<PyDict>()?;
-        let large = backend.getattr("large")?.cast_into::<PyDict>()?;
         let grouped = backend.getattr("grouped")?.cast_into::<PyDict>()?;
         let mut by_code = Vec::new();
         for info in Op::table() {
@@ -65,7 +62,6 @@ impl Kernels {
                     in_place.get_item(info.name)?,
                     grouped.get_item(info.name)?,
                 )?,
-                large: large.get_item(info.name)?.map(Bound::unbind),
                 attributes: Attributes::default(),
             };
             by_code[code] = Some(Box::new(kernel));

@@ -1,0 +1,138 @@
+// Kernels for callers without Python (gt/worker/native/own.cpp), by name. No computation here.
+#include "native/kernel_calls.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
+
+#include "core/tensor_view.h"
+#include "cpu/attention/attention.h"
+#include "cpu/matmul/matmul.h"
+#include "cpu/recurrent/recurrent.h"
+#include "cpu/updates.h"
+
+namespace gt {
+namespace {
+
+TensorView view(const KernelTensor& tensor) {
+  return {tensor.data, Element::kFloat32, tensor.dims, tensor.sizes, tensor.strides};
+}
+
+bool is_absent(const KernelTensor& tensor) { return tensor.sizes == nullptr; }
+
+float* floats(const KernelTensor& tensor) { return static_cast<float*>(tensor.data); }
+
+// out [m, n], a [m, k], b [k, n], bias [n] or absent.
+void run_matmul(const KernelTensor* t, const double* /*numbers*/, int threads) {
+  MatmulCall call{view(t[0]), view(t[1]), view(t[2])};
+  TensorView bias;
+  if (!is_absent(t[3])) {
+    bias = view(t[3]);
+    call.bias = &bias;
+  }
+  call.threads = threads;
+  check_matmul(call);
+  matmul(call);
+}
+
+// param, grad, avg, avg_sq, max_sq or absent, all contiguous and of one size; lr, beta1, beta2,
+// eps, weight_decay, step, decoupled, maximize.
+void run_adam(const KernelTensor* t, const double* n, int threads) {
+  std::size_t count = 1;
+  for (int dim = 0; dim < t[0].dims; ++dim) {
+    count *= static_cast<std::size_t>(t[0].sizes[dim]);
+  }
+  const AdamNumbers numbers{n[0], n[1], n[2], n[3], n[4], n[5], n[6] != 0, n[7] != 0};
+  adam({floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), floats(t[4]), count},
+       adam_step(numbers), threads);
+}
+
+// output, logsumexp, query, key, value, mask or absent; is_causal, scale.
+struct AttentionArguments {
+  AttentionArguments(const KernelTensor* t, const double* n, int threads)
+      : mask(view(t[5])), call{view(t[0]), view(t[1]), view(t[2]),
+                               view(t[3]), view(t[4]), is_absent(t[5]) ? nullptr : &mask,
+                               nullptr,    0,          n[0] != 0,
+                               n[1],       threads} {}
+
+  TensorView mask;
+  AttentionCall call;
+};
+
+void run_attention(const KernelTensor* t, const double* n, int threads) {
+  const AttentionArguments arguments(t, n, threads);
+  check_attention(arguments.call);
+  attention(arguments.call);
+}
+
+// The same, and grad, grad_query, grad_key, grad_value.
+void run_attention_backward(const KernelTensor* t, const double* n, int threads) {
+  const AttentionArguments arguments(t, n, threads);
+  const AttentionGradient gradient{view(t[6]), view(t[7]), view(t[8]), view(t[9])};
+  check_attention_gradient(arguments.call, gradient);
+  attention_backward(arguments.call, gradient);
+}
+
+RecurrentSizes sizes_of(const KernelTensor& of_states, bool reverse) {
+  return {of_states.sizes[0], of_states.sizes[1], of_states.sizes[2], reverse};
+}
+
+// gates, hidden, cell, weight, bias, output, cells, activations as in recurrent_path.h, all
+// contiguous, those that a kind lacks absent; kind, reverse.
+void run_recurrent(const KernelTensor* t, const double* n, int threads) {
+  recurrent_forward(static_cast<Recurrence>(n[0]), sizes_of(t[5], n[1] != 0),
+                    {floats(t[0]), floats(t[1]), floats(t[2]), floats(t[4]), nullptr, floats(t[5]),
+                     floats(t[6]), floats(t[7])},
+                    floats(t[3]), threads);
+}
+
+// grad, grad_cells, hidden, cell, weight, output, cells, activations, grads, grads_state,
+// grad_hidden, grad_cell; kind, reverse.
+void run_recurrent_backward(const KernelTensor* t, const double* n, int threads) {
+  recurrent_backward(
+      static_cast<Recurrence>(n[0]), sizes_of(t[0], n[1] != 0),
+      {floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), nullptr, floats(t[5]), floats(t[6]),
+       floats(t[7]), floats(t[8]), floats(t[9]), floats(t[10]), floats(t[11])},
+      floats(t[4]), threads);
+}
+
+// What a kernel throws, as text.
+template <void (*kRun)(const KernelTensor*, const double*, int)>
+int told(const KernelTensor* tensors, const double* numbers, int threads, char* text,
+         std::size_t text_bytes) {
+  try {
+    kRun(tensors, numbers, threads);
+    return 0;
+  } catch (const std::exception& error) {
+    const std::string_view what = error.what();
+    const std::size_t count = std::min(what.size(), text_bytes - 1);
+    std::memcpy(text, what.data(), count);
+    text[count] = '\0';
+    return -1;
+  }
+}
+
+struct Row {
+  std::string_view name;
+  KernelCall call;
+};
+
+constexpr Row kRows[] = {
+    {"matmul", told<run_matmul>},       {"adam", told<run_adam>},
+    {"attention", told<run_attention>}, {"attention_backward", told<run_attention_backward>},
+    {"recurrent", told<run_recurrent>}, {"recurrent_backward", told<run_recurrent_backward>},
+};
+
+}  // namespace
+}  // namespace gt
+
+// The kernel of this name; null where there is none.
+extern "C" __attribute__((visibility("default"))) gt::KernelCall gt_kernel_call(const char* name) {
+  for (const gt::Row& row : gt::kRows) {
+    if (row.name == name) {
+      return row.call;
+    }
+  }
+  return nullptr;
+}

@@ -1,0 +1,287 @@
+"""GT's own kernels, called from C++, give every bit that they give when Python calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from native_helper import native_helper  # noqa: E402, F401  a fixture
+from test_native_generic import attributes  # noqa: E402
+from test_native_rows import bits  # noqa: E402
+
+from gt.aten.backward import lines, saved_results  # noqa: E402
+from gt.worker import kernels, own_kernels, torch_aten, torch_own, torch_products  # noqa: E402
+from gt.worker.native.trial import Trial  # noqa: E402
+
+DRAWN = torch.Generator().manual_seed(3)
+T, B, H = 5, 3, 8
+
+
+def drawn(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(size, generator=DRAWN).to(dtype)
+
+
+def heads(queries: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    """Query, key and value of [2, 3, t, 16], by strides that a projection leaves."""
+    packed = drawn(2, queries, 3, 3, 16, dtype=dtype)
+    return list(packed.permute(2, 0, 3, 1, 4).unbind(0))
+
+
+def gates(count: int) -> torch.Tensor:
+    return drawn(T, B, count * H)
+
+
+MASK = drawn(1, 1, 12, 12)
+SEEDS = torch.arange(2 * 3 * 12).reshape(2, 3, 12)
+# The text of an instruction, and its operands.
+TAKEN = {
+    "attention": (
+        "attention",
+        "_0, _1, _2, None, None, False, 0.0, 0.25",
+        heads(12),
+    ),
+    "causal attention": ("attention", "_0, _1, _2, None, None, True, 0.0, 0.5", heads(40)),
+    "attention with a mask": (
+        "attention",
+        "_0, _1, _2, _3, None, False, 0.0, 0.25",
+        [*heads(12), MASK],
+    ),
+    "an LSTM": (
+        "lstm_layer",
+        "_0, _1, _2, _3, False",
+        [gates(4), drawn(B, H), drawn(B, H), drawn(4 * H, H)],
+    ),
+    "an LSTM from the end": (
+        "lstm_layer",
+        "_0, _1, _2, _3, True",
+        [gates(4), drawn(H, B).t(), drawn(B, H), drawn(H, 4 * H).t()],
+    ),
+    "a GRU": (
+        "gru_layer",
+        "_0, _1, _2, _3, False",
+        [gates(3), drawn(B, H), drawn(3 * H, H), drawn(3 * H)],
+    ),
+    "a GRU without a bias": (
+        "gru_layer",
+        "_0, _1, _2, None, True",
+        [gates(3), drawn(B, H), drawn(3 * H, H)],
+    ),
+    "an Elman network": (
+        "rnn_layer",
+        "_0, _1, _2, False, False",
+        [gates(1), drawn(B, H), drawn(H, H)],
+    ),
+    "one with relu": (
+        "rnn_layer",
+        "_0, _1, _2, True, True",
+        [gates(1), drawn(B, H), drawn(H, H)],
+    ),
+}
+# What Python runs: other dtypes, few queries, dropout, sizes that do not fit each other.
+LEFT = {
+    "float64": ("attention", TAKEN["attention"][1], heads(12, torch.float64)),
+    "bfloat16": ("attention", TAKEN["attention"][1], heads(12, torch.bfloat16)),
+    "few queries": ("attention", TAKEN["attention"][1], heads(7)),
+    "dropout": (
+        "attention",
+        "_0, _1, _2, None, _3, False, 0.5, 0.25",
+        [*heads(12), SEEDS],
+    ),
+    "three dimensions": ("attention", TAKEN["attention"][1], [x[0] for x in heads(12)]),
+    "an LSTM of no steps": (
+        "lstm_layer",
+        TAKEN["an LSTM"][1],
+        [drawn(0, B, 4 * H), drawn(B, H), drawn(B, H), drawn(4 * H, H)],
+    ),
+    "gates of another width": (
+        "lstm_layer",
+        TAKEN["an LSTM"][1],
+        [gates(3), drawn(B, H), drawn(B, H), drawn(4 * H, H)],
+    ),
+    "a state of another batch": (
+        "gru_layer",
+        TAKEN["a GRU"][1],
+        [gates(3), drawn(B + 1, H), drawn(3 * H, H), drawn(3 * H)],
+    ),
+    "a weight of float64": (
+        "rnn_layer",
+        TAKEN["an Elman network"][1],
+        [gates(1), drawn(B, H), drawn(H, H, dtype=torch.float64)],
+    ),
+}
+
+
+def in_python(overload: str, text: str, operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    build, _ = torch_aten.arguments.parse(text, torch_aten.dtype_named)
+    given, named = build(list(operands))
+    results = torch_own.FORWARD[overload](*given, **named)
+    return [results] if isinstance(results, torch.Tensor) else list(results)
+
+
+def run(
+    trial: Trial, row: str, operands: Sequence[torch.Tensor | None], with_attributes: list[object]
+) -> list[torch.Tensor] | None:
+    """What the helper gives; its kernels must have run, unless it gives nothing."""
+    before = trial.helper.gt_own_calls()
+    results = trial.run(row, [list(operands)], with_attributes)
+    assert (trial.helper.gt_own_calls() > before) == (results is not None)
+    return None if results is None else list(results)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_results_have_the_bits_of_python(native_helper: Trial, name: str) -> None:  # noqa: F811
+    overload, text, operands = TAKEN[name]
+    with torch.inference_mode():
+        expected = in_python(overload, text, operands)
+        ours = run(native_helper, "aten", operands, attributes(overload, text, [], expected))
+    assert ours is not None
+    assert [bits(x) for x in ours] == [bits(x) for x in expected]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("has_all", [True, False])
+def test_gradients_have_the_bits_of_python(
+    native_helper: Trial,  # noqa: F811
+    name: str,
+    has_all: bool,
+) -> None:
+    overload, text, operands = TAKEN[name]
+    with torch.inference_mode():
+        results = in_python(overload, text, operands)
+        kept = [results[place] for place in saved_results(overload)]
+        given = [torch.ones_like(results[0]), *([None] * (len(results) - 1))]
+        if has_all and overload == "lstm_layer":
+            given[1] = drawn(*results[1].shape)
+        places = range(len(operands)) if has_all else range(1)
+        wanted = [place for place in places if place < 3 or overload != "attention"]
+        made = [operands[place] for place in wanted]
+        stated = attributes(overload, text, [*wanted, torch_aten.END], made)
+        every = [*operands, *given, *kept]
+        ours = run(native_helper, "aten_vjp", every, stated)
+        expected = kernels.TORCH["aten_vjp"](every, *stated)
+    assert overload in lines()
+    assert ours is not None
+    assert [bits(x) for x in ours] == [bits(x) for x in expected]
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_others_are_left_to_python(native_helper: Trial, name: str) -> None:  # noqa: F811
+    overload, text, operands = LEFT[name]
+    with torch.inference_mode():
+        results = [torch.empty(0)] * {"rnn_layer": 1, "lstm_layer": 3}.get(overload, 2)
+        given = attributes(overload, text, [], results)
+        assert run(native_helper, "aten", operands, given) is None
+
+
+PRODUCTS = {
+    "matrices": (drawn(64, 64), drawn(64, 64)),
+    "transposed": (drawn(100, 72).t(), drawn(192, 100).t()),
+    "a batch by a matrix": (drawn(3, 40, 70), drawn(70, 80)),
+    "of other strides": (drawn(3, 70, 40).transpose(1, 2), drawn(70, 160)[:, ::2]),
+    "a row": (drawn(1, 512), drawn(512, 600)),
+    "a narrow one": (drawn(600, 512), drawn(512, 3)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("has_bias", [None, False, True])
+def test_products_have_the_bits_of_python(
+    native_helper: Trial,  # noqa: F811
+    name: str,
+    has_bias: bool | None,
+) -> None:
+    """As `matmul`, and as `linear` without a bias and with one."""
+    left, right = PRODUCTS[name]
+    bias = drawn(right.shape[1]) if has_bias else None
+    before = native_helper.helper.gt_own_calls()
+    with torch.inference_mode():
+        if has_bias is None:
+            expected = torch_products.matmul(left, right)
+            ours = native_helper.run("matmul", [left, right], [])
+        else:
+            expected = torch_products.linear(left, right.t(), bias)
+            ours = native_helper.run("linear", [left, right.t(), bias], [])
+    assert native_helper.helper.gt_own_calls() == before + 1
+    assert ours is not None
+    assert bits(ours[0]) == bits(expected)
+    exact = left.double() @ right.double() + (0 if bias is None else bias.double())
+    torch.testing.assert_close(ours[0].double(), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (drawn(63, 64), drawn(64, 64)),
+        (drawn(64, 64), drawn(3, 64, 64)),
+        (drawn(512), drawn(512, 600)),
+        (drawn(80, 80, dtype=torch.float64), drawn(80, 80, dtype=torch.float64)),
+        (drawn(80, 0), drawn(0, 80)),
+    ],
+)
+def test_other_products_are_pytorchs(
+    native_helper: Trial,  # noqa: F811
+    left: torch.Tensor,
+    right: torch.Tensor,
+) -> None:
+    before = native_helper.helper.gt_own_calls()
+    with torch.inference_mode():
+        ours = native_helper.run("matmul", [left, right], [])
+        assert ours is not None
+        assert bits(ours[0]) == bits(left @ right) == bits(torch_products.matmul(left, right))
+    assert native_helper.helper.gt_own_calls() == before
+
+
+@pytest.mark.parametrize(
+    ("over", "decoupled", "maximize"),
+    [(0b01101, True, False), (0b01101, False, True), (0, True, True)],
+)
+@pytest.mark.parametrize("count", [2**17, 2**17 - 1])
+def test_a_step_of_adam(
+    native_helper: Trial,  # noqa: F811
+    over: int,
+    decoupled: bool,
+    maximize: bool,
+    count: int,
+) -> None:
+    """Bits as Python's, values as PyTorch's; of a large parameter by GT's kernel."""
+    state = [drawn(count), drawn(count), drawn(count) * 0.1, drawn(count) ** 2 * 0.01]
+    numbers = [1e-3, 0.9, 0.999, 1e-8, 0.01, 7, decoupled, maximize]
+    before = native_helper.helper.gt_own_calls()
+    with torch.inference_mode():
+        results = []
+        for call in (native_helper.run, None):
+            given = [x.clone() for x in state]
+            if call is not None:
+                made = call("adamw", [*given, None], numbers, over)
+                assert made is not None
+            else:
+                run_row = {row[0]: row[1] for row in kernels.IN_PLACE["adamw"]}
+                kernel = run_row[over] if over else kernels.TORCH["adamw"]
+                made = kernel(*given, None, *numbers)
+            results.append([bits(x) for x in made[:3]])
+            if over:
+                assert made[0].data_ptr() == given[0].data_ptr()
+        update = torch._fused_adamw_ if decoupled else torch._fused_adam_
+        theirs = [x.clone() for x in state]
+        rates = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.01, "eps": 1e-8}
+        lists = ([x] for x in theirs)
+        step = [torch.tensor(7.0)]
+        update(*lists, [], step, **rates, amsgrad=False, maximize=maximize)
+        for ours, other in zip(made[:3], (theirs[0], *theirs[2:]), strict=True):
+            torch.testing.assert_close(ours, other, rtol=1e-5, atol=1e-7)
+    assert results[0] == results[1]
+    assert native_helper.helper.gt_own_calls() - before == (count >= 2**17)
+
+
+def test_the_sizes_are_those_that_python_has() -> None:
+    product, update, queries = own_kernels.sizes()
+    assert own_kernels.chosen("matmul", torch.ones(product, 1), torch.ones(1, 1)) is not None
+    assert own_kernels.chosen("matmul", torch.ones(product - 1, 1), torch.ones(1, 1)) is None
+    assert own_kernels.chosen("adam", torch.ones(update)) is not None
+    assert own_kernels.chosen("adam", torch.ones(update - 1)) is None
+    one = torch.ones(1, 1, queries, 4)
+    assert own_kernels.chosen("attention", one, one) is not None
+    assert own_kernels.chosen("attention", one[:, :, 1:], one) is None

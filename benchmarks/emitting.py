@@ -189,12 +189,12 @@ ROWS = [
         _memory,
         rounds=3,
     ),
-    Row("chain", "10,000 chained adds and the read, each", "ns", Target("ratio", 0.75), _chains),
+    Row("chain", "10,000 chained adds and the read, each", "ns", Target("ratio", 0.4), _chains),
     Row(
         "chain-dispatcher",
         "the same through `gt-dispatcher`",
         "ns",
-        Target("ratio", 0.85),
+        Target("ratio", 0.55),
         _chains_through_dispatcher,
     ),
     Row(

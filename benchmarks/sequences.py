@@ -109,7 +109,7 @@ ROWS = [
         "lstm",
         "two-layer LSTM step, length 64, batch 8, width 32",
         "ms",
-        Target("ratio", 0.8),
+        Target("ratio", 0.5),
         lambda: sides(_recurrent("LSTM"), 20, 1e-3),
     ),
     Row(

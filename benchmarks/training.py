@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -78,6 +79,12 @@ def _memory_bound(lib: ModuleType) -> Step:
     return step
 
 
+def _product(lib: ModuleType, size: int) -> Step:
+    numbers = np.random.default_rng(SEED).standard_normal((2, size, size), dtype=np.float32)
+    left, right = (lib.from_numpy(array) for array in numbers)
+    return lambda: (left @ right)[0, 0]
+
+
 def _steps(step: Step, count: int, unit_seconds: float) -> Round:
     def run() -> float:
         start = time.perf_counter()
@@ -120,7 +127,7 @@ ROWS = [
         "mlp-8",
         "MLP 32-64-64-64-10, batch 8, SGD step",
         "µs",
-        Target("ratio", 0.45),
+        Target("ratio", 0.3),
         lambda: sides(_small, 100, 1e-6),
     ),
     Row(
@@ -134,14 +141,14 @@ ROWS = [
         "mlp-64",
         "MLP 784-512-512-10, batch 64, AdamW step",
         "ms",
-        Target("ratio", 0.5),
+        Target("ratio", 0.45),
         lambda: sides(lambda lib: _large(lib, 64), 10, 1e-3),
     ),
     Row(
         "mlp-1024",
         "the same, batch 1024",
         "ms",
-        Target("ratio", 0.9),
+        Target("ratio", 0.85),
         lambda: sides(lambda lib: _large(lib, 1024), 3, 1e-3),
         rounds=9,
     ),
@@ -152,5 +159,16 @@ ROWS = [
         Target("ratio", 1.0),
         lambda: sides(_memory_bound, 5, 1e-3),
         rounds=7,
+    ),
+    *(
+        Row(
+            f"product-{size}",
+            f"a product of {size} x {size} matrices",
+            "µs",
+            Target("ratio", 1.02),
+            functools.partial(sides, functools.partial(_product, size=size), count, 1e-6),
+            rounds=9,
+        )
+        for size, count in {256: 100, 512: 20, 1024: 4, 2048: 1}.items()
     ),
 ]

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "core/pool.h"
 #include "core/tensor_view.h"
 #include "cpu/attention/attention.h"
 #include "cpu/matmul/matmul.h"
@@ -126,6 +127,14 @@ constexpr Row kRows[] = {
 
 }  // namespace
 }  // namespace gt
+
+// Calls work(context, task) for each task in [0, tasks), on at most `threads` threads that stay.
+extern "C" __attribute__((visibility("default"))) void gt_run_tasks(std::int64_t tasks, int threads,
+                                                                    void (*work)(void* context,
+                                                                                 std::int64_t task),
+                                                                    void* context) {
+  gt::run_tasks(tasks, threads, work, context);
+}
 
 // The kernel of this name; null where there is none.
 extern "C" __attribute__((visibility("default"))) gt::KernelCall gt_kernel_call(const char* name) {

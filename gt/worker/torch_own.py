@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gt.worker import torch_attention, torch_pooling, torch_recurrent
+from gt.worker import torch_attention, torch_convolution, torch_pooling, torch_recurrent
 
 
 def _segment_reduce(
@@ -62,7 +62,8 @@ _POOLS = {
     if name not in FASTER
 }
 FASTER |= _POOLS
-BACKWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
+FASTER |= torch_convolution.FORWARD
+BACKWARD: dict[str, Callable[..., Tensor | tuple[Tensor | None, ...]]] = {
     "attention_backward": torch_attention.attention_backward,
     "lstm_layer_backward": torch_recurrent.lstm_layer_backward,
     "gru_layer_backward": torch_recurrent.gru_layer_backward,
@@ -74,6 +75,9 @@ _POOLS_BACKWARD = {
     for name in (f"max_pool{dims}d_with_indices_backward",)
 }
 BACKWARD |= _POOLS_BACKWARD
+BACKWARD["convolution_backward"] = torch_convolution.backward
 # Of those above the ones that are PyTorch's own without a gradient, or where `dilation` is 1: there
 # each window has a pixel.
 CHECKED = _POOLS.keys() | _POOLS_BACKWARD.keys()
+# Of those above the ones that the native helper cuts as they do.
+CUT = {*torch_convolution.FORWARD, "convolution_backward"}

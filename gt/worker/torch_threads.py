@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -25,16 +26,32 @@ def most() -> int:
     return torch.get_num_threads()
 
 
+class Setter(NamedTuple):
+    """What sets how many threads the next kernels of the calling thread use."""
+
+    call: Callable[[int], object]
+    address: int  # of the C function
+
+
+@functools.cache
+def setter() -> Setter | None:
+    """The one of the OpenMP that torch was built with; None without."""
+    library = loaded.library(LIBRARIES)
+    if library is None:
+        return None
+    # PyDLL keeps the interpreter's lock, which would cost more than the call.
+    set_threads = ctypes.PyDLL(library).omp_set_num_threads
+    set_threads.argtypes, set_threads.restype = [ctypes.c_int], None
+    return Setter(set_threads, ctypes.cast(set_threads, ctypes.c_void_p).value or 0)
+
+
 def switch() -> tuple[int, Callable[[int], object] | None]:
     """The most threads, and what sets how many the next kernels use, which begin with one.
 
     None in its place where there is no more than one, or torch does not use OpenMP.
     """
-    library = loaded.library(LIBRARIES)
-    if most() == 1 or library is None:
+    threads = setter()
+    if most() == 1 or threads is None:
         return 1, None
-    # PyDLL keeps the interpreter's lock, which would cost more than the call.
-    set_threads = ctypes.PyDLL(library).omp_set_num_threads
-    set_threads.argtypes, set_threads.restype = [ctypes.c_int], None
-    set_threads(1)
-    return most(), set_threads
+    threads.call(1)
+    return most(), threads.call

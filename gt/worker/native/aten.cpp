@@ -1,5 +1,6 @@
 // All of the helper as one translation unit: torch's headers are read once, which is nearly all of
 // the time it takes.
+#include "batch.cpp"
 #include "build.cpp"
 #include "memory.cpp"
 #include "own.cpp"

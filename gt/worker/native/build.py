@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 SOURCES = (
-    *("aten.cpp", "build.cpp", "memory.cpp", "own.cpp", "run.cpp", "small.cpp"),
+    *("aten.cpp", "batch.cpp", "build.cpp", "memory.cpp", "own.cpp", "run.cpp", "small.cpp"),
     *("kernel_calls.h", "program.h"),
 )
 HERE = pathlib.Path(__file__).resolve().parent

@@ -18,6 +18,8 @@ from gt.worker import torch_aten, torch_backward, torch_own
 from gt.worker.native.program import OWN, RESULTS_MAX, TENSOR, NotFittingError, Program
 
 ROWS = ("aten", "aten_vjp")
+# What stands among GT's own operators and is one of PyTorch's here, too.
+_PLAIN = torch_own.CHECKED | torch_own.CUT
 # Where the attribute `part` stands among those that a row may leave out.
 _PART = 3
 
@@ -87,7 +89,7 @@ class _Writer:
         if overload in OWN:
             self._own_operator(overload, text)
             return
-        if overload in torch_own.FORWARD.keys() | torch_own.FASTER.keys() - torch_own.CHECKED:
+        if overload in torch_own.FORWARD.keys() | torch_own.FASTER.keys() - _PLAIN:
             raise NotFittingError
         schema = _schema(name, variant)
         build, count = arguments.parse(text, torch_aten.dtype_named)
@@ -132,7 +134,7 @@ class _Writer:
         assert isinstance(call, ast.Call), plan.line
         name = ast.unparse(call.func)
         is_plain = name in torch_own.CHECKED and _is_ones(plan.constants["dilation"])
-        is_own = name in torch_own.BACKWARD and not is_plain
+        is_own = name in torch_own.BACKWARD and name not in torch_own.CUT and not is_plain
         if (is_own and name not in OWN) or self._kinds[plan.sources["g"]] != TENSOR:
             raise NotFittingError
         if is_own:

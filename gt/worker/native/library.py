@@ -33,6 +33,7 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_call": (_INT, [_POINTER, _TEXT, _TEXT]),
     "gt_builtin": (None, [_POINTER, _WORD]),
     "gt_own": (None, [_POINTER, _WORD, _SIZE]),
+    "gt_set_threads": (None, [_POINTER, _INT, _POINTER]),
     "gt_set_kernels": (None, [_POINTER, _INT, _LONGS]),
     "gt_results": (None, [_POINTER]),
     "gt_state_result": (None, [_POINTER, _POINTER, _SIZE]),

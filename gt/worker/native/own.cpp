@@ -52,6 +52,14 @@ constexpr Replaced REPLACED[] = {
     {"aten::linear", Own::Linear},
     {"aten::_fused_adamw_", Own::AdamW},
     {"aten::_fused_adam_", Own::Adam},
+    {"aten::convolution", Own::Convolution},
+    {"aten::conv1d", Own::Convolution},
+    {"aten::conv2d", Own::Convolution},
+    {"aten::conv3d", Own::Convolution},
+    {"aten::conv_transpose1d", Own::Convolution},
+    {"aten::conv_transpose2d", Own::Convolution},
+    {"aten::conv_transpose3d", Own::Convolution},
+    {"aten::convolution_backward", Own::ConvolutionBackward},
 };
 
 bool is_float(const Tensor& tensor) {
@@ -349,6 +357,8 @@ const OwnSizes& own_sizes() { return kernels.sizes; }
 bool run_own(Own own, const Values& v, Values& results) {
   switch (own) {
     case Own::None:
+    case Own::Convolution:
+    case Own::ConvolutionBackward:
       return false;
     case Own::Matmul:
       return one_result(product(tensor_of(v[0]), tensor_of(v[1]), std::nullopt), results);

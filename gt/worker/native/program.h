@@ -97,6 +97,15 @@ enum class Own : uint32_t {
   Linear,
   AdamW,
   Adam,
+  Convolution,
+  ConvolutionBackward,
+};
+
+// Threads of gt._kernels that stay, and OpenMP's number of threads in the calling one.
+struct BatchThreads {
+  void (*run)(int64_t tasks, int threads, void (*work)(void*, int64_t), void* context);
+  int most;
+  void (*set)(int);
 };
 
 // From which sizes on they run, as gt/worker/own_kernels.py says.
@@ -157,6 +166,10 @@ const OwnSizes& own_sizes();
 
 // The results of a kernel of GT's own; false, with nothing done, where the operands are for others.
 bool run_own(Own own, const std::vector<c10::IValue>& values, std::vector<c10::IValue>& results);
+
+// The same of an operator of ATen's that is cut over the batch.
+bool run_cut(const c10::OperatorHandle& op, Own own, const std::vector<c10::IValue>& values,
+             std::vector<c10::IValue>& results);
 
 // The text of the last error of this thread.
 std::string& error_text();

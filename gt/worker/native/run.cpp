@@ -232,7 +232,9 @@ bool execute_own(const Call& call, Frame& frame) {
   std::vector<c10::IValue> results;
   given.clear();
   for (const Argument& argument : call.arguments) given.push_back(value(argument, frame));
-  bool is_done = gt::run_own(call.own, given, results);
+  bool is_cut = call.own == gt::Own::Convolution || call.own == gt::Own::ConvolutionBackward;
+  bool is_done = is_cut ? gt::run_cut(*call.op, call.own, given, results)
+                        : gt::run_own(call.own, given, results);
   given.clear();
   for (c10::IValue& one : results) frame.temporaries.push_back(std::move(one));
   return is_done;

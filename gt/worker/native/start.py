@@ -21,7 +21,7 @@ import torch
 
 from gt import config
 from gt._core import offer_native
-from gt.worker import memory, own_kernels
+from gt.worker import memory, own_kernels, torch_threads
 from gt.worker.native import build, library, trial
 from gt.worker.native.binding import Binder
 
@@ -155,10 +155,16 @@ def _give_kernels(helper: ctypes.PyDLL) -> None:
     loaded = ctypes.PyDLL(kernels.__file__)
     _KEPT.append(loaded)
     sizes = own_kernels.sizes()
+    most = own_kernels.threads_most()
+    setter = torch_threads.setter()
+    if most > 1 and setter is not None:
+        helper.gt_set_threads(_address(loaded, "gt_run_tasks"), most, setter.address)
     numbers = (ctypes.c_int64 * len(sizes))(*sizes)
-    helper.gt_set_kernels(
-        ctypes.cast(loaded.gt_kernel_call, ctypes.c_void_p), own_kernels.threads_most(), numbers
-    )
+    helper.gt_set_kernels(_address(loaded, "gt_kernel_call"), most, numbers)
+
+
+def _address(loaded: ctypes.PyDLL, name: str) -> ctypes.c_void_p:
+    return ctypes.cast(getattr(loaded, name), ctypes.c_void_p)
 
 
 def _warn(text: bytes) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[np.generic]
 
+def calls() -> int: ...
 def uniform(
     out: _Array,
     seed: int,
@@ -197,6 +198,7 @@ def adam(
     step: int,
     decoupled: bool,
     maximize: bool,
+    threads: int = 1,
 ) -> None: ...
 def sgd(
     params: Sequence[_Floats],

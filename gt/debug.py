@@ -23,10 +23,10 @@ def get_worker_stats() -> list[dict[str, float]]:
     Returns:
         A dictionary a worker, in the order of `worker` (its index): `values` held, the `bytes` of
         memory in which these are, the most there have been (`bytes_peak`), instructions `executed`
-        (asking is none); of these `native_calls` of ATen's operators in C++, in which GT's own
-        kernels ran `own_calls` times, and `python_calls` of kernels in Python; `plain_bytes` for
-        workers of other hosts that left packed, without loss, as `packed_bytes`
-        (`GT_COMPRESSION`). Where that names a codec, `rounded_sums` went to
+        (asking is none); of these `native_calls` without Python and `python_calls` of kernels in
+        Python (torch's or numpy's, by the backend); `own_calls`: how often a kernel of GT's own ran
+        in either; `plain_bytes` for workers of other hosts that left packed, without loss, as
+        `packed_bytes` (`GT_COMPRESSION`). Where that names a codec, `rounded_sums` went to
         other hosts rounded, with a relative error (root mean square) of `rounding_error` over all
         and of `rounding_error_max` in the one that lost the most. Memory that several
         values share counts once, and in full while one of them lives (a view of one row

@@ -48,10 +48,13 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def _several_threads() -> Iterator[None]:
-    if torch_threads.most() == 1 or torch_threads.setter() is None:
+    setter, before = torch_threads.setter(), torch.get_num_threads()
+    if torch_threads.most() == 1 or setter is None:
         pytest.skip("one thread here")
+    setter.call(torch_threads.most())
     yield
     assert torch.get_num_threads() == torch_threads.most()
+    setter.call(before)
 
 
 def operands(name: str, dtype: torch.dtype = torch.float32) -> list[torch.Tensor | None]:

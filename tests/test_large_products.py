@@ -97,11 +97,33 @@ def test_vectors_batches_and_mistakes_are_as_before(threads):
         gt.ones(512, 512) @ gt.ones(511, 512)
 
 
-@pytest.mark.parametrize("how", [{"GT_KERNELS": "off"}, {"GT_ATEN": "off"}])
-def test_without_one_of_the_engines(how, monkeypatch):
-    for name, value in {"GT_THREADS": "2", "GT_BACKEND": "pytorch", **how}.items():
-        monkeypatch.setenv(name, value)
+def _attended():
+    return gt.nn.functional.scaled_dot_product_attention(*[gt.ones(1, 2, 64, 16)] * 3)
+
+
+def _pooled():
+    return gt.nn.functional.max_pool2d(gt.ones(1, 2, 8, 8), 2, return_indices=True)[0]
+
+
+KERNELS = {
+    "a product": lambda: gt.ones(512, 512) @ gt.ones(512, 512),
+    "attention": _attended,
+    "a recurrent layer": lambda: gt.nn.LSTM(8, 8)(gt.ones(4, 2, 8))[0],
+    "a pool": _pooled,
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("aten", ["on", "off"])
+@pytest.mark.parametrize("kernels", ["auto", "off"])
+def test_each_kernel_can_be_switched_off_in_each_engine(name, aten, kernels, monkeypatch):
+    for variable, value in {"GT_KERNELS": kernels, "GT_ATEN": aten}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("GT_BACKEND", "pytorch")
     gt.disconnect()
-    large = gt.ones(512, 512)
-    assert (large @ large)[3, 5].item() == 512
+    program = KERNELS[name]
+    program().tolist()  # draws a layer's weights, which is GT's own in any case
+    before, drawn = own_calls(), 4 if name == "a recurrent layer" else 0
+    program().tolist()
+    assert (own_calls() - before > drawn) == (kernels == "auto")
     gt.disconnect()

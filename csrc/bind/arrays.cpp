@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/calls.h"
 #include "core/message.h"
 #include "core/parallel.h"
 #include "cpu/array_path.h"
@@ -58,6 +59,7 @@ Rows rows_of(const char* op, const Array& array) {
 
 auto unary(const char* name, Unary kind) {
   return [name, kind](const In& x, const Out& out) {
+    count_call();
     check_count(name, "out", out.size(), x.size());
     array_path().unary[static_cast<std::size_t>(kind)](x.data(), out.data(), x.size());
   };
@@ -65,6 +67,7 @@ auto unary(const char* name, Unary kind) {
 
 auto unary_backward(const char* name, UnaryBackward kind) {
   return [name, kind](const In& grad, const In& kept, const Out& out) {
+    count_call();
     check_count(name, "kept", kept.size(), grad.size());
     check_count(name, "out", out.size(), grad.size());
     array_path().unary_backward[static_cast<std::size_t>(kind)](grad.data(), kept.data(),
@@ -76,6 +79,7 @@ using RowLoop = void (*ArrayPath::*)(const float*, float*, std::size_t);
 
 auto row_function(const char* name, RowLoop loop) {
   return [name, loop](const In& x, const Out& out) {
+    count_call();
     const Rows rows = rows_of(name, x);
     check_count(name, "out", out.size(), x.size());
     const auto run = array_path().*loop;
@@ -89,6 +93,7 @@ using RowBackwardLoop = void (*ArrayPath::*)(const float*, const float*, float*,
 
 auto row_backward(const char* name, RowBackwardLoop loop) {
   return [name, loop](const In& grad, const In& y, const Out& out) {
+    count_call();
     const Rows rows = rows_of(name, grad);
     check_count(name, "y", y.size(), grad.size());
     check_count(name, "out", out.size(), grad.size());
@@ -102,6 +107,7 @@ auto row_backward(const char* name, RowBackwardLoop loop) {
 
 void layer_norm(const In& x, const std::optional<In>& weight, const std::optional<In>& bias,
                 float eps, const Out& out, const Out& mean, const Out& rstd) {
+  count_call();
   const std::size_t rows = mean.size();
   const std::size_t columns = rows == 0 ? 0 : x.size() / rows;
   check_count("layer_norm", "x", x.size(), rows * columns);
@@ -119,6 +125,7 @@ void layer_norm(const In& x, const std::optional<In>& weight, const std::optiona
 void layer_norm_backward(const In& grad, const In& x, const In& mean, const In& rstd,
                          const std::optional<In>& weight, const Out& x_grad, const Out& weight_grad,
                          const Out& bias_grad) {
+  count_call();
   constexpr const char* kOp = "layer_norm_backward";
   const std::size_t rows = mean.size();
   const std::size_t columns = rows == 0 ? 0 : x.size() / rows;
@@ -143,6 +150,7 @@ void layer_norm_backward(const In& grad, const In& x, const In& mean, const In& 
 
 void cross_entropy_backward(const In& log_probs, const Indices& target, const In& scale,
                             const Out& out) {
+  count_call();
   constexpr const char* kOp = "cross_entropy_backward";
   const Rows rows = rows_of(kOp, log_probs);
   check_count(kOp, "target", target.size(), rows.count);
@@ -187,6 +195,7 @@ float* data_at(const Outs& list, std::size_t place) {
 void adam(const Outs& params, const Ins& grads, const Outs& avgs, const Outs& avg_sqs,
           const Outs& max_sqs, double lr, double beta1, double beta2, double eps,
           double weight_decay, std::int64_t step, bool decoupled, bool maximize, int threads) {
+  count_call();
   check_list("adam", "grads", grads, params);
   check_list("adam", "avgs", avgs, params);
   check_list("adam", "avg_sqs", avg_sqs, params);
@@ -206,6 +215,7 @@ void adam(const Outs& params, const Ins& grads, const Outs& avgs, const Outs& av
 
 void sgd(const Outs& params, const Ins& grads, const Outs& buffers, double lr, double momentum,
          double dampening, double weight_decay, bool nesterov, bool maximize, bool first_step) {
+  count_call();
   check_list("sgd", "grads", grads, params);
   check_list("sgd", "buffers", buffers, params, true);
   const SgdStep numbers{
@@ -224,6 +234,7 @@ void sgd(const Outs& params, const Ins& grads, const Outs& buffers, double lr, d
 }
 
 void add_rows(const Out& out, const Indices& index, const In& rows) {
+  count_call();
   const Rows size = rows_of("add_rows", out);
   check_count("add_rows", "rows", rows.size(), index.size() * size.columns);
   for (std::size_t i = 0; i < index.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "bind/tensor_argument.h"
+#include "core/calls.h"
 #include "cpu/attention/attention.h"
 
 namespace nb = nanobind;
@@ -54,6 +55,7 @@ struct AttentionArguments {
 void forward(nb::handle output, nb::handle logsumexp, nb::handle query, nb::handle key,
              nb::handle value, nb::handle mask, nb::handle seeds, bool is_causal, double dropout_p,
              double scale, int threads) {
+  count_call();
   const OutputArgument written[] = {{kOp, "output", output}, {kOp, "logsumexp", logsumexp}};
   const AttentionArguments arguments{written[0].view(),
                                      written[1].view(),
@@ -72,6 +74,7 @@ void backward(nb::handle grad_query, nb::handle grad_key, nb::handle grad_value,
               nb::handle output, nb::handle logsumexp, nb::handle query, nb::handle key,
               nb::handle value, nb::handle mask, nb::handle seeds, bool is_causal, double dropout_p,
               double scale, int threads) {
+  count_call();
   const OutputArgument written[] = {{kOp, "grad_query", grad_query},
                                     {kOp, "grad_key", grad_key},
                                     {kOp, "grad_value", grad_value}};
@@ -88,6 +91,7 @@ void backward(nb::handle grad_query, nb::handle grad_key, nb::handle grad_value,
 }
 
 void kept(nb::handle out, nb::handle seeds, double dropout_p) {
+  count_call();
   const OutputArgument written{kOp, "kept", out};
   const TensorArgument read{kOp, "seeds", seeds};
   check_attention_kept(written.view(), read.view(), dropout_p);

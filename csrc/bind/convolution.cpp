@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "core/calls.h"
 #include "core/message.h"
 #include "core/parallel.h"
 #include "cpu/convolution/convolution.h"
@@ -91,6 +92,7 @@ Convolution convolution(const char* op, const Images& images, const Weight& weig
 
 void conv2d(const Out& out, const In& input, const In& weight, const std::optional<In>& bias,
             const WindowNumbers& window, std::int64_t groups, int threads) {
+  count_call();
   const Convolution call = convolution("conv2d", input, weight, out, window, groups, threads);
   if (bias) {
     check_shape("conv2d", "bias", *bias, {call.groups * call.filters});
@@ -101,6 +103,7 @@ void conv2d(const Out& out, const In& input, const In& weight, const std::option
 
 void conv2d_input_grad(const Out& input_grad, const In& grad, const In& weight,
                        const WindowNumbers& window, std::int64_t groups, int threads) {
+  count_call();
   const Convolution call =
       convolution("conv2d_input_grad", input_grad, weight, grad, window, groups, threads);
   const nb::gil_scoped_release release;
@@ -109,6 +112,7 @@ void conv2d_input_grad(const Out& input_grad, const In& grad, const In& weight,
 
 void conv2d_weight_grad(const Out& weight_grad, const In& grad, const In& input,
                         const WindowNumbers& window, std::int64_t groups, int threads) {
+  count_call();
   const Convolution call =
       convolution("conv2d_weight_grad", input, weight_grad, grad, window, groups, threads);
   const nb::gil_scoped_release release;
@@ -140,6 +144,7 @@ MeanPool pool(const char* op, const Pictures& pictures, const Results& results,
 
 void avg_pool(const Out& out, const In& input, const WindowNumbers& window, bool counts_padding,
               std::int64_t divisor, int threads) {
+  count_call();
   const MeanPool call = pool("avg_pool", input, out, window, counts_padding, divisor, threads);
   const nb::gil_scoped_release release;
   mean_pool(call, input.data(), out.data());
@@ -147,6 +152,7 @@ void avg_pool(const Out& out, const In& input, const WindowNumbers& window, bool
 
 void avg_pool_backward(const Out& input_grad, const In& grad, const WindowNumbers& window,
                        bool counts_padding, std::int64_t divisor, int threads) {
+  count_call();
   const MeanPool call =
       pool("avg_pool_backward", input_grad, grad, window, counts_padding, divisor, threads);
   const nb::gil_scoped_release release;
@@ -154,6 +160,7 @@ void avg_pool_backward(const Out& input_grad, const In& grad, const WindowNumber
 }
 
 void max_pool_gradient(const Out& input_grad, const In& grad, const Indices& indices, int threads) {
+  count_call();
   constexpr const char* kOp = "max_pool_backward";
   const Shape picture = shape_of(input_grad), result = shape_of(grad);
   if (picture.size() != 3 || result.size() != 3 || picture[0] != result[0]) {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "core/calls.h"
 #include "core/pool.h"
 #include "core/tensor_view.h"
 #include "cpu/attention/attention.h"
@@ -103,6 +104,7 @@ template <void (*kRun)(const KernelTensor*, const double*, int)>
 int told(const KernelTensor* tensors, const double* numbers, int threads, char* text,
          std::size_t text_bytes) {
   try {
+    count_call();
     kRun(tensors, numbers, threads);
     return 0;
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bind/tensor_argument.h"
+#include "core/calls.h"
 #include "cpu/matmul/matmul.h"
 
 namespace nb = nanobind;
@@ -38,6 +39,7 @@ Activation activation_named(std::string_view name) {
 
 void run(nb::handle out, nb::handle a, nb::handle b, nb::handle bias, nb::handle residual,
          const char* activation, double scale, int threads) {
+  count_call();
   const OutputArgument out_argument("matmul", "out", out);
   const TensorArgument a_argument("matmul", "a", a);
   const TensorArgument b_argument("matmul", "b", b);

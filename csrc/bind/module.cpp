@@ -9,11 +9,15 @@
 #include "bind/pooling.h"
 #include "bind/random.h"
 #include "bind/recurrent.h"
+#include "core/calls.h"
 
 NB_MODULE(_kernels, module) {
   module.doc() =
       "GT's own kernels: random numbers, matrix products, attention, recurrent layers,\n"
       "convolutions, pools, and loops over arrays of float32.";
+  module.def(
+      "calls", [] { return gt::kernel_calls.load(std::memory_order_relaxed); },
+      "How many of these kernels have run in this process, those called from C++ among them.");
   gt::bind_arrays(module);
   gt::bind_random(module);
   gt::bind_matmul(module);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "bind/tensor_argument.h"
+#include "core/calls.h"
 #include "cpu/pooling/max_pool.h"
 
 namespace nb = nanobind;
@@ -19,6 +20,7 @@ using Pair = std::array<std::int64_t, 2>;
 
 void run(nb::handle out, nb::handle indices, nb::handle input, Pair size, Pair stride, Pair padding,
          Pair dilation, int threads) {
+  count_call();
   const OutputArgument out_argument("max_pool", "out", out);
   const OutputArgument indices_argument("max_pool", "indices", indices);
   const TensorArgument input_argument("max_pool", "input", input);

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/calls.h"
 #include "core/cpu_path.h"
 #include "core/parallel.h"
 #include "cpu/random_fill.h"
@@ -111,6 +112,7 @@ template <class... Values>
 auto filler(const char* op, void (*fill)(const RandomTarget&, Stream, Values...)) {
   return [op, fill](const Array& out, std::uint64_t seed, std::uint64_t draw, Values... values,
                     Shape global_shape, Shape start, int threads) {
+    count_call();
     const RandomTarget target =
         checked_target(op, out, std::move(global_shape), std::move(start), threads);
     const nb::gil_scoped_release release;
@@ -119,6 +121,7 @@ auto filler(const char* op, void (*fill)(const RandomTarget&, Stream, Values...)
 }
 
 void philox(const Array& out, std::uint64_t seed, std::uint64_t draw, std::uint64_t first_block) {
+  count_call();
   const Element element = checked_element("philox", out);
   if (element != Element::kUint32 || out.size() % 4 != 0) {
     throw DtypeError(message("philox: out ", shape_of(out), " of dtype ", element_name(element),

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "core/calls.h"
 #include "core/message.h"
 #include "cpu/recurrent/recurrent.h"
 
@@ -35,6 +36,7 @@ Recurrence known_kind(const std::string& name) {
 void forward(const std::string& kind, std::int64_t steps, std::int64_t rows, std::int64_t units,
              bool reverse, int threads, Address gates, Address hidden, Address cell, Address weight,
              Address bias, Address output, Address cells, Address activations) {
+  count_call();
   const Recurrence known = known_kind(kind);
   const nb::gil_scoped_release release;
   recurrent_forward(known, {steps, rows, units, reverse},
@@ -47,6 +49,7 @@ void backward(const std::string& kind, std::int64_t steps, std::int64_t rows, st
               bool reverse, int threads, Address grad, Address grad_cells, Address hidden,
               Address cell, Address weight, Address output, Address cells, Address activations,
               Address grads, Address grads_state, Address grad_hidden, Address grad_cell) {
+  count_call();
   const Recurrence known = known_kind(kind);
   const nb::gil_scoped_release release;
   recurrent_backward(known, {steps, rows, units, reverse},

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from gt.worker import memory
 from gt.worker.collective_backend import CollectiveBackend
+from gt.worker.own_calls import kernels_run
 
 Value = TypeVar("Value")
 Kernel = Callable[..., object]
@@ -68,6 +69,8 @@ class Backend(Generic[Value]):
     # one for small ones. None where a backend has one thread, or its kernels run elsewhere.
     threads: int = 1
     set_threads: Callable[[int], object] | None = None
+    # How many kernels of GT's own have run in this process.
+    own_calls: Callable[[], int] = kernels_run
     # What the machine looks at of the words behind an instruction: all (None), nothing (0), or what
     # a generator of this seed draws. No result depends on it, as tests show with it.
     look_ahead: int | None = None

@@ -64,19 +64,14 @@ def _kernels(mode: str) -> ModuleType | None:
         return None
 
 
-@functools.cache
-def _mode() -> str:
-    return config.own_kernels()
-
-
 def module() -> ModuleType | None:
     """gt._kernels; None where it is not there or switched off."""
-    return _kernels(_mode())
+    return _kernels(config.own_kernels())
 
 
 def sizes() -> tuple[int, int, int]:
     """The least work of a product, elements of an update and queries of attention that pay."""
-    if _mode() == "on":
+    if config.own_kernels() == "on":
         return 1, 1, 1
     return _PRODUCT_WORK_MIN, _UPDATE_ELEMENTS_MIN, _QUERIES_MIN
 
@@ -100,8 +95,8 @@ def chosen(operator: str, *operands: Tensor) -> ModuleType | None:
         operator: A row of the table.
         operands: On any device; those that autograd follows are PyTorch's.
     """
-    mode = _mode()
-    kernels = module()
+    mode = config.own_kernels()
+    kernels = _kernels(mode)
     row = _TABLE[operator]
     fits = (
         kernels is not None

@@ -8,28 +8,17 @@ depend on the batch it is in, nor on the number of threads.
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
 import torch
 from torch import Tensor
 
 from gt.worker import own_kernels
-
-_kernels: ModuleType | None
-try:
-    _kernels = importlib.import_module("gt._kernels")
-except ImportError:  # built without them
-    _kernels = None
-if not hasattr(_kernels, "recurrent_forward"):  # built before them
-    _kernels = None
 
 _GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
 def takes(*values: Tensor | None) -> bool:
     """Whether the kernels take these, of which none records a gradient."""
-    return _kernels is not None and all(
+    return own_kernels.module() is not None and all(
         x is None or (x.dtype is torch.float32 and x.is_cpu and x.numel() > 0) for x in values
     )
 
@@ -49,7 +38,8 @@ def forward(
         kind: lstm, gru, tanh or relu.
         gates: [t, b, gates * h], and the others as in torch_recurrent.py, all taken.
     """
-    assert _kernels is not None
+    kernels = own_kernels.module()
+    assert kernels is not None
     count, batch, size = *gates.shape[:2], hidden.shape[-1]
     width = _GATES[kind] * size
     _check(
@@ -66,7 +56,7 @@ def forward(
     activations = gates.new_empty((count, batch, 4 * size)) if has_gates else None
     given = [_whole(x) for x in (gates, hidden, cell, weight, bias)]
     arrays = [_address(x) for x in (*given, output, cells, activations)]
-    _kernels.recurrent_forward(kind, count, batch, size, reverse, own_kernels.threads(), *arrays)
+    kernels.recurrent_forward(kind, count, batch, size, reverse, own_kernels.threads(), *arrays)
     return tuple(x for x in (output, cells, activations) if x is not None)
 
 
@@ -83,7 +73,8 @@ def backward(
     reverse: bool,
 ) -> tuple[Tensor, ...]:
     """Gradients of the gates, of W h + bias (other ones for GRU), hidden, and cell for LSTM."""
-    assert _kernels is not None
+    kernels = own_kernels.module()
+    assert kernels is not None
     count, batch, size = grad.shape
     width = _GATES[kind] * size
     _check(
@@ -101,7 +92,7 @@ def backward(
     given = [_whole(x) for x in read]
     written = (grads, grads_state, grad_hidden, grad_cell)
     arrays = [_address(x) for x in (*given, *written)]
-    _kernels.recurrent_backward(kind, count, batch, size, reverse, own_kernels.threads(), *arrays)
+    kernels.recurrent_backward(kind, count, batch, size, reverse, own_kernels.threads(), *arrays)
     return tuple(x for x in written if x is not None)
 
 

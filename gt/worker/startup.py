@@ -91,6 +91,7 @@ def run(start: Start) -> int:
     memory.keep()
     warned.install()
     config.use_threads(start.threads)
+    config.own_kernels()  # a wrong word is told before anything runs
     backend = choose(start.backend, start.index, start.threads)
     backend = dataclasses.replace(
         backend,

@@ -8,22 +8,12 @@ that beside their memory.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from gt.worker import own_kernels
-
-_kernels: ModuleType | None
-try:
-    _kernels = importlib.import_module("gt._kernels")
-except ImportError:  # built without them
-    _kernels = None
-if not hasattr(_kernels, "max_pool"):  # built before it
-    _kernels = None
 
 Lengths = Sequence[int] | int
 Pool = Callable[..., "Tensor | tuple[Tensor, ...]"]
@@ -55,13 +45,14 @@ def max_pool2d_with_indices(
     steps, pads, gaps = _pair(stride) or size, _pair(padding), _pair(dilation)
     sides = zip(input.shape[-2:], size, steps, pads, gaps, strict=True)
     out = [_places(*side, ceil_mode) for side in sides] if _takes(input) else []
-    if _kernels is None or not out or min(out) < 1:
+    kernels = own_kernels.module()
+    if kernels is None or not out or min(out) < 1:
         return torch.ops.aten.max_pool2d_with_indices(
             input, kernel_size, stride, padding, dilation, ceil_mode
         )
     values = input.new_empty((*input.shape[:-2], *out))
     places = torch.empty_like(values, dtype=torch.int64)
-    _kernels.max_pool(values, places, input, size, steps, pads, gaps, own_kernels.threads())
+    kernels.max_pool(values, places, input, size, steps, pads, gaps, own_kernels.threads())
     return values, places
 
 

@@ -93,7 +93,7 @@ pub struct Stats {
     pub error_ppb: u64,
     /// The same of the reduction that lost the most.
     pub error_ppb_max: u64,
-    /// Of the calls that ran in C++, those of GT's own kernels.
+    /// Calls of GT's own kernels, from C++ or from Python.
     pub own: u64,
 }
 

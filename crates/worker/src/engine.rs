@@ -63,7 +63,7 @@ pub trait Engine {
     }
 
     /// How many calls of [`execute`](Self::execute) and of [`execute_group`](Self::execute_group) have run in C++, and in
-    /// Python; and of GT's own kernels from C++.
+    /// Python; and of GT's own kernels from either.
     fn calls(&self) -> [u64; 3] {
         [0; 3]
     }

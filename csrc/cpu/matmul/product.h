@@ -56,7 +56,7 @@ struct PackMemory {
   Scratch a, b, sums;
 };
 
-// Which operand lies there already, of the product before.
+// Which operand is packed already, by the product before.
 enum class Packed { kNone, kA, kB };
 
 // Whether an operand can stay packed for the next product.

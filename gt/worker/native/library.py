@@ -46,7 +46,6 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_memory_install": (None, [ctypes.c_uint64]),
     "gt_memory_release": (None, []),
     "gt_memory_kept": (ctypes.c_uint64, []),
-    "gt_own_calls": (ctypes.c_uint64, []),
 }
 # What the worker's loop calls, in the order of crates/python/src/worker/native/abi.rs.
 LOOP = (
@@ -58,7 +57,6 @@ LOOP = (
     "gt_describe",
     "gt_copy",
     "gt_program_free",
-    "gt_own_calls",
 )
 
 

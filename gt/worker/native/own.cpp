@@ -10,7 +10,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <atomic>
 #include <initializer_list>
 #include <string_view>
 
@@ -40,7 +39,6 @@ struct Kernels {
 };
 
 Kernels kernels;
-std::atomic<uint64_t> runs{0};
 
 struct Replaced {
   std::string_view op;
@@ -88,7 +86,6 @@ void call(KernelCall kernel, std::initializer_list<KernelTensor> tensors,
   char text[ERROR_BYTES];
   int status = kernel(tensors.begin(), numbers.begin(), threads, text, sizeof text);
   TORCH_CHECK(status == 0, text);
-  runs.fetch_add(1, std::memory_order_relaxed);
 }
 
 Tensor tensor_of(const c10::IValue& value) {
@@ -410,9 +407,6 @@ bool run_own(Own own, const Values& v, Values& results) {
 }  // namespace gt
 
 extern "C" {
-
-// How often kernels of GT's own have run.
-uint64_t gt_own_calls() { return gt::runs.load(std::memory_order_relaxed); }
 
 // Where the kernels are: gt._kernels' function that finds one by its name; how many threads they
 // may use; and from which sizes on they run.

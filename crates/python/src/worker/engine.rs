@@ -47,6 +47,8 @@ pub struct PythonEngine {
     programs: Option<Programs>,
     /// Calls of Python's kernels.
     calls: u64,
+    /// () -> how many kernels of GT's own have run, whoever called them.
+    own_calls: Py<PyAny>,
 }
 
 /// How many threads kernels use: one, or for a large instruction as many as the backend has.
@@ -68,6 +70,7 @@ impl PythonEngine {
             backends: CollectiveBackends::new(backend)?,
             programs: None,
             calls: 0,
+            own_calls: function("own_calls")?,
             caller,
             dtypes: backend.getattr("dtypes")?.extract()?,
             out_of_memory: function("out_of_memory")?,
@@ -165,8 +168,10 @@ impl Engine for PythonEngine {
     }
 
     fn calls(&self) -> [u64; 3] {
-        let [native, own] = self.programs.as_ref().map_or([0; 2], Programs::calls);
-        [native, self.calls, own]
+        let native = self.programs.as_ref().map_or(0, |programs| programs.calls);
+        let py = attached();
+        let own = self.own_calls.call0(py).and_then(|count| count.extract(py));
+        [native, self.calls, own.expect("a backend counts its kernels")]
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 /// Functions of a helper that is handed over: as many as [`Helper`] has.
-pub const FUNCTIONS: usize = 9;
+pub const FUNCTIONS: usize = 8;
 
 /// What an operand is, and its bits.
 #[repr(C)]
@@ -74,7 +74,6 @@ pub struct Helper {
     pub describe: unsafe extern "C" fn(*mut c_void, *mut Description),
     pub copy: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
     pub free_program: unsafe extern "C" fn(*mut c_void),
-    pub own_calls: unsafe extern "C" fn() -> u64,
 }
 
 static HELPER: OnceLock<Helper> = OnceLock::new();
@@ -91,17 +90,8 @@ impl Helper {
     /// # Safety
     /// The addresses are those of the helper's functions in the order of `LOOP`, and the library is never unloaded.
     pub unsafe fn install(addresses: [usize; FUNCTIONS]) -> &'static Self {
-        let [
-            run,
-            run_group,
-            release,
-            from_python,
-            to_python,
-            describe,
-            copy,
-            free_program,
-            own_calls,
-        ] = addresses.map(std::ptr::with_exposed_provenance::<c_void>);
+        let [run, run_group, release, from_python, to_python, describe, copy, free_program] =
+            addresses.map(std::ptr::with_exposed_provenance::<c_void>);
         // SAFETY: the caller's promise; the types are those of the definitions in run.cpp and build.cpp.
         HELPER.get_or_init(|| unsafe {
             Self {
@@ -130,9 +120,6 @@ impl Helper {
                     *const c_void,
                     unsafe extern "C" fn(*mut c_void),
                 >(free_program),
-                own_calls: std::mem::transmute::<*const c_void, unsafe extern "C" fn() -> u64>(
-                    own_calls,
-                ),
             }
         })
     }

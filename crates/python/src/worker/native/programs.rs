@@ -106,7 +106,7 @@ pub struct Programs {
     bind: Py<PyAny>,
     /// By an operator's code.
     rows: Vec<Forms>,
-    calls: u64,
+    pub calls: u64,
 }
 
 impl From<NativeOffer> for Programs {
@@ -128,12 +128,6 @@ pub struct ProgramCall<'a> {
 }
 
 impl Programs {
-    /// How many calls have run, and how many kernels of GT's own in them.
-    pub fn calls(&self) -> [u64; 2] {
-        // SAFETY: a function of the helper's that reads a counter.
-        [self.calls, unsafe { (self.helper.own_calls)() }]
-    }
-
     /// The results; nothing where Python is to run it: no line of the table fits, or it failed, and Python says why.
     #[inline]
     pub fn run(

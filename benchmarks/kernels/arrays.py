@@ -1,0 +1,198 @@
+"""Loops of gt._kernels over arrays beside PyTorch's: time, GB/s and the ratio, in one run.
+
+    taskset -c 0 python benchmarks/kernels/arrays.py [--cpu-time]
+
+One thread a side, on the same memory: numpy's arrays, of which PyTorch has views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import beside_torch
+import numpy as np
+import numpy.typing as npt
+import torch
+from beside_torch import Case
+
+from gt import _kernels
+
+_Array = npt.NDArray[np.float32]
+
+_ELEMENTS = (2**10, 2**18)
+_ROWS = ((64, 10), (512, 512))  # rows, columns
+_PARAMETERS = (2**12, 2**20)
+
+_aten = torch.ops.aten
+_FUNCTIONS = {  # of x into out
+    "relu": lambda x, out: torch.clamp_min(x, 0, out=out),
+    "sigmoid": lambda x, out: torch.sigmoid(x, out=out),
+    "tanh": lambda x, out: torch.tanh(x, out=out),
+    "erf": lambda x, out: torch.erf(x, out=out),
+    "exp": lambda x, out: torch.exp(x, out=out),
+    "silu": lambda x, out: _aten.silu.out(x, out=out),
+    "gelu": lambda x, out: _aten.gelu.out(x, out=out),
+    "gelu_tanh": lambda x, out: _aten.gelu.out(x, approximate="tanh", out=out),
+}
+_GRADIENTS = {  # of the result's, and the operand or result, into out
+    "relu": lambda g, kept, out: _aten.threshold_backward.grad_input(g, kept, 0, grad_input=out),
+    "sigmoid": lambda g, kept, out: _aten.sigmoid_backward.grad_input(g, kept, grad_input=out),
+    "tanh": lambda g, kept, out: _aten.tanh_backward.grad_input(g, kept, grad_input=out),
+    "silu": lambda g, kept, out: _aten.silu_backward.grad_input(g, kept, grad_input=out),
+    "gelu": lambda g, kept, out: _aten.gelu_backward.grad_input(g, kept, grad_input=out),
+    "gelu_tanh": lambda g, kept, out: _aten.gelu_backward.grad_input(
+        g, kept, approximate="tanh", grad_input=out
+    ),
+}
+
+
+def _random(*shape: int) -> _Array:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def _case(
+    name: str,
+    moved: int,
+    torch_call: Callable[[], object],
+    own: Callable[..., None],
+    *arrays: _Array,
+) -> Case:
+    """Of a kernel that has arrays alone, `moved` of which are read or written."""
+    return Case(name, moved * arrays[0].nbytes, torch_call, lambda _: own(*arrays), "B")
+
+
+def _of_each_element(count: int) -> Iterator[Case]:
+    x, grad, out = _random(count), _random(count), np.empty(count, np.float32)
+    t_x, t_grad, t_out = (torch.from_numpy(one) for one in (x, grad, out))
+    for name, function in _FUNCTIONS.items():
+        own = getattr(_kernels, name)
+        yield _case(f"{name} {count}", 2, partial(function, t_x, t_out), own, x, out)
+    for name, gradient in _GRADIENTS.items():
+        own = getattr(_kernels, f"{name}_backward")
+        torch_call = partial(gradient, t_grad, t_x, t_out)
+        yield _case(f"gradient of {name} {count}", 3, torch_call, own, grad, x, out)
+
+
+def _softmax(rows: int, columns: int) -> Iterator[Case]:
+    x, grad, out = (_random(rows, columns) for _ in range(3))
+    t_x, t_grad, t_out = (torch.from_numpy(one) for one in (x, grad, out))
+    forwards = {"softmax": _aten._softmax, "log_softmax": _aten._log_softmax}
+    backwards = {
+        "softmax": partial(_aten._softmax_backward_data.out, grad_input=t_out),
+        "log_softmax": partial(_aten._log_softmax_backward_data.out, out=t_out),
+    }
+    for name, forward in forwards.items():
+        title = f"{name} {rows} x {columns}"
+        t_y = forward(t_x, -1, False)
+        torch_call = partial(forward.out, t_x, -1, False, out=t_out)
+        yield _case(title, 2, torch_call, getattr(_kernels, name), x, out)
+        torch_call = partial(backwards[name], t_grad, t_y, -1, torch.float32)
+        own = getattr(_kernels, f"{name}_backward")
+        yield _case(f"gradient of {title}", 3, torch_call, own, grad, t_y.numpy(), out)
+
+
+def _layer_norm(rows: int, columns: int) -> Iterator[Case]:
+    """Both sides make the memory of their results."""
+    x, grad = _random(rows, columns), _random(rows, columns)
+    weight, bias = _random(columns), _random(columns)
+    t_x, t_grad, t_weight, t_bias = (torch.from_numpy(one) for one in (x, grad, weight, bias))
+
+    def own_forward(_: int) -> list[_Array]:
+        results = [np.empty(size, np.float32) for size in (x.shape, rows, rows)]
+        _kernels.layer_norm(x, weight, bias, 1e-5, *results)
+        return results
+
+    _, mean, rstd = own_forward(1)
+    t_mean, t_rstd = torch.from_numpy(mean[:, None]), torch.from_numpy(rstd[:, None])
+
+    def own_backward(_: int) -> list[_Array]:
+        grads = [np.empty(size, np.float32) for size in (x.shape, columns, columns)]
+        _kernels.layer_norm_backward(grad, x, mean, rstd, weight, *grads)
+        return grads
+
+    yield Case(
+        f"layer norm {rows} x {columns}",
+        2 * x.nbytes,
+        lambda: _aten.native_layer_norm(t_x, [columns], t_weight, t_bias, 1e-5),
+        own_forward,
+        "B",
+    )
+    yield Case(
+        f"gradient of layer norm {rows} x {columns}",
+        3 * x.nbytes,
+        lambda: _aten.native_layer_norm_backward(
+            t_grad, t_x, [columns], t_mean, t_rstd, t_weight, t_bias, [True] * 3
+        ),
+        own_backward,
+        "B",
+    )
+
+
+def _steps(count: int) -> Iterator[Case]:
+    """AdamW, and SGD with momentum, over one parameter."""
+    param, grad, first, second, momentum = (_random(count) for _ in range(5))
+    second **= 2
+    t_param, t_grad, t_first, t_second, t_momentum = (
+        [torch.from_numpy(one)] for one in (param, grad, first, second, momentum)
+    )
+    lr, beta1, beta2, eps, weight_decay = 1e-3, 0.9, 0.999, 1e-8, 0.01
+    rates = {"lr": lr, "weight_decay": weight_decay, "maximize": False}
+    adam = rates | {"beta1": beta1, "beta2": beta2, "eps": eps, "amsgrad": False}
+    sgd = rates | {"momentum": beta1, "dampening": 0.0, "nesterov": False, "is_first_step": False}
+    count_of_steps = [torch.tensor(1.0)]
+    torch_adam: Callable[..., None] = torch._fused_adamw_
+    torch_sgd: Callable[..., None] = torch._fused_sgd_
+    yield Case(
+        f"AdamW {count}",
+        7 * param.nbytes,  # four are read, three are written
+        lambda: torch_adam(t_param, t_grad, t_first, t_second, [], count_of_steps, **adam),
+        lambda _: _kernels.adam(
+            [param],
+            [grad],
+            [first],
+            [second],
+            [],
+            lr,
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            1,
+            decoupled=True,
+            maximize=False,
+        ),
+        "B",
+    )
+    yield Case(
+        f"SGD with momentum {count}",
+        5 * param.nbytes,  # three are read, two are written
+        lambda: torch_sgd(t_param, t_grad, t_momentum, **sgd),
+        lambda _: _kernels.sgd(
+            [param],
+            [grad],
+            [momentum],
+            lr,
+            beta1,
+            0.0,
+            weight_decay,
+            nesterov=False,
+            maximize=False,
+            first_step=False,
+        ),
+        "B",
+    )
+
+
+def _cases() -> Iterator[Case]:
+    for count in _ELEMENTS:
+        yield from _of_each_element(count)
+    for rows, columns in _ROWS:
+        yield from _softmax(rows, columns)
+        yield from _layer_norm(rows, columns)
+    for count in _PARAMETERS:
+        yield from _steps(count)
+
+
+if __name__ == "__main__":
+    beside_torch.main(__doc__, _cases, threads=(1,))

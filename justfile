@@ -99,11 +99,11 @@ docs: gen
 site:
     NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict --config-file tools/site/mkdocs.yml
 
-# C++ kernels alone, without the wheel, and their tests
+# C++ kernels alone, without the wheel, and their tests; CUDA's need the emulator too
 kernels:
     cmake -S csrc -B target/kernels -G Ninja -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/kernels
-    GT_KERNELS_DIR=target/kernels pytest tests/test_random_kernels.py tests/test_matmul_kernels.py tests/test_attention_kernels.py
+    GT_KERNELS_DIR=target/kernels pytest $(ls tests/test_*_kernels.py | grep -v test_cuda_kernels)
 
 # CUDA kernels on a CPU, under csrc/emulator: values, races, deadlocks, bounds; with a NAME only those tests
 emulator name="":

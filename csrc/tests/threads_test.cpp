@@ -8,15 +8,18 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/pool.h"
+#include "cpu/array_path.h"
 #include "cpu/attention/attention.h"
 #include "cpu/convolution/convolution.h"
 #include "cpu/matmul/matmul.h"
 #include "cpu/pooling/max_pool.h"
 #include "cpu/random_fill.h"
 #include "cpu/recurrent/recurrent.h"
+#include "cpu/updates.h"
 
 namespace gt {
 namespace {
@@ -37,11 +40,19 @@ class Array {
     bytes_.resize(static_cast<std::size_t>(count) * element_bytes(element));
   }
 
-  static Array random(Shape shape, std::uint64_t seed) {
-    Array made(Element::kFloat32, shape);
+  static Array random(Shape shape, std::uint64_t seed, Element element = Element::kFloat32) {
+    Array made(element, shape);
     const Shape start(shape.size(), 0);
     fill_uniform({made.bytes_.data(), made.element_, Box("test", shape, shape, start), 1},
                  {seed, 0}, -1, 1);
+    return made;
+  }
+
+  // The same numbers of a matrix with its dims in the other order: not contiguous.
+  Array transposed() const {
+    Array made = *this;
+    std::swap(made.shape_[0], made.shape_[1]);
+    std::swap(made.strides_[0], made.strides_[1]);
     return made;
   }
 
@@ -52,6 +63,7 @@ class Array {
   float* floats() { return reinterpret_cast<float*>(bytes_.data()); }
   const float* floats() const { return reinterpret_cast<const float*>(bytes_.data()); }
   const std::vector<char>& bytes() const { return bytes_; }
+  std::size_t count() const { return bytes_.size() / element_bytes(element_); }
 
  private:
   Element element_;
@@ -71,16 +83,25 @@ std::vector<char> joined(std::initializer_list<const Array*> arrays) {
   return all;
 }
 
-Kernel product(std::int64_t rows) {
-  const Array a = Array::random({rows, 130}, 1);
-  const Array b = Array::random({130, 200}, 2);
-  return [a, b, rows](int threads) {
-    const Array out(Element::kFloat32, {rows, 200});
+Kernel product(const Array& a, const Array& b, Element element = Element::kFloat32) {
+  return [=](int threads) {
+    const Array out(element, {a.view().size(0), b.view().size(1)});
     const MatmulCall call{out.view(), a.view(), b.view(), nullptr, nullptr, {}, threads};
     check_matmul(call);
     matmul(call);
     return joined({&out});
   };
+}
+
+Kernel product_of_rows(std::int64_t rows, Element element) {
+  return product(Array::random({rows, 130}, 1, element), Array::random({130, 200}, 2, element),
+                 element);
+}
+
+// Of few rows with weights as a linear layer stores them, enough of them for several tasks.
+Kernel product_with_weights(std::int64_t rows, Element element) {
+  return product(Array::random({rows, 130}, 1, element),
+                 Array::random({2000, 130}, 2, element).transposed(), element);
 }
 
 Kernel attention_and_gradient() {
@@ -167,6 +188,52 @@ Kernel random_numbers() {
   };
 }
 
+// Loops over arrays, which have one thread: ranks share the choice of instruction set alone.
+Kernel array_loops() {
+  constexpr std::size_t kColumns = 500;
+  const Array x = Array::random({20, kColumns}, 14);
+  const Array grad = Array::random({20, kColumns}, 15);
+  return [=](int /*threads*/) {
+    const ArrayPath& path = array_path();
+    Array function = x, gradient = x, softmax = x, param = x, momentum = grad;
+    path.unary[static_cast<std::size_t>(Unary::kGelu)](x.floats(), function.floats(), x.count());
+    path.unary_backward[static_cast<std::size_t>(UnaryBackward::kGelu)](
+        grad.floats(), x.floats(), gradient.floats(), x.count());
+    for (std::size_t at = 0; at < x.count(); at += kColumns) {
+      path.softmax(x.floats() + at, softmax.floats() + at, kColumns);
+    }
+    const SgdStep step{.lr = 0.1F,
+                       .momentum = 0.9F,
+                       .rest_dampening = 1,
+                       .weight_decay = 0.01F,
+                       .sign = 1,
+                       .nesterov = false,
+                       .first = false};
+    path.sgd(param.floats(), grad.floats(), momentum.floats(), step, param.count());
+    return joined({&function, &gradient, &softmax, &param, &momentum});
+  };
+}
+
+// A step over a parameter of several tasks, the last one not full.
+Kernel adam_step_of_a_parameter() {
+  const Array param = Array::random({100'003}, 16);
+  const Array grad = Array::random({100'003}, 17);
+  return [=](int threads) {
+    Array stepped = param, first = grad, second(Element::kFloat32, {100'003});
+    const AdamNumbers numbers{.lr = 0.01,
+                              .beta1 = 0.9,
+                              .beta2 = 0.999,
+                              .eps = 1e-8,
+                              .weight_decay = 0.1,
+                              .step = 3,
+                              .decoupled = true,
+                              .maximize = false};
+    adam({stepped.floats(), grad.floats(), first.floats(), second.floats(), nullptr, param.count()},
+         adam_step(numbers), threads);
+    return joined({&stepped, &first, &second});
+  };
+}
+
 // Each task of each call runs once, however the calls of several ranks meet.
 Kernel tasks() {
   return [](int threads) {
@@ -211,13 +278,19 @@ int main() {
   };
   const Row rows[] = {
       {"tasks", gt::tasks()},
-      {"product", gt::product(300)},
-      {"product of few rows", gt::product(4)},
+      {"product", gt::product_of_rows(300, gt::Element::kFloat32)},
+      {"product of few rows", gt::product_of_rows(4, gt::Element::kFloat32)},
+      {"few rows by weights", gt::product_with_weights(4, gt::Element::kFloat32)},
+      {"bfloat16 product", gt::product_of_rows(300, gt::Element::kBfloat16)},
+      {"bfloat16, few rows", gt::product_of_rows(8, gt::Element::kBfloat16)},
+      {"bfloat16, by weights", gt::product_with_weights(8, gt::Element::kBfloat16)},
       {"attention and gradient", gt::attention_and_gradient()},
       {"GRU", gt::gru()},
       {"max_pool", gt::pooling()},
       {"convolution", gt::convolution()},
       {"random numbers", gt::random_numbers()},
+      {"loops over arrays", gt::array_loops()},
+      {"step of Adam", gt::adam_step_of_a_parameter()},
   };
   bool all_agree = true;
   for (const Row& row : rows) {

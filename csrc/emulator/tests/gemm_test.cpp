@@ -82,18 +82,20 @@ TEST(gemm_of_batches_and_of_groups_of_tiles) {
 TEST(skinny_products) {
   for (const std::int64_t rows : {1, 5, 8}) {
     for (const bool is_bfloat16 : {false, true}) {
-      const Half type = is_bfloat16 ? Half::kBfloat16 : Half::kFloat16;
-      Problem problem(type, {rows, 22, 264, 2}, true, true);
-      problem.call.activation = Activation::kSilu;
-      problem.call.bias = problem.bias.buffer->data();
-      problem.call.residual = problem.residual.operand();
-      Launch wanted = problem.grid(rows == 5 ? 3 : 0);
-      wanted.grid.x = 1;
-      wanted.block.x = 64;
-      launch(wanted, [&] {
-        is_bfloat16 ? gt_skinny_nt_bf16(problem.call) : gt_skinny_nt_f16(problem.call);
-      });
-      problem.check_all();
+      for (const std::uint64_t seed : {0, 3}) {
+        const Half type = is_bfloat16 ? Half::kBfloat16 : Half::kFloat16;
+        Problem problem(type, {rows, 22, 264, 2}, true, true);
+        problem.call.activation = Activation::kSilu;
+        problem.call.bias = problem.bias.buffer->data();
+        problem.call.residual = problem.residual.operand();
+        Launch wanted = problem.grid(seed);
+        wanted.grid.x = 1;
+        wanted.block.x = 64;
+        launch(wanted, [&] {
+          is_bfloat16 ? gt_skinny_nt_bf16(problem.call) : gt_skinny_nt_f16(problem.call);
+        });
+        problem.check_all();
+      }
     }
   }
 }
@@ -113,20 +115,22 @@ TEST(grouped_products_in_one_launch) {
       {gt_grouped_gemm_tn_f16, Half::kFloat16, false, false},
   };
   for (const Row& row : rows) {
-    std::vector<std::unique_ptr<Problem>> problems;
-    std::vector<GemmGroup> groups;
-    unsigned tiles = 0;
-    for (const Size size : {Size{8, 8, 40}, Size{16, 136, 8}, Size{136, 8, 8}}) {
-      problems.push_back(std::make_unique<Problem>(row.type, size, row.is_deep_a, row.is_deep_b));
-      groups.push_back({problems.back()->call, tiles});
-      tiles += problems.back()->grid(0).grid.x;
-    }
-    Buffer<GemmGroup> table("groups", groups);
-    Launch wanted = problems[0]->grid(2);
-    wanted.grid.x = tiles;
-    launch(wanted, [&] { row.kernel(table.data(), static_cast<std::uint32_t>(groups.size())); });
-    for (const auto& problem : problems) {
-      problem->check_all();
+    for (const std::uint64_t seed : {0, 2}) {
+      std::vector<std::unique_ptr<Problem>> problems;
+      std::vector<GemmGroup> groups;
+      unsigned tiles = 0;
+      for (const Size size : {Size{8, 8, 40}, Size{16, 136, 8}, Size{136, 8, 8}}) {
+        problems.push_back(std::make_unique<Problem>(row.type, size, row.is_deep_a, row.is_deep_b));
+        groups.push_back({problems.back()->call, tiles});
+        tiles += problems.back()->grid(0).grid.x;
+      }
+      Buffer<GemmGroup> table("groups", groups);
+      Launch wanted = problems[0]->grid(seed);
+      wanted.grid.x = tiles;
+      launch(wanted, [&] { row.kernel(table.data(), static_cast<std::uint32_t>(groups.size())); });
+      for (const auto& problem : problems) {
+        problem->check_all();
+      }
     }
   }
 }

@@ -59,6 +59,12 @@ def kernels(library, driver):
     made.forget()
 
 
+@pytest.fixture(params=["0", "7"])
+def schedule(request, monkeypatch):
+    """Two: threads in order, and by a seed. Most of these kernels are launched nowhere else."""
+    monkeypatch.setenv("GT_EMULATOR_SEED", request.param)
+
+
 @pytest.fixture
 def hopper(library, driver):
     """Kernels of a device of sm_90."""
@@ -72,6 +78,7 @@ def hopper(library, driver):
 # ---- values, through the whole path ----
 
 
+@pytest.mark.usefixtures("schedule")
 @pytest.mark.parametrize("box", cuda_cases.BOXES, ids=str)
 @pytest.mark.parametrize(("kind", "name", "limits"), cuda_cases.KINDS)
 def test_random_numbers_have_the_bits_of_the_cpu(kernels, kind, name, limits, box):
@@ -83,12 +90,14 @@ def test_dropout_is_pytorchs(kernels, p):
     cuda_cases.check_dropout(kernels, p)
 
 
+@pytest.mark.usefixtures("schedule")
 @pytest.mark.parametrize("dtype", cuda_cases.TOLERANCES, ids=str)
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 10), (4, 65)])
 def test_cross_entropy_and_its_gradient(kernels, rows, columns, dtype):
     cuda_cases.check_cross_entropy(kernels, rows, columns, dtype)
 
 
+@pytest.mark.usefixtures("schedule")
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("dtype", cuda_cases.TOLERANCES, ids=str)
 @pytest.mark.parametrize("shape", [(3, 1), (2, 3, 40), (131, 5)])
@@ -337,6 +346,23 @@ def test_kernels_are_loaded_once_for_each_device(library, driver):
         kernels.fill("normal", torch.empty(4), Place(1, 2), 0.0, 1.0)
         kernels.forget()
     assert driver.stand_in_loads() - before == 2
+
+
+def test_the_environment_has_the_schedules_seed(kernels, driver, monkeypatch):
+    def steps(seed):
+        monkeypatch.setenv("GT_EMULATOR_SEED", seed)
+        kernels.rows.rms_norm(torch.ones(4, 64), torch.ones(64), 1e-5)
+        return driver.stand_in_steps()
+
+    counts = [steps(seed) for seed in ("0", "7", "8", "7", "0")]
+    assert counts[:2] == counts[4:2:-1]
+    assert len({*counts}) == 3
+    monkeypatch.delenv("GT_EMULATOR_SEED")
+    kernels.rows.rms_norm(torch.ones(4, 64), torch.ones(64), 1e-5)
+    assert driver.stand_in_steps() == counts[0]
+    for word in ("", "-1", "7x", str(2**64)):
+        with pytest.raises(native.CudaError, match=f"GT_EMULATOR_SEED={word}: expected a number"):
+            steps(word)
 
 
 def test_adamw_packs_its_numbers(kernels):

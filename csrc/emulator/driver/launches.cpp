@@ -24,7 +24,7 @@ struct Unpacked;
 template <class... P>
 struct Unpacked<void(P...)> {
   template <void (*kernel)(P...)>
-  static void play(const Launch& wanted, void** arguments, std::string& packed) {
+  static Statistics play(const Launch& wanted, void** arguments, std::string& packed) {
     std::tuple<P...> given;
     std::size_t at = 0;
     std::apply(
@@ -36,7 +36,7 @@ struct Unpacked<void(P...)> {
           (take(static_cast<void*>(&each), sizeof(each)), ...);
         },
         given);
-    launch(wanted, [&] { std::apply(kernel, given); });
+    return launch(wanted, [&] { std::apply(kernel, given); });
   }
 };
 

@@ -10,7 +10,7 @@ namespace gt::emulator {
 
 // Runs the kernel under the machine. Into `packed` go the bytes of each argument, in hexadecimal
 // and with spaces between them. Throws Fault.
-using Play = void (*)(const Launch& launch, void** arguments, std::string& packed);
+using Play = Statistics (*)(const Launch& launch, void** arguments, std::string& packed);
 
 const std::map<std::string, Play>& kernels_by_name();
 

@@ -2,10 +2,13 @@
 // kernel of that name under the machine before it returns. Functions stand_in_* are the test's:
 // memory that kernels may touch, calls that shall fail, and what was launched.
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
 
+#include "core/message.h"
 #include "cuda/host/driver.h"
 #include "emulator/driver/launches.h"
 #include "emulator/driver/shared_memory.h"
@@ -50,6 +53,7 @@ struct State {
   int loads = 0;
   int opened = 0;  // memory of other processes
   std::uint64_t steps_max = gt::emulator::Launch{}.steps_max;
+  std::uint64_t steps = 0;  // of the last launch that ended well
   int capability = 80;
 };
 State& state() {
@@ -60,6 +64,23 @@ State& state() {
 int failure(const char* name) {
   const auto found = state().failing.find(name);
   return found == state().failing.end() ? 0 : found->second;
+}
+
+// The scheduler's, from the environment at each launch. Throws Fault.
+std::uint64_t seed() {
+  const char* text = std::getenv("GT_EMULATOR_SEED");
+  std::uint64_t value = 0;
+  if (text == nullptr) {
+    return value;
+  }
+  const char* end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, value);
+  if (error != std::errc{} || rest != end) {
+    throw gt::emulator::Fault(
+        gt::emulator::FaultKind::kMisuse,
+        gt::message("GT_EMULATOR_SEED=", text, ": expected a number from 0 to 2^64 - 1"));
+  }
+  return value;
 }
 
 // The last launch, as JSON.
@@ -197,7 +218,8 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** argument
   std::string packed;
   int code = 0;
   try {
-    (*static_cast<Play*>(function))(wanted, arguments, packed);
+    wanted.seed = seed();
+    state().steps = (*static_cast<Play*>(function))(wanted, arguments, packed).steps;
   } catch (const gt::emulator::Fault& fault) {
     state().fault = fault.what();
     code = kLaunchFailed;
@@ -319,6 +341,9 @@ void stand_in_fail(const char* call, int code) { state().failing[call] = code; }
 void stand_in_capability(int capability) { state().capability = capability; }
 
 const char* stand_in_launched() { return state().launched.c_str(); }
+
+// Steps of the scheduler in the last launch that ended well: the same number for the same seed.
+std::uint64_t stand_in_steps() { return state().steps; }
 
 int stand_in_loads() { return state().loads; }
 }

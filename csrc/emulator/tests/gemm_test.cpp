@@ -154,15 +154,21 @@ TEST(planted_late_copy_is_found) {
 }
 
 TEST(planted_row_of_the_result_is_found) {
-  Problem problem(Half::kBfloat16, {24, 16, 8}, true, true);
-  bool is_found = false;
+  // Rows 8 to 15 go one too far: of 24 rows, row 16 is written twice.
+  Problem twice(Half::kBfloat16, {24, 16, 8}, true, true);
+  check_fault(fault_of(twice.grid(0), [&] { planted_wrong_row_gt_gemm_nt_bf16(twice.call); }),
+              FaultKind::kRace,
+              "4 bytes at out + 512 of 768");  // 16 rows of 16 elements of 2 bytes
+  // Of 16 rows, row 8 is not written at all.
+  Problem never(Half::kBfloat16, {16, 16, 8}, true, true);
+  launch(never.grid(0), [&] { planted_wrong_row_gt_gemm_nt_bf16(never.call); });
+  std::string found;
   try {
-    launch(problem.grid(0), [&] { planted_wrong_row_gt_gemm_nt_bf16(problem.call); });
-    problem.check_all();
-  } catch (const std::exception&) {
-    is_found = true;
+    never.check_all();
+  } catch (const std::runtime_error& error) {
+    found = error.what();
   }
-  check(is_found, "a row of the result that is off by one was not found");
+  check(found.starts_with("out[128]: "), "expected a wrong value in row 8, got '", found, "'");
 }
 
 }  // namespace gt::testing

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "emulator/machine/banks.h"
+#include "emulator/machine/place.h"
 #include "emulator/tests/check.h"
 #include "emulator/tests/small_kernels.h"
 
@@ -218,6 +219,32 @@ TEST(bank_conflicts_are_counted) {
     lanes.emplace_back(lane, 16 * lane);
   }
   check(emulator::bank_conflicts(lanes, 16) == 0, "successive 16-byte accesses");
+}
+
+TEST(bank_conflicts_are_told_apart_by_instruction) {
+  const auto conflicts = [](unsigned first, unsigned second) {
+    Buffer<float> out("out", 64);
+    const auto statistics =
+        launch(threads(32), [&] { two_strides_in_shared(out.data(), first, second); });
+    std::uint64_t all = 0;
+    for (const auto& [place, count] : statistics.conflict_places) {
+      all += count;
+      check(emulator::place_name(place).find("small_kernels.cpp:") != std::string::npos,
+            "conflicts at ", emulator::place_name(place));
+    }
+    check(all == statistics.bank_conflicts, all, " by instruction, ", statistics.bank_conflicts);
+    return statistics.conflict_places;
+  };
+  const auto both = conflicts(2, 8), turned = conflicts(8, 2), one = conflicts(1, 4);
+  check(both.size() == 2 && turned.size() == 2 && one.size() == 1, both.size(), ", ", turned.size(),
+        " and ", one.size(), " instructions");
+  const auto [second, count] = *one.begin();
+  const auto first = both.begin()->first == second ? both.rbegin()->first : both.begin()->first;
+  check(count == 3, "stride 4: ", count);
+  check(both.at(first) == 1 && both.at(second) == 7, "strides 2 and 8: ", both.at(first), " and ",
+        both.at(second));
+  check(turned.at(first) == 7 && turned.at(second) == 1, "strides 8 and 2: ", turned.at(first),
+        " and ", turned.at(second));
 }
 
 TEST(same_seed_same_schedule) {

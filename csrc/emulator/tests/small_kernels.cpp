@@ -42,6 +42,16 @@ void stride_in_shared(float* out, unsigned stride) {
   out[threadIdx.x] = shared.values[threadIdx.x * stride];
 }
 
+void two_strides_in_shared(float* out, unsigned first, unsigned second) {
+  Numbers& shared = device::static_shared<Numbers>();
+  for (unsigned i = threadIdx.x; i < 1024; i += blockDim.x) {
+    shared.values[i] = static_cast<float>(i);
+  }
+  __syncthreads();
+  out[threadIdx.x] = shared.values[threadIdx.x * first];
+  out[32 + threadIdx.x] = shared.values[threadIdx.x * second];
+}
+
 void one_half_waits(int* out) {
   if (threadIdx.x < 32) {
     __syncthreads();

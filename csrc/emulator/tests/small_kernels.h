@@ -10,6 +10,8 @@ void read_unwritten(const float* x, float* out);
 void write_same_word(int* out);
 void reverse_in_shared(const float* x, float* out, bool has_barrier);
 void stride_in_shared(float* out, unsigned stride);
+// Reads with one stride, then with another, what was written with neither.
+void two_strides_in_shared(float* out, unsigned first, unsigned second);
 void one_half_waits(int* out);
 void divergent_shuffle(unsigned* out);
 void shuffles(unsigned* out, unsigned kind, unsigned operand, unsigned width);

@@ -116,7 +116,7 @@ float add_relaxed(float* address, float value) {
 }
 template <Scope scope>
 void fence() {
-  emulator::fence();
+  emulator::fence(scope);
 }
 inline std::uint64_t nanoseconds() { return emulator::nanoseconds(); }
 
@@ -173,7 +173,11 @@ inline void mbarrier_wait(std::uint64_t* barrier, unsigned parity) {
 // ---- arithmetic ----
 inline std::uint64_t made_anew(std::uint64_t value) { return value; }
 inline float exponential(float x) { return std::exp(x); }
-inline float power_of_2(float x) { return std::exp2(x); }
+// .ftz: a result that would be subnormal is 0.
+inline float power_of_2(float x) {
+  const float power = std::exp2(x);
+  return power < 0x1p-126F ? 0.0F : power;
+}
 inline float logarithm(float x) { return std::log(x); }
 inline float square_root(float x) { return std::sqrt(x); }
 inline float reciprocal_square_root(float x) { return 1.0F / std::sqrt(x); }

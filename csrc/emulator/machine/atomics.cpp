@@ -10,9 +10,8 @@ namespace gt::emulator {
 namespace {
 
 struct Published {
-  Clock clock;
-  Scope scope = Scope::kPlain;
-  std::uint32_t block = 0;
+  ByScope clock;
+  std::uint32_t block = 0;  // of the last store
 };
 
 std::unordered_map<std::uintptr_t, Published>& published() {
@@ -32,15 +31,15 @@ void see(const void* address, Scope scope, Order order) {
   if (found == published().end()) {
     return;
   }
-  const Published& store = found->second;
-  const bool is_narrow = scope == Scope::kBlock || store.scope == Scope::kBlock;
-  if (is_narrow && store.block != current->block->number) {
+  const bool is_own = found->second.block == current->block->number;
+  if (!is_own && scope == Scope::kBlock) {
     return;
   }
+  const Clock& clock = is_own ? found->second.clock.own : found->second.clock.far;
   if (order == Order::kAcquireRelease) {
-    current->clock.join(store.clock);
+    current->clock.join(clock);
   } else {
-    current->unfenced.join(store.clock);
+    (is_own ? current->unfenced.own : current->unfenced.far).join(clock);
   }
 }
 
@@ -48,9 +47,14 @@ void publish(const void* address, Scope scope, Order order, bool keeps_earlier) 
   Published& store = published()[reinterpret_cast<std::uintptr_t>(address)];
   if (!keeps_earlier) {
     store.clock = {};
+  } else if (store.block != current->block->number) {
+    store.clock.own = store.clock.far;
   }
-  store.clock.join(order == Order::kAcquireRelease ? current->clock : current->at_fence);
-  store.scope = scope;
+  const bool is_release = order == Order::kAcquireRelease;
+  store.clock.own.join(is_release ? current->clock : current->at_fence.own);
+  if (scope != Scope::kBlock) {
+    store.clock.far.join(is_release ? current->clock : current->at_fence.far);
+  }
   store.block = current->block->number;
   current->clock.tick(current->number);
 }
@@ -91,13 +95,27 @@ float atomic_add(float* address, float value, Scope scope, Order order) {
   return add(address, value, scope, order, __builtin_return_address(0));
 }
 
-void fence() {
-  current->clock.join(current->unfenced);
-  current->at_fence = current->clock;
+// Two fences order what is around them where the scope of each reaches the other's thread.
+void fence(Scope scope) {
+  const bool is_far = scope != Scope::kBlock;
+  current->clock.join(current->unfenced.own);
+  if (is_far) {
+    current->clock.join(current->unfenced.far);
+  }
+  current->at_fence.own = current->clock;
+  if (is_far) {
+    current->at_fence.far = current->clock;
+  }
   current->clock.tick(current->number);
 }
 
-std::uint64_t nanoseconds() { return machine->steps() * kStepNanoseconds; }
+std::uint64_t nanoseconds() {
+  if (current->time_read == machine->steps()) {
+    machine->yield();  // a loop that only reads the time must not stop it
+  }
+  current->time_read = machine->steps();
+  return machine->steps() * kStepNanoseconds;
+}
 
 void forget_published() { published().clear(); }
 

@@ -38,7 +38,7 @@ std::uint32_t atomic_load(const std::uint32_t* address, Scope scope, Order order
 void atomic_store(std::uint32_t* address, std::uint32_t value, Scope scope, Order order);
 std::uint32_t atomic_add(std::uint32_t* address, std::uint32_t value, Scope scope, Order order);
 float atomic_add(float* address, float value, Scope scope, Order order);
-void fence();
+void fence(Scope scope);
 
 // A time that grows with every step of the scheduler.
 std::uint64_t nanoseconds();

@@ -44,6 +44,12 @@ struct Copy {  // one cp.async
   std::uintptr_t place;
 };
 
+// What orders memory within a block, and between blocks too.
+struct ByScope {
+  Clock own;
+  Clock far;
+};
+
 // A thread's registers that take the sums of wgmma.mma_async: an array on its stack.
 struct Sums {
   std::uintptr_t begin;
@@ -61,8 +67,9 @@ struct Thread {
   State state = State::kReady;
   std::function<std::string()> waits_for;  // for the report of a deadlock
   Clock clock;
-  Clock at_fence;  // what a relaxed store publishes
-  Clock unfenced;  // what relaxed loads saw: known from the next fence on
+  ByScope at_fence;             // what a relaxed store publishes
+  ByScope unfenced;             // what relaxed loads saw: known from the next fence on
+  std::uint64_t time_read = 0;  // the scheduler's step in which it last read the time
   ucontext_t context{};
   char* stack = nullptr;
   std::deque<std::vector<Copy>> copy_groups;  // committed, oldest first

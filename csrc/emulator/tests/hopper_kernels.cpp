@@ -103,6 +103,9 @@ void copied_box(TensorMap map, std::uint16_t* out, BoxCopy copy, int mistake) {
   std::uint64_t& barrier = device::static_shared<std::uint64_t>();
   unsigned char* box = device::dynamic_shared();
   const auto [x, y, z] = copy.place;
+  if (copy.prefetches) {
+    device::prefetch_map(&map);
+  }
   if (threadIdx.x == 0) {
     device::mbarrier_init(&barrier, 1);
     if (mistake != 1) {
@@ -126,6 +129,25 @@ void copied_box(TensorMap map, std::uint16_t* out, BoxCopy copy, int mistake) {
     out[blockIdx.x * copy.elements + i] = halves[i];
   }
   cluster_sync();
+}
+
+void prefetch_beside_a_write(TensorMap* memory) {
+  if (threadIdx.x == 0) {
+    device::prefetch_map(memory);
+  } else {
+    *reinterpret_cast<unsigned*>(memory) = 1;
+  }
+}
+
+void stored_pairs(float* out, unsigned shift) {
+  unsigned char* shared = device::dynamic_shared();
+  const auto first = static_cast<float>(2 * threadIdx.x);
+  device::store_pair(reinterpret_cast<std::uint64_t*>(shared + 8 * threadIdx.x + shift), first,
+                     first + 1);
+  __syncthreads();
+  const float* values = reinterpret_cast<const float*>(shared);
+  out[threadIdx.x] = values[threadIdx.x];
+  out[32 + threadIdx.x] = values[32 + threadIdx.x];
 }
 
 void wide_product(const std::uint16_t* a, const std::uint16_t* b, float* out, ProductCase call,

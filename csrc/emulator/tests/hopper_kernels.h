@@ -15,11 +15,19 @@ struct BoxCopy {
   unsigned dims;
   unsigned elements;  // of the box
   unsigned expected_bytes;
-  std::uint16_t ranks;  // 0: a copy for the own block, by each block
+  std::uint16_t ranks;      // 0: a copy for the own block, by each block
+  bool prefetches = false;  // the map, by every thread
 };
 // Shared memory after the copy, of each block. Mistakes: 1 the mbarrier's start is not fenced, 2
 // the wrong phase is waited for.
 void copied_box(TensorMap map, std::uint16_t* out, BoxCopy copy, int mistake);
+
+// The memory that thread 1 writes is prefetched by thread 0, as if it were a map.
+void prefetch_beside_a_write(TensorMap* memory);
+
+// Pairs (2 i, 2 i + 1) by thread i, `shift` bytes from the start of shared memory; then that
+// memory.
+void stored_pairs(float* out, unsigned shift);
 
 constexpr unsigned kImageElements = 8192;  // of one operand
 struct ProductCase {

@@ -176,6 +176,49 @@ TEST(one_copy_reaches_the_blocks_of_its_mask) {
   }
 }
 
+// PTX ISA, Data Movement and Conversion Instructions: prefetch .tensormap. It brings the map into a
+// cache, and neither reads nor writes what the program sees.
+TEST(prefetched_maps_change_nothing) {
+  const auto accesses = [](bool prefetches, std::uint64_t seed) {
+    Numbered source(64, 8, 1);
+    Buffer<std::uint16_t> out("out", 2 * 512);
+    const TensorMap map = emulator::encode(source.facts(0, 64, 8, 0));
+    const BoxCopy copy{{0, 1, 0}, 2, 512, 1024, 0, prefetches};
+    const auto statistics =
+        launch(cluster_of_two(32, seed), [&] { copied_box(map, out.data(), copy, 0); });
+    for (int i = 0; i < 1024; ++i) {
+      const auto expected = source.at(i % 64, 1 + i / 64 % 8, 0);
+      check(out.data()[i] == expected, "element ", i, ": ", out.data()[i], ", not ", expected);
+    }
+    return statistics.accesses;
+  };
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    check(accesses(true, seed) == accesses(false, seed), "a prefetch is counted as an access");
+    Launch wanted;
+    wanted.block.x = 2;
+    wanted.seed = seed;
+    Buffer<TensorMap> written("written", 1);
+    launch(wanted, [&] { prefetch_beside_a_write(written.data()); });
+  }
+}
+
+// PTX ISA, Data Movement and Conversion Instructions: st .v2. The second element stands behind the
+// first; both are one access, at a multiple of its 8 bytes.
+TEST(pairs_are_stored_as_one_access) {
+  Launch wanted;
+  wanted.block.x = 32;
+  wanted.shared_bytes = 512;
+  Buffer<float> out("out", 64);
+  const auto statistics = launch(wanted, [&] { stored_pairs(out.data(), 0); });
+  std::vector<float> expected(64);
+  std::iota(expected.begin(), expected.end(), 0.0F);
+  check_equal(out.values(), expected, "pairs");
+  // As two accesses of 4 bytes, 8 bytes apart, each would meet every other bank twice.
+  check(statistics.bank_conflicts == 0, statistics.bank_conflicts, " bank conflicts");
+  check_fault(fault_of(wanted, [&] { stored_pairs(out.data(), 4); }), FaultKind::kMisaligned,
+              "8 bytes at shared memory of block 0 + 4 of 512");
+}
+
 TEST(mistakes_around_a_tensor_copy_are_found) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Numbered source(64, 8, 1);

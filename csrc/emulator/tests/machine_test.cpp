@@ -1,4 +1,6 @@
 // The wrappers against the PTX documentation, and each kind of fault against a small mistake.
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "emulator/machine/banks.h"
@@ -146,6 +148,123 @@ TEST(flags_order_memory_only_by_release_and_acquire) {
         check(fault_of(wanted, kernel).kind() == FaultKind::kRace, "mistake ", mistake);
       }
     }
+  }
+}
+
+// PTX ISA 9.7.13.5 fence, and 8 (memory consistency model), release and acquire patterns: a fence
+// before a relaxed store and one behind the relaxed load that reads it order what is around them,
+// where the scope of each includes the thread of the other.
+TEST(fences_order_memory_within_their_scope) {
+  using emulator::Scope;
+  constexpr Scope kNone = Scope::kPlain;
+  struct Row {
+    unsigned blocks;
+    Scope before, after;
+    bool is_ordered;
+  };
+  constexpr Row rows[] = {
+      {2, Scope::kDevice, Scope::kDevice, true}, {2, Scope::kSystem, Scope::kDevice, true},
+      {2, kNone, Scope::kDevice, false},         {2, Scope::kDevice, kNone, false},
+      {2, Scope::kBlock, Scope::kDevice, false}, {2, Scope::kDevice, Scope::kBlock, false},
+      {2, Scope::kBlock, Scope::kBlock, false},  {1, Scope::kBlock, Scope::kBlock, true},
+      {1, Scope::kBlock, Scope::kSystem, true},  {1, Scope::kBlock, kNone, false},
+      {1, kNone, Scope::kBlock, false},
+  };
+  for (const Row& row : rows) {
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      Buffer<float> x("x", std::vector<float>{42});
+      Buffer<float> slot("slot", 1);
+      Buffer<std::uint32_t> flag("flag", std::vector<std::uint32_t>{0});
+      Buffer<float> out("out", 1);
+      Launch wanted = threads(2 / row.blocks, row.blocks, seed);
+      wanted.is_cooperative = true;
+      const auto kernel = [&] {
+        message_by_fences(x.data(), slot.data(), flag.data(), out.data(), row.before, row.after);
+      };
+      if (row.is_ordered) {
+        launch(wanted, kernel);
+        check(out.data()[0] == 42, "got ", out.data()[0]);
+      } else {
+        check_fault(fault_of(wanted, kernel), FaultKind::kRace, "4 bytes at slot + 0 of 4");
+      }
+    }
+  }
+}
+
+// PTX ISA, Parallel Synchronization and Communication Instructions: atom. It gives the value that
+// was there, .add is modulo 2^32; .acq_rel orders what is around it, as far as the scope reaches.
+TEST(additions_order_memory_within_their_scope) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    for (const unsigned blocks : {1U, 2U}) {
+      for (const bool reaches_device : {false, true}) {
+        const unsigned all = 8 * blocks;
+        Buffer<std::uint32_t> numbers("numbers", all), seen("seen", all), sum("sum", 1);
+        Buffer<std::uint32_t> counter("counter", std::vector<std::uint32_t>{0U - 3});
+        const auto kernel = [&] {
+          arrivals(numbers.data(), counter.data(), seen.data(), sum.data(), reaches_device);
+        };
+        if (blocks == 2 && !reaches_device) {
+          check_fault(fault_of(threads(8, 2, seed), kernel), FaultKind::kRace,
+                      "4 bytes at counter + 0 of 4");
+          continue;
+        }
+        launch(threads(8, blocks, seed), kernel);
+        std::vector<std::uint32_t> expected(all), found = seen.values();
+        std::iota(expected.begin(), expected.end(), 0U - 3);
+        std::sort(found.begin(), found.end(), [](auto a, auto b) { return a + 3 < b + 3; });
+        check_equal(found, expected, "seen");
+        check(counter.data()[0] == all - 3, "counter ", counter.data()[0]);
+        check(sum.data()[0] == all * (all + 1) / 2, "sum ", sum.data()[0]);
+      }
+    }
+  }
+}
+
+// PTX ISA, Special Registers: %globaltimer. One clock of all blocks, which goes on whatever a
+// thread does.
+TEST(time_goes_on_for_all_blocks) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    Buffer<std::uint64_t> times("times", 2);
+    Buffer<std::uint32_t> flag("flag", std::vector<std::uint32_t>{0});
+    Launch wanted = threads(1, 2, seed);
+    wanted.is_cooperative = true;
+    launch(wanted, [&] { times_of_two_blocks(times.data(), flag.data()); });
+    check(times.data()[0] <= times.data()[1], times.data()[0], " before ", times.data()[1]);
+    Buffer<std::uint64_t> waited("waited", 2);
+    launch(threads(2, 1, seed), [&] { wait_by_the_time(10'000, waited.data()); });
+    for (const std::uint64_t each : waited.values()) {
+      check(each >= 10'000 && each < 20'000, "waited ", each);
+    }
+  }
+}
+
+// PTX ISA, Floating Point Instructions: ex2. Its table of special operands; .ftz makes zeros of
+// subnormal operands and results; the relative error is at most 2^-22.
+TEST(powers_of_2_follow_the_table) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto power = [](float operand) {
+    Buffer<float> x("x", std::vector<float>{operand});
+    Buffer<float> out("out", 1);
+    launch(threads(1), [&] { powers_of_2(x.data(), out.data()); });
+    return out.data()[0];
+  };
+  struct Row {
+    float operand, expected;
+  };
+  constexpr Row rows[] = {
+      {-kInfinity, 0},  {kInfinity, kInfinity}, {0.0F, 1},    {-0.0F, 1}, {0x1p-149F, 1},
+      {-0x1p-149F, 1},  {-126, 0x1p-126F},      {-126.5F, 0}, {-149, 0},  {-1000, 0},
+      {128, kInfinity}, {127, 0x1p127F},        {-3, 0.125F}, {10, 1024},
+  };
+  for (const Row& row : rows) {
+    const float got = power(row.operand);
+    check(got == row.expected && !std::signbit(got), "2^", row.operand, ": ", got, ", not ",
+          row.expected);
+  }
+  check(std::isnan(power(std::nanf(""))), "of no number");
+  for (float x = -125.9F; x < 127; x += 3.7F) {
+    const double expected = std::exp2(double{x});
+    check(std::abs(double{power(x)} - expected) <= expected * 0x1p-22, "2^", x, ": ", power(x));
   }
 }
 

@@ -135,6 +135,73 @@ void sum_by_atomics(const float* x, float* sum) {
   device::add_relaxed<Scope::kDevice>(sum, x[blockIdx.x * blockDim.x + threadIdx.x]);
 }
 
+namespace {
+
+void fence_of(Scope scope) {
+  if (scope == Scope::kBlock) {
+    device::fence<Scope::kBlock>();
+  } else if (scope == Scope::kDevice) {
+    device::fence<Scope::kDevice>();
+  } else if (scope == Scope::kSystem) {
+    device::fence<Scope::kSystem>();
+  }
+}
+
+}  // namespace
+
+void message_by_fences(const float* x, float* slot, std::uint32_t* flag, float* out, Scope before,
+                       Scope after) {
+  if (blockIdx.x + threadIdx.x == 0) {
+    *slot = *x;
+    fence_of(before);
+    device::store_relaxed<Scope::kDevice>(flag, 1);
+    return;
+  }
+  while (device::load_relaxed<Scope::kDevice>(flag) == 0) {
+  }
+  fence_of(after);
+  *out = *slot;
+}
+
+void arrivals(std::uint32_t* numbers, std::uint32_t* counter, std::uint32_t* seen,
+              std::uint32_t* sum, bool reaches_device) {
+  const unsigned all = gridDim.x * blockDim.x;
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  numbers[i] = i + 1;
+  seen[i] = reaches_device ? device::add_acquire_release<Scope::kDevice>(counter, 1)
+                           : device::add_acquire_release<Scope::kBlock>(counter, 1);
+  if (seen[i] + 1 == all - 3) {  // the counter begins 3 below 0
+    *sum = 0;
+    for (unsigned j = 0; j < all; ++j) {
+      *sum += numbers[j];
+    }
+  }
+}
+
+void times_of_two_blocks(std::uint64_t* times, std::uint32_t* flag) {
+  if (blockIdx.x == 0) {
+    times[0] = device::nanoseconds();
+    device::store_release<Scope::kDevice>(flag, 1);
+  } else {
+    while (device::load_acquire<Scope::kDevice>(flag) == 0) {
+    }
+    times[1] = device::nanoseconds();
+  }
+}
+
+void wait_by_the_time(std::uint64_t nanoseconds, std::uint64_t* out) {
+  const std::uint64_t start = device::nanoseconds();
+  std::uint64_t now = start;
+  while (now - start < nanoseconds) {
+    now = device::nanoseconds();
+  }
+  out[threadIdx.x] = now - start;
+}
+
+void powers_of_2(const float* x, float* out) {
+  out[threadIdx.x] = device::power_of_2(x[threadIdx.x]);
+}
+
 void copies(const float* x, float* out, unsigned read_bytes, bool waits) {
   Numbers& shared = device::static_shared<Numbers>();
   device::copy_async<16>(shared.values + 4 * threadIdx.x, x + 4 * threadIdx.x, read_bytes);

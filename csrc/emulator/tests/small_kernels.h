@@ -19,6 +19,16 @@ void ballots(unsigned* out, unsigned pattern);
 void named_barriers(unsigned* out, bool producer_arrives);
 void message_by_flag(const float* x, float* slot, std::uint32_t* flag, float* out, int mistake);
 void sum_by_atomics(const float* x, float* sum);
+// Thread 0 sends one number to thread 1 by a relaxed flag between two fences; kPlain: none.
+void message_by_fences(const float* x, float* slot, std::uint32_t* flag, float* out,
+                       device::Scope before, device::Scope after);
+// Each thread leaves a number and adds 1 to the counter; the last of `all` sums the numbers.
+void arrivals(std::uint32_t* numbers, std::uint32_t* counter, std::uint32_t* seen,
+              std::uint32_t* sum, bool reaches_device);
+// Block 0 leaves the time, block 1 then too.
+void times_of_two_blocks(std::uint64_t* times, std::uint32_t* flag);
+void wait_by_the_time(std::uint64_t nanoseconds, std::uint64_t* out);
+void powers_of_2(const float* x, float* out);
 void copies(const float* x, float* out, unsigned read_bytes, bool waits);
 void two_stage_copies(const float* x, float* out, bool waits_for_both);
 void ring(const float* x, float* out, int steps, unsigned parity_mistake);

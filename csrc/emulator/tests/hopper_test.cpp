@@ -72,8 +72,9 @@ struct Numbered {
 
 }  // namespace
 
-// PTX ISA, mapa and barrier.cluster: every block sees the other's shared memory; the barrier
-// releases and acquires.
+// PTX ISA, Data Movement and Conversion Instructions: mapa; Parallel Synchronization and
+// Communication Instructions: barrier.cluster. Every block sees the other's shared memory; the
+// barrier releases and acquires.
 TEST(blocks_of_a_cluster_see_each_other) {
   bool ends_early = false;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -98,7 +99,8 @@ TEST(blocks_of_a_cluster_see_each_other) {
               "mapa: rank 1 in a cluster of 1 blocks");
 }
 
-// PTX ISA, mbarrier.arrive and mbarrier.try_wait: the scope is .cta unless .cluster is written.
+// PTX ISA 9.7.13.15 mbarrier: mbarrier.arrive and mbarrier.try_wait. The scope is .cta unless
+// .cluster is written.
 TEST(arrivals_from_another_block_need_the_clusters_scope) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Buffer<float> x("x", std::vector<float>{42});
@@ -155,8 +157,9 @@ TEST(boxes_beyond_a_tensor_are_zero_there) {
   }
 }
 
-// PTX ISA, cp.async.bulk.tensor .multicast::cluster: to the same place in each block of the mask,
-// and the mbarrier at the same place there.
+// PTX ISA, Data Movement and Conversion Instructions: cp.async.bulk.tensor. With
+// .multicast::cluster to the same place in each block of the mask, and the mbarrier at the same
+// place there.
 TEST(one_copy_reaches_the_blocks_of_its_mask) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Numbered source(64, 8, 2);
@@ -219,6 +222,8 @@ TEST(pairs_are_stored_as_one_access) {
               "8 bytes at shared memory of block 0 + 4 of 512");
 }
 
+// PTX ISA 8.6 (proxies): a fence.proxy.async between a thread's write and the copy's use; 9.7.13.15
+// mbarrier: the phase that is waited for; 9.7.13.15.5: it ends when no bytes are pending.
 TEST(mistakes_around_a_tensor_copy_are_found) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Numbered source(64, 8, 1);
@@ -263,7 +268,8 @@ TEST(tensor_maps_are_refused_as_the_driver_does) {
   has(refused([](TensorFacts& facts) { facts.dims = 6; }), "6 dims");
 }
 
-// PTX ISA, setmaxnreg: .inc takes from what .dec gave back. 128 + 128 threads of 136.
+// PTX ISA, Miscellaneous Instructions: setmaxnreg. .inc takes from what .dec gave back. 128 + 128
+// threads of 136.
 TEST(registers_are_a_budget) {
   Launch wanted;
   wanted.block.x = 256;
@@ -406,6 +412,9 @@ TEST(products_of_256_columns_follow_the_canonical_layouts) {
   }
 }
 
+// PTX ISA 9.7.15: wgmma.fence before the first wgmma.mma_async and behind other accesses to its
+// sums; wgmma.wait_group before the sums are read and the operands written. 8.6 (proxies): a
+// fence.proxy.async behind what threads wrote of the operands.
 TEST(mistakes_around_a_product_of_four_warps_are_found) {
   struct Row {
     ProductMistake mistake;

@@ -268,6 +268,8 @@ TEST(powers_of_2_follow_the_table) {
   }
 }
 
+// PTX ISA, Parallel Synchronization and Communication Instructions: atom. Nobody writes between its
+// read and its write.
 TEST(atomic_sums_lose_nothing) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Buffer<float> x("x", counted(128));

@@ -23,6 +23,7 @@ def driver_of(library):
     """The stand-in, for what only tests call."""
     loaded = ctypes.CDLL(str(library))
     loaded.stand_in_launched.restype = ctypes.c_char_p
+    loaded.stand_in_shared.restype = ctypes.c_char_p
     loaded.stand_in_steps.restype = ctypes.c_uint64
     return loaded
 

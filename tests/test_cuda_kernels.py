@@ -5,6 +5,7 @@ launches run the kernels' source under csrc/emulator. On a GPU: tests/gpu/test_g
 import dataclasses
 import importlib
 import importlib.util
+import json
 import re
 import signal
 import struct
@@ -22,6 +23,12 @@ from gt.worker import cuda_attention, cuda_kernels, torch_creation
 from gt.worker.cuda_kernels import AdamwStep
 from gt.worker.random_place import Place
 
+CUDA = Path(__file__).parent.parent / "csrc" / "cuda"
+DYNAMIC_SHARED = {
+    name: int(size)
+    for name, size in map(str.split, (CUDA / "dynamic_shared.txt").read_text().splitlines()[1:])
+}
+
 pytestmark = [
     pytest.mark.skipif(CMAKE is None, reason="cmake is not installed"),
     pytest.mark.timeout(600),
@@ -35,7 +42,11 @@ def library():
 
 @pytest.fixture(scope="module")
 def driver(library):
-    return driver_of(library)
+    """At the end: what launches asked for is what the table says, and of other kernels nothing."""
+    loaded = driver_of(library)
+    yield loaded
+    launched = json.loads(loaded.stand_in_shared())
+    assert launched == {name: DYNAMIC_SHARED.get(name, 0) for name in launched}
 
 
 @pytest.fixture
@@ -363,6 +374,41 @@ def test_the_environment_has_the_schedules_seed(kernels, driver, monkeypatch):
     for word in ("", "-1", "7x", str(2**64)):
         with pytest.raises(native.CudaError, match=f"GT_EMULATOR_SEED={word}: expected a number"):
             steps(word)
+
+
+def launch_all_that_share(kernels, hopper, dtype):
+    """Every kernel with dynamic shared memory, of small operands."""
+
+    def operand(*shape):
+        return torch.zeros(shape, dtype=dtype)
+
+    for width in (64, 128):
+        x, how = operand(1, 1, 2, width), cuda_attention.How(1.0)
+        results = kernels.attention.forward(x, x, x, how)
+        kernels.attention.backward(x, (x, x, x), results, how)
+    for columns in (24, 264):  # of Hopper's tiles of 128 and of 256 columns
+        for a, b in (
+            (operand(16, 8), operand(8, columns)),
+            (operand(16, 8), operand(columns, 8).mT),
+            (operand(8, 16).mT, operand(8, columns)),
+        ):
+            hopper.gemm(a, b, path="sm_90a")
+            kernels.gemm(a, b, path="sm_80")
+            kernels.grouped_gemm([(a, b)])
+
+
+def test_launches_ask_for_the_shared_memory_of_the_table(kernels, hopper, driver):
+    """That of the headers' tiles, through the code that launches them; a block can have so much."""
+    for dtype in (torch.bfloat16, torch.float16):
+        launch_all_that_share(kernels, hopper, dtype)
+    launched = json.loads(driver.stand_in_shared())
+    assert {name: launched.get(name) for name in DYNAMIC_SHARED} == DYNAMIC_SHARED
+    lines = (CUDA / "resources.txt").read_text().splitlines()[1:]
+    fixed = {(name, on): int(size) for name, on, _, size, _ in map(str.split, lines)}
+    assert {*DYNAMIC_SHARED} <= {name for name, _ in fixed}
+    limits = {"sm_80": 163 * 1024, "sm_90a": 227 * 1024}  # CUDA C++ Programming Guide, of a block
+    for (name, on), size in fixed.items():
+        assert size + DYNAMIC_SHARED.get(name, 0) <= limits[on], (name, on)
 
 
 def test_adamw_packs_its_numbers(kernels):

@@ -32,8 +32,10 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 ONLY = {"gemm_sm90.cu": ("sm_90a",)}
 # Random numbers have the bits of the CPU's kernels, which fuse nothing.
 FLAGS = {"random.cu": ["-fmad=false"]}
+# Dynamic shared memory is the launches': csrc/cuda/dynamic_shared.txt.
 HEADER = (
-    "# kernel architecture registers shared_bytes barriers: `just cuda` compares, --write accepts\n"
+    "# kernel architecture registers static_shared_bytes barriers: "
+    "`just cuda` compares, --write accepts\n"
 )
 
 

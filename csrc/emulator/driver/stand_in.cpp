@@ -48,6 +48,8 @@ struct State {
   std::map<std::uintptr_t, int> devices;  // of memory, by its first byte
   std::map<const void*, std::string> functions;
   std::string launched;
+  std::map<std::string, unsigned> shared;  // dynamic, of each kernel's last launch
+  std::string shared_text;
   std::string fault;
   std::uintptr_t current = 0;  // 1 + the device
   int loads = 0;
@@ -93,6 +95,7 @@ void remember(const std::string& name, const LaunchConfig& config, const std::st
   for (unsigned i = 0; i < config.attribute_count; ++i) {
     attributes += (i == 0 ? "" : ", ") + std::to_string(config.attributes[i].id);
   }
+  state().shared[name] = config.shared_bytes;
   state().launched =
       "{\"kernel\": \"" + name + "\", \"grid\": " + triple(config.grid) +
       ", \"block\": " + triple(config.block) +
@@ -341,6 +344,17 @@ void stand_in_fail(const char* call, int code) { state().failing[call] = code; }
 void stand_in_capability(int capability) { state().capability = capability; }
 
 const char* stand_in_launched() { return state().launched.c_str(); }
+
+// Bytes of dynamic shared memory by the kernels launched so far, as JSON.
+const char* stand_in_shared() {
+  std::string& text = state().shared_text;
+  text = "{";
+  for (const auto& [name, bytes] : state().shared) {
+    text += (text.size() == 1 ? "\"" : ", \"") + name + "\": " + std::to_string(bytes);
+  }
+  text += "}";
+  return text.c_str();
+}
 
 // Steps of the scheduler in the last launch that ended well: the same number for the same seed.
 std::uint64_t stand_in_steps() { return state().steps; }

@@ -96,6 +96,7 @@ def test_random_numbers_have_the_bits_of_the_cpu(kernels, kind, name, limits, bo
     cuda_cases.check_random(kernels, kind, name, limits, box)
 
 
+@pytest.mark.usefixtures("schedule")
 @pytest.mark.parametrize("p", [0.0, 0.25, 1.0])
 def test_dropout_is_pytorchs(kernels, p):
     cuda_cases.check_dropout(kernels, p)

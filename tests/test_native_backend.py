@@ -102,6 +102,53 @@ def test_convolutions_and_pools_of_lines_are_as_pytorch(name, monkeypatch):
         np.testing.assert_allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE * 10)
 
 
+ATTENTION = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "a mask of numbers": {"attn_mask": np.random.default_rng(2).normal(size=(1, 1, 20, 20))},
+    "a mask of bools": {"attn_mask": np.random.default_rng(3).normal(size=(20, 20)) > -0.5},
+    "another scale": {"scale": 0.3},
+}
+
+
+@pytest.mark.parametrize("queries", [20, 5])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_as_pytorch(name, queries, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("GT_BACKEND", "native")
+    gt.disconnect()
+    arrays = np.random.default_rng(1).normal(size=(3, 2, 3, queries, 8)).astype(np.float32)
+    options = dict(ATTENTION[name])
+    mask = options.pop("attn_mask", None)
+    results = []
+    for library in (gt, torch):
+        leaves = [library.from_numpy(x).requires_grad_() for x in arrays]
+        if mask is not None:
+            part = mask[..., :queries, :queries]
+            part = part if part.dtype == bool else part.astype(np.float32)
+            options["attn_mask"] = library.from_numpy(np.ascontiguousarray(part))
+        attend = library.nn.functional.scaled_dot_product_attention
+        out = attend(*leaves, **options)
+        out.square().sum().backward()
+        results.append([x.numpy() for x in (out.detach(), *(leaf.grad for leaf in leaves))])
+    gt.disconnect()
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_holds_no_matrix_of_scores(monkeypatch):
+    monkeypatch.setenv("GT_BACKEND", "native")
+    gt.disconnect()
+    leaves = [gt.ones(1, 4, 512, 16).requires_grad_() for _ in range(3)]
+    out = gt.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+    out.sum().backward()
+    assert leaves[2].grad.sum().item() == pytest.approx(4 * 512 * 16, rel=1e-5)
+    (stats,) = gt.debug.get_worker_stats()
+    gt.disconnect()
+    assert stats["own_calls"] >= 3  # forward, again in the gradient, and that
+    assert stats["bytes_peak"] < 512 * 512 * 4
+
+
 def test_digits_reach_97_percent_without_torch(without_torch, tmp_path):
     # scikit-learn has the scans and stumbles over a torch that is not there: they are read here
     parts = dataclasses.astuple(digits.load(0))

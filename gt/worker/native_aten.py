@@ -1,4 +1,4 @@
-"""The family generic of the native backend: convolutions and pools, without PyTorch.
+"""The family generic of the native backend: convolutions, pools, attention, without PyTorch.
 
 An operator here says what it results in, computes, and differentiates; any other is refused as the
 numpy backend refuses it. Images are float32, [batch, channels, height, width], and lines
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from gt.aten import arguments, schemas
+from gt.worker import native_attention, parts
 from gt.worker import native_images as images
-from gt.worker import parts
 from gt.worker.backend import Kernel
 from gt.worker.native_values import FLOAT32
 from gt.worker.reference_aten import refuse
@@ -100,9 +100,19 @@ _IMAGES = {
         lambda named, grad, _wanted: {"self": images.avg_pool_backward(named, grad)},
     ),
 }
+_ATTENTION = Operator(
+    native_attention.TENSORS,
+    lambda named: [(_FLOAT, size) for size in native_attention.sizes(named)],
+    native_attention.compute,
+    native_attention.gradients,
+)
 _LINES = {"conv1d": "conv2d", "max_pool1d": "max_pool2d", "avg_pool1d": "avg_pool2d"}
 _LINES["max_pool1d_with_indices"] = "max_pool2d_with_indices"
-_OPERATORS = _IMAGES | {name: _of_lines(_IMAGES[image]) for name, image in _LINES.items()}
+_OPERATORS = {
+    **_IMAGES,
+    **{name: _of_lines(_IMAGES[image]) for name, image in _LINES.items()},
+    "attention": _ATTENTION,
+}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -187,7 +197,9 @@ def _gradients(
     wanted: Sequence[int],
 ) -> tuple[Array, ...]:
     if list(wanted).count(_END) > 1:
-        raise NotImplementedError("the native backend has no gradients of gradients of images")
+        raise NotImplementedError(
+            "the native backend has no gradients of gradients of images and attention"
+        )
     grad = operands[count]
     # Operand k stands for itself, so that names are found by places.
     places = {place: word for word, place in name(range(count)).items() if word in operator.tensors}

@@ -1,9 +1,4 @@
-"""What gt._kernels runs in place of PyTorch, by operator, dtype and size.
-
-The sizes are where the kernel has been measured as faster (benchmarks/RESULTS.md). They are fixed,
-not measured at each start: the choice says which bits come out, and a program must find the same
-ones tomorrow.
-"""
+"""What gt._kernels runs in place of PyTorch, by operator, dtype and size (kernel_sizes.py)."""
 
 from __future__ import annotations
 
@@ -18,11 +13,9 @@ from torch import Tensor
 
 from gt import config
 from gt.worker import torch_threads
+from gt.worker.kernel_sizes import PRODUCT_WORK_MIN, QUERIES_MIN, UPDATE_ELEMENTS_MIN
 
 _THREADS_MAX = 256  # csrc/core/parallel.h
-_QUERIES_MIN = 8
-_PRODUCT_WORK_MIN = 64**3  # multiplications
-_UPDATE_ELEMENTS_MIN = 2**17  # of one parameter
 
 
 class _Row(NamedTuple):
@@ -34,16 +27,16 @@ class _Row(NamedTuple):
 
 def _is_product(left: Tensor, right: Tensor, *_: Tensor) -> bool:
     """With less to do another thread does not help, and with one the kernel is as fast as MKL."""
-    return left.numel() * right.shape[-1] >= _PRODUCT_WORK_MIN
+    return left.numel() * right.shape[-1] >= PRODUCT_WORK_MIN
 
 
 def _is_update(param: Tensor, *_: Tensor) -> bool:
-    return param.numel() >= _UPDATE_ELEMENTS_MIN
+    return param.numel() >= UPDATE_ELEMENTS_MIN
 
 
 def _has_queries(query: Tensor, key: Tensor, *_: Tensor) -> bool:
     """The kernel's vectors hold a query in each place: a few leave most of a vector empty."""
-    return query.shape[-2] >= _QUERIES_MIN and key.shape[-2] > 0
+    return query.shape[-2] >= QUERIES_MIN and key.shape[-2] > 0
 
 
 _TABLE = {
@@ -73,7 +66,7 @@ def sizes() -> tuple[int, int, int]:
     """The least work of a product, elements of an update and queries of attention that pay."""
     if config.own_kernels() == "on":
         return 1, 1, 1
-    return _PRODUCT_WORK_MIN, _UPDATE_ELEMENTS_MIN, _QUERIES_MIN
+    return PRODUCT_WORK_MIN, UPDATE_ELEMENTS_MIN, QUERIES_MIN
 
 
 def threads_most() -> int:

@@ -1,0 +1,9 @@
+"""From which sizes on kernels of gt._kernels run, where they have been measured as faster.
+
+Fixed, not measured at each start: the choice says which bits come out, and a program must find the
+same ones tomorrow. Figures: benchmarks/RESULTS.md.
+"""
+
+PRODUCT_WORK_MIN = 64**3  # multiplications
+UPDATE_ELEMENTS_MIN = 2**17  # of one parameter
+QUERIES_MIN = 8  # of attention

@@ -13,7 +13,7 @@
 namespace gt {
 namespace {
 
-constexpr int kLooks = 200;  // some 30 us where nobody else wants the core
+constexpr int kLooks = 200;  // some 100 us where nobody else wants the core
 
 // Waits until the word is no longer `old`.
 void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t old) {

@@ -15,7 +15,7 @@ constexpr std::int64_t kSideBySide = 256LL * 256 * 256;
 constexpr std::int64_t kOneThread = 64LL * 64 * 64;  // of a whole batch
 
 // Below this a call of another thread costs more than it brings.
-constexpr std::int64_t kWorkPerThread = 100LL * 100 * 100;
+constexpr std::int64_t kWorkPerThread = 128LL * 128 * 128;
 // Numbers that each thread packs for itself, at most, and times the others' rows or columns.
 constexpr std::int64_t kPackedApart = 1024LL * 1024;
 constexpr std::int64_t kSharesApart = 4;

@@ -68,6 +68,9 @@ def _check(made, expected, around):
     assert edges.isnan().all(), around
 
 
+# Worth several threads: cut by rows, by columns, and neither, for more rows or a greater depth than
+# are packed at once.
+SHARED = [(400, 93, 130), (91, 401, 130), (1200, 41, 90), (70, 66, 2700)]
 SIZES = [
     (1, 1, 1),
     (1, 5, 700),
@@ -79,6 +82,7 @@ SIZES = [
     (150, 193, 321),  # one more than a task's part or a block of the depth
     (1153, 3, 17),
     (3, 1153, 17),
+    *SHARED,
 ]
 
 
@@ -104,7 +108,7 @@ def test_every_layout_of_operands(size, dtype):
 @on_every_path
 @of_every_dtype
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("size", [(4, 37, 20), (30, 37, 400)], ids=str)
+@pytest.mark.parametrize("size", [(4, 37, 20), (30, 37, 400), *SHARED], ids=str)
 def test_what_follows_the_sums(activation, size, dtype):
     m, n, k = size
     generator = torch.Generator().manual_seed(7)
@@ -115,11 +119,11 @@ def test_what_follows_the_sums(activation, size, dtype):
     sums = 0.25 * (a.double() @ w.double().T) + bias.double()
     expected = ACTIVATIONS[activation](sums) + residual.double()
     made = _poisoned(m, n, dtype=dtype)
-    kernels.matmul(made[1], a, w.T, bias, residual, activation, 0.25, 2)
+    kernels.matmul(made[1], a, w.T, bias, residual, activation, 0.25, 3)
     _check(made, expected, activation)
     # Added to what is there.
     made[1].copy_(residual)
-    kernels.matmul(made[1], a, w.T, bias, made[1], activation, 0.25, 2)
+    kernels.matmul(made[1], a, w.T, bias, made[1], activation, 0.25, 3)
     _check(made, expected, activation)
 
 

@@ -1,4 +1,4 @@
-"""What the programs of this folder share: a kernel of gt._kernels beside PyTorch's, timed in turns.
+"""What these programs share: a kernel of gt._kernels beside PyTorch's, timed in turns.
 
 Rounds of both sides alternate; the median of each counts. No kernels here.
 """

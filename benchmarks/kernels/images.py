@@ -37,7 +37,7 @@ def _max_pools(size: tuple[int, ...], name: str) -> Iterator[Case]:
     image, image_grad = torch.randn(size), torch.empty(size)
     out, places = aten.max_pool2d_with_indices(image, _PAIR)
     grad = torch.randn(out.shape)
-    planes, own_grad, own_places = (x.flatten(0, 1).numpy() for x in (image_grad, grad, places))
+    pictures, own_grad, own_places = (x.flatten(0, 1).numpy() for x in (image_grad, grad, places))
     window = (_PAIR, _PAIR, [0, 0], [1, 1])
     yield Case(
         f"max pool {name}",
@@ -52,7 +52,7 @@ def _max_pools(size: tuple[int, ...], name: str) -> Iterator[Case]:
         lambda: aten.max_pool2d_with_indices_backward.grad_input(
             grad, image, *window, False, places, grad_input=image_grad
         ),
-        lambda threads: _kernels.max_pool_backward(planes, own_grad, own_places, threads),
+        lambda threads: _kernels.max_pool_backward(pictures, own_grad, own_places, threads),
         "B",
     )
 

@@ -10,6 +10,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 #include <string_view>
 
@@ -349,7 +350,19 @@ Own own_of(std::string_view op) {
   return Own::None;
 }
 
-const OwnSizes& own_sizes() { return kernels.sizes; }
+bool is_small_product(const Call& call, const Operand* operands) {
+  if (call.own != Own::Matmul && call.own != Own::Linear) return false;
+  const c10::TensorImpl* sides[2];
+  for (size_t place = 0; place < 2; ++place) {
+    const Argument& argument = call.arguments[place];
+    const Operand& operand = operands[argument.index];
+    if (argument.source != Source::Operand || operand.kind != Kind::Tensor) return false;
+    sides[place] = std::bit_cast<const c10::TensorImpl*>(operand.bits);
+  }
+  if (sides[1]->dim() != 2) return true;
+  int64_t columns = sides[1]->size(call.own == Own::Matmul ? 1 : 0);
+  return sides[0]->numel() * columns < kernels.sizes.product_work_min;
+}
 
 bool run_own(Own own, const Values& v, Values& results) {
   switch (own) {

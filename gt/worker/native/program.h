@@ -162,7 +162,9 @@ bool run_small(const Call& call, const Operand* operands, c10::IValue& result);
 // What may run in place of an operator of ATen's.
 Own own_of(std::string_view op);
 
-const OwnSizes& own_sizes();
+// Whether it is a product that is too small for a kernel of our own, as far as its operands are
+// given.
+bool is_small_product(const Call& call, const Operand* operands);
 
 // The results of a kernel of GT's own; false, with nothing done, where the operands are for others.
 bool run_own(Own own, const std::vector<c10::IValue>& values, std::vector<c10::IValue>& results);

@@ -210,24 +210,9 @@ bool call_typed(const Call& call, const Frame& frame, c10::IValue& result) {
   return true;
 }
 
-// Whether a product is too small for a kernel of our own, as far as its operands are given.
-bool is_small_product(const Call& call, const Frame& frame) {
-  if (call.own != gt::Own::Matmul && call.own != gt::Own::Linear) return false;
-  const c10::TensorImpl* sides[2];
-  for (size_t place = 0; place < 2; ++place) {
-    const Argument& argument = call.arguments[place];
-    const Operand& operand = frame.operands[argument.index];
-    if (argument.source != Source::Operand || operand.kind != Kind::Tensor) return false;
-    sides[place] = std::bit_cast<const c10::TensorImpl*>(operand.bits);
-  }
-  if (sides[1]->dim() != 2) return true;
-  int64_t columns = sides[1]->size(call.own == gt::Own::Matmul ? 1 : 0);
-  return sides[0]->numel() * columns < gt::own_sizes().product_work_min;
-}
-
 // A kernel of GT's own where one takes the call.
 bool execute_own(const Call& call, Frame& frame) {
-  if (call.own == gt::Own::None || is_small_product(call, frame)) return false;
+  if (call.own == gt::Own::None || gt::is_small_product(call, frame.operands)) return false;
   thread_local std::vector<c10::IValue> given;
   std::vector<c10::IValue> results;
   given.clear();

@@ -40,6 +40,10 @@ ops *names:
     CUDA_VISIBLE_DEVICES= python tools/ops_report.py {{ names }}
     {{ if names == "" { "CUDA_VISIBLE_DEVICES= python tools/rules_report.py && python tools/gen.py" } else { "" } }}
 
+# PyTorch's samples of every operator, in every dtype, and their gradients, in the Python and the native engine: the same bits. With NAMES those entries
+engines *names:
+    python tests/harness/engines.py {{ names }}
+
 # All tests: Rust, then Python
 test: rust python
 

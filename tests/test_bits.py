@@ -28,7 +28,7 @@ if sys.version_info < (3, 11):
 import layout_programs as programs  # noqa: E402  torch may be absent
 from harness import layouts  # noqa: E402
 from harness.convert import convert, quietly, tensors, to_gt_view  # noqa: E402
-from harness.drive import _samples  # noqa: E402
+from harness.drive import samples as op_samples  # noqa: E402
 from harness.entries import ROWS, call_of, entries, title  # noqa: E402
 from samples import SAMPLES, Given  # noqa: E402
 from spread_session import workers  # noqa: E402
@@ -296,7 +296,7 @@ def samples(count: int) -> dict[str, bytes]:
     gt.manual_seed(0)
     results_by_case = {}
     for entry in entries()[SEED % ENTRY_STRIDE :: ENTRY_STRIDE]:
-        for number, sample in _samples(entry, torch.float32, grad=False):
+        for number, sample in op_samples(entry, torch.float32, grad=False):
             try:
                 args = [convert(x, spread) for x in (sample.input, *sample.args)]
                 kwargs = convert(sample.kwargs, spread)

@@ -68,9 +68,9 @@ def _check(made, expected, around):
     assert edges.isnan().all(), around
 
 
-# Worth several threads: cut by rows, by columns, and neither, for more rows or a greater depth than
-# are packed at once.
-SHARED = [(400, 93, 130), (91, 401, 130), (1200, 41, 90), (70, 66, 2700)]
+# Worth several threads: cut by rows, by columns, and neither, for a greater depth than is packed at
+# once, with more rows or columns than have sums of their own at once.
+SHARED = [(400, 93, 130), (91, 401, 130), (1200, 18, 2700), (18, 1200, 2700)]
 SIZES = [
     (1, 1, 1),
     (1, 5, 700),
@@ -82,6 +82,8 @@ SIZES = [
     (150, 193, 321),  # one more than a task's part or a block of the depth
     (1153, 3, 17),
     (3, 1153, 17),
+    (1160, 1153, 5),  # more columns, more rows than are kept at once
+    (1153, 1160, 5),
     *SHARED,
 ]
 

@@ -1,9 +1,14 @@
-"""Whole programs in C++ have the bits that they have in Python.
+"""Whole programs, and PyTorch's samples, in C++ have the bits that they have in Python.
 
 Rows one by one are in tests/test_native_rows.py.
 """
 
 from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +21,11 @@ from test_bits import random_programs, samples, training  # noqa: E402
 
 import gt  # noqa: E402
 
+ROOT = Path(__file__).resolve().parent.parent
 NATIVE_SHARE_MIN = 0.5
+# Of the samples: float32 and the gradients; `just engines` compares all dtypes.
+SAMPLES_MIN = 20_000
+SAMPLES_SECONDS_MAX = 900
 
 
 def optimizers(_count: int) -> dict[str, bytes]:
@@ -68,6 +77,21 @@ def test_programs_have_the_same_bits(count: int, monkeypatch: pytest.MonkeyPatch
             assert native >= NATIVE_SHARE_MIN * (native + python), f"{native}, {python} in Python"
     wrong = [name for name, data in results["off"].items() if results["on"][name] != data]
     assert not wrong
+
+
+@pytest.mark.timeout(SAMPLES_SECONDS_MAX)
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the harness reads ops.toml by tomllib")
+@pytest.mark.usefixtures("native_helper")
+def test_samples_of_every_operator_have_the_same_bits() -> None:
+    command = [sys.executable, "tests/harness/engines.py", "--dtype", "float32"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=SAMPLES_SECONDS_MAX
+    )
+    assert done.stdout, done.stderr[-2000:]
+    outcome = json.loads(done.stdout)
+    assert not outcome["differ"]
+    assert outcome["samples"] >= SAMPLES_MIN
+    assert outcome["native_calls"] >= NATIVE_SHARE_MIN * outcome["python_calls"]
 
 
 @pytest.mark.usefixtures("native_helper")

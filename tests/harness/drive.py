@@ -75,7 +75,7 @@ def _each(
 ) -> Outcome:
     """The outcome of `check` over an entry's samples."""
     outcome = Outcome()
-    for number, sample in _samples(op, dtype, grad=grad):
+    for number, sample in samples(op, dtype, grad=grad):
         try:
             what = check(sample, outcome)
         except Skip:
@@ -104,7 +104,7 @@ def seed() -> None:
     torch.manual_seed(SEED)
 
 
-def _samples(op: OpInfo, dtype: torch.dtype, *, grad: bool) -> Iterator[tuple[int, SampleInput]]:
+def samples(op: OpInfo, dtype: torch.dtype, *, grad: bool) -> Iterator[tuple[int, SampleInput]]:
     seed()  # once: op_db would do it for each sample, which takes longer than to run it
     return enumerate(quietly(lambda: list(op.sample_inputs("cpu", dtype, grad, set_seed=False))))
 
@@ -116,7 +116,7 @@ def _theirs(call: Callable[[], object]) -> object:
         raise Skip from error
 
 
-def _ours(
+def call_ours(
     call: Callable[..., object], sample: SampleInput, tensor: Callable[[torch.Tensor], object]
 ) -> object:
     args = [convert(x, tensor) for x in (sample.input, *sample.args)]
@@ -134,7 +134,7 @@ def _value(
 ) -> str | None:
     theirs = _theirs(lambda: op(sample.input, *sample.args, **sample.kwargs))
     in_views = dtype == torch.float64 and op.name not in STRIDES_MATTER
-    ours = _ours(call_of(op), sample, to_gt_view if in_views else to_gt)
+    ours = call_ours(call_of(op), sample, to_gt_view if in_views else to_gt)
     if op.name == "kthvalue":
         theirs = _same_tie(sample, ours, theirs)
     compared = not unspecified(op, sample)
@@ -199,7 +199,7 @@ def _gradient(op: OpInfo, sample: SampleInput, outcome: Outcome, *, looser: floa
     """Gradients of a sum of the outputs with random weights, for every tensor that requires one."""
     theirs = _theirs(lambda: op(sample.input, *sample.args, **sample.kwargs))
     outputs = [x for x in tensors(theirs, torch.Tensor) if x.requires_grad]
-    leaves = _leaves(sample)
+    leaves = leaves_of(sample)
     if not outputs or not leaves:
         raise Skip
     generator = torch.Generator().manual_seed(1)
@@ -213,7 +213,7 @@ def _gradient(op: OpInfo, sample: SampleInput, outcome: Outcome, *, looser: floa
         places = [place for place, leaf in enumerate(leaves) if leaf is x]
         return twins[places[0]] if places else to_gt(x)
 
-    ours = tensors(_ours(call_of(op), sample, twin), gt.Tensor)
+    ours = tensors(call_ours(call_of(op), sample, twin), gt.Tensor)
     tracked = [x for x in ours if x.requires_grad]
     if len(tracked) != len(outputs):
         return f"{len(tracked)} results require a gradient, not {len(outputs)}"
@@ -230,7 +230,7 @@ def _gradient(op: OpInfo, sample: SampleInput, outcome: Outcome, *, looser: floa
     return None
 
 
-def _leaves(sample: SampleInput) -> list[torch.Tensor]:
+def leaves_of(sample: SampleInput) -> list[torch.Tensor]:
     leaves: list[torch.Tensor] = []
     for x in tensors([sample.input, list(sample.args), sample.kwargs], torch.Tensor):
         if x.requires_grad and not any(x is seen for seen in leaves):

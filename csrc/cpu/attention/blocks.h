@@ -76,16 +76,16 @@ inline void turn(const Rows& source, std::int64_t count, std::int64_t columns, f
   if (count < kLines) {
     std::memset(to, 0, static_cast<std::size_t>(columns * kLines) * sizeof(float));
   }
-  const std::int64_t by_four = source.column == 1 ? columns / 4 * 4 : 0;
+  const std::int64_t turned = source.column == 1 ? columns / kTurned * kTurned : 0;
   std::int64_t row = 0;
-  for (; row + 4 <= count && by_four > 0; row += 4) {
-    for (std::int64_t column = 0; column < by_four; column += 4) {
-      transpose_four(source.data + row * source.row + column, source.row,
-                     to + column * kLines + row, kLines);
+  for (; row + 4 <= count && turned > 0; row += 4) {
+    for (std::int64_t column = 0; column < turned; column += kTurned) {
+      turn_four(source.data + row * source.row + column, source.row, to + column * kLines + row,
+                kLines);
     }
   }
   for (std::int64_t column = 0; column < columns; ++column) {
-    for (std::int64_t at = column < by_four ? row : 0; at < count; ++at) {
+    for (std::int64_t at = column < turned ? row : 0; at < count; ++at) {
       to[column * kLines + at] = source.data[at * source.row + column * source.column];
     }
   }

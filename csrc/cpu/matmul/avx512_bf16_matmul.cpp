@@ -29,7 +29,9 @@ void multiply_pairs(std::int64_t depth, int /*some_rows*/, int /*some_columns*/,
     a += kTileRows;
     b += kPairColumns;
   }
+#pragma GCC unroll 16
   for (int row = 0; row < kTileRows; ++row) {
+#pragma GCC unroll 4
     for (int v = 0; v < kTileVectors; ++v) {
       float* to = tile + row * ld + v * kPairLanes;
       const __m512 old = add ? _mm512_loadu_ps(to) : _mm512_setzero_ps();
@@ -59,13 +61,13 @@ std::int64_t pack_whole_pairs(const PanelSource& source, int width, std::int64_t
       }
     }
   } else if (source.along == 1 && source.across % 2 == 0 && width % 4 == 0) {
-    // Pairs lie side by side already, as words of a matrix that is to be transposed.
+    // Pairs lie side by side already, as words of a matrix that is to be turned.
     const auto* words = reinterpret_cast<const float*>(from);
     auto* out = reinterpret_cast<float*>(to);
     const std::int64_t across = source.across / 2;
-    for (; done + 8 <= depth; done += 8) {
+    for (; done + 2 * kTurned <= depth; done += 2 * kTurned) {
       for (int i = 0; i < width; i += 4) {
-        transpose_four(words + i * across + done / 2, across, out + done / 2 * width + i, width);
+        turn_four(words + i * across + done / 2, across, out + done / 2 * width + i, width);
       }
     }
   }

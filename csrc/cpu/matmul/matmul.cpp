@@ -77,13 +77,16 @@ bool is_skinny(const Product& product) {
   return product.m <= kSkinnyRowsMax && (product.b.across == 1 || product.b.along == 1);
 }
 
+// The operand of which there is less is packed whole; parts are made of the other.
+Kept kept_of(const Product& product) { return product.m > product.n ? Kept::kB : Kept::kA; }
+
 // Whether threads do better with products of their own: to pack the operand that they share once
 // for each costs less than to fetch what another core has packed, unless there are many of them.
 bool is_apart(const Product& product, std::int64_t depth_step) {
   const std::int64_t shared = std::min(product.m, product.n);
   const std::int64_t cut = std::max(product.m, product.n);
   return product.threads > 1 && shared * product.threads <= kSharesApart * cut &&
-         shared * product.k < kPackedApart && is_one_block(product, depth_step);
+         shared * product.k < kPackedApart && is_one_block(product, kept_of(product), depth_step);
 }
 
 // Several parts for each thread: one that comes late, or is called away, leaves them to the others.
@@ -91,18 +94,17 @@ template <class T>
 void multiply_apart(const MatmulPath<T>& path, const Product& product) {
   static std::atomic<std::uint64_t> calls{0};
   const std::uint64_t this_call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
-  const bool by_rows = product.m > product.n;
+  const Kept kept = kept_of(product);
+  const bool by_rows = kept == Kept::kB;
   const std::int64_t unit = by_rows ? path.rows : path.columns;
   const std::int64_t units = ceil_divide(by_rows ? product.m : product.n, unit);
   const std::int64_t parts = std::min<std::int64_t>(product.threads * kPartsApart, units);
   run_tasks(parts, product.threads, [&](std::int64_t part) {
     static thread_local PackMemory memory;
     static thread_local std::uint64_t packed_for = 0;
-    const Packed shared = by_rows ? Packed::kB : Packed::kA;
     const std::int64_t begin = units * part / parts * unit;
     const std::int64_t end = units * (part + 1) / parts * unit;
-    multiply_packed(path, product.cut(by_rows, begin, end), memory,
-                    packed_for == this_call ? shared : Packed::kNone);
+    multiply_packed(path, product.cut(by_rows, begin, end), kept, memory, packed_for == this_call);
     packed_for = this_call;
   });
 }
@@ -127,7 +129,7 @@ void multiply(const PathTable<MatmulPath<T>>& plain, const PathTable<MatmulPath<
     multiply_apart(of_path(packed), product);
   } else {
     static thread_local PackMemory memory;
-    multiply_packed(of_path(packed), product, memory, Packed::kNone);
+    multiply_packed(of_path(packed), product, kept_of(product), memory, false);
   }
 }
 

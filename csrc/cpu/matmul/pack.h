@@ -2,6 +2,7 @@
 // here may have external linkage.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -26,24 +27,42 @@ inline T value_of(Bfloat16 number) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(number.bits) << 16);
 }
 
-// 4 x 4 floats from rows to columns.
-inline void transpose_four(const float* from, std::int64_t across, float* to, int width) {
-  typedef float Four __attribute__((vector_size(16)));
-  typedef std::int32_t Places __attribute__((vector_size(16)));
-  Four row[4];
-  for (int i = 0; i < 4; ++i) {
-    std::memcpy(&row[i], from + i * across, sizeof(Four));
+// Numbers that a vector holds for each row: as many steps as are turned at a time.
+constexpr int kTurned = kLanes<float>;
+typedef float Four __attribute__((vector_size(16)));
+
+// Of each four places of two vectors: the first two of the one, then of the other, one by one or
+// two by two; or the last two.
+template <bool kPairs, bool kLast>
+inline Vector<float> interleave(Vector<float> first, Vector<float> second) {
+  Vector<std::int32_t> places;
+  for (int place = 0; place < kTurned; ++place) {
+    const int at = place % 4;
+    const bool is_second = (kPairs ? at / 2 : at % 2) != 0;
+    const int from = (kPairs ? at % 2 : at / 2) + (kLast ? 2 : 0);
+    places[place] = place - at + from + (is_second ? kTurned : 0);
   }
-  const Four low01 = __builtin_shuffle(row[0], row[1], Places{0, 4, 1, 5});
-  const Four high01 = __builtin_shuffle(row[0], row[1], Places{2, 6, 3, 7});
-  const Four low23 = __builtin_shuffle(row[2], row[3], Places{0, 4, 1, 5});
-  const Four high23 = __builtin_shuffle(row[2], row[3], Places{2, 6, 3, 7});
-  const Four column[4] = {__builtin_shuffle(low01, low23, Places{0, 1, 4, 5}),
-                          __builtin_shuffle(low01, low23, Places{2, 3, 6, 7}),
-                          __builtin_shuffle(high01, high23, Places{0, 1, 4, 5}),
-                          __builtin_shuffle(high01, high23, Places{2, 3, 6, 7})};
-  for (int i = 0; i < 4; ++i) {
-    std::memcpy(to + i * width, &column[i], sizeof(Four));
+  return __builtin_shuffle(first, second, places);
+}
+
+// Four rows of kTurned steps each, so that the four numbers of a step are side by side in the
+// panel.
+inline void turn_four(const float* from, std::int64_t across, float* to, int width) {
+  const Vector<float> row[4] = {load(from), load(from + across), load(from + 2 * across),
+                                load(from + 3 * across)};
+  const Vector<float> low01 = interleave<false, false>(row[0], row[1]);
+  const Vector<float> high01 = interleave<false, true>(row[0], row[1]);
+  const Vector<float> low23 = interleave<false, false>(row[2], row[3]);
+  const Vector<float> high23 = interleave<false, true>(row[2], row[3]);
+  const Vector<float> step[4] = {
+      interleave<true, false>(low01, low23), interleave<true, true>(low01, low23),
+      interleave<true, false>(high01, high23), interleave<true, true>(high01, high23)};
+#pragma GCC unroll 16
+  for (int place = 0; place < kTurned; ++place) {
+    Four four;
+    std::memcpy(&four, reinterpret_cast<const char*>(&step[place % 4]) + place / 4 * sizeof(Four),
+                sizeof(Four));
+    std::memcpy(to + place * width, &four, sizeof(Four));
   }
 }
 
@@ -68,18 +87,42 @@ void pack_steps(const Number* from, const PanelSource& source, int width, int co
   }
 }
 
+constexpr int kLineFloats = 16;
+// How far ahead of a step that is copied another is fetched: each is in another page of memory.
+constexpr std::int64_t kFetchSteps = 16;
+
+// A panel of whole fours whose rows, or whose steps, are contiguous: how many steps are done.
+inline std::int64_t pack_fours(const float* from, const PanelSource& source, int width,
+                               std::int64_t depth, float* panel) {
+  std::int64_t done = 0;
+  if (source.across == 1) {
+    for (; done < depth; ++done) {
+      const float* step = from + done * source.along;
+      const float* later = step + std::min(depth - done - 1, kFetchSteps) * source.along;
+      for (int i = 0; i < width; i += kLineFloats) {
+        __builtin_prefetch(later + i);
+      }
+      for (int i = 0; i < width; i += 4) {
+        std::memcpy(panel + done * width + i, step + i, sizeof(Four));
+      }
+    }
+  } else if (source.along == 1) {
+    for (; done + kTurned <= depth; done += kTurned) {
+      for (int i = 0; i < width; i += 4) {
+        turn_four(from + i * source.across + done, source.across, panel + done * width + i, width);
+      }
+    }
+  }
+  return done;
+}
+
 template <class T, class Number>
 void pack_numbers(const PanelSource& source, int width, int count, std::int64_t depth, T* panel) {
   const auto* from = static_cast<const Number*>(source.data);
   std::int64_t done = 0;
   if constexpr (sizeof(T) == sizeof(float) && sizeof(Number) == sizeof(float)) {
-    if (source.along == 1 && count == width && width % 4 == 0) {
-      for (; done + 4 <= depth; done += 4) {
-        for (int i = 0; i < width; i += 4) {
-          transpose_four(from + i * source.across + done, source.across, panel + done * width + i,
-                         width);
-        }
-      }
+    if (count == width && width % 4 == 0) {
+      done = pack_fours(from, source, width, depth, panel);
     }
   }
   pack_steps<T, Number>(from, source, width, count, done, depth, panel);

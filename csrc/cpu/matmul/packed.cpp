@@ -1,5 +1,6 @@
-// Large products: both operands are packed into panels, and parts of the result are made from the
-// panels, each whole by one thread. Each sum runs over k in one order, whoever makes it.
+// Large products: both operands are packed into panels. One is packed whole and kept; of the other
+// as much as stays in the second cache, by the thread that makes a part of the result of it. Each
+// sum runs over k in one order, whoever makes it.
 #include <algorithm>
 #include <cstring>
 
@@ -9,141 +10,162 @@
 namespace gt {
 namespace {
 
-constexpr std::int64_t kDepthUnits = 320;  // a panel of b stays in the first cache
-constexpr std::int64_t kDepthBlocks = 4;   // that are packed before parts are made of them
-constexpr std::int64_t kRowsBlock = 1152;  // what is packed at once: multiples of every tile
-constexpr std::int64_t kColumnsBlock = 1152;
-constexpr std::int64_t kPartRows = 144;           // a part's share of a stays in the second cache
-constexpr std::int64_t kPartPanels = 6;           // of b, at most
+constexpr std::int64_t kDepthUnits = 320;
+constexpr std::int64_t kDepthBlocks = 4;  // that are kept before parts are made of them
+constexpr std::int64_t kBlock = 1152;  // rows or columns that are kept: whole panels of any width
 constexpr std::int64_t kPackNumbers = 32 * 1024;  // that one task packs, or more
+// A part has so many rows or columns of the operand that is not kept, at most and at least.
+constexpr std::int64_t kPartMost = 144;
+constexpr std::int64_t kPartLeast = 48;
 // Parts for a thread, so that none waits long for the last one.
-constexpr std::int64_t kPartsPerThread = 12;
+constexpr std::int64_t kPartsPerThread = 4;
 
-// Panels of one operand, block after block of depth.
-struct Panels {
-  const PanelSource* source;
-  std::int64_t first;  // row or column of the operand that the first panel begins with
-  std::int64_t count;  // rows or columns in all
-  int width;
-  std::int64_t panels;
-  std::int64_t panel_bytes;
-  std::int64_t together;  // panels that one task packs
-  char* memory;
+// One operand as panels.
+template <class T>
+class Panels {
+ public:
+  // Rows or columns [first, first + count) of the operand.
+  Panels(const MatmulPath<T>& path, const PanelSource& source, int width, std::int64_t first,
+         std::int64_t count)
+      : path_(path), source_(source), width_(width), first_(first), count_(count) {}
 
-  char* at(std::int64_t block, std::int64_t panel) const {
-    return memory + (block * panels + panel) * panel_bytes;
+  int width() const { return width_; }
+  std::int64_t panels() const { return ceil_divide(count_, width_); }
+  std::int64_t bytes(std::int64_t depth) const {
+    return ceil_divide(depth, path_.depth_step) * width_ * path_.step_bytes;
   }
-  std::int64_t tasks() const { return ceil_divide(panels, together); }
-  std::int64_t bytes(std::int64_t blocks) const { return blocks * panels * panel_bytes; }
+  int numbers(std::int64_t panel) const {
+    return static_cast<int>(std::min<std::int64_t>(width_, count_ - panel * width_));
+  }
+
+  void pack(std::int64_t panel, std::int64_t begin, std::int64_t depth, char* to) const {
+    PanelSource part = source_;
+    part.data = static_cast<const char*>(part.data) +
+                ((first_ + panel * width_) * part.across + begin * part.along) *
+                    static_cast<std::int64_t>(element_bytes(part.element));
+    path_.pack(part, width_, numbers(panel), depth, to);
+  }
+
+ private:
+  const MatmulPath<T>& path_;
+  const PanelSource& source_;
+  const int width_;
+  const std::int64_t first_, count_;
 };
 
 // Rows [0, m) and columns [0, n) of one block of the result, which starts at (row, column).
 template <class T>
 class Block {
  public:
-  Block(const MatmulPath<T>& path, const Product& product, PackMemory& memory, std::int64_t row,
-        std::int64_t column)
+  Block(const MatmulPath<T>& path, const Product& product, Kept kept, PackMemory& memory,
+        std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n)
       : path_(path),
         product_(product),
+        kept_(kept),
         row_(row),
         column_(column),
-        m_(std::min(kRowsBlock, product.m - row)),
-        n_(std::min(kColumnsBlock, product.n - column)),
+        m_(m),
+        n_(n),
+        a_(path, product.a, path.rows, row, m),
+        b_(path, product.b, path.columns, column, n),
         depth_block_(kDepthUnits * path.depth_step),
-        a_(panels_of(product.a, row, m_, path.rows)),
-        b_(panels_of(product.b, column, n_, path.columns)),
-        ld_(b_.panels * path.columns),
-        in_out_(product.element != Element::kBfloat16 && product.residual != product.out) {
-    const std::int64_t blocks = std::min(kDepthBlocks, ceil_divide(product.k, depth_block_));
-    a_.memory = memory.a.numbers<char>(a_.bytes(blocks));
-    b_.memory = memory.b.numbers<char>(b_.bytes(blocks));
-    sums_ = in_out_ ? nullptr : memory.sums.numbers<T>(a_.panels * path.rows * ld_);
+        ld_(b_.panels() * path.columns),
+        in_out_(sums_in_out(product)) {
+    const std::int64_t depth = std::min(product.k, kDepthBlocks * depth_block_);
+    const Panels<T>& whole = kept_panels();
+    // Each block of depth begins anew.
+    const std::int64_t bytes = ceil_divide(depth, depth_block_) *
+                               whole.bytes(std::min(depth, depth_block_)) * whole.panels();
+    panels_ = memory.panels.numbers<char>(bytes);
+    sums_ = in_out_ ? nullptr : memory.sums.numbers<T>(a_.panels() * path.rows * ld_);
   }
 
-  void multiply(Packed packed) {
-    const std::int64_t down = ceil_divide(m_, kPartRows);
-    std::int64_t panels = kPartPanels;
-    while (product_.threads > 1 && panels > 1 &&
-           down * ceil_divide(b_.panels, panels) < kPartsPerThread * product_.threads) {
-      panels /= 2;
-    }
-    const std::int64_t across = ceil_divide(b_.panels, panels);
+  void multiply(bool is_packed) {
+    const Panels<T>& parted = parted_panels();
+    const std::int64_t panels = panels_of_part(parted);
     for (std::int64_t begin = 0; begin < product_.k; begin += kDepthBlocks * depth_block_) {
       const std::int64_t depth = std::min(kDepthBlocks * depth_block_, product_.k - begin);
-      pack(packed == Packed::kA ? 0 : a_.tasks(), packed == Packed::kB ? 0 : b_.tasks(), begin,
-           depth);
-      run_tasks(across * down, product_.threads, [&](std::int64_t task) {
-        make_part(task % across * panels, panels, task / across * kPartRows, begin, depth);
+      if (!is_packed) {
+        pack_kept(begin, depth);
+      }
+      run_tasks(ceil_divide(parted.panels(), panels), product_.threads, [&](std::int64_t task) {
+        const std::int64_t end = std::min((task + 1) * panels, parted.panels());
+        make_part(task * panels, end, begin, depth);
       });
     }
   }
 
  private:
-  Panels panels_of(const PanelSource& source, std::int64_t first, std::int64_t count,
-                   int width) const {
-    const std::int64_t depth = std::min(depth_block_, product_.k);
-    const std::int64_t units = ceil_divide(depth, path_.depth_step);
-    return {&source,
-            first,
-            count,
-            width,
-            ceil_divide(count, width),
-            units * width * path_.step_bytes,
-            std::max<std::int64_t>(kPackNumbers / (depth * width), 1),
-            nullptr};
+  const Panels<T>& kept_panels() const { return kept_ == Kept::kA ? a_ : b_; }
+  const Panels<T>& parted_panels() const { return kept_ == Kept::kA ? b_ : a_; }
+
+  std::int64_t panels_of_part(const Panels<T>& parted) const {
+    const std::int64_t parts = product_.threads > 1 ? product_.threads * kPartsPerThread : 1;
+    const std::int64_t least = ceil_divide(kPartLeast, parted.width());
+    const std::int64_t most = kPartMost / parted.width();
+    return std::clamp(ceil_divide(parted.panels(), parts), std::min(least, most), most);
   }
 
-  void pack(std::int64_t a_tasks, std::int64_t b_tasks, std::int64_t begin,
-            std::int64_t depth) const {
-    const std::int64_t tasks = a_tasks + b_tasks;
+  // Where a panel of what is kept is, in a block of depth that begins at `done` with `steps`.
+  char* kept_at(std::int64_t done, std::int64_t steps, std::int64_t panel) const {
+    const Panels<T>& whole = kept_panels();
+    return panels_ + whole.bytes(done) * whole.panels() + whole.bytes(steps) * panel;
+  }
+
+  void pack_kept(std::int64_t begin, std::int64_t depth) const {
+    const Panels<T>& whole = kept_panels();
+    const std::int64_t together =
+        std::max<std::int64_t>(kPackNumbers / (std::min(depth, depth_block_) * whole.width()), 1);
+    const std::int64_t tasks = ceil_divide(whole.panels(), together);
     run_tasks(ceil_divide(depth, depth_block_) * tasks, product_.threads, [&](std::int64_t task) {
-      const std::int64_t block = task / tasks;
-      const std::int64_t from = block * depth_block_;
-      const std::int64_t steps = std::min(depth_block_, depth - from);
-      task %= tasks;
-      if (task < b_tasks) {
-        pack_some(b_, block, task, begin + from, steps);
-      } else {
-        pack_some(a_, block, task - b_tasks, begin + from, steps);
+      const std::int64_t done = task / tasks * depth_block_;
+      const std::int64_t steps = std::min(depth_block_, depth - done);
+      const std::int64_t first = task % tasks * together;
+      const std::int64_t end = std::min(first + together, whole.panels());
+      for (std::int64_t panel = first; panel < end; ++panel) {
+        whole.pack(panel, begin + done, steps, kept_at(done, steps, panel));
       }
     });
   }
 
-  void pack_some(const Panels& of, std::int64_t block, std::int64_t task, std::int64_t begin,
+  // Panels [first, end) of the operand that is not kept times all of the one that is.
+  void make_part(std::int64_t first, std::int64_t end, std::int64_t begin,
                  std::int64_t depth) const {
-    const PanelSource& source = *of.source;
-    const auto bytes = static_cast<std::int64_t>(element_bytes(source.element));
-    const std::int64_t end = std::min((task + 1) * of.together, of.panels);
-    for (std::int64_t panel = task * of.together; panel < end; ++panel) {
-      const std::int64_t at = panel * of.width;
-      PanelSource part = source;
-      part.data = static_cast<const char*>(source.data) +
-                  ((of.first + at) * source.across + begin * source.along) * bytes;
-      path_.pack(part, of.width, static_cast<int>(std::min<std::int64_t>(of.width, of.count - at)),
-                 depth, of.at(block, panel));
-    }
-  }
-
-  // Rows from `row` on and columns of some panels, over what is packed of the depth.
-  void make_part(std::int64_t panel, std::int64_t panels, std::int64_t row, std::int64_t begin,
-                 std::int64_t depth) const {
-    const std::int64_t column = panel * path_.columns;
-    const std::int64_t column_end = std::min(column + panels * path_.columns, n_);
-    const std::int64_t row_end = std::min(row + kPartRows, m_);
+    static thread_local Scratch scratch;
+    const Panels<T>& parted = parted_panels();
+    char* memory =
+        scratch.numbers<char>((end - first) * parted.bytes(std::min(depth, depth_block_)));
     for (std::int64_t done = 0; done < depth; done += depth_block_) {
       const std::int64_t steps = std::min(depth_block_, depth - done);
-      for (std::int64_t j = column; j < column_end; j += path_.columns) {
-        for (std::int64_t i = row; i < row_end; i += path_.rows) {
-          make_tile(i, j, done / depth_block_, steps, begin + done > 0);
+      const std::int64_t bytes = parted.bytes(steps);
+      for (std::int64_t panel = first; panel < end; ++panel) {
+        parted.pack(panel, begin + done, steps, memory + (panel - first) * bytes);
+      }
+      for (std::int64_t kept = 0; kept < kept_panels().panels(); ++kept) {
+        const char* whole = kept_at(done, steps, kept);
+        for (std::int64_t panel = first; panel < end; ++panel) {
+          const char* part = memory + (panel - first) * bytes;
+          if (kept_ == Kept::kA) {
+            make_tile(kept, panel, whole, part, steps, begin + done > 0);
+          } else {
+            make_tile(panel, kept, part, whole, steps, begin + done > 0);
+          }
         }
       }
     }
-    if (begin + depth < product_.k || (in_out_ && product_.is_plain())) {
-      return;
+    if (begin + depth == product_.k && !(in_out_ && product_.is_plain())) {
+      finish_part(first * parted.width(), end * parted.width());
     }
-    for (std::int64_t i = row; i < row_end; ++i) {
-      finish_columns(path_, product_, row_ + i, column_ + column, column_ + column_end,
-                     sums_at(i, column));
+  }
+
+  void finish_part(std::int64_t first, std::int64_t end) const {
+    const bool by_rows = kept_ == Kept::kB;
+    const std::int64_t column = by_rows ? 0 : first;
+    const std::int64_t column_end = by_rows ? n_ : std::min(end, n_);
+    const std::int64_t row_end = by_rows ? std::min(end, m_) : m_;
+    for (std::int64_t row = by_rows ? first : 0; row < row_end; ++row) {
+      finish_columns(path_, product_, row_ + row, column_ + column, column_ + column_end,
+                     sums_at(row, column));
     }
   }
 
@@ -155,13 +177,11 @@ class Block {
     return sums_ + row * ld_ + column;
   }
 
-  void make_tile(std::int64_t row, std::int64_t column, std::int64_t block, std::int64_t depth,
-                 bool add) const {
-    const char* a = a_.at(block, row / path_.rows);
-    const char* b = b_.at(block, column / path_.columns);
-    T* to = sums_at(row, column);
-    const int rows = static_cast<int>(std::min<std::int64_t>(path_.rows, m_ - row));
-    const int columns = static_cast<int>(std::min<std::int64_t>(path_.columns, n_ - column));
+  void make_tile(std::int64_t a_panel, std::int64_t b_panel, const char* a, const char* b,
+                 std::int64_t depth, bool add) const {
+    T* to = sums_at(a_panel * path_.rows, b_panel * path_.columns);
+    const int rows = a_.numbers(a_panel);
+    const int columns = b_.numbers(b_panel);
     if (!in_out_ || (rows == path_.rows && columns == path_.columns)) {
       path_.multiply(depth, rows, columns, a, b, to, in_out_ ? product_.out_stride : ld_, add);
       return;
@@ -179,32 +199,45 @@ class Block {
 
   const MatmulPath<T>& path_;
   const Product& product_;
+  const Kept kept_;
   const std::int64_t row_, column_, m_, n_;
+  const Panels<T> a_, b_;
   const std::int64_t depth_block_;
-  Panels a_, b_;
   const std::int64_t ld_;
-  const bool in_out_;  // sums are kept where the result goes: not if what is added stands there
+  const bool in_out_;
+  char* panels_;
   T* sums_;
 };
 
 }  // namespace
 
-bool is_one_block(const Product& product, std::int64_t depth_step) {
-  return product.m <= kRowsBlock && product.n <= kColumnsBlock &&
+bool is_one_block(const Product& product, Kept kept, std::int64_t depth_step) {
+  return (kept == Kept::kA ? product.m : product.n) <= kBlock &&
          product.k <= kDepthBlocks * kDepthUnits * depth_step;
 }
 
 template <class T>
-void multiply_packed(const MatmulPath<T>& path, const Product& product, PackMemory& memory,
-                     Packed packed) {
-  for (std::int64_t column = 0; column < product.n; column += kColumnsBlock) {
-    for (std::int64_t row = 0; row < product.m; row += kRowsBlock) {
-      Block<T>(path, product, memory, row, column).multiply(packed);
+void multiply_packed(const MatmulPath<T>& path, const Product& product, Kept kept,
+                     PackMemory& memory, bool is_packed) {
+  const bool keeps_rows = kept == Kept::kA;
+  const std::int64_t kept_size = keeps_rows ? product.m : product.n;
+  const std::int64_t other_size = keeps_rows ? product.n : product.m;
+  // Sums that are kept elsewhere take memory.
+  const std::int64_t other_block = sums_in_out(product) ? other_size : kBlock;
+  const bool stays = product.k <= kDepthBlocks * kDepthUnits * path.depth_step;
+  for (std::int64_t first = 0; first < kept_size; first += kBlock) {
+    for (std::int64_t other = 0; other < other_size; other += other_block) {
+      const std::int64_t here = std::min(kBlock, kept_size - first);
+      const std::int64_t across = std::min(other_block, other_size - other);
+      Block<T> block(path, product, kept, memory, keeps_rows ? first : other,
+                     keeps_rows ? other : first, keeps_rows ? here : across,
+                     keeps_rows ? across : here);
+      block.multiply(is_packed || (other > 0 && stays));
     }
   }
 }
 
-template void multiply_packed(const MatmulPath<float>&, const Product&, PackMemory&, Packed);
-template void multiply_packed(const MatmulPath<double>&, const Product&, PackMemory&, Packed);
+template void multiply_packed(const MatmulPath<float>&, const Product&, Kept, PackMemory&, bool);
+template void multiply_packed(const MatmulPath<double>&, const Product&, Kept, PackMemory&, bool);
 
 }  // namespace gt

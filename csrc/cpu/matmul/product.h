@@ -51,21 +51,27 @@ struct Product {
 
 inline std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// What one thread packs and sums in.
+// Which operand is packed whole before anything is multiplied.
+enum class Kept { kA, kB };
+
+// The operand that is kept, and sums that are not kept where the result goes.
 struct PackMemory {
-  Scratch a, b, sums;
+  Scratch panels, sums;
 };
 
-// Which operand is packed already, by the product before.
-enum class Packed { kNone, kA, kB };
+// Whether sums are kept where the result goes: not if what is added stands there.
+inline bool sums_in_out(const Product& product) {
+  return product.element != Element::kBfloat16 && product.residual != product.out;
+}
 
 // Whether an operand can stay packed for the next product.
-bool is_one_block(const Product& product, std::int64_t depth_step);
+bool is_one_block(const Product& product, Kept kept, std::int64_t depth_step);
 
-// T is what sums are kept in.
+// T is what sums are kept in. is_packed: the operand that is kept has been packed by the product
+// before, of which it was one block.
 template <class T>
-void multiply_packed(const MatmulPath<T>& path, const Product& product, PackMemory& memory,
-                     Packed packed);
+void multiply_packed(const MatmulPath<T>& path, const Product& product, Kept kept,
+                     PackMemory& memory, bool is_packed);
 
 // At most kSkinnyRowsMax rows, b with contiguous rows or columns.
 template <class T>

@@ -23,10 +23,13 @@ constexpr int kTileVectors = 2;
 template <class T>
 constexpr int kTileColumns = kTileVectors * kLanes<T>;
 
+// Loops are unrolled whole: with a number that is not known an array is kept in memory.
 template <class T, int kRows, int kVectors>
 inline void write_tile(const Vector<T> (&sums)[kRows][kVectors], T* tile, std::int64_t ld,
                        bool add) {
+#pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       T* to = tile + row * ld + v * kLanes<T>;
       store(to, add ? load(to) + sums[row][v] : sums[row][v]);

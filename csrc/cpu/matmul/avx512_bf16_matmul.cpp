@@ -122,6 +122,7 @@ void dot_pairs(std::int64_t depth, const std::uint16_t* x, const std::uint16_t* 
     }
 #pragma GCC unroll 8
     for (int column = 0; column < kColumns; ++column) {
+      fetch_ahead<float>(w + column * across + step);
       const __m512bh right = load_some(lanes, w + column * across + step);
 #pragma GCC unroll 8
       for (int row = 0; row < kRows; ++row) {
@@ -171,6 +172,10 @@ void skinny_pairs(int m, std::int64_t depth, const float* narrowed, const PanelS
   const auto* w = static_cast<const std::uint16_t*>(source.data);
   const auto* x = reinterpret_cast<const std::uint16_t*>(narrowed);
   std::int64_t column = begin;
+  for (; m == 1 && column + 2 * kColumns <= end; column += 2 * kColumns) {
+    dots_of_pairs<2 * kColumns>(m, depth, x, w + column * source.across, source.across,
+                                sums + column, ld);
+  }
   for (; column + kColumns <= end; column += kColumns) {
     dots_of_pairs<kColumns>(m, depth, x, w + column * source.across, source.across, sums + column,
                             ld);

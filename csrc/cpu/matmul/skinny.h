@@ -23,27 +23,72 @@ inline Vector<T> read_vector(const Number* from) {
   }
 }
 
+// Fetches what is read a few vectors later: streams of memory are many, and each ends soon.
+template <class T, class Number>
+inline void fetch_ahead(const Number* from) {
+  constexpr int kVectorsAhead = 4;
+  __builtin_prefetch(from + kVectorsAhead * kLanes<T>);
+}
+
+// sums[row][column] (+)= x[row][steps] * right[steps] for a vector of columns.
+template <class T, int kSteps, int kRows>
+[[gnu::always_inline]] inline void add_rows(const T* x, std::int64_t depth,
+                                            const Vector<T> (&right)[kSteps], T* sums,
+                                            std::int64_t ld, int lanes, bool add) {
+#pragma GCC unroll 8
+  for (int row = 0; row < kRows; ++row) {
+    T* to = sums + row * ld;
+    Vector<T> sum = add ? read_numbers<T>(to, lanes) : Vector<T>{};
+#pragma GCC unroll 8
+    for (int step = 0; step < kSteps; ++step) {
+      sum += x[row * depth + step] * right[step];
+    }
+    write_numbers<T>(to, sum, lanes);
+  }
+}
+
+// The same for all rows of x and kSteps steps from memory.
+template <class T, class Number, int kSteps>
+[[gnu::always_inline]] inline void add_columns(int m, const T* x, std::int64_t depth,
+                                               const Number* w, std::int64_t along, T* sums,
+                                               std::int64_t ld, int lanes, bool add) {
+  Vector<T> right[kSteps];
+#pragma GCC unroll 8
+  for (int step = 0; step < kSteps; ++step) {
+    fetch_ahead<T>(w + step * along);
+    right[step] = lanes == kLanes<T> ? read_vector<T>(w + step * along)
+                                     : read_numbers<T>(w + step * along, lanes);
+  }
+  if (m == kSkinnyRowsMax) {
+    return add_rows<T, kSteps, kSkinnyRowsMax>(x, depth, right, sums, ld, lanes, add);
+  }
+  int row = 0;
+  if ((m & 4) != 0) {
+    add_rows<T, kSteps, 4>(x, depth, right, sums, ld, lanes, add);
+    row = 4;
+  }
+  if ((m & 2) != 0) {
+    add_rows<T, kSteps, 2>(x + row * depth, depth, right, sums + row * ld, ld, lanes, add);
+    row += 2;
+  }
+  if ((m & 1) != 0) {
+    add_rows<T, kSteps, 1>(x + row * depth, depth, right, sums + row * ld, ld, lanes, add);
+  }
+}
+
 // w[step][column] with its columns side by side: eight steps at once, so that sums are read and
 // written an eighth as often and eight streams of memory run.
 template <class T, class Number, int kSteps>
 inline void add_steps(int m, const T* x, std::int64_t depth, const Number* w, std::int64_t along,
                       std::int64_t columns, T* sums, std::int64_t ld, bool add) {
-  for (std::int64_t column = 0; column < columns; column += kLanes<T>) {
-    const auto lanes =
-        static_cast<int>(columns - column < kLanes<T> ? columns - column : kLanes<T>);
-    Vector<T> right[kSteps];
-    for (int step = 0; step < kSteps; ++step) {
-      const Number* from = w + step * along + column;
-      right[step] = lanes == kLanes<T> ? read_vector<T>(from) : read_numbers<T>(from, lanes);
-    }
-    for (int row = 0; row < m; ++row) {
-      T* to = sums + row * ld + column;
-      Vector<T> sum = add ? read_numbers<T>(to, lanes) : Vector<T>{};
-      for (int step = 0; step < kSteps; ++step) {
-        sum += x[row * depth + step] * right[step];
-      }
-      write_numbers<T>(to, sum, lanes);
-    }
+  constexpr int kWhole = kLanes<T>;
+  std::int64_t column = 0;
+  for (; column + kWhole <= columns; column += kWhole) {
+    add_columns<T, Number, kSteps>(m, x, depth, w + column, along, sums + column, ld, kWhole, add);
+  }
+  if (column < columns) {
+    add_columns<T, Number, kSteps>(m, x, depth, w + column, along, sums + column, ld,
+                                   static_cast<int>(columns - column), add);
   }
 }
 
@@ -72,6 +117,7 @@ inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t ac
     Vector<T> right[kColumns];
 #pragma GCC unroll 8
     for (int column = 0; column < kColumns; ++column) {
+      fetch_ahead<T>(w + column * across + step);
       right[column] = read(w + column * across + step);
     }
 #pragma GCC unroll 8

@@ -53,6 +53,18 @@ class Panels {
   const std::int64_t first_, count_;
 };
 
+// Where sums are kept, in the coordinates of a block: `row` and `column` are those of the first.
+template <class T>
+struct Sums {
+  T* first;
+  std::int64_t ld;
+  std::int64_t row, column;
+
+  T* at(std::int64_t to_row, std::int64_t to_column) const {
+    return first + (to_row - row) * ld + to_column - column;
+  }
+};
+
 // Rows [0, m) and columns [0, n) of one block of the result, which starts at (row, column).
 template <class T>
 class Block {
@@ -69,15 +81,20 @@ class Block {
         a_(path, product.a, path.rows, row, m),
         b_(path, product.b, path.columns, column, n),
         depth_block_(kDepthUnits * path.depth_step),
-        ld_(b_.panels() * path.columns),
         in_out_(sums_in_out(product)) {
-    const std::int64_t depth = std::min(product.k, kDepthBlocks * depth_block_);
+    const std::int64_t at_once = kDepthBlocks * depth_block_;
+    const std::int64_t depth = std::min(product.k, at_once);
     const Panels<T>& whole = kept_panels();
     // Each block of depth begins anew.
     const std::int64_t bytes = ceil_divide(depth, depth_block_) *
                                whole.bytes(std::min(depth, depth_block_)) * whole.panels();
     panels_ = memory.panels.numbers<char>(bytes);
-    sums_ = in_out_ ? nullptr : memory.sums.numbers<T>(a_.panels() * path.rows * ld_);
+    const std::int64_t ld = b_.panels() * path.columns;
+    if (in_out_) {
+      kept_sums_ = {out_at(0, 0), product.out_stride, 0, 0};
+    } else if (product.k > at_once) {
+      kept_sums_ = {memory.sums.numbers<T>(a_.panels() * path.rows * ld), ld, 0, 0};
+    }
   }
 
   void multiply(bool is_packed) {
@@ -128,10 +145,29 @@ class Block {
     });
   }
 
+  T* out_at(std::int64_t row, std::int64_t column) const {
+    return reinterpret_cast<T*>(product_.out) + (row_ + row) * product_.out_stride + column_ +
+           column;
+  }
+
+  // Of a part that is whole when it has been made, sums are in its thread's own cache.
+  Sums<T> sums_of(std::int64_t first, std::int64_t end) const {
+    static thread_local Scratch scratch;
+    if (kept_sums_.first != nullptr) {
+      return kept_sums_;
+    }
+    const bool by_rows = kept_ == Kept::kB;
+    const std::int64_t rows = (by_rows ? end - first : a_.panels()) * path_.rows;
+    const std::int64_t ld = (by_rows ? b_.panels() : end - first) * path_.columns;
+    return {scratch.numbers<T>(rows * ld), ld, by_rows ? first * path_.rows : 0,
+            by_rows ? 0 : first * path_.columns};
+  }
+
   // Panels [first, end) of the operand that is not kept times all of the one that is.
   void make_part(std::int64_t first, std::int64_t end, std::int64_t begin,
                  std::int64_t depth) const {
     static thread_local Scratch scratch;
+    const Sums<T> sums = sums_of(first, end);
     const Panels<T>& parted = parted_panels();
     char* memory =
         scratch.numbers<char>((end - first) * parted.bytes(std::min(depth, depth_block_)));
@@ -146,44 +182,36 @@ class Block {
         for (std::int64_t panel = first; panel < end; ++panel) {
           const char* part = memory + (panel - first) * bytes;
           if (kept_ == Kept::kA) {
-            make_tile(kept, panel, whole, part, steps, begin + done > 0);
+            make_tile(sums, kept, panel, whole, part, steps, begin + done > 0);
           } else {
-            make_tile(panel, kept, part, whole, steps, begin + done > 0);
+            make_tile(sums, panel, kept, part, whole, steps, begin + done > 0);
           }
         }
       }
     }
     if (begin + depth == product_.k && !(in_out_ && product_.is_plain())) {
-      finish_part(first * parted.width(), end * parted.width());
+      finish_part(sums, first * parted.width(), end * parted.width());
     }
   }
 
-  void finish_part(std::int64_t first, std::int64_t end) const {
+  void finish_part(const Sums<T>& sums, std::int64_t first, std::int64_t end) const {
     const bool by_rows = kept_ == Kept::kB;
     const std::int64_t column = by_rows ? 0 : first;
     const std::int64_t column_end = by_rows ? n_ : std::min(end, n_);
     const std::int64_t row_end = by_rows ? std::min(end, m_) : m_;
     for (std::int64_t row = by_rows ? first : 0; row < row_end; ++row) {
       finish_columns(path_, product_, row_ + row, column_ + column, column_ + column_end,
-                     sums_at(row, column));
+                     sums.at(row, column));
     }
   }
 
-  T* sums_at(std::int64_t row, std::int64_t column) const {
-    if (in_out_) {
-      return reinterpret_cast<T*>(product_.out) + (row_ + row) * product_.out_stride + column_ +
-             column;
-    }
-    return sums_ + row * ld_ + column;
-  }
-
-  void make_tile(std::int64_t a_panel, std::int64_t b_panel, const char* a, const char* b,
-                 std::int64_t depth, bool add) const {
-    T* to = sums_at(a_panel * path_.rows, b_panel * path_.columns);
+  void make_tile(const Sums<T>& sums, std::int64_t a_panel, std::int64_t b_panel, const char* a,
+                 const char* b, std::int64_t depth, bool add) const {
+    T* to = sums.at(a_panel * path_.rows, b_panel * path_.columns);
     const int rows = a_.numbers(a_panel);
     const int columns = b_.numbers(b_panel);
     if (!in_out_ || (rows == path_.rows && columns == path_.columns)) {
-      path_.multiply(depth, rows, columns, a, b, to, in_out_ ? product_.out_stride : ld_, add);
+      path_.multiply(depth, rows, columns, a, b, to, sums.ld, add);
       return;
     }
     constexpr std::int64_t kTileMax = 12 * 32;
@@ -191,7 +219,7 @@ class Block {
     path_.multiply(depth, rows, columns, a, b, tile, path_.columns, false);
     for (std::int64_t i = 0; i < rows; ++i) {
       for (std::int64_t j = 0; j < columns; ++j) {
-        T& sum = to[i * product_.out_stride + j];
+        T& sum = to[i * sums.ld + j];
         sum = add ? sum + tile[i * path_.columns + j] : tile[i * path_.columns + j];
       }
     }
@@ -203,10 +231,9 @@ class Block {
   const std::int64_t row_, column_, m_, n_;
   const Panels<T> a_, b_;
   const std::int64_t depth_block_;
-  const std::int64_t ld_;
   const bool in_out_;
   char* panels_;
-  T* sums_;
+  Sums<T> kept_sums_{};  // of the whole block; none: each part has its own
 };
 
 }  // namespace
@@ -222,9 +249,9 @@ void multiply_packed(const MatmulPath<T>& path, const Product& product, Kept kep
   const bool keeps_rows = kept == Kept::kA;
   const std::int64_t kept_size = keeps_rows ? product.m : product.n;
   const std::int64_t other_size = keeps_rows ? product.n : product.m;
-  // Sums that are kept elsewhere take memory.
-  const std::int64_t other_block = sums_in_out(product) ? other_size : kBlock;
   const bool stays = product.k <= kDepthBlocks * kDepthUnits * path.depth_step;
+  // Sums of a whole block take memory.
+  const std::int64_t other_block = stays || sums_in_out(product) ? other_size : kBlock;
   for (std::int64_t first = 0; first < kept_size; first += kBlock) {
     for (std::int64_t other = 0; other < other_size; other += other_block) {
       const std::int64_t here = std::min(kBlock, kept_size - first);
@@ -232,7 +259,7 @@ void multiply_packed(const MatmulPath<T>& path, const Product& product, Kept kep
       Block<T> block(path, product, kept, memory, keeps_rows ? first : other,
                      keeps_rows ? other : first, keeps_rows ? here : across,
                      keeps_rows ? across : here);
-      block.multiply(is_packed || (other > 0 && stays));
+      block.multiply(is_packed);
     }
   }
 }

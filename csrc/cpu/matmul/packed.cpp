@@ -53,6 +53,15 @@ class Panels {
   const std::int64_t first_, count_;
 };
 
+// While a tile is multiplied what it is added to, or written over, comes into the cache.
+template <class T>
+void fetch_to_write(const T* first, int count) {
+  constexpr int kLine = 64 / sizeof(T);
+  for (int at = 0; at < count; at += kLine) {
+    __builtin_prefetch(first + at, 1);
+  }
+}
+
 // Where sums are kept, in the coordinates of a block: `row` and `column` are those of the first.
 template <class T>
 struct Sums {
@@ -210,6 +219,9 @@ class Block {
     T* to = sums.at(a_panel * path_.rows, b_panel * path_.columns);
     const int rows = a_.numbers(a_panel);
     const int columns = b_.numbers(b_panel);
+    for (int i = 0; i < rows; ++i) {
+      fetch_to_write(to + i * sums.ld, columns);
+    }
     if (!in_out_ || (rows == path_.rows && columns == path_.columns)) {
       path_.multiply(depth, rows, columns, a, b, to, sums.ld, add);
       return;

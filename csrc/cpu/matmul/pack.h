@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "cpu/matmul/matmul_path.h"
+#include "cpu/matmul/tile.h"
 #include "cpu/vector.h"
 
 namespace gt {
@@ -91,26 +92,36 @@ constexpr int kLineFloats = 16;
 // How far ahead of a step that is copied another is fetched: each is in another page of memory.
 constexpr std::int64_t kFetchSteps = 16;
 
+// A panel of kWidth numbers a step, which are side by side in memory.
+template <int kWidth>
+void copy_steps(const float* from, std::int64_t along, std::int64_t depth, float* panel) {
+  for (std::int64_t step = 0; step < depth; ++step) {
+    const float* later = from + std::min(depth - step - 1, kFetchSteps) * along;
+#pragma GCC unroll 4
+    for (int i = 0; i < kWidth; i += kLineFloats) {
+      __builtin_prefetch(later + i);
+    }
+    std::memcpy(panel, from, kWidth * sizeof(float));
+    from += along;
+    panel += kWidth;
+  }
+}
+
 // A panel of whole fours whose rows, or whose steps, are contiguous: how many steps are done.
 inline std::int64_t pack_fours(const float* from, const PanelSource& source, int width,
                                std::int64_t depth, float* panel) {
+  if (source.across == 1 && width == kTileRows) {
+    copy_steps<kTileRows>(from, source.along, depth, panel);
+    return depth;
+  }
+  if (source.across == 1 && width == kTileColumns<float>) {
+    copy_steps<kTileColumns<float>>(from, source.along, depth, panel);
+    return depth;
+  }
   std::int64_t done = 0;
-  if (source.across == 1) {
-    for (; done < depth; ++done) {
-      const float* step = from + done * source.along;
-      const float* later = step + std::min(depth - done - 1, kFetchSteps) * source.along;
-      for (int i = 0; i < width; i += kLineFloats) {
-        __builtin_prefetch(later + i);
-      }
-      for (int i = 0; i < width; i += 4) {
-        std::memcpy(panel + done * width + i, step + i, sizeof(Four));
-      }
-    }
-  } else if (source.along == 1) {
-    for (; done + kTurned <= depth; done += kTurned) {
-      for (int i = 0; i < width; i += 4) {
-        turn_four(from + i * source.across + done, source.across, panel + done * width + i, width);
-      }
+  for (; source.along == 1 && done + kTurned <= depth; done += kTurned) {
+    for (int i = 0; i < width; i += 4) {
+      turn_four(from + i * source.across + done, source.across, panel + done * width + i, width);
     }
   }
   return done;

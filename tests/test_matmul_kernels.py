@@ -3,6 +3,7 @@
 Outputs start as NaN, and what is around them must stay as it was.
 """
 
+import itertools
 import os
 import re
 
@@ -105,6 +106,32 @@ def test_every_layout_of_operands(size, dtype):
             twice = torch.empty(m, n, dtype=dtype)
             kernels.matmul(twice, left, right, threads=3)
             assert torch.equal(twice, made[1]), "threads change bits"
+
+
+MIXED = [
+    dtypes
+    for dtypes in itertools.product((torch.float32, torch.bfloat16), repeat=3)
+    if len(set(dtypes)) > 1
+]
+
+
+@on_every_path
+@pytest.mark.parametrize("dtypes", MIXED, ids=str)
+@pytest.mark.parametrize("size", [(1, 5, 70), (4, 130, 64), *SHARED], ids=str)
+def test_operands_and_result_of_different_dtypes(size, dtypes):
+    m, n, k = size
+    generator = torch.Generator().manual_seed(n)
+    dtype = dtypes[2]
+    bias = _random(n, dtype=dtype, generator=generator)
+    residual = _random(m, n, dtype=dtype, generator=generator)
+    lefts = _matrices(m, k, dtype=dtypes[0], generator=generator)
+    rights = _matrices(k, n, dtype=dtypes[1], generator=generator)
+    expected = lefts[0].double() @ rights[0].double() + bias.double() + residual.double()
+    for left in lefts:
+        for right in rights:
+            made = _poisoned(m, n, dtype=dtype)
+            kernels.matmul(made[1], left, right, bias, residual, threads=3)
+            _check(made, expected, dtypes)
 
 
 @on_every_path
@@ -287,3 +314,7 @@ def test_an_output_that_cannot_be_written():
         kernels.matmul(x.clone().T, x, x)
     with pytest.raises(TypeError, match="out has dtype int64, not float32, float64 or bfloat16"):
         kernels.matmul(x.long(), x, x)
+    with pytest.raises(TypeError, match="matmul: b has dtype float64, out has bfloat16"):
+        kernels.matmul(x.bfloat16(), x, x.double())
+    with pytest.raises(TypeError, match="matmul: a has dtype bfloat16, out has float64"):
+        kernels.matmul(x.double(), x.bfloat16(), x.double())

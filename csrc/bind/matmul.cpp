@@ -73,7 +73,8 @@ Sums are in float32 (of bfloat16 too) or float64. The bits do not depend on thre
 Args:
     out: Array [..., m, n] on the CPU of float32, float64 or bfloat16 (numpy: its bits as uint16),
         its last dim contiguous; must not overlap the others, except that it may be residual.
-    a: [..., m, k] of out's dtype, any strides; leading dims of 1 or none broadcast.
+    a: [..., m, k] of out's dtype, or one of float32 and bfloat16 where out has the other; any
+        strides; leading dims of 1 or none broadcast.
     b: [..., k, n], likewise.
     bias: [n] of out's dtype, contiguous.
     residual: Like out.

@@ -137,7 +137,8 @@ void multiply(const Product& product) {
   if (product.element == Element::kFloat64) {
     return multiply(kMatmulF64, kMatmulF64, product);
   }
-  const bool narrow = product.element == Element::kBfloat16;
+  const bool narrow =
+      product.a.element == Element::kBfloat16 && product.b.element == Element::kBfloat16;
   multiply(kMatmulF32, narrow ? kMatmulBf16 : kMatmulF32, product);
 }
 

@@ -15,6 +15,10 @@ constexpr int kRankMax = 16;
                                       why));
 }
 
+bool sums_are_floats(Element element) {
+  return element == Element::kFloat32 || element == Element::kBfloat16;
+}
+
 void check_elements(const MatmulCall& call) {
   const Element element = call.out.element;
   if (element != Element::kFloat32 && element != Element::kFloat64 &&
@@ -22,16 +26,18 @@ void check_elements(const MatmulCall& call) {
     throw DtypeError(message("matmul: out has dtype ", element_name(element),
                              ", not float32, float64 or bfloat16"));
   }
-  const auto check = [&](const char* name, const TensorView* operand) {
-    if (operand != nullptr && operand->element != element) {
-      throw DtypeError(message("matmul: ", name, " has dtype ", element_name(operand->element),
-                               ", out has ", element_name(element)));
+  const auto check = [&](const char* name, const TensorView* operand, bool may_differ) {
+    if (operand == nullptr || operand->element == element ||
+        (may_differ && sums_are_floats(element) && sums_are_floats(operand->element))) {
+      return;
     }
+    throw DtypeError(message("matmul: ", name, " has dtype ", element_name(operand->element),
+                             ", out has ", element_name(element)));
   };
-  check("a", &call.a);
-  check("b", &call.b);
-  check("bias", call.bias);
-  check("residual", call.residual);
+  check("a", &call.a, true);
+  check("b", &call.b, true);
+  check("bias", call.bias, false);
+  check("residual", call.residual, false);
 }
 
 void check_batch(const MatmulCall& call, const TensorView& operand) {

@@ -12,9 +12,9 @@ namespace gt {
 // A row of out and residual is contiguous. Strides count elements.
 struct Product {
   std::int64_t m, n, k;
-  PanelSource a;  // across: from row to row; along: from step to step of k
-  PanelSource b;  // across: from column to column
-  Element element;
+  PanelSource a;    // across: from row to row; along: from step to step of k
+  PanelSource b;    // across: from column to column
+  Element element;  // of out
   char* out;
   std::int64_t out_stride;
   const char* bias;
@@ -31,16 +31,20 @@ struct Product {
   // Rows or columns [begin, end), by one thread.
   Product cut(bool by_rows, std::int64_t begin, std::int64_t end) const {
     const auto bytes = static_cast<std::int64_t>(element_bytes(element));
+    const auto from = [begin](const PanelSource& source) {
+      const auto each = static_cast<std::int64_t>(element_bytes(source.element));
+      return static_cast<const char*>(source.data) + begin * source.across * each;
+    };
     Product part = *this;
     part.threads = 1;
     if (by_rows) {
       part.m = std::min(end, m) - begin;
-      part.a.data = static_cast<const char*>(a.data) + begin * a.across * bytes;
+      part.a.data = from(a);
       part.out += begin * out_stride * bytes;
       part.residual += residual == nullptr ? 0 : begin * residual_stride * bytes;
     } else {
       part.n = std::min(end, n) - begin;
-      part.b.data = static_cast<const char*>(b.data) + begin * b.across * bytes;
+      part.b.data = from(b);
       part.out += begin * bytes;
       part.bias += bias == nullptr ? 0 : begin * bytes;
       part.residual += residual == nullptr ? 0 : begin * bytes;

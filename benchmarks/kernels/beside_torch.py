@@ -40,16 +40,16 @@ def seconds(call: Callable[[], object], clock: Clock, repeats: int) -> float:
     return (clock() - start) / repeats
 
 
-def _medians(case: Case, threads: int, clock: Clock) -> list[float]:
+def _medians(case: Case, threads: int, clock: Clock, rounds: int) -> list[float]:
     sides: list[Callable[[], object]] = [case.torch, lambda: case.own(threads)]
     sides[0]()
     repeats = max(1, int(ROUND_S / max(seconds(sides[1], clock, 1), 1e-7)))
-    rounds = [[seconds(side, clock, repeats) for side in sides] for _ in range(ROUNDS)]
-    return [statistics.median(side) for side in zip(*rounds, strict=True)]
+    times = [[seconds(side, clock, repeats) for side in sides] for _ in range(rounds)]
+    return [statistics.median(side) for side in zip(*times, strict=True)]
 
 
-def _show(case: Case, threads: int, clock: Clock) -> None:
-    torch_s, own_s = _medians(case, threads, clock)
+def _show(case: Case, threads: int, clock: Clock, rounds: int) -> None:
+    torch_s, own_s = _medians(case, threads, clock, rounds)
     print(
         f"{case.name:52} {threads} thread{'s' * (threads > 1)}: {own_s * 1e6:9.1f} us"
         f" {case.work / own_s / 1e9:6.1f} G{case.unit}/s, torch {torch_s * 1e6:9.1f} us:"
@@ -73,12 +73,14 @@ def main(
         first: Prints lines before all others.
     """
     parser = argparse.ArgumentParser(description=(documentation or "").split("\n")[0])
-    parser.add_argument("--cpu-time", action="store_true")
-    cpu_time = parser.parse_args().cpu_time
+    parser.add_argument("--cpu-time", action="store_true", help="of one thread")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    asked = parser.parse_args()
+    clock = time.process_time if asked.cpu_time else time.perf_counter
     with torch.inference_mode():
         if first is not None:
             first()
-        for count in (1,) if cpu_time else threads:
+        for count in (1,) if asked.cpu_time else threads:
             torch.set_num_threads(count)
             for case in cases():
-                _show(case, count, time.process_time if cpu_time else time.perf_counter)
+                _show(case, count, clock, asked.rounds)

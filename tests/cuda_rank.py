@@ -1,9 +1,10 @@
-"""One rank of a group whose ranks are processes: `cuda_rank.py LIBRARY RANK RANKS DYING`.
+"""One rank of a group whose ranks are processes: `cuda_rank.py LIBRARY RANK RANKS [NAME PART]`.
 
-Prints its handles, reads those of all, runs collectives over the stand-in of CUDA's driver; rank
-DYING kills itself after the first one.
+Prints its handles, reads those of all, runs collectives over the stand-in of CUDA's driver. With
+the NAME of one, the last rank dies in its second call, after so large a PART of its kernel's steps.
 """
 
+import contextlib
 import ctypes
 import dataclasses
 import os
@@ -12,7 +13,7 @@ import sys
 
 import cuda_cases
 import torch
-from played_cuda import Played, driver_of
+from played_cuda import Played, driver_of, native
 
 from gt.worker.cuda_collectives import CudaGroup
 
@@ -29,25 +30,59 @@ def numbers(rank):
     return torch.randn(6, 50, generator=torch.Generator().manual_seed(rank))
 
 
-def check(group, rank, ranks):
-    """Each collective once more, so that slots come again."""
-    inputs = [numbers(one) for one in range(ranks)]
-    total = sum(inputs)
-    rows = slice(rank * 6 // ranks, (rank + 1) * 6 // ranks)
-    for root in (0, ranks - 1):
-        assert torch.equal(group.all_reduce([inputs[rank]])[0], total)
-        assert torch.equal(group.all_reduce([inputs[rank][0, :9]])[0], total[0, :9])
-        assert torch.equal(group.reduce_scatter([inputs[rank]])[0], total[rows])
-        assert torch.equal(group.all_gather([inputs[rank]])[0], torch.cat(inputs))
-        assert torch.equal(group.broadcast([inputs[rank]], root)[0], inputs[root])
+class Calls:
+    """Each collective as a rank calls it; what it returns is right, or it raises."""
+
+    def __init__(self, group, rank, ranks):
+        self._group, self._rank, self._ranks = group, rank, ranks
+        self._inputs = [numbers(one) for one in range(ranks)]
+
+    def all_reduce(self):
+        """In two shots."""
+        (total,) = self._group.all_reduce([self._inputs[self._rank]])
+        return total, sum(self._inputs)
+
+    def all_reduce_few(self):
+        """In one shot."""
+        (total,) = self._group.all_reduce([self._inputs[self._rank][0, :9]])
+        return total, sum(self._inputs)[0, :9]
+
+    def reduce_scatter(self):
+        rows = slice(self._rank * 6 // self._ranks, (self._rank + 1) * 6 // self._ranks)
+        (part,) = self._group.reduce_scatter([self._inputs[self._rank]])
+        return part, sum(self._inputs)[rows]
+
+    def all_gather(self):
+        (whole,) = self._group.all_gather([self._inputs[self._rank]])
+        return whole, torch.cat(self._inputs)
+
+    def broadcast(self):
+        """From the last rank."""
+        (given,) = self._group.broadcast([self._inputs[self._rank]], self._ranks - 1)
+        return given, self._inputs[-1]
+
+    def broadcast_of_first(self):
+        (given,) = self._group.broadcast([self._inputs[self._rank]], 0)
+        return given, self._inputs[0]
+
+    def exchange(self):
         received = torch.empty(6, 50)
-        group.exchange([((rank + 1) % ranks, inputs[rank])], [((rank - 1) % ranks, received)])
-        assert torch.equal(received, inputs[rank - 1])
-        group.check()
+        after, before = (self._rank + 1) % self._ranks, (self._rank - 1) % self._ranks
+        self._group.exchange([(after, self._inputs[self._rank])], [(before, received)])
+        return received, self._inputs[before]
+
+
+COLLECTIVES = [name for name in vars(Calls) if not name.startswith("_")]
+
+
+def run(calls, name, group):
+    made, expected = getattr(calls, name)()
+    group.check()
+    assert torch.equal(made, expected), name
 
 
 def main():
-    library, rank, ranks, dying = sys.argv[1], *map(int, sys.argv[2:])
+    library, rank, ranks = sys.argv[1], *map(int, sys.argv[2:4])
     driver = driver_of(library)
     driver.stand_in_steps_max.argtypes = [ctypes.c_uint64]
     driver.stand_in_steps_max(STEPS_MAX)
@@ -60,19 +95,24 @@ def main():
         gather,
         sizes,
     )
-    if dying < 0:
-        check(group, rank, ranks)
+    calls = Calls(group, rank, ranks)
+    if len(sys.argv) == 4:
+        for name in 2 * COLLECTIVES:  # slots come again
+            run(calls, name, group)
         print("all right")
         return
-    group.all_reduce([numbers(rank)])
-    group.check()
-    if rank == dying:
-        os.kill(os.getpid(), signal.SIGKILL)
+    name, part = sys.argv[4], float(sys.argv[5])
+    run(calls, name, group)
     # Of the emulator's seconds, 20 million steps each: nobody comes any more.
     group.sizes = dataclasses.replace(sizes, timeout_seconds=0.01)
-    group.all_reduce([numbers(rank)])
+    if rank == ranks - 1:
+        driver.stand_in_steps_max(int(part * driver.stand_in_steps()))
+        with contextlib.suppress(native.CudaError):
+            run(calls, name, group)
+        os.kill(os.getpid(), signal.SIGKILL)
     try:
-        group.check()
+        run(calls, name, group)
+        print("all right")
     except TimeoutError as error:
         print(error)
 

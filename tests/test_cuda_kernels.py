@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import cuda_cases
+import cuda_rank
 import pytest
 import torch
 from emulator_build import CMAKE, build
@@ -470,12 +471,18 @@ def test_a_rank_that_never_comes_is_named(kernels, driver):
     assert driver.stand_in_opened() == 0
 
 
-def ranks_of_processes(library, ranks, dying):
-    """Processes of tests/cuda_rank.py, which have each other's handles; what each has printed."""
+def ranks_of_processes(library, ranks, *dying):
+    """Processes of tests/cuda_rank.py, which have each other's handles; what each has printed.
+
+    Args:
+        library: The stand-in of CUDA's driver.
+        ranks: How many.
+        dying: The collective in which the last one dies, and after which part of it; none.
+    """
     script = str(Path(__file__).with_name("cuda_rank.py"))
     processes = [
         subprocess.Popen(
-            [sys.executable, script, str(library), str(rank), str(ranks), str(dying)],
+            [sys.executable, script, str(library), str(rank), str(ranks), *dying],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -496,13 +503,14 @@ def ranks_of_processes(library, ranks, dying):
 
 
 def test_collectives_between_processes(library):
-    said, codes = ranks_of_processes(library, 2, -1)
+    said, codes = ranks_of_processes(library, 2)
     assert codes == [0, 0], "\n".join(said)
     assert said == ["all right\n"] * 2
 
 
-def test_a_killed_process_is_named_to_the_other(library):
-    said, codes = ranks_of_processes(library, 2, 1)
+@pytest.mark.parametrize("name", cuda_rank.COLLECTIVES)
+def test_a_process_that_is_killed_in_a_collective_is_named_to_the_other(library, name):
+    said, codes = ranks_of_processes(library, 2, name, "0.01")
     assert codes == [0, -signal.SIGKILL], "\n".join(said)
     assert said[0] == "rank 0 waited 0.01 s for rank 1\n"
 

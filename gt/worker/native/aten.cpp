@@ -4,5 +4,7 @@
 #include "build.cpp"
 #include "memory.cpp"
 #include "own.cpp"
+#include "own_attention.cpp"
+#include "own_recurrent.cpp"
 #include "run.cpp"
 #include "small.cpp"

@@ -22,8 +22,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 SOURCES = (
-    *("aten.cpp", "batch.cpp", "build.cpp", "memory.cpp", "own.cpp", "run.cpp", "small.cpp"),
-    *("kernel_calls.h", "program.h"),
+    *(
+        "aten.cpp",
+        "batch.cpp",
+        "build.cpp",
+        "memory.cpp",
+        "own.cpp",
+        "own_attention.cpp",
+        "own_recurrent.cpp",
+        "run.cpp",
+        "small.cpp",
+    ),
+    *("kernel_calls.h", "own.h", "program.h"),
 )
 HERE = pathlib.Path(__file__).resolve().parent
 # A minute on a busy machine; a compiler that takes longer is stuck.

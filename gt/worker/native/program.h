@@ -81,7 +81,7 @@ enum class Small : uint8_t {
   Ge,
 };
 
-// What kernels of GT's own run (own.cpp): in place of an operator of ATen's where its operands are
+// What kernels of GT's own run (own.h): in place of an operator of ATen's where its operands are
 // for them, or an operator of GT's, as gt/worker/native/program.py counts those.
 enum class Own : uint32_t {
   None = 0,

@@ -1,0 +1,88 @@
+// What the files that call kernels of GT's own have in common: the kernels, and tensors as they
+// take them.
+#pragma once
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "kernel_calls.h"
+#include "program.h"
+
+namespace gt {
+
+using Values = std::vector<c10::IValue>;
+
+constexpr size_t ERROR_BYTES = 512;
+
+struct Kernels {
+  KernelCall matmul = nullptr;
+  KernelCall adam = nullptr;
+  KernelCall attention = nullptr;
+  KernelCall attention_backward = nullptr;
+  KernelCall recurrent = nullptr;
+  KernelCall recurrent_backward = nullptr;
+  // None, until they are there.
+  OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
+  // Of products and updates, whose threads are cheap to wake; the others have as many as ATen's at
+  // the moment.
+  int threads = 1;
+};
+
+extern Kernels kernels;
+
+inline bool is_float(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.scalar_type() == at::kFloat && tensor.is_cpu() &&
+         tensor.layout() == at::kStrided && !tensor.is_neg();
+}
+
+inline bool are_floats(std::initializer_list<const at::Tensor*> tensors) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const at::Tensor* one) { return one == nullptr || is_float(*one); });
+}
+
+inline KernelTensor given(const at::Tensor& tensor) {
+  return {const_cast<void*>(tensor.const_data_ptr()), tensor.sizes().data(),
+          tensor.strides().data(), static_cast<int32_t>(tensor.dim())};
+}
+
+inline KernelTensor absent() { return {nullptr, nullptr, nullptr, 0}; }
+
+inline KernelTensor given(const std::optional<at::Tensor>& tensor) {
+  return tensor ? given(*tensor) : absent();
+}
+
+inline void call(KernelCall kernel, std::initializer_list<KernelTensor> tensors,
+                 std::initializer_list<double> numbers, int threads) {
+  char text[ERROR_BYTES];
+  int status = kernel(tensors.begin(), numbers.begin(), threads, text, sizeof text);
+  TORCH_CHECK(status == 0, text);
+}
+
+inline at::Tensor tensor_of(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::Tensor();
+}
+
+inline std::optional<at::Tensor> optional_of(const c10::IValue& value) {
+  return value.isTensor() ? std::optional<at::Tensor>(value.toTensor()) : std::nullopt;
+}
+
+inline at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like) {
+  return at::empty(sizes, like.options());
+}
+
+// left @ right + bias: [..., m, k] and [k, n]; undefined where ATen is to run it.
+at::Tensor product(const at::Tensor& left, const at::Tensor& right,
+                   const std::optional<at::Tensor>& bias);
+
+// False, with nothing done, where the operands are for others.
+bool attention(const Values& values, Values& results);
+bool attention_backward(const Values& values, Values& results);
+bool run_recurrent(Own own, const Values& v, Values& results);
+
+}  // namespace gt

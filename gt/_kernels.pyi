@@ -361,8 +361,18 @@ class Cuda:
         self,
         dtype: str,
         sizes: tuple[int, int],
-        operands: tuple[int, int, int, int],
+        operands: tuple[int, int, int, int, int],
+        ignored: int,
         scale: float,
+        stream: int,
+    ) -> None: ...
+    def cross_entropy_backward(
+        self,
+        dtype: str,
+        sizes: tuple[int, int],
+        operands: tuple[int, int, int, int, int],
+        ignored: int,
+        grad_step: int,
         stream: int,
     ) -> None: ...
     def rms_norm(
@@ -370,6 +380,7 @@ class Cuda:
         dtype: str,
         sizes: tuple[int, int],
         operands: tuple[int, int, int, int, int, int],
+        moments: tuple[int, int],
         eps: float,
         stream: int,
     ) -> None: ...
@@ -378,6 +389,7 @@ class Cuda:
         dtype: str,
         sizes: tuple[int, int],
         operands: tuple[int, int, int, int, int, int],
+        moments: tuple[int, int],
         eps: float,
         stream: int,
     ) -> None: ...
@@ -388,6 +400,7 @@ class Cuda:
         dtype: str,
         sizes: tuple[int, int],
         operands: tuple[int, int, int, int],
+        moments: tuple[int, int],
         grad_x: int,
         sums: tuple[int, int],
         gradients: tuple[int, int],

@@ -82,7 +82,8 @@ def check_cross_entropy(kernels, rows, columns, dtype):
     targets = torch.arange(rows) * 7 % columns
     targets[rows // 2] = -100
     device = kernels.device
-    loss, gradient = kernels.rows.cross_entropy(logits.to(device), targets.to(device), 1 / rows)
+    there = logits.to(device), targets.to(device)
+    loss, gradient, log_probs = kernels.rows.cross_entropy(*there, 1 / rows, keeps_log_probs=True)
     wide = logits.double().requires_grad_()
     expected = functional.cross_entropy(wide, targets, reduction="none")
     expected.mean().backward()
@@ -90,7 +91,30 @@ def check_cross_entropy(kernels, rows, columns, dtype):
     assert gradient.dtype == dtype
     tolerance = TOLERANCES[dtype]
     torch.testing.assert_close(gradient.cpu().double(), wide.grad, rtol=tolerance, atol=1e-6)
-    assert kernels.rows.cross_entropy(logits.to(device), targets.to(device))[1] is None
+    expected_probs = wide.detach().log_softmax(1)
+    bounds = {"rtol": tolerance, "atol": tolerance}
+    torch.testing.assert_close(log_probs.cpu().double(), expected_probs, **bounds)
+    assert kernels.rows.cross_entropy(*there)[1:] == (None, None)
+    check_cross_entropy_backward(kernels, log_probs, targets)
+
+
+def check_cross_entropy_backward(kernels, log_probs, targets):
+    """From what the forward pass has kept: a gradient for each row, or one for all and a total."""
+    rows, columns = log_probs.shape
+    device, dtype = kernels.device, log_probs.dtype
+    slopes = log_probs.cpu().double().exp()
+    slopes -= functional.one_hot(targets.clamp(min=0), columns)
+    slopes[targets < 0] = 0
+    each = _normal(rows, seed=9).to(dtype)
+    one, total = torch.tensor(-1.5).to(dtype), torch.tensor(float(rows)).to(dtype)
+    for grad, by in ((each, None), (one, total)):
+        expected = slopes * grad.double().reshape(-1, 1) / (1 if by is None else rows)
+        there = None if by is None else by.to(device)
+        operands = (grad.to(device), log_probs, targets.to(device), there)
+        made = kernels.rows.cross_entropy_backward(*operands)
+        assert made.dtype == dtype
+        bounds = {"rtol": TOLERANCES[dtype], "atol": 1e-6}
+        torch.testing.assert_close(made.cpu().double(), expected, **bounds)
 
 
 def _norm(kind, x, parameters):

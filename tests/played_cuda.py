@@ -15,7 +15,7 @@ IMAGES = dict.fromkeys(SOURCES, b"an image")
 # Names under which kernels write; anything else is read.
 WRITTEN = ("out", "loss", "gradient", "total", "keep", "output", "logsumexp", "products")
 WRITTEN += ("grad_query", "grad_key", "grad_value", "grad_x", "grad_weight", "grad_bias")
-WRITTEN += ("weight_sums", "bias_sums")
+WRITTEN += ("weight_sums", "bias_sums", "log_probs", "mean", "rstd")
 CPU = torch.device("cpu")
 
 

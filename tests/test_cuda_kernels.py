@@ -628,7 +628,7 @@ def test_operands_on_two_devices_are_refused(library, driver, kernels):
     addresses = (other.address("x", there, torch.float32), 0)
     addresses += (kernels.address("weight", here, torch.float32), 0, 0)
     with pytest.raises(ValueError, match=r"rms_norm: operands are on the CUDA devices 1 and 0"):
-        kernels._cuda.rms_norm("float32", (2, 8), (*addresses, addresses[0]), 1e-5, 0)
+        kernels._cuda.rms_norm("float32", (2, 8), (*addresses, addresses[0]), (0, 0), 1e-5, 0)
     other.forget()
 
 

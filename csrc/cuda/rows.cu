@@ -57,11 +57,25 @@ __device__ T* row_of(T* matrix, std::int64_t columns) {
   return matrix == nullptr ? nullptr : matrix + row * columns;
 }
 
+// The column of the block's row; -1 where the row is left out.
+__device__ std::int64_t checked_target(const std::int64_t* targets, std::int64_t columns,
+                                       std::int64_t ignored) {
+  const std::int64_t target = targets[blockIdx.x];
+  if (target == ignored) {
+    return -1;
+  }
+  if (target < 0 || target >= columns) {
+    device::trap("cross_entropy: a target is no column");
+  }
+  return target;
+}
+
 template <class Element>
 __device__ void cross_entropy(const CrossEntropyCall& call) {
   using T = typename Element::Stored;
   const T* logits = row_of(static_cast<const T*>(call.logits), call.columns);
   T* gradient = row_of(static_cast<T*>(call.gradient), call.columns);
+  T* log_probs = row_of(static_cast<T*>(call.log_probs), call.columns);
   float largest = -__builtin_huge_valf();
   for (std::int64_t i = threadIdx.x; i < call.columns; i += blockDim.x) {
     largest = maximum(largest, Element::wide(logits[i]));
@@ -70,10 +84,13 @@ __device__ void cross_entropy(const CrossEntropyCall& call) {
   const float sum = sum_over(call.columns, [&](std::int64_t i) {
     return device::exponential(Element::wide(logits[i]) - largest);
   });
-  const std::int64_t target = call.targets[blockIdx.x];
+  const std::int64_t target = checked_target(call.targets, call.columns, call.ignored);
+  const float logsumexp = device::logarithm(sum) + largest;
   if (threadIdx.x == 0) {
-    call.loss[blockIdx.x] =
-        target < 0 ? 0.0F : device::logarithm(sum) + largest - Element::wide(logits[target]);
+    call.loss[blockIdx.x] = target < 0 ? 0.0F : logsumexp - Element::wide(logits[target]);
+  }
+  for (std::int64_t i = threadIdx.x; log_probs != nullptr && i < call.columns; i += blockDim.x) {
+    log_probs[i] = Element::narrow(Element::wide(logits[i]) - logsumexp);
   }
   if (gradient == nullptr) {
     return;
@@ -82,6 +99,24 @@ __device__ void cross_entropy(const CrossEntropyCall& call) {
   for (std::int64_t i = threadIdx.x; i < call.columns; i += blockDim.x) {
     const float softmax = device::exponential(Element::wide(logits[i]) - largest) / sum;
     gradient[i] = Element::narrow((i == target ? softmax - 1.0F : softmax) * scale);
+  }
+}
+
+template <class Element>
+__device__ void cross_entropy_backward(const CrossEntropyGradientCall& call) {
+  using T = typename Element::Stored;
+  const T* log_probs = row_of(static_cast<const T*>(call.log_probs), call.columns);
+  T* gradient = row_of(static_cast<T*>(call.gradient), call.columns);
+  const std::int64_t target = checked_target(call.targets, call.columns, call.ignored);
+  const std::int64_t row = blockIdx.x;
+  float grad = Element::wide(static_cast<const T*>(call.grad)[row * call.grad_step]);
+  if (call.total != nullptr) {
+    grad /= Element::wide(*static_cast<const T*>(call.total));
+  }
+  for (std::int64_t i = threadIdx.x; i < call.columns; i += blockDim.x) {
+    const float softmax = device::exponential(Element::wide(log_probs[i]));
+    const float slope = i == target ? softmax - 1.0F : softmax;
+    gradient[i] = Element::narrow(target < 0 ? 0.0F : slope * grad);
   }
 }
 
@@ -101,6 +136,12 @@ __device__ Moments moments_of(std::int64_t columns, float eps, Value value) {
   return {mean, device::reciprocal_square_root(squares / count + eps)};
 }
 
+// A parameter's element; `absent` where there is no parameter.
+template <class Element>
+__device__ float parameter(const typename Element::Stored* values, std::int64_t i, float absent) {
+  return values == nullptr ? absent : Element::wide(values[i]);
+}
+
 template <class Element, bool kIsCentered>
 __device__ void norm(const NormCall& call) {
   using T = typename Element::Stored;
@@ -116,14 +157,20 @@ __device__ void norm(const NormCall& call) {
   };
   const Moments moments = moments_of<kIsCentered>(
       call.columns, call.eps, [&](std::int64_t i) { return Element::wide(stored(i)); });
+  if (threadIdx.x == 0 && call.mean != nullptr) {
+    call.mean[blockIdx.x] = moments.mean;
+  }
+  if (threadIdx.x == 0 && call.rstd != nullptr) {
+    call.rstd[blockIdx.x] = moments.scale;
+  }
   for (std::int64_t i = threadIdx.x; i < call.columns; i += blockDim.x) {
     const T value = stored(i);
     if (total != nullptr) {
       total[i] = value;
     }
     const float normal = (Element::wide(value) - moments.mean) * moments.scale;
-    const float scaled = normal * Element::wide(weight[i]);
-    out[i] = Element::narrow(kIsCentered ? scaled + Element::wide(bias[i]) : scaled);
+    const float scaled = normal * parameter<Element>(weight, i, 1.0F);
+    out[i] = Element::narrow(kIsCentered ? scaled + parameter<Element>(bias, i, 0.0F) : scaled);
   }
 }
 
@@ -138,13 +185,16 @@ __device__ void norm_backward_row(const NormGradientCall& call, std::int64_t at,
   T* grad_x = static_cast<T*>(call.grad_x) + at * call.columns;
   float* weight_sums = row_of(call.weight_sums, call.columns);
   float* bias_sums = row_of(call.bias_sums, call.columns);
-  const Moments moments = moments_of<kIsCentered>(
-      call.columns, call.eps, [&](std::int64_t i) { return Element::wide(total[i]); });
+  const Moments moments =
+      call.rstd != nullptr ? Moments{kIsCentered ? call.mean[at] : 0.0F, call.rstd[at]}
+                           : moments_of<kIsCentered>(call.columns, call.eps, [&](std::int64_t i) {
+                               return Element::wide(total[i]);
+                             });
   const auto normal = [&](std::int64_t i) {
     return (Element::wide(total[i]) - moments.mean) * moments.scale;
   };
   const auto above = [&](std::int64_t i) {
-    return Element::wide(grad[i]) * Element::wide(weight[i]);
+    return Element::wide(grad[i]) * parameter<Element>(weight, i, 1.0F);
   };
   const auto count = static_cast<float>(call.columns);
   const float mean = kIsCentered ? sum_over(call.columns, above) / count : 0.0F;
@@ -204,6 +254,21 @@ __global__ void __launch_bounds__(1024) gt_cross_entropy_bf16(gt::CrossEntropyCa
 
 __global__ void __launch_bounds__(1024) gt_cross_entropy_f16(gt::CrossEntropyCall call) {
   gt::cross_entropy<gt::Float16>(call);
+}
+
+__global__ void __launch_bounds__(1024)
+    gt_cross_entropy_backward_f32(gt::CrossEntropyGradientCall call) {
+  gt::cross_entropy_backward<gt::Float32>(call);
+}
+
+__global__ void __launch_bounds__(1024)
+    gt_cross_entropy_backward_bf16(gt::CrossEntropyGradientCall call) {
+  gt::cross_entropy_backward<gt::Bfloat16>(call);
+}
+
+__global__ void __launch_bounds__(1024)
+    gt_cross_entropy_backward_f16(gt::CrossEntropyGradientCall call) {
+  gt::cross_entropy_backward<gt::Float16>(call);
 }
 
 __global__ void __launch_bounds__(1024) gt_rms_norm_f32(gt::NormCall call) {

@@ -67,6 +67,9 @@ __global__ void gt_dropout_f32(const float* x, float* out, std::uint8_t* keep,
 __global__ void gt_cross_entropy_f32(gt::CrossEntropyCall call);
 __global__ void gt_cross_entropy_bf16(gt::CrossEntropyCall call);
 __global__ void gt_cross_entropy_f16(gt::CrossEntropyCall call);
+__global__ void gt_cross_entropy_backward_f32(gt::CrossEntropyGradientCall call);
+__global__ void gt_cross_entropy_backward_bf16(gt::CrossEntropyGradientCall call);
+__global__ void gt_cross_entropy_backward_f16(gt::CrossEntropyGradientCall call);
 __global__ void gt_rms_norm_f32(gt::NormCall call);
 __global__ void gt_rms_norm_bf16(gt::NormCall call);
 __global__ void gt_rms_norm_f16(gt::NormCall call);

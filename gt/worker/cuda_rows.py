@@ -12,6 +12,24 @@ from gt.worker.cuda_device import CudaDevice
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
+IGNORE_INDEX = -100
+
+
+class Losses(NamedTuple):
+    """Of each row: float32; then what was asked for, of the logits' shape and dtype."""
+
+    loss: Tensor
+    gradient: Tensor | None
+    log_probs: Tensor | None
+
+
+class Moments(NamedTuple):
+    """Of each row that LayerNorm normalizes: mean and 1 / sqrt(variance + eps), of float32."""
+
+    mean: Tensor
+    rstd: Tensor
+
+
 class NormGradients(NamedTuple):
     """Of x (and of the residual alike), the weight, and the bias of LayerNorm."""
 
@@ -33,54 +51,114 @@ class CudaRows:
         self._cuda, _, self._address, self._stream = on
 
     def cross_entropy(
-        self, logits: Tensor, targets: Tensor, scale: float | None = None
-    ) -> tuple[Tensor, Tensor | None]:
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        scale: float | None = None,
+        ignore_index: int = IGNORE_INDEX,
+        *,
+        keeps_log_probs: bool = False,
+    ) -> Losses:
         """Each row's softmax cross-entropy; with `scale` also its gradient times that.
 
         Args:
             logits: [rows, classes].
-            targets: [rows] of int64, all less than classes: nobody checks them on a GPU. A
-                negative one gives 0, as PyTorch's ignore_index of -100 does.
+            targets: [rows] of int64. One that is no class ends the launch with an error, as it
+                does PyTorch's.
             scale: Of the gradient, 1 / rows for a mean.
-
-        Returns:
-            [rows] of float32, and the gradient of the dtype of `logits`.
+            ignore_index: Rows of this target give 0.
+            keeps_log_probs: The logits' log-softmax is a result too.
         """
         dtype, sizes = _rows_of(logits)
-        if targets.shape != sizes[:1]:
-            raise ValueError(f"targets {tuple(targets.shape)} do not fit {sizes[0]} rows of logits")
-        loss = torch.empty(sizes[0], dtype=torch.float32, device=logits.device)
-        gradient = None if scale is None else torch.empty_like(logits)
+        _check_targets(targets, sizes)
+        made = Losses(
+            torch.empty(sizes[0], dtype=torch.float32, device=logits.device),
+            None if scale is None else torch.empty_like(logits),
+            torch.empty_like(logits) if keeps_log_probs else None,
+        )
         operands = (
             self._address("logits", logits, logits.dtype),
             self._address("targets", targets, torch.int64),
-            self._address("loss", loss, torch.float32),
-            self._address("gradient", gradient, logits.dtype),
+            self._address("loss", made.loss, torch.float32),
+            self._address("gradient", made.gradient, logits.dtype),
+            self._address("log_probs", made.log_probs, logits.dtype),
         )
-        self._cuda.cross_entropy(dtype, sizes, operands, scale or 0.0, self._stream())
-        return loss, gradient
+        numbers = (ignore_index, scale or 0.0, self._stream())
+        self._cuda.cross_entropy(dtype, sizes, operands, *numbers)
+        return made
+
+    def cross_entropy_backward(
+        self,
+        grad: Tensor,
+        log_probs: Tensor,
+        targets: Tensor,
+        total: Tensor | None,
+        ignore_index: int = IGNORE_INDEX,
+    ) -> Tensor:
+        """The logits' gradient.
+
+        Args:
+            grad: Of each row's loss, [rows]; or one element for all.
+            log_probs: As `cross_entropy` has kept it.
+            targets: As there.
+            total: One element by which `grad` is divided; None for 1.
+            ignore_index: As there.
+        """
+        dtype, sizes = _rows_of(log_probs)
+        _check_targets(targets, sizes)
+        if grad.numel() != 1 and grad.shape != sizes[:1]:
+            raise ValueError(f"grad {tuple(grad.shape)} does not fit {sizes[0]} rows")
+        if total is not None and total.numel() != 1:
+            raise ValueError(f"total {tuple(total.shape)} has more than one element")
+        gradient = torch.empty_like(log_probs)
+        operands = (
+            self._address("saved log_probs", log_probs, log_probs.dtype),
+            self._address("targets", targets, torch.int64),
+            self._address("grad", grad, log_probs.dtype),
+            self._address("saved total", total, log_probs.dtype),
+            self._address("gradient", gradient, log_probs.dtype),
+        )
+        numbers = (ignore_index, int(grad.numel() != 1), self._stream())
+        self._cuda.cross_entropy_backward(dtype, sizes, operands, *numbers)
+        return gradient
 
     def rms_norm(
         self, x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """RMSNorm over the last dim of x + residual, and that sum (`x` itself without one)."""
-        return self._norm(x, weight, None, eps, residual)
+        return self._norm("rms_norm", x, (weight, None), eps, residual, None)
 
     def layer_norm(
-        self, x: Tensor, weight: Tensor, bias: Tensor, eps: float, residual: Tensor | None = None
+        self,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        eps: float,
+        residual: Tensor | None = None,
+        moments: Moments | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """LayerNorm over the last dim of x + residual, and that sum (`x` itself without one)."""
-        return self._norm(x, weight, bias, eps, residual)
+        """LayerNorm over the last dim of x + residual, and that sum (`x` itself without one).
+
+        Args:
+            x: [..., columns].
+            weight: [columns]; None for ones.
+            bias: [columns]; None for zeros.
+            eps: Added to the variance.
+            residual: Of the shape of `x`.
+            moments: Memory of an element a row each, for what the gradient reads.
+        """
+        return self._norm("layer_norm", x, (weight, bias), eps, residual, moments)
 
     def _norm(
         self,
+        kind: str,
         x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
+        parameters: tuple[Tensor | None, Tensor | None],
         eps: float,
         residual: Tensor | None,
+        moments: Moments | None,
     ) -> tuple[Tensor, Tensor]:
-        kind = "rms_norm" if bias is None else "layer_norm"
+        weight, bias = parameters
         dtype, sizes = _rows_of(x)
         _check_parameters(kind, sizes[1], weight, bias)
         if residual is not None and residual.shape != x.shape:
@@ -95,9 +173,21 @@ class CudaRows:
             self._address("total", total, x.dtype),
             self._address("out", out, x.dtype),
         )
-        run = self._cuda.rms_norm if bias is None else self._cuda.layer_norm
-        run(dtype, sizes, operands, eps, self._stream())
+        run = self._cuda.layer_norm if kind == "layer_norm" else self._cuda.rms_norm
+        run(dtype, sizes, operands, self._moments("", moments, sizes[0]), eps, self._stream())
         return out, x if total is None else total
+
+    def _moments(self, kept: str, moments: Moments | None, rows: int) -> tuple[int, int]:
+        if moments is None:
+            return 0, 0
+        if any(one.numel() != rows for one in moments):
+            shapes = " and ".join(str(tuple(one.shape)) for one in moments)
+            raise ValueError(f"mean and rstd {shapes} do not fit {rows} rows")
+        mean, rstd = (
+            self._address(kept + name, one, torch.float32)
+            for name, one in zip(Moments._fields, moments, strict=True)
+        )
+        return mean, rstd
 
     def norm_backward(
         self,
@@ -118,20 +208,41 @@ class CudaRows:
             eps: As it was there.
             grad_total: Of `total`, from where it is used besides; added.
         """
+        _check_parameters("norm_backward", _rows_of(total)[1][1], weight, bias)
+        is_centered = bias is not None
+        return self._backward(grad, total, weight, grad_total, eps, is_centered=is_centered)
+
+    def layer_norm_backward(
+        self, grad: Tensor, x: Tensor, moments: Moments, weight: Tensor | None
+    ) -> NormGradients:
+        """Gradients of LayerNorm by what it has kept; those of parameters whether there are any."""
+        return self._backward(grad, x, weight, None, 0.0, moments=moments, is_centered=True)
+
+    def _backward(
+        self,
+        grad: Tensor,
+        total: Tensor,
+        weight: Tensor | None,
+        grad_total: Tensor | None,
+        eps: float,
+        *,
+        is_centered: bool,
+        moments: Moments | None = None,
+    ) -> NormGradients:
         dtype, sizes = _rows_of(total)
-        _check_parameters("norm_backward", sizes[1], weight, bias)
+        _check_parameters("norm_backward", sizes[1], weight)
         for name, one in (("grad", grad), ("grad_total", grad_total)):
             if one is not None and one.shape != total.shape:
                 shapes = f"{name} {tuple(one.shape)}, total {tuple(total.shape)}"
                 raise ValueError(f"norm_backward: {shapes}")
         made = NormGradients(
             torch.empty_like(total),
-            torch.empty_like(weight),
-            None if bias is None else torch.empty_like(bias),
+            total.new_empty(sizes[1]),
+            total.new_empty(sizes[1]) if is_centered else None,
         )
         shape = (self._cuda.norm_blocks(sizes[0]), sizes[1])
         weight_sums = torch.empty(shape, dtype=torch.float32, device=total.device)
-        bias_sums = None if bias is None else torch.empty_like(weight_sums)
+        bias_sums = torch.empty_like(weight_sums) if is_centered else None
         self._cuda.norm_backward(
             dtype,
             sizes,
@@ -141,6 +252,7 @@ class CudaRows:
                 self._address("grad", grad, total.dtype),
                 self._address("grad_total", grad_total, total.dtype),
             ),
+            self._moments("saved ", moments, sizes[0]),
             self._address("grad_x", made.x, total.dtype),
             (
                 self._address("weight_sums", weight_sums, torch.float32),
@@ -156,8 +268,13 @@ class CudaRows:
         return made
 
 
-def _check_parameters(kind: str, columns: int, weight: Tensor, bias: Tensor | None) -> None:
-    for parameter in (weight, bias):
+def _check_targets(targets: Tensor, sizes: tuple[int, int]) -> None:
+    if targets.shape != sizes[:1]:
+        raise ValueError(f"targets {tuple(targets.shape)} do not fit {sizes[0]} rows of logits")
+
+
+def _check_parameters(kind: str, columns: int, *parameters: Tensor | None) -> None:
+    for parameter in parameters:
         if parameter is not None and parameter.shape != (columns,):
             raise ValueError(f"{kind}: a parameter {tuple(parameter.shape)} for {columns}")
 

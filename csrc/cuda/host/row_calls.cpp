@@ -45,15 +45,15 @@ using NormKernel = Kernel<void(NormCall)>;
 
 void norm(Launcher& launcher, const char* op, const NormKernel& kernel,
           const NormOperands& operands, const Rows& rows, float eps) {
-  const auto& [x, residual, weight, bias, total, out] = operands;
+  const auto& [x, residual, weight, bias, total, out, mean, rstd] = operands;
   const Grid grid = row_grid(op, rows, rows.rows);
   if (rows.rows == 0) {
     return;
   }
-  const int device = launcher.device_of(op, {x, residual, weight, bias, total, out});
-  launcher.launch(
-      kernel, grid, {device, rows.queue_stream},
-      NormCall{at(x), at(residual), at(weight), at(bias), at(total), at(out), rows.columns, eps});
+  const int device = launcher.device_of(op, {x, residual, weight, bias, total, out, mean, rstd});
+  launcher.launch(kernel, grid, {device, rows.queue_stream},
+                  NormCall{at(x), at(residual), at(weight), at(bias), at(total), at(out),
+                           at<float>(mean), at<float>(rstd), rows.columns, eps});
 }
 
 // A column of `out` is the sum of the blocks' columns.
@@ -78,8 +78,8 @@ void add_sums(Launcher& launcher, Address sums, Address out, std::int64_t blocks
 
 }  // namespace
 
-void cross_entropy(Launcher& launcher, Address logits, Address targets, Address loss,
-                   Address gradient, const Rows& rows, float scale) {
+void cross_entropy(Launcher& launcher, const CrossEntropy& operands, const Rows& rows,
+                   std::int64_t ignored, float scale) {
   constexpr Kernel<void(CrossEntropyCall)> kKernels[3] = {GT_KERNEL(kSource, gt_cross_entropy_f32),
                                                           GT_KERNEL(kSource, gt_cross_entropy_bf16),
                                                           GT_KERNEL(kSource, gt_cross_entropy_f16)};
@@ -88,10 +88,32 @@ void cross_entropy(Launcher& launcher, Address logits, Address targets, Address 
   if (rows.rows == 0) {
     return;
   }
-  const int device = launcher.device_of("cross_entropy", {logits, targets, loss, gradient});
+  const auto& [logits, targets, loss, gradient, log_probs] = operands;
+  const int device =
+      launcher.device_of("cross_entropy", {logits, targets, loss, gradient, log_probs});
   launcher.launch(kernel, grid, {device, rows.queue_stream},
                   CrossEntropyCall{at(logits), at<const std::int64_t>(targets), at<float>(loss),
-                                   at(gradient), rows.columns, scale});
+                                   at(gradient), at(log_probs), rows.columns, ignored, scale});
+}
+
+void cross_entropy_backward(Launcher& launcher, const CrossEntropyGradient& operands,
+                            const Rows& rows, std::int64_t ignored, std::int64_t grad_step) {
+  constexpr Kernel<void(CrossEntropyGradientCall)> kKernels[3] = {
+      GT_KERNEL(kSource, gt_cross_entropy_backward_f32),
+      GT_KERNEL(kSource, gt_cross_entropy_backward_bf16),
+      GT_KERNEL(kSource, gt_cross_entropy_backward_f16)};
+  const auto& kernel = chosen("cross_entropy_backward", kKernels, rows.element);
+  const Grid grid = row_grid("cross_entropy_backward", rows, rows.rows);
+  if (rows.rows == 0) {
+    return;
+  }
+  const auto& [log_probs, targets, grad, total, gradient] = operands;
+  const int device =
+      launcher.device_of("cross_entropy_backward", {log_probs, targets, grad, total, gradient});
+  launcher.launch(
+      kernel, grid, {device, rows.queue_stream},
+      CrossEntropyGradientCall{at(log_probs), at<const std::int64_t>(targets), at(grad), at(total),
+                               at(gradient), rows.columns, ignored, grad_step});
 }
 
 void rms_norm(Launcher& launcher, const NormOperands& operands, const Rows& rows, float eps) {
@@ -120,21 +142,22 @@ void norm_backward(Launcher& launcher, const NormGradient& gradient, const Rows&
       GT_KERNEL(kSource, gt_layer_norm_backward_f32),
       GT_KERNEL(kSource, gt_layer_norm_backward_bf16),
       GT_KERNEL(kSource, gt_layer_norm_backward_f16)};
-  const auto& [total, weight, grad, grad_total, grad_x, weight_sums, bias_sums, grad_weight,
-               grad_bias] = gradient;
-  const bool is_centered = bias_sums != 0;
+  const auto& [total, mean, rstd, weight, grad, grad_total, grad_x, weight_sums, bias_sums,
+               grad_weight, grad_bias] = gradient;
+  const bool is_centered = grad_bias != 0;  // bias_sums of no rows is 0
   const auto& kernel = chosen("norm_backward", is_centered ? kCentered : kPlain, rows.element);
   const std::int64_t blocks = norm_blocks(rows.rows);
   const Grid grid = row_grid("norm_backward", rows, blocks);
   const Queue queue{
-      launcher.device_of("norm_backward", {total, weight, grad, grad_total, grad_x, weight_sums,
-                                           bias_sums, grad_weight, grad_bias}),
+      launcher.device_of("norm_backward", {total, mean, rstd, weight, grad, grad_total, grad_x,
+                                           weight_sums, bias_sums, grad_weight, grad_bias}),
       rows.queue_stream};
   if (rows.rows > 0) {
-    launcher.launch(kernel, grid, queue,
-                    NormGradientCall{at(total), at(weight), at(grad), at(grad_total), at(grad_x),
-                                     at<float>(weight_sums), at<float>(bias_sums), rows.rows,
-                                     rows.columns, eps});
+    launcher.launch(
+        kernel, grid, queue,
+        NormGradientCall{at(total), at<const float>(mean), at<const float>(rstd), at(weight),
+                         at(grad), at(grad_total), at(grad_x), at<float>(weight_sums),
+                         at<float>(bias_sums), rows.rows, rows.columns, eps});
   }
   add_sums(launcher, weight_sums, grad_weight, blocks, rows, queue);
   if (is_centered) {

@@ -13,17 +13,27 @@ struct Rows {
 };
 
 // cuda/rows.h says what they compute; addresses that may be nullptr there may be 0 here.
-void cross_entropy(Launcher& launcher, Address logits, Address targets, Address loss,
-                   Address gradient, const Rows& rows, float scale);
+struct CrossEntropy {
+  Address logits, targets, loss, gradient, log_probs;
+};
+void cross_entropy(Launcher& launcher, const CrossEntropy& operands, const Rows& rows,
+                   std::int64_t ignored, float scale);
+
+struct CrossEntropyGradient {
+  Address log_probs, targets, grad, total, gradient;
+};
+void cross_entropy_backward(Launcher& launcher, const CrossEntropyGradient& operands,
+                            const Rows& rows, std::int64_t ignored, std::int64_t grad_step);
 
 struct NormOperands {
   Address x, residual, weight, bias, total, out;  // bias: 0 for RMSNorm
+  Address mean, rstd;
 };
 void rms_norm(Launcher& launcher, const NormOperands& operands, const Rows& rows, float eps);
 void layer_norm(Launcher& launcher, const NormOperands& operands, const Rows& rows, float eps);
 
 struct NormGradient {
-  Address total, weight, grad, grad_total, grad_x;
+  Address total, mean, rstd, weight, grad, grad_total, grad_x;
   Address weight_sums, bias_sums;  // working memory of norm_blocks * columns float32 each
   Address grad_weight, grad_bias;  // those of bias are 0 for RMSNorm
 };

@@ -259,4 +259,8 @@ __device__ inline float reciprocal_square_root(float x) { return 1.0F / __fsqrt_
 __device__ inline float error_function(float x) { return erff(x); }
 __device__ inline float maximum(float a, float b) { return fmaxf(a, b); }
 
+// Ends the launch with an error, which every later call of the driver gives too. The text is the
+// emulator's.
+__device__ inline void trap(const char*) { __trap(); }
+
 }  // namespace gt::device

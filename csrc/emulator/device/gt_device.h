@@ -184,4 +184,6 @@ inline float reciprocal_square_root(float x) { return 1.0F / std::sqrt(x); }
 inline float error_function(float x) { return std::erf(x); }
 inline float maximum(float a, float b) { return std::fmax(a, b); }
 
+using emulator::trap;
+
 }  // namespace gt::device

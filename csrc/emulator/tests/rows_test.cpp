@@ -49,13 +49,9 @@ struct Rows {
         bias_values(random_values(wide, 4)) {}
 
   NormCall call() {
-    return {x.data(),
-            residual.data(),
-            weight.data(),
-            bias.data(),
-            total.data(),
-            out.data(),
-            static_cast<std::int64_t>(columns),
+    return {x.data(),    residual.data(), weight.data(),
+            bias.data(), total.data(),    out.data(),
+            mean.data(), rstd.data(),     static_cast<std::int64_t>(columns),
             kEps};
   }
   double total_at(std::size_t i) const { return double{x_values[i]} + double{residual_values[i]}; }
@@ -68,6 +64,8 @@ struct Rows {
   Buffer<float> bias{"bias", bias_values};
   Buffer<float> total{"total", x_values.size()};
   Buffer<float> out{"out", x_values.size()};
+  Buffer<float> mean{"mean", kRows};
+  Buffer<float> rstd{"rstd", kRows};
 };
 
 void check_norm(const Rows& rows, bool is_centered) {
@@ -81,6 +79,8 @@ void check_norm(const Rows& rows, bool is_centered) {
     for (std::size_t i = begin; i < begin + rows.columns; ++i) {
       square += std::pow(rows.total_at(i) - mean, 2) / static_cast<double>(rows.columns);
     }
+    check_close(rows.mean.values()[row], mean, 1e-5, "mean", row);
+    check_close(rows.rstd.values()[row], 1 / std::sqrt(square + kEps), 1e-5, "rstd", row);
     for (std::size_t column = 0; column < rows.columns; ++column) {
       const double normal = (rows.total_at(begin + column) - mean) / std::sqrt(square + kEps);
       const double expected = normal * double{rows.weight_values[column]} +
@@ -119,6 +119,8 @@ struct NormGradients {
   explicit NormGradients(std::size_t columns)
       : data(columns), sums("sums", 2 * columns), bias_sums("bias_sums", 2 * columns) {
     call = {data.x.data(),
+            nullptr,
+            nullptr,
             data.weight.data(),
             data.residual.data(),
             nullptr,
@@ -176,9 +178,18 @@ TEST(cross_entropy_is_right) {
       Buffer<std::int64_t> target("targets", targets);
       Buffer<float> loss("loss", kRows);
       Buffer<float> gradient("gradient", logits.size());
+      Buffer<float> log_probs("log_probs", logits.size());
+      Buffer<float> grads("grads", {2.0F, 0.5F, -1.0F});
+      Buffer<float> whole("whole", std::vector<float>{4.0F});
+      Buffer<float> again("again", logits.size());
+      const auto count = static_cast<std::int64_t>(columns);
       launch(rows(seed), [&] {
         gt_cross_entropy_f32({x.data(), target.data(), loss.data(), gradient.data(),
-                              static_cast<std::int64_t>(columns), 0.5F});
+                              log_probs.data(), count, -100, 0.5F});
+      });
+      launch(rows(seed), [&] {
+        gt_cross_entropy_backward_f32({log_probs.data(), target.data(), grads.data(), whole.data(),
+                                       again.data(), count, 1, 1});
       });
       for (std::size_t row = 0; row < kRows; ++row) {
         double sum = 0;
@@ -190,11 +201,31 @@ TEST(cross_entropy_is_right) {
                     "loss", row);
         for (std::size_t i = 0; i < columns; ++i) {
           const double softmax = std::exp(double{logits[row * columns + i]}) / sum;
+          const double slope = targets[row] == 1 ? 0 : softmax - (i == label ? 1 : 0);
+          check_close(log_probs.values()[row * columns + i], std::log(softmax), 1e-5, "log_probs",
+                      row * columns + i);
+          check_close(again.values()[row * columns + i], slope * grads.values()[row] / 4, 1e-5,
+                      "gradient from log_probs", row * columns + i);
           check_close(gradient.values()[row * columns + i], (softmax - (i == label ? 1 : 0)) / 2,
                       1e-5, "gradient", row * columns + i);
         }
       }
     }
+  }
+}
+
+TEST(a_target_that_is_no_column_is_found) {
+  const std::vector<float> logits = random_values(kRows * 5, 5);
+  for (const std::int64_t wrong : {-1, 5}) {
+    Buffer<float> x("logits", logits);
+    Buffer<std::int64_t> target("targets", {0, wrong, 1});
+    Buffer<float> loss("loss", kRows);
+    check_fault(fault_of(rows(0),
+                         [&] {
+                           gt_cross_entropy_f32({x.data(), target.data(), loss.data(), nullptr,
+                                                 nullptr, 5, -100, 1.0F});
+                         }),
+                FaultKind::kMisuse, "a target is no column");
   }
 }
 

@@ -22,6 +22,7 @@ from played_cuda import CPU, IMAGES, Played, driver_of, native
 
 from gt.worker import cuda_attention, cuda_kernels, torch_creation
 from gt.worker.cuda_kernels import AdamwStep
+from gt.worker.cuda_operators import CudaOperators
 from gt.worker.random_place import Place
 
 CUDA = Path(__file__).parent.parent / "csrc" / "cuda"
@@ -256,7 +257,7 @@ def test_attention_that_no_kernel_takes(kernels):
         (x.float(), x.float(), "takes torch.float32"),
         (x, torch.ones(1, 3, 3, 8).half(), "takes the shapes"),
         (x[0], x[0], "takes the shapes"),
-        (x[..., :4], x[..., :4], "head size 4 is no multiple"),
+        (x[..., :4], x[..., :4], "a head size that is no multiple of 8 up to 128"),
         (x, torch.ones(1, 2, 3, 9).half()[..., 1:], "has rows that 16 bytes do not copy"),
     ):
         assert not attention.takes(query, key, key)
@@ -282,7 +283,10 @@ def test_rows_of_a_worker_draw_on_the_device(kernels):
     box = ((4, 3), (5, 9), (1, 2))
     places = (5, -3, *box[1:])
     x = torch.randn(box[0])
-    ours, theirs = torch_creation.Random(CPU, kernels), torch_creation.Random(CPU)
+    ours, theirs = (
+        torch_creation.Random(CPU, CudaOperators(kernels, "auto")),
+        torch_creation.Random(CPU),
+    )
     rows = [
         ("uniform", (box[0], torch.bfloat16, 0.0, 1.0)),
         ("normal", (box[0], torch.float64, 0.0, 1.0)),

@@ -251,9 +251,9 @@ def test_what_is_not_wanted_any_more_is_not_handed_over(
     monkeypatch.setattr(start, "offer_native", lambda *of: offers.append(of))
     monkeypatch.setenv("GT_CACHE_DIR", str(copied.parent.parent))
     request = start._Request()
-    start._offer(torch.device("cpu"), request, is_told=True)
+    start._offer(start.Values(torch.device("cpu")), request, is_told=True)
     request.over.set()
-    start._offer(torch.device("cpu"), request, is_told=True)
+    start._offer(start.Values(torch.device("cpu")), request, is_told=True)
     assert len(offers) == 1
 
 

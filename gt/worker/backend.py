@@ -69,6 +69,8 @@ class Backend(Generic[Value]):
     # one for small ones. None where a backend has one thread, or its kernels run elsewhere.
     threads: int = 1
     set_threads: Callable[[int], object] | None = None
+    # Rows, and operators of generic rows, that a helper in C++ leaves to the kernels here.
+    in_python: frozenset[str] = frozenset()
     # How many kernels of GT's own have run in this process.
     own_calls: Callable[[], int] = kernels_run
     # What the machine looks at of the words behind an instruction: all (None), nothing (0), or what

@@ -146,6 +146,27 @@ def _name(x: Tensor) -> str:
     return str(x.dtype).removeprefix("torch.")
 
 
+def refusal(query: Tensor, key: Tensor, value: Tensor) -> str | None:
+    """What no kernel takes of these operands, however they are stored; None: one does."""
+    dtypes = {x.dtype for x in (query, key, value)}
+    if len(dtypes) != 1 or query.dtype not in HALVES:
+        return " and ".join(sorted(map(str, dtypes)))
+    if query.dim() != 4 or key.dim() != 4 or value.shape != key.shape:
+        return "the shapes"
+    b, h, _, k = query.shape
+    heads = key.shape[1]
+    if key.shape[0] != b or key.shape[3] != k or heads == 0 or h == 0 or h % heads:
+        return "the shapes"
+    if not 0 < k <= WIDTH_MAX or k % WIDTH_STEP:
+        return f"a head size that is no multiple of {WIDTH_STEP} up to {WIDTH_MAX}"
+    return None
+
+
+def stored(x: Tensor) -> Tensor:
+    """The operand as rows that are copied by 16 bytes."""
+    return x if _unstored("", x) is None else x.clone(memory_format=torch.contiguous_format)
+
+
 def _sizes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int, int, int, int]:
     """Batches, heads, heads of keys, queries, keys, head size. ValueError: they are not taken."""
     if (reason := _refusal(query, key, value)) is not None:
@@ -155,20 +176,11 @@ def _sizes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int, in
 
 
 def _refusal(query: Tensor, key: Tensor, value: Tensor) -> str | None:
-    """Why no kernel takes these operands; None: one does."""
-    dtypes = {x.dtype for x in (query, key, value)}
-    shapes = ", ".join(str(tuple(x.shape)) for x in (query, key, value))
-    if len(dtypes) != 1 or query.dtype not in HALVES:
-        return f"attention: no CUDA kernel takes {', '.join(map(str, dtypes))}"
-    if query.dim() != 4 or key.dim() != 4 or value.shape != key.shape:
-        return f"attention: no CUDA kernel takes the shapes {shapes}"
-    b, h, _, k = query.shape
-    heads = key.shape[1]
-    if key.shape[0] != b or key.shape[3] != k or heads == 0 or h == 0 or h % heads:
-        return f"attention: no CUDA kernel takes the shapes {shapes}"
-    if not 0 < k <= WIDTH_MAX or k % WIDTH_STEP:
-        return f"attention: head size {k} is no multiple of {WIDTH_STEP} up to {WIDTH_MAX}"
+    """Why no kernel takes these operands as they are stored; None: one does."""
     named = (("query", query), ("key", key), ("value", value))
+    if (reason := refusal(query, key, value)) is not None:
+        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in named)
+        return f"attention: no CUDA kernel takes {reason}: {shapes}"
     return next((reason for name, x in named if (reason := _unstored(name, x))), None)
 
 

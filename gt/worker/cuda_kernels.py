@@ -30,6 +30,9 @@ DIMS_MAX = 8
 HALVES = (torch.bfloat16, torch.float16)
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32)
+# Elements of a copy of 16 bytes; products of one launch (csrc/cuda/host/products.cpp).
+STEP = 8
+PRODUCTS_MAX = 65535
 # Address, elements from row to row and from batch to batch.
 _Matrix = tuple[int, int, int]
 _Product = tuple[_Matrix, _Matrix, int, _Matrix, int, bool, int, int, int]
@@ -130,14 +133,7 @@ class CudaKernels:
     @staticmethod
     def multiplies(a: Tensor, b: Tensor) -> bool:
         """Whether `gemm` takes these operands."""
-        return (
-            a.dtype == b.dtype
-            and a.dtype in HALVES
-            and a.dim() in (2, 3)
-            and a.dim() == b.dim()
-            and b.shape[-1] % 2 == 0
-            and _layout(a, b) is not None
-        )
+        return product_refusal(a, b) is None
 
     def gemm(
         self,
@@ -200,10 +196,10 @@ class CudaKernels:
 
     @staticmethod
     def _checked_layout(a: Tensor, b: Tensor) -> str:
-        layout = _layout(a, b)
-        if b.shape[:-1] != (*a.shape[:-2], a.shape[-1]) or a.dtype not in HALVES or layout is None:
+        reason, layout = product_refusal(a, b), _layout(a, b)
+        if reason is not None or layout is None:
             shapes = f"{tuple(a.shape)} {a.stride()} and {tuple(b.shape)} {b.stride()}"
-            raise ValueError(f"gemm: no kernel multiplies {a.dtype} {shapes}")
+            raise ValueError(f"gemm: no kernel multiplies {reason}: {a.dtype} {shapes}")
         return layout
 
     def _product(
@@ -275,6 +271,23 @@ class CudaKernels:
         )
 
 
+def product_refusal(a: Tensor, b: Tensor) -> str | None:
+    """What no kernel multiplies; without shapes. None: one does."""
+    if a.dtype != b.dtype or a.dtype not in HALVES:
+        return f"{a.dtype} and {b.dtype}"
+    if a.dim() not in (2, 3) or b.shape[:-1] != (*a.shape[:-2], a.shape[-1]):
+        return "the shapes"
+    if b.shape[-1] % 2:
+        return "an odd number of columns"
+    if a.dim() == 3 and a.shape[0] > PRODUCTS_MAX:
+        return f"more than {PRODUCTS_MAX} products"
+    if _layout(a, b) is not None:
+        return None
+    if _is_stored(a.mT) and _is_stored(b.mT):
+        return "two transposed operands"
+    return f"rows that do not begin and end at multiples of {STEP} elements"
+
+
 def _layout(a: Tensor, b: Tensor) -> str | None:
     """How the operands of a product are stored, as csrc/cuda/gemm.h names it; None: otherwise."""
     if _is_stored(a):
@@ -288,7 +301,7 @@ def _is_stored(x: Tensor) -> bool:
     return (
         (x.stride(-1) == 1 or x.shape[-1] == 1)
         and (x.shape[-2] <= 1 or x.stride(-2) >= x.shape[-1])
-        and all(step % 8 == 0 for step in steps)
+        and all(step % STEP == 0 for step in steps)
         and x.data_ptr() % 16 == 0
     )
 
@@ -301,7 +314,7 @@ def _spanned(x: Tensor) -> int:
 
 
 def _round_up(count: int) -> int:
-    return (count + 7) // 8 * 8
+    return (count + STEP - 1) // STEP * STEP
 
 
 def open_for(device: torch.device) -> CudaKernels | None:

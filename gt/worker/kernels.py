@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gt.worker import (
+    cuda_operators,
     memory,
     torch_aten,
     torch_creation,
@@ -21,28 +22,36 @@ from gt.worker import (
     torch_updates,
 )
 from gt.worker.backend import Backend, InPlace, Kernel
+from gt.worker.cuda_operators import CudaOperators
+from gt.worker.cuda_table import ROWS
 from gt.worker.torch_cuda import Cuda
 from gt.worker.torch_devices import Devices
 from gt.worker.torch_dtypes import DTYPES
 
 NUMBER_FIRST: dict[str, Kernel] = torch_elementwise.number_first()
 IN_PLACE: dict[str, list[InPlace]] = (
-    torch_elementwise.in_place() | torch_indexing.in_place() | torch_updates.in_place()
+    torch_elementwise.in_place() | torch_indexing.in_place() | torch_updates.Updates().in_place()
 )
 
 
-def table(device: torch.device) -> dict[str, Kernel]:
-    """The kernel of every row outside control and collective, for values on `device`."""
-    return {
-        **torch_creation.kernels(device),
+def table(device: torch.device, own: CudaOperators | None = None) -> dict[str, Kernel]:
+    """The kernel of every row outside control and collective, for values on `device`.
+
+    Args:
+        device: Where they are.
+        own: The device's operators of GT's own, if it has any.
+    """
+    rows = {
+        **torch_creation.kernels(device, own),
         **torch_elementwise.kernels(),
         **torch_reductions.kernels(),
         **torch_losses.kernels(),
         **torch_indexing.kernels(),
-        **torch_updates.kernels(),
-        **torch_aten.kernels(device),
+        **torch_updates.Updates(own).kernels(),
+        **torch_aten.kernels(device, own),
         **(torch_products.KERNELS if device.type == "cpu" else {}),
     }
+    return rows if own is None else rows | {row: own.over(row, rows[row]) for row in ROWS}
 
 
 TORCH: dict[str, Kernel] = table(torch.device("cpu"))
@@ -61,7 +70,7 @@ def backend(device: torch.device) -> Backend[Tensor]:
         kernels=TORCH if on_host else table(device),
         number_first=NUMBER_FIRST,
         in_place=IN_PLACE,
-        grouped=torch_updates.grouped(),
+        grouped=torch_updates.Updates().grouped(),
         dtypes=DTYPES,
         out_of_memory=torch.OutOfMemoryError,
         guard=torch.inference_mode,
@@ -79,7 +88,23 @@ def backend(device: torch.device) -> Backend[Tensor]:
         threads=threads,
         set_threads=set_threads,
     )
-    return made if on_host else _on_device(made, Devices(Cuda(device)))
+    if on_host:
+        return made
+    own = cuda_operators.open_for(device)
+    made = made if own is None else with_own(made, device, own)
+    return _on_device(made, Devices(Cuda(device)))
+
+
+def with_own(backend: Backend[Tensor], device: torch.device, own: CudaOperators) -> Backend[Tensor]:
+    """The backend, with operators of GT's own before PyTorch's for the operands that they take."""
+    updates = torch_updates.Updates(own)
+    return dataclasses.replace(
+        backend,
+        kernels=table(device, own),
+        in_place=IN_PLACE | updates.in_place(),
+        grouped=updates.grouped(),
+        in_python=own.names,
+    )
 
 
 def _on_device(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:

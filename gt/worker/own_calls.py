@@ -1,14 +1,32 @@
-"""How often kernels of gt._kernels have run in this process, from C++ or Python."""
+"""How often kernels of GT's own have run in this process, from C++ or Python.
+
+gt._kernels counts those of the CPU; those of a GPU are counted here, where they are chosen.
+"""
 
 from __future__ import annotations
 
 try:
-    from gt._kernels import calls as kernels_run
+    from gt._kernels import calls as _cpu_calls
 except ImportError:  # built without them
 
-    def kernels_run() -> int:
+    def _cpu_calls() -> int:
         """None has."""
         return 0
 
 
-__all__ = ["kernels_run"]
+class _Counter:
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+_OF_CUDA = _Counter()
+
+
+def count() -> None:
+    """Counts one of a GPU."""
+    _OF_CUDA.calls += 1
+
+
+def kernels_run() -> int:
+    """All so far."""
+    return _cpu_calls() + _OF_CUDA.calls

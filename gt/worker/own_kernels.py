@@ -1,4 +1,7 @@
-"""What gt._kernels runs in place of PyTorch, by operator, dtype and size (kernel_sizes.py)."""
+"""What gt._kernels runs on the CPU in place of PyTorch, by operator, dtype and size.
+
+The sizes stand in kernel_sizes.py; the table of a GPU's kernels in cuda_table.py.
+"""
 
 from __future__ import annotations
 

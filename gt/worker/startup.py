@@ -107,7 +107,8 @@ def run(start: Start) -> int:
 
             is_told = start.is_verbose and not start.index
             device = _device(cast("Backend[Tensor]", backend))
-            ends.callback(native.begin(start.native_rows, device, is_told=is_told))
+            values = native.Values(device, backend.in_python)
+            ends.callback(native.begin(start.native_rows, values, is_told=is_told))
         if start.control_fd is not None:
             run_on_descriptors(start.control_fd, backend)
         else:

@@ -11,6 +11,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,9 @@ from gt.aten import arguments, schemas
 from gt.worker import parts, torch_backward, torch_own
 from gt.worker.backend import Kernel
 from gt.worker.torch_dtypes import DTYPES
+
+if TYPE_CHECKING:
+    from gt.worker.cuda_operators import CudaOperators
 
 Operands = Sequence["Tensor | None"]
 # The results, and how many of the operands were the function's: behind them stand the gradients of
@@ -39,11 +43,25 @@ class MissingDtypeError(NotImplementedError):
     """Elements of a kind that travels nowhere."""
 
 
-def kernels(device: torch.device) -> dict[str, Kernel]:
-    """By row."""
+class _Call(NamedTuple):
+    """An operator with its arguments but for the operands, and whose functions run it."""
+
+    overload: str
+    text: str
+    functions: torch_own.Functions
+
+
+def kernels(device: torch.device, own: CudaOperators | None = None) -> dict[str, Kernel]:
+    """By row.
+
+    Args:
+        device: Where values are.
+        own: The device's operators of GT's own, if it has any.
+    """
+    run = _aten if own is None else functools.partial(_aten, functions=torch_own.functions(own))
     return {
-        "aten": _aten,
-        "aten_vjp": _aten,
+        "aten": run,
+        "aten_vjp": run,
         "aten_meta": functools.partial(_aten_meta, device),
     }
 
@@ -60,11 +78,14 @@ def _aten(
     _cuts: Sequence[int] | None = None,
     _windows: Sequence[int] | None = None,
     part: Sequence[int] | None = None,
+    *,
+    functions: torch_own.Functions = torch_own.PLAIN,
 ) -> tuple[Tensor, ...]:
-    function = operator(overload, text)
+    call = _Call(overload, text, functions)
+    function = operator(*call)
     if part is not None:
         with _default_dtype(default):
-            values = _of_part(function, overload, text, wanted, operands, part)
+            values = _of_part(function, call, wanted, operands, part)
     elif not wanted and default == torch.get_default_dtype():
         values = _own(function(operands)[0], operands)
     elif not wanted:
@@ -72,7 +93,7 @@ def _aten(
             values = _own(function(operands)[0], operands)
     else:
         with _default_dtype(default):
-            values = _gradients_of(function, overload, text, wanted, operands)
+            values = _gradients_of(function, call, wanted, operands)
     stated = stated_results(tuple(results))
     if len(stated) == len(values) and all(map(_fits, values, stated)):
         return values
@@ -87,8 +108,7 @@ def _aten(
 
 def _of_part(
     function: Function,
-    overload: str,
-    text: str,
+    call: _Call,
     wanted: Sequence[int],
     operands: Operands,
     part: Sequence[int],
@@ -96,7 +116,7 @@ def _of_part(
     """What is a member's own, where windows of an image reach what others hold."""
 
     def gradients(operands: Operands, wanted: Sequence[int]) -> tuple[Tensor, ...]:
-        return _gradients_of(function, overload, text, wanted, operands)
+        return _gradients_of(function, call, wanted, operands)
 
     if wanted:
         values = parts.backward(part, gradients, operands, wanted, _padded)
@@ -110,12 +130,12 @@ def _padded(x: Tensor, amounts: list[tuple[int, int]]) -> Tensor:
 
 
 def _gradients_of(
-    function: Function, overload: str, text: str, wanted: Sequence[int], operands: Operands
+    function: Function, call: _Call, wanted: Sequence[int], operands: Operands
 ) -> tuple[Tensor, ...]:
     """By an operator of its own where PyTorch has one, else the operator runs again."""
     # Of complex numbers PyTorch's autograd composes kernels that its backward operators lack.
     is_complex = any(x is not None and x.is_complex() for x in operands)
-    backward = None if is_complex else _backward(overload, text, tuple(wanted))
+    backward = None if is_complex else _backward(call, tuple(wanted))
     values = None if backward is None else backward(operands)
     if values is not None:
         return _own(values, operands)
@@ -126,11 +146,12 @@ def _gradients_of(
 
 
 @functools.lru_cache(maxsize=4096)
-def _backward(overload: str, text: str, wanted: tuple[int, ...]) -> torch_backward.Backward | None:
+def _backward(call: _Call, wanted: tuple[int, ...]) -> torch_backward.Backward | None:
     """Of a first derivative; those of higher order are differentiated by torch."""
     if wanted.count(END) > 1:
         return None
-    return torch_backward.backward(overload, text, wanted[:-1], dtype_named)
+    overload, text, functions = call
+    return torch_backward.backward(overload, text, wanted[:-1], dtype_named, functions)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -163,12 +184,14 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=4096)
-def operator(overload: str, text: str) -> Function:
+def operator(
+    overload: str, text: str, functions: torch_own.Functions = torch_own.PLAIN
+) -> Function:
     """An operator with its arguments but for the operands."""
     if overload not in schemas.overloads_allowed():
         raise ValueError(f"aten::{overload} is no operator that an instruction may name")
     name, _, variant = overload.partition(".")
-    function = torch_own.FORWARD.get(name) or torch_own.FASTER.get(overload)
+    function = functions.forward.get(name) or torch_own.FASTER.get(overload)
     if function is None:
         function = getattr(getattr(torch.ops.aten, name), variant or "default")
     build, count = arguments.parse(text, dtype_named)

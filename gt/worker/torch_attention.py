@@ -32,8 +32,9 @@ def attention(
         scale: Of the scores.
 
     Returns:
-        [b, h, t, k], and [b, h, t], which is zero on a GPU but for dropout: there the gradient runs
-        the kernel that PyTorch chooses again, as what each of them keeps is another thing.
+        [b, h, t, k], and [b, h, t], which is zero on a GPU but for dropout (and GT's own kernels,
+        which cuda_table.py puts before this): there the gradient runs the kernel that PyTorch
+        chooses again, as what each of them keeps is another thing.
     """
     if seeds is None and query.is_cuda:
         output = functional.scaled_dot_product_attention(
@@ -84,6 +85,8 @@ def attention_backward(
         options = (seeds, is_causal, dropout_p, scale, own_kernels.threads())
         own.attention_backward(*made, *saved, *options)
         return made
+    if seeds is None and query.is_cuda:
+        return rerun_backward(grad, query, key, value, attn_mask, is_causal, scale)
     if seeds is not None:
         how = dropout_attention.How(attn_mask, seeds, is_causal, dropout_p, scale)
         return dropout_attention.attention_backward(grad, query, key, value, output, logsumexp, how)
@@ -94,6 +97,28 @@ def attention_backward(
         grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask=mask, scale=scale
     )
     return grads
+
+
+def rerun_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same from nothing that is kept: PyTorch's kernel runs again, under its autograd."""
+    with torch.inference_mode(False), torch.enable_grad():
+        if not grad.numel():  # some of PyTorch's backward kernels end the process there
+            return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
+        mask = None if attn_mask is None else attn_mask.clone()
+        query, key, value = (x.clone().requires_grad_() for x in (query, key, value))
+        output = functional.scaled_dot_product_attention(
+            query, key, value, mask, 0.0, is_causal, scale=scale
+        )
+        made = torch.autograd.grad(output, (query, key, value), grad.clone())
+    return made[0], made[1], made[2]
 
 
 def _row_major(x: Tensor) -> Tensor:

@@ -31,8 +31,6 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
     "sizes": lambda x: None if x is None else list(x.shape),
     "last": lambda x, count: list(x.shape[-count:]),
     "ndim": lambda x: x.dim(),
-    # Whether attention kept its scores' sums, which its gradient reads.
-    "keeps_sums": lambda query, seeds: query.is_cpu or seeds is not None,
     "zeros": lambda numbers: [0] * len(numbers),
     "item": lambda numbers, place: None if numbers is None else numbers[place],
 }
@@ -50,12 +48,12 @@ class Rule:
 
 
 @functools.cache
-def _rule(overload: str) -> Rule:
+def _rule(overload: str, functions: torch_own.Functions) -> Rule:
     line = lines()[overload]
     call = ast.parse(line.call, mode="eval").body
     assert isinstance(call, ast.Call), line
     name = ast.unparse(call.func)
-    operator = torch_own.BACKWARD.get(name) or getattr(torch.ops.aten, name).default
+    operator = functions.backward.get(name) or getattr(torch.ops.aten, name).default
     condition = ast.parse(line.condition, mode="eval").body
     names = (frozenset(x.id for x in ast.walk(n) if isinstance(x, ast.Name)) for n in call.args)
     readers = tuple(map(expression, call.args))
@@ -123,13 +121,17 @@ def plan(
 
 
 def backward(
-    overload: str, text: str, places: Sequence[int], dtype: Callable[[str], object]
+    overload: str,
+    text: str,
+    places: Sequence[int],
+    dtype: Callable[[str], object],
+    functions: torch_own.Functions = torch_own.PLAIN,
 ) -> Backward | None:
     """What gives the gradients of the operands at `places`; None where no line says so."""
     found = plan(overload, text, places, dtype)
     if found is None:
         return None
-    rule, constants, sources = _rule(overload), found.constants, found.sources
+    rule, constants, sources = _rule(overload, functions), found.constants, found.sources
     arguments_of_call = _partial(rule, constants, sources)
 
     def run(values: Operands) -> Gradients | None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gt.worker import own_kernels, random_reference
 from gt.worker.backend import Kernel
-from gt.worker.cuda_kernels import CudaKernels, open_for
+from gt.worker.cuda_operators import CudaOperators
 from gt.worker.random_place import Place, Size
 
 _kernels: ModuleType | None
@@ -47,12 +47,16 @@ class Random:
 
     Args:
         device: Where results are.
-        cuda: The device's kernels, None where it has none.
+        own: The device's operators of GT's own, if it has any.
     """
 
-    def __init__(self, device: torch.device, cuda: CudaKernels | None = None) -> None:
+    def __init__(self, device: torch.device, own: CudaOperators | None = None) -> None:
         self._device = device
-        self._cuda = cuda
+        self._is_drawn_on_host = own is None
+        self._filled, self._dropped = self._fill_on_host, self._drop_by_mask
+        if own is not None:
+            self._filled = own.over("random", self._filled)
+            self._dropped = own.over("dropout", self._dropped)
 
     def uniform(
         self,
@@ -108,7 +112,7 @@ class Random:
         start: Size | None = None,
     ) -> Tensor:
         known = dtype in _BERNOULLI_DRAWN or dtype.is_floating_point
-        drawn = dtype if known and self._cuda is None else torch.bool
+        drawn = dtype if known and self._is_drawn_on_host else torch.bool
         place = Place(seed, draw, whole, start)
         return self._filled("bernoulli", size, drawn, place, p).to(dtype)
 
@@ -135,20 +139,16 @@ class Random:
         whole: Size | None = None,
         start: Size | None = None,
     ) -> tuple[Tensor, Tensor]:
-        place = Place(seed, draw, whole, start)
-        if self._cuda is not None and self._cuda.drops(self_):
-            return self._cuda.dropout(self_, p, place)
-        mask = self._filled("dropout_mask", tuple(self_.shape), torch.bool, place, p)
-        scale = 0.0 if p == 1 else 1 / (1 - p)
-        return self_ * mask * scale, mask
+        return self._dropped(self_, p, Place(seed, draw, whole, start))
 
-    def _filled(
+    def _drop_by_mask(self, x: Tensor, p: float, place: Place) -> tuple[Tensor, Tensor]:
+        mask = self._filled("dropout_mask", tuple(x.shape), torch.bool, place, p)
+        scale = 0.0 if p == 1 else 1 / (1 - p)
+        return x * mask * scale, mask
+
+    def _fill_on_host(
         self, kind: str, size: Size, dtype: torch.dtype, place: Place, *limits: float
     ) -> Tensor:
-        if self._cuda is not None and self._cuda.fills(kind, dtype, size):
-            return self._cuda.fill(
-                kind, torch.empty(size, dtype=dtype, device=self._device), place, *limits
-            )
         out = torch.empty(size, dtype=dtype)
         whole, start = place.box(size)
         if _kernels is not None:
@@ -187,9 +187,14 @@ def _linspace(
     return torch.linspace(start, end, steps, dtype=dtype, device=device)
 
 
-def kernels(device: torch.device) -> dict[str, Kernel]:
-    """Kernels by row, for values on `device`."""
-    random = Random(device, open_for(device))
+def kernels(device: torch.device, own: CudaOperators | None = None) -> dict[str, Kernel]:
+    """Kernels by row, for values on `device`.
+
+    Args:
+        device: Where they are.
+        own: The device's operators of GT's own, if it has any.
+    """
+    random = Random(device, own)
     return {
         "full": functools.partial(_full, device),
         "full_like": functools.partial(_full_like, device),

@@ -5,12 +5,19 @@ and under autograd, where a gradient of higher order or of another result is ask
 operators of PyTorch's.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gt.worker import torch_attention, torch_convolution, torch_pooling, torch_recurrent
+
+if TYPE_CHECKING:
+    from gt.worker.cuda_operators import CudaOperators
 
 
 def _segment_reduce(
@@ -81,3 +88,27 @@ BACKWARD["convolution_backward"] = torch_convolution.backward
 CHECKED = _POOLS.keys() | _POOLS_BACKWARD.keys()
 # Of those above the ones that the native helper cuts as they do.
 CUT = {*torch_convolution.FORWARD, "convolution_backward"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Functions:
+    """Functions of GT's own operators, and of gradients, for the values of one device."""
+
+    forward: Mapping[str, Callable[..., Tensor | tuple[Tensor, ...]]]
+    backward: Mapping[str, Callable[..., Tensor | tuple[Tensor | None, ...]]]
+
+
+PLAIN = Functions(FORWARD, BACKWARD)
+
+
+def functions(own: CudaOperators | None) -> Functions:
+    """Those of a device.
+
+    Args:
+        own: The device's operators of GT's own, if it has any.
+    """
+    if own is None:
+        return PLAIN
+    forward = {name: own.over(name, function) for name, function in FORWARD.items()}
+    backward = {name: own.over(name, function) for name, function in BACKWARD.items()}
+    return Functions(forward, backward)

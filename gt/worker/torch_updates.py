@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from gt.worker import own_kernels
 from gt.worker.backend import InPlace, Kernel
+
+if TYPE_CHECKING:
+    from gt.worker.cuda_operators import CudaOperators
 
 _Operands = tuple[Tensor | None, ...]
 _Results = tuple[Tensor, ...]
@@ -21,7 +24,7 @@ _Step = Callable[[list[_Operands], _Numbers, int], list[_Results]]
 _SHAPES_MAX = 256
 
 
-def _nothing(param: Tensor) -> Tensor:
+def nothing(param: Tensor) -> Tensor:
     """Stands for a state that this step does not have: the parameter's shape over one zero."""
     if param.numel() > 1:
         return _zero_over(param.shape, param.dtype, param.device)
@@ -42,21 +45,21 @@ def _count(step: int, device: torch.device) -> Tensor:
 def _sgd_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_Results]:
     """Steps with equal attributes; bit k of `owned` says that operands k may be written over."""
     lr, momentum, dampening, weight_decay, nesterov, maximize, first_step = numbers
-    params, grads = _written(members, 0, owned), [_required(one[1]) for one in members]
+    params, grads = written(members, 0, owned), [required(one[1]) for one in members]
     has_buffers = members[0][2] is not None
-    buffers = _written(members, 2, owned) if has_buffers else []
+    buffers = written(members, 2, owned) if has_buffers else []
     if momentum == 0 and weight_decay == 0:
         # What torch.optim.SGD does, to the last bit in half precision too, in half the time.
         for param, grad in zip(params, grads, strict=True):
             param.add_(grad, alpha=lr if maximize else -lr)
         return _with_states(params, buffers)
     # Fused kernels take no heed of strides.
-    params, buffers = _contiguous(params), _contiguous(buffers)
+    params, buffers = contiguous(params), contiguous(buffers)
     if momentum != 0 and not has_buffers:
         buffers, first_step = [torch.zeros_like(param) for param in params], True
     torch._fused_sgd_(
         params,
-        _contiguous(grads),
+        contiguous(grads),
         buffers if momentum != 0 else [],
         weight_decay=weight_decay,
         momentum=momentum,
@@ -72,9 +75,9 @@ def _sgd_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_
 def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_Results]:
     lr, beta1, beta2, eps, weight_decay, step, decoupled, maximize = numbers
     amsgrad = members[0][4] is not None
-    params, first, second = (_contiguous(_written(members, place, owned)) for place in (0, 2, 3))
-    largest = _contiguous(_written(members, 4, owned)) if amsgrad else []
-    grads = _contiguous([_required(one[1]) for one in members])
+    params, first, second = (contiguous(written(members, place, owned)) for place in (0, 2, 3))
+    largest = contiguous(written(members, 4, owned)) if amsgrad else []
+    grads = contiguous([required(one[1]) for one in members])
     operands = (params[0], grads[0], first[0], second[0])
     if (
         len(members) == 1
@@ -83,7 +86,7 @@ def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list
     ):
         rates = (lr, beta1, beta2, eps, weight_decay, int(step), decoupled, bool(maximize))
         own.adam(params, grads, first, second, [], *rates, threads=own_kernels.threads_most())
-        return [(*operands[:1], *operands[2:], _nothing(params[0]))]
+        return [(*operands[:1], *operands[2:], nothing(params[0]))]
     update = torch._fused_adamw_ if decoupled else torch._fused_adam_
     update(
         params,
@@ -100,26 +103,28 @@ def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list
         amsgrad=amsgrad,
         maximize=bool(maximize),
     )
-    largest = largest or [_nothing(param) for param in params]
+    largest = largest or [nothing(param) for param in params]
     return list(zip(params, first, second, largest, strict=True))
 
 
 def _with_states(params: list[Tensor], states: list[Tensor]) -> list[_Results]:
-    return list(zip(params, states or [_nothing(param) for param in params], strict=True))
+    return list(zip(params, states or [nothing(param) for param in params], strict=True))
 
 
-def _required(operand: Tensor | None) -> Tensor:
+def required(operand: Tensor | None) -> Tensor:
+    """An operand that every step has."""
     assert operand is not None, "only a state may be absent"
     return operand
 
 
-def _written(members: list[_Operands], place: int, owned: int) -> list[Tensor]:
+def written(members: list[_Operands], place: int, owned: int) -> list[Tensor]:
     """What a step writes: the operands' own buffers, or copies."""
-    operands = [_required(one[place]) for one in members]
+    operands = [required(one[place]) for one in members]
     return operands if owned >> place & 1 else [one.clone() for one in operands]
 
 
-def _contiguous(tensors: list[Tensor]) -> list[Tensor]:
+def contiguous(tensors: list[Tensor]) -> list[Tensor]:
+    """Each of them: fused kernels take no heed of strides."""
     return [one.contiguous() for one in tensors]
 
 
@@ -129,26 +134,36 @@ _STEPS: dict[str, tuple[_Step, int]] = {"sgd": (_sgd_step, 3), "adamw": (_adamw_
 _OVER = {"sgd": (0b101, 0b001), "adamw": (0b11101, 0b01101)}
 
 
-def _single(row: str, owned: int) -> Kernel:
-    step, operands = _STEPS[row]
-    return lambda *given: step([given[:operands]], given[operands:], owned)[0]
+class Updates:
+    """Kernels of one device, by row.
 
+    Args:
+        own: The device's operators of GT's own, if it has any.
+    """
 
-def _grouped(row: str, owned: int) -> Kernel:
-    step, _ = _STEPS[row]
-    return lambda members, *numbers: step(members, numbers, owned)
+    def __init__(self, own: CudaOperators | None = None) -> None:
+        self._steps = {
+            row: step if own is None else own.over(row, step) for row, (step, _) in _STEPS.items()
+        }
 
+    def _single(self, row: str, owned: int) -> Kernel:
+        step, (_, operands) = self._steps[row], _STEPS[row]
+        return lambda *given: step([given[:operands]], given[operands:], owned)[0]
 
-def kernels() -> dict[str, Kernel]:
-    """Kernels by row."""
-    return {row: _single(row, 0) for row in _STEPS}
+    def _grouped(self, row: str, owned: int) -> Kernel:
+        step = self._steps[row]
+        return lambda members, *numbers: step(members, numbers, owned)
 
+    def kernels(self) -> dict[str, Kernel]:
+        """Of one step."""
+        return {row: self._single(row, 0) for row in _STEPS}
 
-def in_place() -> dict[str, list[InPlace]]:
-    """Kernels that write over the parameter and its state."""
-    return {row: [(over, _single(row, over), False) for over in _OVER[row]] for row in _STEPS}
+    def in_place(self) -> dict[str, list[InPlace]]:
+        """Those that write over the parameter and its state."""
+        return {
+            row: [(over, self._single(row, over), False) for over in _OVER[row]] for row in _STEPS
+        }
 
-
-def grouped() -> dict[str, dict[int, Kernel]]:
-    """The same for lists of steps with equal attributes, by what they write over."""
-    return {row: {over: _grouped(row, over) for over in _OVER[row]} for row in _STEPS}
+    def grouped(self) -> dict[str, dict[int, Kernel]]:
+        """The same for lists of steps with equal attributes, by what they write over."""
+        return {row: {over: self._grouped(row, over) for over in _OVER[row]} for row in _STEPS}

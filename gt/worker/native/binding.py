@@ -37,11 +37,20 @@ class _Operands:
 
 
 class Binder:
-    """Programs of one helper, for values on one device."""
+    """Programs of one helper, for values on one device.
 
-    def __init__(self, library: ctypes.PyDLL, device: torch.device) -> None:
+    Args:
+        library: The helper.
+        device: Where values are.
+        in_python: Rows, and operators of generic rows, that have no program.
+    """
+
+    def __init__(
+        self, library: ctypes.PyDLL, device: torch.device, in_python: frozenset[str] = frozenset()
+    ) -> None:
         self._library = library
         self._device = device
+        self._in_python = in_python
 
     def bind(
         self,
@@ -60,6 +69,8 @@ class Binder:
             over: the operands whose buffers it writes to.
             attributes: as the row's Python kernel gets them.
         """
+        if (attributes[0] if row in generic.ROWS else row) in self._in_python:
+            return None
         if row in generic.ROWS:
             address = generic.program(self._library, listed, attributes)
             return None if address is None else (address, 0)

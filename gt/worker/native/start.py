@@ -16,6 +16,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -51,19 +52,28 @@ class _Request:
     over: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
+class Values(NamedTuple):
+    """What a worker computes with."""
+
+    device: torch.device
+    in_python: frozenset[str] = frozenset()
+    """Rows, and operators of generic rows, whose kernels in Python are not PyTorch's: a GPU's of
+    GT's own, which the helper does not know."""
+
+
 class Preparation:
     """Gets the helper ready beside the worker's first instructions.
 
     Args:
-        device: of the worker's values.
+        values: where the worker's values are, and what is left to Python.
         is_told: whether the worker says why there is none.
     """
 
-    def __init__(self, device: torch.device, *, is_told: bool) -> None:
+    def __init__(self, values: Values, *, is_told: bool) -> None:
         self._request = _Request(in_background=True)
         self._thread = threading.Thread(
             target=_offer,
-            args=(device, self._request),
+            args=(values, self._request),
             kwargs={"is_told": is_told},
             name="gt-aten",
             daemon=True,
@@ -76,24 +86,25 @@ class Preparation:
         self._thread.join()
 
 
-def begin(mode: str, device: torch.device, *, is_told: bool) -> Callable[[], None]:
+def begin(mode: str, values: Values, *, is_told: bool) -> Callable[[], None]:
     """Starts to get the helper ready.
 
     Args:
         mode: `off`: never. `auto`: in a thread, while Python's kernels run. `on`: now.
-        device: of the worker's values; others than the CPU stay with Python in `auto`.
+        values: where the worker's values are, others than the CPU's stay with Python in `auto`;
+            and what is left to Python.
         is_told: whether `auto` says why there is none; `on` always does.
 
     Returns: What ends it, to be called before the interpreter ends.
     """
     if mode == "on":
-        _offer(device, _Request(), is_told=True)
-    elif mode == "auto" and device.type == "cpu":
-        return Preparation(device, is_told=is_told).close
+        _offer(values, _Request(), is_told=True)
+    elif mode == "auto" and values.device.type == "cpu":
+        return Preparation(values, is_told=is_told).close
     return lambda: None
 
 
-def _offer(device: torch.device, request: _Request, *, is_told: bool) -> None:
+def _offer(values: Values, request: _Request, *, is_told: bool) -> None:
     """Hands the helper to the loop, which takes it between two instructions."""
     try:
         helper = ready(request)
@@ -102,10 +113,10 @@ def _offer(device: torch.device, request: _Request, *, is_told: bool) -> None:
             sys.stderr.write(f"gt.worker: rows run in Python, not in C++: {error}\n")
         return
     if not request.over.is_set():
-        if device.type == "cpu":
+        if values.device.type == "cpu":
             helper.gt_memory_install(memory.kept_bytes())
             memory.on_release(helper.gt_memory_release)
-        offer_native(library.addresses(helper), Binder(helper, device).bind)
+        offer_native(library.addresses(helper), Binder(helper, *values).bind)
 
 
 def ready(request: _Request | None = None) -> ctypes.PyDLL:

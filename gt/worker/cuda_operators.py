@@ -1,0 +1,70 @@
+"""Puts GT's own CUDA kernels before PyTorch's, for the operands that they take (cuda_table.py)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from gt import config
+from gt.worker import cuda_kernels, own_calls
+from gt.worker.cuda_kernels import CudaKernels
+from gt.worker.cuda_table import TABLE, RefusedError
+
+R = TypeVar("R")
+
+
+class CudaOperators:
+    """The operators of one device that its kernels run.
+
+    Args:
+        kernels: The device's.
+        mode: `auto`: those that have been timed on a GPU or have the CPU's bits; `on`: all, and
+            what they do not take is told once for each operator and reason.
+    """
+
+    def __init__(self, kernels: CudaKernels, mode: str) -> None:
+        self.kernels = kernels
+        self._is_told = mode == "on"
+        self.names = frozenset(name for name, row in TABLE.items() if row.in_auto or mode == "on")
+        self._told: set[tuple[str, str]] = set()
+
+    def over(self, name: str, other: Callable[..., R]) -> Callable[..., R]:
+        """`other`, PyTorch's kernel, for what the operator's own kernel does not take."""
+        if name not in self.names:
+            return other
+        own = cast("Callable[..., R]", TABLE[name].run)
+
+        def run(*operands: object) -> R:
+            try:
+                result = own(self.kernels, *operands)
+            except RefusedError as refused:
+                self._tell(name, str(refused), operands)
+            else:
+                own_calls.count()
+                return result
+            return other(*operands)
+
+        return run
+
+    def _tell(self, name: str, reason: str, operands: Iterable[object]) -> None:
+        if not self._is_told or (name, reason) in self._told:
+            return
+        self._told.add((name, reason))
+        shapes = ", ".join(str(tuple(one.shape)) for one in operands if isinstance(one, Tensor))
+        sys.stderr.write(
+            f"gt.worker: PyTorch runs {name} in place of GT's own CUDA kernel, which does not take "
+            f"{reason}{shapes and f' (operands {shapes})'}; told once\n"
+        )
+
+
+def open_for(device: torch.device) -> CudaOperators | None:
+    """Those of a device; None, with the reason on stderr, where PyTorch runs all.
+
+    With GT_KERNELS=off, and on the CPU, none without a word.
+    """
+    kernels = cuda_kernels.open_for(device)
+    return None if kernels is None else CudaOperators(kernels, config.own_kernels())

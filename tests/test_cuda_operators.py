@@ -6,7 +6,9 @@ On a GPU: tests/gpu/test_gpu_own_operators.py.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -423,3 +425,24 @@ def test_a_worker_trains_as_without_them(library: Path, capfd: pytest.CaptureFix
     # A step: 4 layers and 8 products of their gradients, 2 norms, attention, the loss, each with
     # its gradient, and one update of all parameters.
     assert calls - few >= 3 * (12 + 4 + 2 + 2 + 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
+def test_the_benchmark_of_a_step_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """benchmarks/gpu/step.py on the host, with small operands, once."""
+    monkeypatch.setenv("GT_KERNELS", "auto")  # the benchmark sets others, which end with the test
+    path = Path(__file__).parent.parent / "benchmarks" / "gpu" / "step.py"
+    monkeypatch.syspath_prepend(path.parent.parent)
+    spec = importlib.util.spec_from_file_location("gpu_step", path)
+    assert spec is not None
+    assert spec.loader is not None
+    step = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "gpu_step", step)  # its dataclass looks itself up
+    spec.loader.exec_module(step)
+    try:
+        for case in (step.Case("MLP", 4, 16, steps=1), step.Case("GPT block", 2, 64, 8, steps=1)):
+            line = step.compare(case, 1, lambda value: value, 0)
+            assert len(line) == len(step.HEAD)
+            assert line[0] == case.name
+    finally:
+        gt.disconnect()

@@ -86,6 +86,11 @@ PRODUCTS = {
         (16, 8),
         lambda a, b: (a[:, ::2], b),
     ),
+    "one number for all, as a sum's gradient": (
+        (1, 1),
+        (16, 8),
+        lambda a, b: (a.expand(3, 4, 16), b),
+    ),
     "no rows": ((0, 16), (16, 8), None),
     "no depth": ((8, 0), (0, 8), None),
     "no batches": ((0, 8, 16), (0, 16, 8), None),
@@ -247,6 +252,18 @@ def check_cross_entropy(
     tables.check("cross_entropy_backward", grad, log_probs, target, None, total, *options)
     shards = (loss, log_probs, total)
     assert all(torch.isfinite(one).all() for one in shards)
+
+
+def check_losses_of_nothing(tables: Tables, dtype: torch.dtype) -> None:
+    """No rows, and rows that are all left out."""
+    for rows in (0, 3):
+        scores = tables.drawn(rows, 7, dtype=dtype)
+        target = torch.full((rows,), -100, device=tables.device)
+        for reduction in ("mean", "sum", "none"):
+            options = (reduction, -100, 0.0)
+            made = tables.check("cross_entropy", scores, target, None, *options)
+            operands = (torch.ones_like(made[0]), made[1], target, None, made[2], *options)
+            tables.check("cross_entropy_backward", *operands)
 
 
 # ---- updates ----

@@ -111,6 +111,11 @@ def test_cross_entropy_and_its_gradient(
     cases.check_cross_entropy(tables, reduction, ignore_index, dtype)
 
 
+@pytest.mark.parametrize("dtype", cases.ROW_DTYPES, ids=str)
+def test_losses_of_nothing(tables: Tables, dtype: torch.dtype) -> None:
+    cases.check_losses_of_nothing(tables, dtype)
+
+
 @pytest.mark.parametrize("decoupled", [True, False])
 def test_a_group_of_adamw_is_one_launch(tables: Tables, played: Played, *, decoupled: bool) -> None:
     launches = played.launches

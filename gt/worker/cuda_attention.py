@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from gt.worker.cuda_device import CudaDevice
+from gt.worker.cuda_device import CudaDevice, RefusedError, spanned
 
 HALVES = (torch.bfloat16, torch.float16)
 # Head sizes are multiples of what a copy takes, up to the wider tile (csrc/cuda/attention.h).
@@ -47,7 +47,7 @@ class CudaAttention:
     @staticmethod
     def takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
         """Whether `forward` takes these operands."""
-        return _refusal(query, key, value) is None
+        return _unfit(query, key, value) is None and all(map(_is_stored, (query, key, value)))
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, how: How) -> tuple[Tensor, Tensor]:
         """softmax(query @ key.mT * scale) @ value, and the scores' logarithm of the sum of exp.
@@ -126,12 +126,12 @@ class CudaAttention:
 
     def _rows(self, name: str, x: Tensor, dtype: torch.dtype) -> _Rows:
         """Where an operand is, and its steps."""
-        if (reason := _unstored(name, x)) is not None:
-            raise ValueError(reason)
-        address = self._address(name, x.as_strided((_spanned(x),), (1,)), dtype)
-        batch, head, row, _ = (
-            step if size > 1 else 0 for size, step in zip(x.shape, x.stride(), strict=True)
-        )
+        shape, steps = x.shape, x.stride()
+        if not _is_stored(x):
+            text = f"attention: {name} {tuple(shape)} with strides {steps} has rows that 16 bytes"
+            raise ValueError(f"{text} do not copy")
+        address = self._address(name, x.as_strided((spanned(shape, steps),), (1,)), dtype)
+        batch, head, row = (0 if shape[dim] <= 1 else steps[dim] for dim in range(3))
         return address, row, head, batch
 
     def _options(self, query: Tensor, how: How) -> tuple[int, float, bool, float]:
@@ -146,7 +146,7 @@ def _name(x: Tensor) -> str:
     return str(x.dtype).removeprefix("torch.")
 
 
-def refusal(query: Tensor, key: Tensor, value: Tensor) -> str | None:
+def _unfit(query: Tensor, key: Tensor, value: Tensor) -> str | None:
     """What no kernel takes of these operands, however they are stored; None: one does."""
     dtypes = {x.dtype for x in (query, key, value)}
     if len(dtypes) != 1 or query.dtype not in HALVES:
@@ -164,41 +164,25 @@ def refusal(query: Tensor, key: Tensor, value: Tensor) -> str | None:
 
 def stored(x: Tensor) -> Tensor:
     """The operand as rows that are copied by 16 bytes."""
-    return x if _unstored("", x) is None else x.clone(memory_format=torch.contiguous_format)
+    return x if _is_stored(x) else x.clone(memory_format=torch.contiguous_format)
 
 
 def _sizes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int, int, int, int]:
-    """Batches, heads, heads of keys, queries, keys, head size. ValueError: they are not taken."""
-    if (reason := _refusal(query, key, value)) is not None:
-        raise ValueError(reason)
+    """Batches, heads, heads of keys, queries, keys, head size. RefusedError: they are not taken."""
+    if (reason := _unfit(query, key, value)) is not None:
+        named = zip(("query", "key", "value"), (query, key, value), strict=True)
+        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in named)
+        raise RefusedError(reason, f"attention: no CUDA kernel takes {reason}: {shapes}")
     b, h, t, k = query.shape
     return b, h, key.shape[1], t, key.shape[2], k
 
 
-def _refusal(query: Tensor, key: Tensor, value: Tensor) -> str | None:
-    """Why no kernel takes these operands as they are stored; None: one does."""
-    named = (("query", query), ("key", key), ("value", value))
-    if (reason := refusal(query, key, value)) is not None:
-        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in named)
-        return f"attention: no CUDA kernel takes {reason}: {shapes}"
-    return next((reason for name, x in named if (reason := _unstored(name, x))), None)
-
-
-def _unstored(name: str, x: Tensor) -> str | None:
-    """Why rows cannot be copied by 16 bytes; None: they can."""
-    steps = [step for size, step in zip(x.shape[:-1], x.stride(), strict=False) if size > 1]
-    if (
-        x.stride(-1) == 1
-        and not any(step % WIDTH_STEP for step in steps)
-        and (x.data_ptr() % 16 == 0)
-    ):
-        return None
-    shape = tuple(x.shape)
-    return f"attention: {name} {shape} with strides {x.stride()} has rows that 16 bytes do not copy"
-
-
-def _spanned(x: Tensor) -> int:
-    """Elements from the first to the last one."""
-    if not x.numel():
-        return 0
-    return 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+def _is_stored(x: Tensor) -> bool:
+    """Whether rows can be copied by 16 bytes."""
+    shape, steps = x.shape, x.stride()
+    if steps[-1] != 1 or x.data_ptr() % 16:
+        return False
+    return all(
+        size <= 1 or step % WIDTH_STEP == 0
+        for size, step in zip(shape[:-1], steps[:-1], strict=True)
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -10,6 +10,19 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from gt._kernels import Cuda
+
+
+class RefusedError(ValueError):
+    """Operands that no kernel takes; nothing has been written.
+
+    Args:
+        reason: What it is that none takes, without shapes.
+        text: For who called the kernel himself.
+    """
+
+    def __init__(self, reason: str, text: str = "") -> None:
+        super().__init__(text or reason)
+        self.reason = reason
 
 
 class CudaDevice(NamedTuple):
@@ -23,3 +36,13 @@ class CudaDevice(NamedTuple):
     """Where a tensor's first element is; it refuses what is not on the device."""
     stream: Callable[[], int]
     """The number of the stream on which torch computes at this moment."""
+
+
+def spanned(shape: Sequence[int], steps: Sequence[int]) -> int:
+    """Elements from a tensor's first to its last one in memory."""
+    last = 0
+    for size, step in zip(shape, steps, strict=True):
+        if size == 0:
+            return 0
+        last += (size - 1) * step
+    return last + 1

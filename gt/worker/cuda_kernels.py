@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gt import config
 from gt.worker.cuda_attention import CudaAttention
-from gt.worker.cuda_device import CudaDevice
+from gt.worker.cuda_device import CudaDevice, RefusedError, spanned
 from gt.worker.cuda_rows import CudaRows
 from gt.worker.random_place import Place, Size
 
@@ -133,7 +133,11 @@ class CudaKernels:
     @staticmethod
     def multiplies(a: Tensor, b: Tensor) -> bool:
         """Whether `gemm` takes these operands."""
-        return product_refusal(a, b) is None
+        try:
+            product_layout(a, b)
+        except RefusedError:
+            return False
+        return True
 
     def gemm(
         self,
@@ -160,7 +164,7 @@ class CudaKernels:
             out_dtype: float32; that of the operands if not given.
             path: auto takes the kernel for the device; sm_80 and sm_90a name one.
         """
-        layout = self._checked_layout(a, b)
+        layout = product_layout(a, b)
         shape = (*a.shape[:-1], b.shape[-1])
         if bias is not None and bias.shape != shape[-1:]:
             raise ValueError(f"gemm: bias {tuple(bias.shape)} for {shape[-1]} columns")
@@ -176,7 +180,7 @@ class CudaKernels:
 
     def grouped_gemm(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """Products [m, k] @ [k, n] of one dtype and storage order, in one launch."""
-        layouts = {self._checked_layout(a, b) for a, b in pairs}
+        layouts = {product_layout(a, b) for a, b in pairs}
         dtypes = {a.dtype for a, _ in pairs}
         if len(layouts) != 1 or len(dtypes) != 1 or any(a.dim() != 2 for a, _ in pairs):
             raise ValueError(f"grouped_gemm: products of {dtypes}, stored as {layouts}")
@@ -193,14 +197,6 @@ class CudaKernels:
         rest = (address, size, 1.0, "none", self._stream())
         self._cuda.grouped_gemm(layout, name, products, *rest)
         return results
-
-    @staticmethod
-    def _checked_layout(a: Tensor, b: Tensor) -> str:
-        reason, layout = product_refusal(a, b), _layout(a, b)
-        if reason is not None or layout is None:
-            shapes = f"{tuple(a.shape)} {a.stride()} and {tuple(b.shape)} {b.stride()}"
-            raise ValueError(f"gemm: no kernel multiplies {reason}: {a.dtype} {shapes}")
-        return layout
 
     def _product(
         self,
@@ -228,11 +224,12 @@ class CudaKernels:
         self, name: str, x: Tensor, dtype: torch.dtype, *, is_turned: bool = False
     ) -> _Matrix:
         """Where what is stored in rows is."""
-        stored = x.mT if is_turned else x
-        elements = _spanned(stored)
-        address = self.address(name, stored.as_strided((elements,), (1,)), dtype)
-        step = stored.stride(-2) if stored.shape[-2] > 1 else _round_up(stored.shape[-1])
-        return address, step, stored.stride(0) if stored.dim() == 3 else 0
+        shape, steps = x.shape, x.stride()
+        elements = spanned(shape, steps)
+        address = self.address(name, x.as_strided((elements,), (1,)), dtype)
+        row, column = (-1, -2) if is_turned else (-2, -1)
+        step = steps[row] if shape[row] > 1 else _round_up(shape[column])
+        return address, step, steps[0] if len(shape) == 3 else 0
 
     def adamw(
         self,
@@ -271,46 +268,50 @@ class CudaKernels:
         )
 
 
-def product_refusal(a: Tensor, b: Tensor) -> str | None:
-    """What no kernel multiplies; without shapes. None: one does."""
+def product_layout(a: Tensor, b: Tensor) -> str:
+    """How the operands of a product are stored, as csrc/cuda/gemm.h names it.
+
+    Raises:
+        RefusedError: No kernel multiplies them.
+    """
     if a.dtype != b.dtype or a.dtype not in HALVES:
-        return f"{a.dtype} and {b.dtype}"
-    if a.dim() not in (2, 3) or b.shape[:-1] != (*a.shape[:-2], a.shape[-1]):
-        return "the shapes"
-    if b.shape[-1] % 2:
-        return "an odd number of columns"
-    if a.dim() == 3 and a.shape[0] > PRODUCTS_MAX:
-        return f"more than {PRODUCTS_MAX} products"
-    if _layout(a, b) is not None:
-        return None
-    if _is_stored(a.mT) and _is_stored(b.mT):
-        return "two transposed operands"
-    return f"rows that do not begin and end at multiples of {STEP} elements"
+        raise _unmultiplied(a, b, f"{a.dtype} and {b.dtype}")
+    left, right = a.shape, b.shape
+    if len(left) not in (2, 3) or right[:-1] != (*left[:-2], left[-1]):
+        raise _unmultiplied(a, b, "the shapes")
+    if right[-1] % 2:
+        raise _unmultiplied(a, b, "an odd number of columns")
+    if len(left) == 3 and left[0] > PRODUCTS_MAX:
+        raise _unmultiplied(a, b, f"more than {PRODUCTS_MAX} products")
+    is_aligned = a.data_ptr() % 16 == 0 and b.data_ptr() % 16 == 0
+    orders = _order(a) + _order(b) if is_aligned else ""
+    if orders == "tt":
+        raise _unmultiplied(a, b, "two transposed operands")
+    if len(orders) != 2:
+        reason = f"rows that do not begin and end at multiples of {STEP} elements"
+        raise _unmultiplied(a, b, reason)
+    return orders
 
 
-def _layout(a: Tensor, b: Tensor) -> str | None:
-    """How the operands of a product are stored, as csrc/cuda/gemm.h names it; None: otherwise."""
-    if _is_stored(a):
-        return "nn" if _is_stored(b) else "nt" if _is_stored(b.mT) else None
-    return "tn" if _is_stored(a.mT) and _is_stored(b) else None
+def _unmultiplied(a: Tensor, b: Tensor, reason: str) -> RefusedError:
+    shapes = f"{tuple(a.shape)} {a.stride()} and {tuple(b.shape)} {b.stride()}"
+    return RefusedError(reason, f"gemm: no kernel multiplies {reason}: {a.dtype} {shapes}")
 
 
-def _is_stored(x: Tensor) -> bool:
-    """Whether rows stand side by side in steps that a copy of 16 bytes takes."""
-    steps = [x.stride(-2) if x.shape[-2] > 1 else 0, *x.stride()[:-2], x.shape[-1]]
-    return (
-        (x.stride(-1) == 1 or x.shape[-1] == 1)
-        and (x.shape[-2] <= 1 or x.stride(-2) >= x.shape[-1])
-        and all(step % STEP == 0 for step in steps)
-        and x.data_ptr() % 16 == 0
-    )
+def _order(x: Tensor) -> str:
+    """n: rows stand side by side in steps that a copy of 16 bytes takes; t: columns do."""
+    *batch, rows, columns = x.shape
+    *batch_steps, row, column = x.stride()
+    if batch and batch_steps[0] % STEP:
+        return ""
+    if _is_side_by_side(rows, columns, row, column):
+        return "n"
+    return "t" if _is_side_by_side(columns, rows, column, row) else ""
 
 
-def _spanned(x: Tensor) -> int:
-    """Elements from the first to the last one."""
-    if not x.numel():
-        return 0
-    return 1 + sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+def _is_side_by_side(count: int, length: int, step: int, inner: int) -> bool:
+    is_spaced = count <= 1 or (step % STEP == 0 and step >= length)
+    return inner == 1 and length % STEP == 0 and is_spaced
 
 
 def _round_up(count: int) -> int:

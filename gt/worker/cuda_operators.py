@@ -11,8 +11,9 @@ from torch import Tensor
 
 from gt import config
 from gt.worker import cuda_kernels, own_calls
+from gt.worker.cuda_device import RefusedError
 from gt.worker.cuda_kernels import CudaKernels
-from gt.worker.cuda_table import TABLE, RefusedError
+from gt.worker.cuda_table import TABLE
 
 R = TypeVar("R")
 
@@ -42,7 +43,7 @@ class CudaOperators:
             try:
                 result = own(self.kernels, *operands)
             except RefusedError as refused:
-                self._tell(name, str(refused), operands)
+                self._tell(name, refused.reason, operands)
             else:
                 own_calls.count()
                 return result

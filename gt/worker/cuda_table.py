@@ -18,13 +18,10 @@ from torch import Tensor
 
 from gt.worker import cuda_attention, cuda_rows, torch_updates
 from gt.worker.cuda_attention import How
-from gt.worker.cuda_kernels import DIMS_MAX, AdamwStep, CudaKernels, product_refusal
+from gt.worker.cuda_device import RefusedError
+from gt.worker.cuda_kernels import DIMS_MAX, AdamwStep, CudaKernels
 from gt.worker.cuda_rows import Moments
 from gt.worker.random_place import Place, Size
-
-
-class RefusedError(Exception):
-    """What no kernel takes; without shapes, as it is told once for each text."""
 
 
 class Row(NamedTuple):
@@ -86,8 +83,6 @@ def _product(kernels: CudaKernels, left: Tensor, right: Tensor, bias: Tensor | N
     _refuse_unless(left.dim() > 1 and right.dim() > 1, "a vector")
     _refuse_unless(left.shape[-1] == right.shape[-2], "the shapes")
     a, b, batch = _factors(left, right)
-    if (reason := product_refusal(a, b)) is not None:
-        raise RefusedError(reason)
     return kernels.gemm(a, b, bias=bias).view(*batch, left.shape[-2], right.shape[-1])
 
 
@@ -144,8 +139,7 @@ def _attention(
     dropout_p: float,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    _check_attention(query, key, value, attn_mask, seeds, dropout_p)
-    how = _how(seeds, dropout_p, scale, is_causal=is_causal)
+    how = _how((query, key, value), attn_mask, seeds, dropout_p, scale, is_causal=is_causal)
     query, key, value = map(cuda_attention.stored, (query, key, value))
     return kernels.attention.forward(query, key, value, how)
 
@@ -164,34 +158,31 @@ def _attention_backward(
     dropout_p: float,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """It takes what `_attention` takes, whose sums it reads: another kernel keeps none."""
-    _check_attention(query, key, value, attn_mask, seeds, dropout_p)
+    """It takes what `_attention` takes, whose sums it reads: another kernel keeps none.
+
+    So dtypes, shapes and options alone decide: a saved operand may be stored otherwise by then.
+    """
+    how = _how((query, key, value), attn_mask, seeds, dropout_p, scale, is_causal=is_causal)
     if grad.dtype != query.dtype:
         raise RefusedError(_dtypes(grad, query))
     query, key, value, grad = map(cuda_attention.stored, (query, key, value, grad))
     saved = (output.contiguous(), logsumexp.contiguous())
-    how = _how(seeds, dropout_p, scale, is_causal=is_causal)
     return kernels.attention.backward(grad, (query, key, value), saved, how)
 
 
-def _check_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+def _how(
+    operands: tuple[Tensor, ...],
     attn_mask: Tensor | None,
     seeds: Tensor | None,
     dropout_p: float,
-) -> None:
-    """By dtypes, shapes and options alone: a saved operand may be stored otherwise by then."""
-    followed = any(one.requires_grad for one in (query, key, value))
+    scale: float,
+    *,
+    is_causal: bool,
+) -> How:
+    followed = any(one.requires_grad for one in operands)
     _refuse_unless(not followed, "operands that autograd follows")
     _refuse_unless(attn_mask is None, "a mask")
     _refuse_unless(seeds is None or dropout_p < 1, "a probability of 1")
-    if (reason := cuda_attention.refusal(query, key, value)) is not None:
-        raise RefusedError(reason)
-
-
-def _how(seeds: Tensor | None, dropout_p: float, scale: float, *, is_causal: bool) -> How:
     kept = None if seeds is None or dropout_p == 0 else seeds.contiguous()
     return How(scale, is_causal, kept, dropout_p)
 

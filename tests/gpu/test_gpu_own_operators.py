@@ -66,6 +66,11 @@ def test_cross_entropy_and_its_gradient(tables, reduction, ignore_index, dtype):
     cases.check_cross_entropy(tables, reduction, ignore_index, dtype)
 
 
+@pytest.mark.parametrize("dtype", cases.ROW_DTYPES, ids=str)
+def test_losses_of_nothing(tables, dtype):
+    cases.check_losses_of_nothing(tables, dtype)
+
+
 @pytest.mark.parametrize("decoupled", [True, False])
 def test_a_group_of_adamw(tables, decoupled):
     cases.check_adamw(tables, decoupled=decoupled)

@@ -1,8 +1,11 @@
 // Memory for a call's working values that stays for the next call of the same thread.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -14,8 +17,18 @@ class Scratch {
   void* bytes(std::size_t bytes) {
     if (bytes > size_) {
       memory_.reset();
-      size_ = bytes + bytes / 4;
-      memory_.reset(static_cast<std::byte*>(::operator new(size_, std::align_val_t{kAlignment})));
+      size_ = 0;
+      const std::size_t wanted = bytes + bytes / 4;
+      const std::size_t unit = wanted < kHugePage ? kAlignment : kHugePage;
+      const std::size_t whole = (wanted + unit - 1) / unit * unit;
+      memory_.reset(static_cast<std::byte*>(std::aligned_alloc(unit, whole)));
+      if (memory_ == nullptr) {
+        throw std::bad_alloc();
+      }
+      if (unit == kHugePage) {
+        madvise(memory_.get(), whole, MADV_HUGEPAGE);  // a kernel without them goes on with others
+      }
+      size_ = whole;
     }
     return memory_.get();
   }
@@ -27,10 +40,9 @@ class Scratch {
 
  private:
   static constexpr std::size_t kAlignment = 64;
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   struct Release {
-    void operator()(std::byte* memory) const {
-      ::operator delete(memory, std::align_val_t{kAlignment});
-    }
+    void operator()(std::byte* memory) const { std::free(memory); }
   };
   std::unique_ptr<std::byte, Release> memory_;
   std::size_t size_ = 0;

@@ -19,7 +19,8 @@ constexpr std::int64_t kWorkPerThread = 128LL * 128 * 128;
 // Numbers that each thread packs for itself, at most, and times the others' rows or columns.
 constexpr std::int64_t kPackedApart = 1024LL * 1024;
 constexpr std::int64_t kSharesApart = 4;
-constexpr std::int64_t kPartsApart = 2;
+constexpr std::int64_t kRowPartsApart = 2;
+constexpr std::int64_t kColumnPartsApart = 8;
 
 // Where matrix `index` of the result's batch starts in an operand, in elements.
 std::int64_t batch_offset(const TensorView& out, const TensorView& operand, std::int64_t index) {
@@ -98,7 +99,8 @@ void multiply_apart(const MatmulPath<T>& path, const Product& product) {
   const bool by_rows = kept == Kept::kB;
   const std::int64_t unit = by_rows ? path.rows : path.columns;
   const std::int64_t units = ceil_divide(by_rows ? product.m : product.n, unit);
-  const std::int64_t parts = std::min<std::int64_t>(product.threads * kPartsApart, units);
+  const std::int64_t each = by_rows ? kRowPartsApart : kColumnPartsApart;
+  const std::int64_t parts = std::min<std::int64_t>(product.threads * each, units);
   run_tasks(parts, product.threads, [&](std::int64_t part) {
     static thread_local PackMemory memory;
     static thread_local std::uint64_t packed_for = 0;

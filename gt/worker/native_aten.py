@@ -42,8 +42,9 @@ class Operator:
     # Dtypes and sizes of the results, of the tensors' sizes in place of the tensors.
     results: Callable[[Named], Shapes]
     compute: Callable[[Named], tuple[Array, ...]]
-    # Gradients of `tensors` of the first result's gradient; None where it is not wanted.
-    gradients: Callable[[Named, Array, Sequence[str]], Mapping[str, Array]]
+    # Gradients of `tensors` whose names are wanted, of the first result's gradient and of those
+    # results that gt/aten/backward.txt saves: none where it has no line.
+    gradients: Callable[[Named, Array, Sequence[Array], Sequence[str]], Mapping[str, Array]]
 
 
 def _conv_results(named: Named) -> Shapes:
@@ -59,8 +60,11 @@ def _places_results(named: Named) -> Shapes:
     return [(_FLOAT, size), (_INT, size)]
 
 
-def _pool_gradients(named: Named, grad: Array, _wanted: Sequence[str]) -> Mapping[str, Array]:
-    return {"self": images.max_pool_backward(named, grad)}
+def _pool_gradients(
+    named: Named, grad: Array, saved: Sequence[Array], _wanted: Sequence[str]
+) -> Mapping[str, Array]:
+    (places,) = saved or images.max_pool(named)[1:]
+    return {"self": images.max_pool_backward(named, grad, places)}
 
 
 def _of_lines(images_of: Operator) -> Operator:
@@ -73,8 +77,11 @@ def _of_lines(images_of: Operator) -> Operator:
     def compute(named: Named) -> tuple[Array, ...]:
         return tuple(one[..., 0, :] for one in images_of.compute(images.of_line(named)))
 
-    def gradients(named: Named, grad: Array, wanted: Sequence[str]) -> Mapping[str, Array]:
-        found = images_of.gradients(images.of_line(named), grad[..., None, :], wanted)
+    def gradients(
+        named: Named, grad: Array, saved: Sequence[Array], wanted: Sequence[str]
+    ) -> Mapping[str, Array]:
+        rows = [x[..., None, :] for x in saved]
+        found = images_of.gradients(images.of_line(named), grad[..., None, :], rows, wanted)
         return {word: one if word == "bias" else one[..., 0, :] for word, one in found.items()}
 
     return Operator(images_of.tensors, results, compute, gradients)
@@ -85,7 +92,7 @@ _IMAGES = {
         ("input", "weight", "bias"),
         _conv_results,
         lambda named: (images.conv(named),),
-        images.conv_backward,
+        lambda named, grad, _saved, wanted: images.conv_backward(named, grad, wanted),
     ),
     "max_pool2d": Operator(
         ("self",), _pool_results, lambda named: images.max_pool(named)[:1], _pool_gradients
@@ -97,7 +104,7 @@ _IMAGES = {
         ("self",),
         _pool_results,
         lambda named: (images.avg_pool(named),),
-        lambda named, grad, _wanted: {"self": images.avg_pool_backward(named, grad)},
+        lambda named, grad, _saved, _wanted: {"self": images.avg_pool_backward(named, grad)},
     ),
 }
 _ATTENTION = Operator(
@@ -141,14 +148,14 @@ def _aten(
     results: Sequence[int],
     _differentiable: bool,
     _default: object,
-    _saves: Sequence[int] | None = None,
+    saves: Sequence[int] | None = None,
     _cuts: Sequence[int] | None = None,
     _windows: Sequence[int] | None = None,
     part: Sequence[int] | None = None,
 ) -> tuple[Array, ...]:
     operator, name, count = _call(overload, text)
     _check_dtypes(overload, operands[:count])
-    gradients = functools.partial(_gradients, operator, name, count)
+    gradients = functools.partial(_gradients, operator, name, count, len(saves or ()))
     if part is not None:
         values = _of_part(part, operator, name, gradients, wanted, operands)
     elif wanted:
@@ -193,9 +200,11 @@ def _gradients(
     operator: Operator,
     name: Callable[[Sequence[Any]], Named],
     count: int,
+    saved: int,
     operands: Sequence[Array | None],
     wanted: Sequence[int],
 ) -> tuple[Array, ...]:
+    """Behind `count` operands stand the results' gradients, then `saved` of the results."""
     if list(wanted).count(_END) > 1:
         raise NotImplementedError(
             "the native backend has no gradients of gradients of images and attention"
@@ -208,7 +217,8 @@ def _gradients(
     if grad is None:
         found: Mapping[str, Array] = {word: np.zeros_like(named[word]) for word in words}
     else:
-        found = operator.gradients(named, np.ascontiguousarray(grad), words)
+        kept = [x for x in operands[len(operands) - saved :] if x is not None]
+        found = operator.gradients(named, np.ascontiguousarray(grad), kept, words)
     return tuple(found[word] for word in words)
 
 

@@ -1,7 +1,4 @@
-"""Attention of the native backend, which never holds the matrix of all scores: gt._kernels'.
-
-Its gradient runs the forward pass again in place of keeping what it had.
-"""
+"""Attention of the native backend, which never holds the matrix of all scores: gt._kernels'."""
 
 from __future__ import annotations
 
@@ -49,16 +46,17 @@ def compute(named: Named) -> tuple[Array, ...]:
     return output, logsumexp
 
 
-def gradients(named: Named, grad: Array, _wanted: Sequence[str]) -> Mapping[str, Array]:
-    """Of query, key and value."""
+def gradients(
+    named: Named, grad: Array, saved: Sequence[Array], _wanted: Sequence[str]
+) -> Mapping[str, Array]:
+    """Of query, key and value; `saved` is what `compute` gave."""
     query, key, value = (named[word] for word in TENSORS)
     mask, is_causal, scale, threads = _options(named)
     made = {word: np.empty(named[word].shape, FLOAT32) for word in TENSORS}
-    output, logsumexp = compute(named)
-    kept = (grad, output, logsumexp)
+    output, logsumexp = saved
     _kernels.attention_backward(
-        made["query"], made["key"], made["value"], *kept, query, key, value, mask, None, is_causal,
-        0.0, scale, threads,
+        made["query"], made["key"], made["value"], grad, output, logsumexp, query, key, value, mask,
+        None, is_causal, 0.0, scale, threads,
     )  # fmt: skip
     return made
 

@@ -106,6 +106,18 @@ def test_gradients_of_functions(name):
         assert whole[0] == whole[-1] == POISON
 
 
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu"])
+def test_gradients_far_from_zero(name):
+    x = np.array([*np.linspace(-40, 40, 4001), 3e38, -3e38, np.inf, -np.inf, np.nan], np.float32)
+    leaf = _wide(x).requires_grad_()
+    (wanted,) = torch.autograd.grad(UNARY[name](leaf).sum(), leaf)
+    if name == "gelu_tanh":
+        x, wanted = x[:-5], wanted[:-5]  # of the others PyTorch makes NaN
+    out = np.empty_like(x)
+    getattr(_kernels, f"{name}_backward")(np.ones_like(x), x, out)
+    _close(out, wanted, terms=4.0)
+
+
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_rows_and_their_gradients(name):
     for columns in SIZES[1:]:
@@ -120,6 +132,19 @@ def test_rows_and_their_gradients(name):
         getattr(_kernels, f"{name}_backward")(grad, out, back)
         _close(back, wanted, terms=columns)
         assert whole[0] == whole[-1] == POISON
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_infinities_in_rows_and_what_is_no_number(name):
+    x = _numbers(5, 37)
+    x[0, 3] = np.nan
+    x[1, 36] = np.inf
+    x[2] = -np.inf
+    x[3, ::2] = -np.inf
+    x[4, 0] = 200  # the others' exponentials are below the smallest float32
+    out = np.empty_like(x)
+    getattr(_kernels, name)(x, out)
+    _close(out, getattr(torch, name)(_wide(x), 1), terms=8.0)
 
 
 @pytest.mark.parametrize("affine", [True, False])

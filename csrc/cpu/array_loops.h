@@ -11,10 +11,20 @@ namespace gt {
 namespace {
 
 constexpr std::size_t kLanes = 16;
-constexpr float kSqrtHalf = 0.70710678118F;
 constexpr float kGeluScale = 0.79788456080F;  // sqrt(2 / pi)
 constexpr float kGeluCubic = 0.044715F;
 constexpr float kPerSqrt2Pi = 0.39894228040F;  // 1 / sqrt(2 pi)
+
+// One number of 16, by pairs: a chain of 16 additions would take longer than a short row.
+template <class Combine, std::size_t kCount = kLanes>
+inline float combined(const float* lanes, Combine combine) {
+  if constexpr (kCount == 1) {
+    return *lanes;
+  } else {
+    return combine(combined<Combine, kCount / 2>(lanes, combine),
+                   combined<Combine, kCount / 2>(lanes + kCount / 2, combine));
+  }
+}
 
 // Sums over 16 lanes, then over these: the same order whatever the instruction set.
 template <class Term>
@@ -29,12 +39,10 @@ inline float sum_of(std::size_t count, Term term) {
   for (std::size_t lane = 0; i < count; ++i, ++lane) {
     lanes[lane] += term(i);
   }
-  float total = 0.0F;
-  for (const float lane : lanes) {
-    total += lane;
-  }
-  return total;
+  return combined(lanes, [](float one, float other) { return one + other; });
 }
+
+inline float larger(float one, float other) { return other > one ? other : one; }
 
 inline float largest_of(const float* x, std::size_t count) {
   float lanes[kLanes];
@@ -44,17 +52,13 @@ inline float largest_of(const float* x, std::size_t count) {
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
+      lanes[lane] = larger(lanes[lane], x[i + lane]);
     }
   }
   for (std::size_t lane = 0; i < count; ++i, ++lane) {
-    lanes[lane] = x[i] > lanes[lane] ? x[i] : lanes[lane];
+    lanes[lane] = larger(lanes[lane], x[i]);
   }
-  float largest = lanes[0];
-  for (const float lane : lanes) {
-    largest = lane > largest ? lane : largest;
-  }
-  return largest;
+  return combined(lanes, larger);
 }
 
 struct ReluOf {
@@ -89,10 +93,9 @@ struct SiluOf {
 };
 
 struct GeluOf {
-  static float value(float x) { return 0.5F * x * (1.0F + erf_f32(x * kSqrtHalf)); }
+  static float value(float x) { return x * normal_below_f32(x); }
   static float slope(float x) {
-    const float level = 0.5F * (1.0F + erf_f32(x * kSqrtHalf));
-    return level + x * (exp_f32(-0.5F * x * x) * kPerSqrt2Pi);
+    return normal_below_f32(x) + x * (exp_of_negative_f32(-0.5F * x * x) * kPerSqrt2Pi);
   }
 };
 
@@ -131,7 +134,7 @@ void unary_backward<ReluOf>(const float* grad, const float* kept, float* out, st
 void softmax(const float* x, float* out, std::size_t count) {
   const float largest = largest_of(x, count);
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = exp_f32(x[i] - largest);
+    out[i] = exp_of_negative_f32(x[i] - largest);
   }
   const float scale = 1.0F / sum_of(count, [out](std::size_t i) { return out[i]; });
   for (std::size_t i = 0; i < count; ++i) {
@@ -142,7 +145,7 @@ void softmax(const float* x, float* out, std::size_t count) {
 void log_softmax(const float* x, float* out, std::size_t count) {
   const float largest = largest_of(x, count);
   const float total =
-      sum_of(count, [x, largest](std::size_t i) { return exp_f32(x[i] - largest); });
+      sum_of(count, [x, largest](std::size_t i) { return exp_of_negative_f32(x[i] - largest); });
   const float level = std::log(total);
   for (std::size_t i = 0; i < count; ++i) {
     out[i] = (x[i] - largest) - level;
@@ -159,7 +162,7 @@ void softmax_backward(const float* grad, const float* y, float* out, std::size_t
 void log_softmax_backward(const float* grad, const float* y, float* out, std::size_t count) {
   const float total = sum_of(count, [grad](std::size_t i) { return grad[i]; });
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = grad[i] - exp_f32(y[i]) * total;
+    out[i] = grad[i] - exp_of_negative_f32(y[i]) * total;
   }
 }
 
@@ -187,10 +190,13 @@ void layer_norm(const float* x, const float* weight, const float* bias, float ep
   *rstd = scale;
 }
 
+// __restrict: the compiler does not vectorise a loop that would compare six arrays' addresses
+// first.
 template <bool kWeighted>
-void layer_norm_backward_of(const float* grad, const float* x, float mean, float rstd,
-                            const float* weight, float* x_grad, float* weight_grad,
-                            float* bias_grad, std::size_t count) {
+void layer_norm_backward_of(const float* __restrict grad, const float* __restrict x, float mean,
+                            float rstd, const float* __restrict weight, float* __restrict x_grad,
+                            float* __restrict weight_grad, float* __restrict bias_grad,
+                            std::size_t count) {
   const auto normal = [x, mean, rstd](std::size_t i) { return (x[i] - mean) * rstd; };
   const auto inner = [grad, weight](std::size_t i) {
     return kWeighted ? grad[i] * weight[i] : grad[i];
@@ -223,7 +229,7 @@ void cross_entropy_backward(const float* log_probs, std::int64_t target, float s
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = exp_f32(log_probs[i]) * scale;
+    out[i] = exp_of_negative_f32(log_probs[i]) * scale;
   }
   out[target] -= scale;
 }

@@ -145,7 +145,7 @@ def test_attention_holds_no_matrix_of_scores(monkeypatch):
     assert leaves[2].grad.sum().item() == pytest.approx(4 * 512 * 16, rel=1e-5)
     (stats,) = gt.debug.get_worker_stats()
     gt.disconnect()
-    assert stats["own_calls"] == 2  # forward and its gradient, which reads what that saved
+    assert stats["own_calls"] == 4  # forward, its gradient (of what that saved), two sums
     assert stats["bytes_peak"] < 512 * 512 * 4
 
 
@@ -158,7 +158,7 @@ def test_gradients_of_pools_read_the_places_that_forward_found(monkeypatch):
     assert image.grad.tolist() == [[wanted] * 2]
     (stats,) = gt.debug.get_worker_stats()
     gt.disconnect()
-    assert stats["own_calls"] == 2  # forward and its gradient
+    assert stats["own_calls"] == 3  # forward, its gradient and the sum
 
 
 def test_digits_reach_97_percent_without_torch(without_torch, tmp_path):

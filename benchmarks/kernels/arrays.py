@@ -129,6 +129,18 @@ def _layer_norm(rows: int, columns: int) -> Iterator[Case]:
     )
 
 
+def _reductions(rows: int, columns: int) -> Iterator[Case]:
+    x, by_row, by_column = _random(rows, columns), _random(rows), _random(columns)
+    t_x = torch.from_numpy(x)
+    functions: dict[str, Callable[..., object]] = {"sum": torch.sum, "amax": torch.amax}
+    for name, function in functions.items():
+        own = getattr(_kernels, name)
+        for dim, out, inner in ((1, by_row, 1), (0, by_column, columns)):
+            torch_call = partial(function, t_x, (dim,), out=torch.from_numpy(out))
+            title = f"{name} over dim {dim} of {rows} x {columns}"
+            yield Case(title, x.nbytes, torch_call, lambda _, a=(x, out, inner), f=own: f(*a), "B")
+
+
 def _steps(count: int) -> Iterator[Case]:
     """AdamW, and SGD with momentum, over one parameter."""
     param, grad, first, second, momentum = (_random(count) for _ in range(5))
@@ -190,6 +202,7 @@ def _cases() -> Iterator[Case]:
     for rows, columns in _ROWS:
         yield from _softmax(rows, columns)
         yield from _layer_norm(rows, columns)
+        yield from _reductions(rows, columns)
     for count in _PARAMETERS:
         yield from _steps(count)
 

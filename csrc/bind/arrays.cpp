@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bind/array_argument.h"
 #include "core/calls.h"
 #include "core/message.h"
 #include "core/parallel.h"
@@ -21,41 +22,6 @@ using nb::literals::operator""_a;
 
 namespace gt {
 namespace {
-
-using In = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
-using Out = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
-using Indices = nb::ndarray<const std::int64_t, nb::c_contig, nb::device::cpu>;
-
-void check_count(const char* op, const char* name, std::size_t count, std::size_t expected) {
-  if (count != expected) {
-    throw std::invalid_argument(
-        message(op, ": ", name, " has ", count, " elements, not ", expected));
-  }
-}
-
-template <class Array>
-const float* optional_data(const char* op, const char* name, const std::optional<Array>& array,
-                           std::size_t expected) {
-  if (!array) {
-    return nullptr;
-  }
-  check_count(op, name, array->size(), expected);
-  return array->data();
-}
-
-// The last dimension of an array whose rows a kernel takes; 0 rows where it has no element.
-struct Rows {
-  std::size_t count, columns;
-};
-
-template <class Array>
-Rows rows_of(const char* op, const Array& array) {
-  if (array.ndim() == 0) {
-    throw std::invalid_argument(message(op, ": an array of rows has at least one dimension"));
-  }
-  const std::size_t columns = array.shape(array.ndim() - 1);
-  return {columns == 0 ? 0 : array.size() / columns, columns};
-}
 
 auto unary(const char* name, Unary kind) {
   return [name, kind](const In& x, const Out& out) {

@@ -9,6 +9,7 @@
 #include "bind/pooling.h"
 #include "bind/random.h"
 #include "bind/recurrent.h"
+#include "bind/reductions.h"
 #include "core/calls.h"
 
 NB_MODULE(_kernels, module) {
@@ -19,6 +20,7 @@ NB_MODULE(_kernels, module) {
       "calls", [] { return gt::kernel_calls.load(std::memory_order_relaxed); },
       "How many of these kernels have run in this process, those called from C++ among them.");
   gt::bind_arrays(module);
+  gt::bind_reductions(module);
   gt::bind_random(module);
   gt::bind_matmul(module);
   gt::bind_attention(module);

@@ -6,60 +6,14 @@
 
 #include "algo/float_functions.h"
 #include "cpu/array_path.h"
+#include "cpu/reduction_loops.h"
 
 namespace gt {
 namespace {
 
-constexpr std::size_t kLanes = 16;
 constexpr float kGeluScale = 0.79788456080F;  // sqrt(2 / pi)
 constexpr float kGeluCubic = 0.044715F;
 constexpr float kPerSqrt2Pi = 0.39894228040F;  // 1 / sqrt(2 pi)
-
-// One number of 16, by pairs: a chain of 16 additions would take longer than a short row.
-template <class Combine, std::size_t kCount = kLanes>
-inline float combined(const float* lanes, Combine combine) {
-  if constexpr (kCount == 1) {
-    return *lanes;
-  } else {
-    return combine(combined<Combine, kCount / 2>(lanes, combine),
-                   combined<Combine, kCount / 2>(lanes + kCount / 2, combine));
-  }
-}
-
-// Sums over 16 lanes, then over these: the same order whatever the instruction set.
-template <class Term>
-inline float sum_of(std::size_t count, Term term) {
-  float lanes[kLanes] = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += term(i + lane);
-    }
-  }
-  for (std::size_t lane = 0; i < count; ++i, ++lane) {
-    lanes[lane] += term(i);
-  }
-  return combined(lanes, [](float one, float other) { return one + other; });
-}
-
-inline float larger(float one, float other) { return other > one ? other : one; }
-
-inline float largest_of(const float* x, std::size_t count) {
-  float lanes[kLanes];
-  for (float& lane : lanes) {
-    lane = x[0];
-  }
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = larger(lanes[lane], x[i + lane]);
-    }
-  }
-  for (std::size_t lane = 0; i < count; ++i, ++lane) {
-    lanes[lane] = larger(lanes[lane], x[i]);
-  }
-  return combined(lanes, larger);
-}
 
 struct ReluOf {
   static float value(float x) { return x > 0.0F ? x : (x == x ? 0.0F : x); }
@@ -297,7 +251,10 @@ constexpr ArrayPath array_path_of() {
           cross_entropy_backward,
           adam,
           sgd,
-          add};
+          add,
+          {{sum_of_row, reduce_columns<Sum>},
+           {extreme_of_row<Larger>, reduce_columns<Extreme<Larger>>},
+           {extreme_of_row<Smaller>, reduce_columns<Extreme<Smaller>>}}};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The inner loops of the array kernels (float32, contiguous), once for each instruction set. Shapes
-// and threads are array_kernels.h's. All paths give the same bits: sums go over 16 lanes
+// and threads are the callers'. All paths give the same bits: sums go over 16 places
 // everywhere.
 #pragma once
 
@@ -16,6 +16,15 @@ inline constexpr std::size_t kUnaryCount = 8;
 // Of a gradient and what forward kept: its operand, or its result.
 enum class UnaryBackward { kRelu, kSigmoid, kTanh, kSilu, kGelu, kGeluTanh };
 inline constexpr std::size_t kUnaryBackwardCount = 6;
+
+enum class Reduce { kSum, kLargest, kSmallest };
+inline constexpr std::size_t kReduceCount = 3;
+
+// Of one row, and of each column of `rows` rows that stand one behind the other.
+struct Reduction {
+  float (*row)(const float* x, std::size_t count);
+  void (*columns)(const float* x, std::size_t rows, std::size_t columns, float* out);
+};
 
 // What one step of Adam needs besides arrays; made once for a whole tensor.
 struct AdamStep {
@@ -60,6 +69,7 @@ struct ArrayPath {
   void (*sgd)(float* param, const float* grad, float* buffer, const SgdStep& step,
               std::size_t count);
   void (*add)(const float* x, float* out, std::size_t count);  // out += x
+  Reduction reductions[kReduceCount];
 };
 
 extern const ArrayPath kScalarArrays;

@@ -10,6 +10,7 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker import native_threads
+from gt.worker.native_reductions import sum_over
 from gt.worker.native_values import FLOAT32
 from gt.worker.reference_values import Array
 
@@ -102,7 +103,7 @@ def conv_backward(named: Named, grad: Array, wanted: Sequence[str]) -> Mapping[s
     grads = _as_batch(grad)
     found: dict[str, Array] = {}
     if "bias" in wanted:
-        found["bias"] = np.asarray(np.add.reduce(grads, axis=(0, 2, 3)))
+        found["bias"] = sum_over(grads, (0, 2, 3))
     if "weight" in wanted:
         found["weight"] = np.empty(weight.shape, FLOAT32)
         _kernels.conv2d_weight_grad(found["weight"], grads, _as_batch(input), *rest)

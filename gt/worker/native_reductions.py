@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
+
 import numpy as np
 
 from gt import _kernels
@@ -11,6 +15,7 @@ from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
 
 _FLOATS = (FLOAT32, FLOAT64)
+Dims = tuple[int, ...] | None
 
 
 def _multiplies(left: object, right: object) -> bool:
@@ -43,17 +48,65 @@ def _linear(input: Array, weight: Array, bias: Array | None) -> object:
     return out if bias is None else np.add(out, bias, out=out)
 
 
-def _sum(self: Array, dim: tuple[int, ...] | None, keepdim: bool, dtype: str | None) -> object:
+def _reduced(
+    function: Callable[[Array, Array, int], None],
+    otherwise: Callable[..., object],
+    self: Array,
+    dim: Dims,
+    keepdim: bool,
+) -> Array:
+    """By a kernel, which takes dimensions that stand beside each other, or by numpy's function."""
+    if not is_rows(self) or not self.size:
+        return as_array(otherwise(self, axis=dim or None, keepdims=keepdim))
+    for size, inner in _steps(self.shape, dim, keepdim):
+        out = np.empty(size, FLOAT32)
+        function(self, out, inner)
+        self = out
+    return self
+
+
+@functools.lru_cache(maxsize=1024)
+def _steps(shape: tuple[int, ...], dim: Dims, keepdim: bool) -> list[tuple[tuple[int, ...], int]]:
+    """One result for each run of dimensions beside each other, and what stands behind the run."""
+    dims = {one % len(shape) for one in dim} if dim else set(range(len(shape)))
+    steps = []
+    for last in sorted(dims, reverse=True):
+        shape = (*shape[:last], 1, *shape[last + 1 :])
+        if last - 1 not in dims:
+            steps.append((shape, math.prod(shape[last + 1 :])))
+    if not keepdim:
+        kept = tuple(size for at, size in enumerate(shape) if at not in dims)
+        steps[-1] = (kept, steps[-1][1])
+    return steps
+
+
+def sum_over(self: Array, dim: Dims) -> Array:
+    """The sum of float32 over some dimensions, or all."""
+    return _reduced(_kernels.sum, np.add.reduce, self, dim, keepdim=False)
+
+
+def _sum(self: Array, dim: Dims, keepdim: bool, dtype: str | None) -> object:
     if not is_float32(self) or dtype is not None or self.ndim == 0:
         return NUMPY["sum"](self, dim, keepdim, dtype)
-    return as_array(np.sum(self, axis=dim or None, keepdims=keepdim))
+    return _reduced(_kernels.sum, np.add.reduce, self, dim, keepdim)
 
 
-def _mean(self: Array, dim: tuple[int, ...] | None, keepdim: bool, dtype: str | None) -> object:
+def _mean(self: Array, dim: Dims, keepdim: bool, dtype: str | None) -> object:
     if not is_float32(self) or dtype is not None or self.ndim == 0 or not self.size:
         return NUMPY["mean"](self, dim, keepdim, dtype)
-    total = as_array(np.sum(self, axis=dim or None, keepdims=keepdim))
+    total = _reduced(_kernels.sum, np.add.reduce, self, dim, keepdim)
     return np.divide(total, np.float32(self.size // total.size), out=total)
+
+
+def _extreme(
+    name: str, function: Callable[[Array, Array, int], None], of_numpy: np.ufunc
+) -> Kernel:
+    def kernel(self: Array, dim: Dims, keepdim: bool) -> object:
+        if not is_float32(self) or self.ndim == 0:
+            return NUMPY[name](self, dim, keepdim)
+        return _reduced(function, of_numpy.reduce, self, dim, keepdim)
+
+    return kernel
 
 
 def _is_last(self: object, dim: int) -> bool:
@@ -127,6 +180,8 @@ def kernels() -> dict[str, Kernel]:
         "linear": _linear,
         "sum": _sum,
         "mean": _mean,
+        "amax": _extreme("amax", _kernels.amax, np.maximum),
+        "amin": _extreme("amin", _kernels.amin, np.minimum),
         "softmax": _softmax,
         "log_softmax": _log_softmax,
         "softmax_backward": _softmax_backward,

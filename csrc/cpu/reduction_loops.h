@@ -1,0 +1,203 @@
+// Sums, largest and smallest numbers of rows and of columns: loops of ArrayPath, which the compiler
+// vectorises by itself. Included by array_loops.h alone; nothing here may have external linkage.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "cpu/array_path.h"
+#include "cpu/vector.h"
+
+namespace gt {
+namespace {
+
+constexpr std::size_t kPlaces = 16;
+
+// One number of 16, by pairs: a chain of 16 additions would take longer than a short row.
+template <std::size_t kCount = kPlaces, class Combine>
+inline float combined(const float* lanes, Combine combine) {
+  if constexpr (kCount == 1) {
+    return *lanes;
+  } else {
+    return combine(combined<kCount / 2>(lanes, combine),
+                   combined<kCount / 2>(lanes + kCount / 2, combine));
+  }
+}
+
+// Sums over 16 places, then over these: the same order whatever the instruction set.
+template <class Term>
+inline float sum_of(std::size_t count, Term term) {
+  float lanes[kPlaces] = {};
+  std::size_t i = 0;
+  for (; i + kPlaces <= count; i += kPlaces) {
+    for (std::size_t lane = 0; lane < kPlaces; ++lane) {
+      lanes[lane] += term(i + lane);
+    }
+  }
+  for (std::size_t lane = 0; i < count; ++i, ++lane) {
+    lanes[lane] += term(i);
+  }
+  return combined(lanes, [](float one, float other) { return one + other; });
+}
+
+// The larger of two, of numbers and of vectors; `one` where `other` is NaN.
+struct Larger {
+  static constexpr float kStart = -std::numeric_limits<float>::infinity();
+  template <class T>
+  static T of(T one, T other) {
+    return other > one ? other : one;
+  }
+};
+
+struct Smaller {
+  static constexpr float kStart = std::numeric_limits<float>::infinity();
+  template <class T>
+  static T of(T one, T other) {
+    return other < one ? other : one;
+  }
+};
+
+// Of those that are no NaN.
+inline float largest_of(const float* x, std::size_t count) {
+  float lanes[kPlaces];
+  std::fill_n(lanes, kPlaces, Larger::kStart);
+  std::size_t i = 0;
+  for (; i + kPlaces <= count; i += kPlaces) {
+    for (std::size_t lane = 0; lane < kPlaces; ++lane) {
+      lanes[lane] = Larger::of(lanes[lane], x[i + lane]);
+    }
+  }
+  for (std::size_t lane = 0; i < count; ++i, ++lane) {
+    lanes[lane] = Larger::of(lanes[lane], x[i]);
+  }
+  return combined(lanes, Larger::of<float>);
+}
+
+struct Sum {
+  static constexpr float kStart = 0.0F;
+  static float of(float one, float other) { return one + other; }
+};
+
+// As Larger and Smaller, but NaN is above and below all others, as in PyTorch.
+template <class Ordered>
+struct Extreme {
+  static constexpr float kStart = Ordered::kStart;
+  static float of(float one, float other) {
+    const float ordered = Ordered::of(one, other);
+    return other == other ? ordered : other;
+  }
+};
+
+// Of long rows float32 sums of so many elements are added in float64: one sum of a million would
+// lose five of its digits.
+constexpr std::size_t kRowBlock = 2048;
+
+float sum_of_row(const float* x, std::size_t count) {
+  double total = 0.0;
+  for (std::size_t start = 0; start < count; start += kRowBlock) {
+    const float* block = x + start;
+    total +=
+        sum_of(std::min(kRowBlock, count - start), [block](std::size_t i) { return block[i]; });
+  }
+  return static_cast<float>(total);
+}
+
+template <class Ordered>
+inline float extreme_of_vector(Vector<float> value) {
+  float lanes[kLanes<float>];
+  store(lanes, value);
+  return combined<kLanes<float>>(lanes, Ordered::template of<float>);
+}
+
+inline bool any(Vector<std::int32_t> mask) {
+  std::int64_t parts[kLanes<std::int64_t>], found = 0;
+  std::memcpy(parts, &mask, sizeof mask);
+  for (const std::int64_t part : parts) {
+    found |= part;
+  }
+  return found != 0;
+}
+
+// Four vectors at a time, so that none waits for the comparison before it; the last one may overlap
+// those before. The order changes no result, so vectors have the width of the instruction set.
+template <class Ordered>
+float extreme_of_row(const float* x, std::size_t count) {
+  constexpr std::size_t kWidth = kLanes<float>;
+  Vector<float> found[4];
+  std::fill_n(found, 4, splat(Ordered::kStart));
+  Vector<std::int32_t> unordered{};
+  const auto take = [&](std::size_t at, std::size_t to) {
+    const Vector<float> value = load(x + at);
+    found[to] = Ordered::of(found[to], value);
+    unordered |= value != value;
+  };
+  std::size_t i = 0;
+  for (; i + 4 * kWidth <= count; i += 4 * kWidth) {
+    for (std::size_t part = 0; part < 4; ++part) {
+      take(i + part * kWidth, part);
+    }
+  }
+  for (; i + kWidth <= count; i += kWidth) {
+    take(i, 0);
+  }
+  if (count >= kWidth) {
+    take(count - kWidth, 1);
+    i = count;
+  }
+  float extreme = extreme_of_vector<Ordered>(
+      Ordered::of(Ordered::of(found[0], found[1]), Ordered::of(found[2], found[3])));
+  bool has_nan = any(unordered);
+  for (; i < count; ++i) {
+    extreme = Ordered::of(extreme, x[i]);
+    has_nan |= x[i] != x[i];
+  }
+  return has_nan ? std::numeric_limits<float>::quiet_NaN() : extreme;
+}
+
+// Columns whose numbers stay in the first cache while rows go by, and rows that are reduced before
+// they meet what is above: a sum of all rows in one chain would lose digits.
+constexpr std::size_t kBlockColumns = 1024;
+constexpr std::size_t kBlockRows = 256;
+
+// block = the reduction of `rows` rows, four at a time, so that `block` is read once for four.
+template <class Reduction>
+void reduce_block(const float* __restrict x, std::size_t rows, std::size_t stride,
+                  std::size_t columns, float* __restrict block) {
+  std::fill_n(block, columns, Reduction::kStart);
+  std::size_t row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    const float* at = x + row * stride;
+    for (std::size_t i = 0; i < columns; ++i) {
+      const float upper = Reduction::of(at[i], at[i + stride]);
+      const float lower = Reduction::of(at[i + 2 * stride], at[i + 3 * stride]);
+      block[i] = Reduction::of(block[i], Reduction::of(upper, lower));
+    }
+  }
+  for (; row < rows; ++row) {
+    const float* at = x + row * stride;
+    for (std::size_t i = 0; i < columns; ++i) {
+      block[i] = Reduction::of(block[i], at[i]);
+    }
+  }
+}
+
+template <class Reduction>
+void reduce_columns(const float* x, std::size_t rows, std::size_t columns, float* out) {
+  std::fill_n(out, columns, Reduction::kStart);
+  for (std::size_t start = 0; start < columns; start += kBlockColumns) {
+    const std::size_t width = std::min(kBlockColumns, columns - start);
+    for (std::size_t row = 0; row < rows; row += kBlockRows) {
+      float block[kBlockColumns];
+      reduce_block<Reduction>(x + row * columns + start, std::min(kBlockRows, rows - row), columns,
+                              width, block);
+      for (std::size_t i = 0; i < width; ++i) {
+        out[start + i] = Reduction::of(out[start + i], block[i]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gt

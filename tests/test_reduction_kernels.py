@@ -1,0 +1,103 @@
+"""Reductions of arrays of float32, and the native backend's rows of them, beside float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from gt import _kernels
+from gt.worker.native_backend import NATIVE
+
+# outer, count, inner
+SHAPES = [
+    (1, 1, 1), (3, 7, 1), (5, 16, 1), (2, 17, 1), (4, 63, 1), (2, 64, 1), (3, 257, 1), (1, 5003, 1),
+    (1, 9, 5), (2, 4, 16), (3, 7, 33), (1, 259, 1030), (2, 600, 3),
+]  # fmt: skip
+TORCH = {"sum": torch.sum, "amax": torch.amax, "amin": torch.amin}
+EPSILON = float(np.finfo(np.float32).eps)
+POISON = np.float32(7777.0)
+
+
+@pytest.fixture(autouse=True, params=_kernels.paths())
+def path(request):
+    """Runs each test once for each instruction set of this machine."""
+    _kernels.set_path(request.param)
+    yield
+    _kernels.set_path("auto")
+
+
+def _numbers(*size):
+    return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
+
+
+def _run(name, x):
+    outer, _, inner = x.shape
+    whole = np.full(outer * inner + 2, POISON)
+    out = whole[1:-1].reshape(outer, inner)
+    getattr(_kernels, name)(x, out, inner)
+    assert whole[0] == whole[-1] == POISON
+    return out
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", TORCH)
+def test_reductions_are_those_of_float64(name, shape):
+    x = _numbers(*shape)
+    wanted = TORCH[name](torch.tensor(x, dtype=torch.float64), 1)
+    sizes = np.abs(x).sum(1) if name == "sum" else 0
+    assert np.all(np.abs(_run(name, x) - wanted.numpy()) <= 4 * EPSILON * sizes)
+
+
+@pytest.mark.parametrize("shape", [(1, 1_000_003, 1), (1, 200_003, 3)])
+def test_long_sums_keep_their_digits(shape):
+    x = np.abs(_numbers(*shape)) + 1
+    np.testing.assert_allclose(_run("sum", x), x.sum(1, dtype=np.float64), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("special", [np.nan, -np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", TORCH)
+def test_infinities_and_what_is_no_number(name, special, shape):
+    random = np.random.default_rng(5)
+    for _ in range(8):
+        x = _numbers(*shape)
+        x[tuple(random.integers(0, shape))] = special
+        x[tuple(random.integers(0, shape))] = -special
+        np.testing.assert_allclose(
+            _run(name, x), TORCH[name](torch.tensor(x), 1), rtol=1e-5, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_shapes_that_do_not_fit_are_refused(name):
+    x, out = _numbers(6, 4), np.empty(5, np.float32)
+    for wrong in [(x, out, 1), (x, out[:4], 3), (x, out[:0], 1), (x[:0], out, 1), (x, out[:4], 0)]:
+        with pytest.raises(ValueError, match="do not make"):
+            getattr(_kernels, name)(*wrong)
+    with pytest.raises(TypeError):
+        getattr(_kernels, name)(x.T, out[:4], 1)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_instruction_set_gives_the_same_bits(shape):
+    x = _numbers(*shape)
+    sums = set()
+    for name in _kernels.paths():
+        _kernels.set_path(name)
+        sums.add(_run("sum", x).tobytes())
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize(
+    "dim", [None, (0,), (1,), (2,), (-1,), (1, 2), (0, 1), (2, 0), (-1, 1), (0, 1, 2)]
+)
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_rows_of_the_native_backend(dim, keepdim):
+    for x in (_numbers(3, 5, 7), _numbers(7, 5, 3).T):
+        for name in ("sum", "mean", "amax", "amin"):
+            extra = (None,) if name in ("sum", "mean") else ()
+            found = NATIVE[name](x, dim, keepdim, *extra)
+            wanted = getattr(torch, name)(
+                torch.tensor(x.copy()), tuple(range(3)) if dim is None else dim, keepdim
+            )
+            assert (found.shape, found.dtype) == (tuple(wanted.shape), np.float32)
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

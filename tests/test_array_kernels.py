@@ -164,6 +164,24 @@ def test_layer_norm_and_its_gradients(affine):
             _close(found, one, terms=64.0)
 
 
+@pytest.mark.parametrize("classes", [1, 10, 33, 1000])
+def test_cross_entropy(classes):
+    x = _numbers(7, classes) * 4
+    target = np.random.default_rng(0).integers(0, classes, 7)
+    target[[2, 5]] = -100
+    whole, losses = _poisoned(7)
+    log_probs = np.full_like(x, POISON)
+    assert _kernels.cross_entropy(x, target, -100, log_probs, losses) == 5
+    wide = _wide(x)
+    _close(log_probs, torch.log_softmax(wide, 1), terms=8.0)
+    _close(losses, F.cross_entropy(wide, torch.tensor(target), reduction="none"), terms=16.0)
+    assert whole[0] == whole[-1] == POISON
+    for wrong in (classes, -1):
+        target[3] = wrong
+        with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds."):
+            _kernels.cross_entropy(x, target, -100, log_probs, losses)
+
+
 def test_gradient_of_cross_entropy():
     x = _numbers(7, 33)
     target = np.array([0, 32, 5, 5, -1, 31, 2])

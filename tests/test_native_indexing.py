@@ -1,4 +1,4 @@
-"""Rows that add at places, in the native backend: PyTorch's sums, by the kernel, not numpy."""
+"""Rows that read, write and add at places, in the native backend: by the kernel, not numpy."""
 
 from collections.abc import Callable
 
@@ -11,6 +11,8 @@ from gt.worker.reference_values import Array
 torch = pytest.importorskip("torch")
 
 QUICK = native_indexing.kernels()
+ADDING = ("index_add", "index_put")
+PLACED = ("gather", "scatter", "scatter_add", "embedding", "index_select")
 SIZES = [((7, 3), 50), ((5,), 33), ((4, 2, 3), 9)]
 
 
@@ -29,7 +31,7 @@ def _assert_close(ours: object, theirs: "torch.Tensor") -> None:
 @pytest.fixture
 def without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails where a row is left to the numpy backend."""
-    for name in ("index_add", "index_put", "scatter_add"):
+    for name in ADDING + PLACED:
         monkeypatch.setitem(reference.NUMPY, name, _refused(name))
 
 
@@ -70,12 +72,56 @@ def test_elements_are_added_along_each_dimension(size: tuple[int, ...], count: i
         _assert_close(QUICK["scatter_add"](x, index, source, dim), wanted)
 
 
+@pytest.mark.usefixtures("without_numpy")
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("size", "count"), [*SIZES, ((3, 1, 2, 5), 4), ((2, 3, 1), 1)])
+def test_elements_are_read_and_written_along_each_dimension(
+    size: tuple[int, ...], count: int, whole: bool
+) -> None:
+    x = _floats(*size)
+    before = x.copy()
+    for dim in range(-len(size), len(size)):
+        sizes = [one if whole else max(1, one - 1) for one in size]
+        sizes[dim] = count
+        index = _places(size[dim], *sizes)
+        wanted = torch.tensor(x).gather(dim, torch.tensor(index))
+        assert np.array_equal(QUICK["gather"](x, index, dim), wanted)
+        turned = np.asfortranarray(index)
+        assert np.array_equal(QUICK["gather"](x, turned, dim), wanted)
+        # No place twice: which of two PyTorch keeps is not said.
+        sizes[dim] = size[dim]
+        index = _floats(*sizes).argsort(dim).take(range(min(count, size[dim])), dim)
+        source = _floats(*[one + 1 for one in index.shape])
+        wanted = torch.tensor(x).scatter(dim, torch.tensor(index), torch.tensor(source))
+        assert np.array_equal(QUICK["scatter"](x, index, source, dim), wanted)
+    assert (x == before).all()
+
+
+@pytest.mark.usefixtures("without_numpy")
+@pytest.mark.parametrize("size", [(7, 3), (65, 16), (4, 2, 3), (9,), (3, 1)])
+def test_rows_are_taken(size: tuple[int, ...]) -> None:
+    x = _floats(*size)
+    for shape in ((5,), (1,), (31,)):
+        index = _places(size[0], *shape)
+        wanted = x[index]
+        for dim in (0, -len(size)):
+            assert np.array_equal(QUICK["index_select"](x, index, dim), wanted)
+        for grid in (index, index[::-1], index.reshape(1, -1, 1), index[:1].reshape(())):
+            if len(size) == 2:
+                assert np.array_equal(QUICK["embedding"](x, grid, None), x[grid])
+
+
 def test_mistakes_are_those_of_the_numpy_backend() -> None:
     x, source = _floats(4, 3), _floats(2, 3)
     for name, arguments in (
         ("index_add", (x, np.array([0, 4]), source, 0)),
         ("index_put", (x, source, [np.array([0, 4]), None], True)),
         ("scatter_add", (x, np.array([[0, 4, 1]]), source, 0)),
+        ("scatter", (x, np.array([[0, -1, 1]]), source, 0)),
+        ("gather", (x, np.array([[0], [3]]), 1)),
+        ("embedding", (x, np.array([[0, 4]]), None)),
+        ("index_select", (x, np.array([-1, 0]), 0)),
+        ("index_select", (x, np.array([3, 0]), 1)),
     ):
         with pytest.raises((IndexError, RuntimeError)) as expected:
             reference.NUMPY[name](*arguments)

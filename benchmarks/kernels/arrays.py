@@ -141,6 +141,50 @@ def _reductions(rows: int, columns: int) -> Iterator[Case]:
             yield Case(title, x.nbytes, torch_call, lambda _, a=(x, out, inner), f=own: f(*a), "B")
 
 
+def _at_places(rows: int, columns: int) -> Iterator[Case]:
+    """Elements and rows that are read and written at places, and a transposed copy."""
+    x, source, out = (_random(rows, columns) for _ in range(3))
+    t_x, t_source, t_out = (torch.from_numpy(one) for one in (x, source, out))
+    random = np.random.default_rng(0)
+    of_row, row = random.integers(0, columns, (rows, columns)), random.integers(0, rows, rows)
+    t_of_row, t_row = torch.from_numpy(of_row), torch.from_numpy(row)
+    turned, t_turned = np.empty((columns, rows), np.float32), torch.empty(columns, rows)
+    title, moved = f"{rows} x {columns}", 2 * x.nbytes
+    calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        "gather": (
+            lambda: torch.gather(t_x, 1, t_of_row, out=t_out),
+            lambda: _kernels.gather(x, of_row, 1, out),
+        ),
+        "scatter_add": (
+            lambda: t_out.scatter_add_(1, t_of_row, t_source),
+            lambda: _kernels.scatter_add(out, of_row, 1, source),
+        ),
+        "rows of": (
+            lambda: torch.index_select(t_x, 0, t_row, out=t_out),
+            lambda: _kernels.take_rows(x, row, out),
+        ),
+        "transposed copy of": (
+            lambda: t_turned.copy_(t_x.T),
+            lambda: _kernels.strided_copy(x.T, turned),
+        ),
+    }
+    for name, (torch_call, own) in calls.items():
+        yield Case(f"{name} {title}", moved, torch_call, lambda _, f=own: f(), "B")
+
+
+def _cross_entropy(rows: int, columns: int) -> Iterator[Case]:
+    x, log_probs, losses = _random(rows, columns), _random(rows, columns), _random(rows)
+    target = np.random.default_rng(0).integers(0, columns, rows)
+    t_x, t_target = torch.from_numpy(x), torch.from_numpy(target)
+    yield Case(
+        f"cross-entropy {rows} x {columns}",
+        2 * x.nbytes,
+        lambda: torch.nn.functional.cross_entropy(t_x, t_target, reduction="none"),
+        lambda _: _kernels.cross_entropy(x, target, -100, log_probs, losses),
+        "B",
+    )
+
+
 def _steps(count: int) -> Iterator[Case]:
     """AdamW, and SGD with momentum, over one parameter."""
     param, grad, first, second, momentum = (_random(count) for _ in range(5))
@@ -203,6 +247,8 @@ def _cases() -> Iterator[Case]:
         yield from _softmax(rows, columns)
         yield from _layer_norm(rows, columns)
         yield from _reductions(rows, columns)
+        yield from _cross_entropy(rows, columns)
+        yield from _at_places(rows, columns)
     for count in _PARAMETERS:
         yield from _steps(count)
 

@@ -134,6 +134,32 @@ void cross_entropy_backward(const In& log_probs, const Indices& target, const In
   }
 }
 
+std::int64_t cross_entropy(const In& x, const Indices& target, std::int64_t ignore_index,
+                           const Out& log_probs, const Out& losses) {
+  count_call();
+  constexpr const char* kOp = "cross_entropy";
+  const Rows rows = rows_of(kOp, x);
+  check_count(kOp, "target", target.size(), rows.count);
+  check_count(kOp, "log_probs", log_probs.size(), x.size());
+  check_count(kOp, "losses", losses.size(), rows.count);
+  std::int64_t kept = 0;
+  for (std::size_t row = 0; row < rows.count; ++row) {
+    const std::int64_t place = target.data()[row];
+    float* out = log_probs.data() + row * rows.columns;
+    array_path().log_softmax(x.data() + row * rows.columns, out, rows.columns);
+    losses.data()[row] = 0.0F;
+    if (place == ignore_index) {
+      continue;
+    }
+    if (static_cast<std::size_t>(place) >= rows.columns) {  // a negative one is too large
+      throw nb::index_error(message("Target ", place, " is out of bounds.").c_str());
+    }
+    losses.data()[row] = -out[place];
+    ++kept;
+  }
+  return kept;
+}
+
 using Ins = std::vector<In>;
 using Outs = std::vector<Out>;
 
@@ -199,23 +225,6 @@ void sgd(const Outs& params, const Ins& grads, const Outs& buffers, double lr, d
   }
 }
 
-void add_rows(const Out& out, const Indices& index, const In& rows) {
-  count_call();
-  const Rows size = rows_of("add_rows", out);
-  check_count("add_rows", "rows", rows.size(), index.size() * size.columns);
-  for (std::size_t i = 0; i < index.size(); ++i) {
-    const std::int64_t row = index.data()[i];
-    if (row < 0) {
-      continue;  // left out
-    }
-    if (static_cast<std::size_t>(row) >= size.count) {
-      throw std::invalid_argument(message("add_rows: row ", row, " of ", size.count));
-    }
-    array_path().add(rows.data() + i * size.columns,
-                     out.data() + static_cast<std::size_t>(row) * size.columns, size.columns);
-  }
-}
-
 void bind_elementwise(nb::module_& module) {
   struct Row {
     const char* name;
@@ -265,6 +274,11 @@ void bind_rows(nb::module_& module) {
              "mean"_a.noconvert(), "rstd"_a.noconvert(), "weight"_a.noconvert().none(),
              "x_grad"_a.noconvert(), "weight_grad"_a.noconvert(), "bias_grad"_a.noconvert(),
              "Gradients of layer_norm by its three operands.");
+  module.def(
+      "cross_entropy", &cross_entropy, "x"_a.noconvert(), "target"_a.noconvert(), "ignore_index"_a,
+      "log_probs"_a.noconvert(), "losses"_a.noconvert(),
+      "Log-softmax of each row and its negative at the target: 0 of rows that are left out.\n"
+      "How many are not. IndexError where a target is no class.");
   module.def("cross_entropy_backward", &cross_entropy_backward, "log_probs"_a.noconvert(),
              "target"_a.noconvert(), "scale"_a.noconvert(), "out"_a.noconvert(),
              "scale (exp(log_probs) - 1 at target) of each row; zeros where target is negative.");
@@ -281,9 +295,6 @@ void bind_updates(nb::module_& module) {
              "first_step"_a,
              "One step of SGD over each of params and its momentum buffer, float32; buffers is\n"
              "empty without momentum.");
-  module.def("add_rows", &add_rows, "out"_a.noconvert(), "index"_a.noconvert(),
-             "rows"_a.noconvert(),
-             "Adds each of rows to the row of out that index names; a negative one is left out.");
 }
 
 }  // namespace

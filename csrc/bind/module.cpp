@@ -6,6 +6,7 @@
 #include "bind/convolution.h"
 #include "bind/cuda.h"
 #include "bind/matmul.h"
+#include "bind/places.h"
 #include "bind/pooling.h"
 #include "bind/random.h"
 #include "bind/recurrent.h"
@@ -21,6 +22,7 @@ NB_MODULE(_kernels, module) {
       "How many of these kernels have run in this process, those called from C++ among them.");
   gt::bind_arrays(module);
   gt::bind_reductions(module);
+  gt::bind_places(module);
   gt::bind_random(module);
   gt::bind_matmul(module);
   gt::bind_attention(module);

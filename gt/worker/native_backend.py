@@ -21,6 +21,7 @@ from gt.worker import (
     reference,
 )
 from gt.worker.backend import Backend, Kernel
+from gt.worker.native_values import copied, rows
 from gt.worker.reference_values import Array
 
 QUICK: dict[str, Kernel] = {
@@ -46,6 +47,9 @@ def backend(threads: int | None = None) -> Backend[Array]:
         reference.backend(),
         name="native",
         kernels=NATIVE,
+        row_major=rows,
+        copy=copied,
+        contiguous=rows,
         in_place=native_elementwise.in_place() | native_updates.in_place(),
         grouped=native_updates.grouped(),
     )

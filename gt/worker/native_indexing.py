@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gt import _kernels
@@ -18,9 +20,18 @@ def _embedding(
     start: int | None = None,
     total: int | None = None,
 ) -> object:
-    if start is not None or not is_float32(weight) or not _are_rows(indices, weight.shape[0]):
+    taken = None if start is not None else _taken(weight, indices)
+    if taken is None:
         return NUMPY["embedding"](weight, indices, padding_idx, start, total)
-    return weight[indices]
+    return taken
+
+
+def _taken(table: Array, index: Array) -> Array | None:
+    """Rows of a table; None where there is no kernel for it, or an index that is no row."""
+    if not is_rows(table) or not table.size or index.dtype is not INT64:
+        return None
+    out = np.empty((*index.shape, *table.shape[1:]), FLOAT32)
+    return out if _kernels.take_rows(table, np.ascontiguousarray(index), out) else None
 
 
 def _are_rows(indices: Array, count: int) -> bool:
@@ -71,9 +82,52 @@ def _index_select(
     self: Array, index: Array, dim: int, start: int | None = None, total: int | None = None
 ) -> object:
     is_plain = is_rows(self) and self.ndim > 0 and index.ndim == 1 and start is None
-    if not is_plain or not _are_rows(index, self.shape[dim]):
-        return NUMPY["index_select"](self, index, dim, start, total)
-    return np.take(self, index, axis=dim)
+    if is_plain and dim % self.ndim == 0:
+        taken = _taken(self, index)
+        if taken is not None:
+            return taken
+    elif is_plain and _are_rows(index, self.shape[dim]):
+        return np.take(self, index, axis=dim)
+    return NUMPY["index_select"](self, index, dim, start, total)
+
+
+def _are_along(self: Array, index: Array, dim: int) -> bool:
+    """Whether kernels take an index along a dimension."""
+    if not is_rows(self) or index.dtype is not INT64 or not self.ndim == index.ndim > 0:
+        return False
+    pairs = zip(index.shape, self.shape, strict=True)
+    return all(size <= whole for at, (size, whole) in enumerate(pairs) if at != dim % self.ndim)
+
+
+def _gather(
+    self: Array, index: Array, dim: int, start: int | None = None, total: int | None = None
+) -> object:
+    if start is None and _are_along(self, index, dim):
+        out = np.empty(index.shape, FLOAT32)
+        if _kernels.gather(self, np.ascontiguousarray(index), dim % self.ndim, out):
+            return out
+    return NUMPY["gather"](self, index, dim, start, total)
+
+
+def _scattering(name: str, function: Callable[[Array, Array, int, Array], bool]) -> Kernel:
+    def kernel(
+        self: Array,
+        index: Array,
+        src: Array,
+        dim: int,
+        start: int | None = None,
+        total: int | None = None,
+    ) -> object:
+        is_plain = start is None and is_float32(src) and _are_along(self, index, dim)
+        if is_plain and src.ndim == index.ndim:
+            part = src[tuple(map(slice, index.shape))]
+            if part.shape == index.shape:
+                out = self.copy()
+                if function(out, np.ascontiguousarray(index), dim % self.ndim, rows(part)):
+                    return out
+        return NUMPY[name](self, index, src, dim, start, total)
+
+    return kernel
 
 
 def _adds_rows(out: Array, index: object, source: object) -> bool:
@@ -125,41 +179,6 @@ def _index_put(
     return _with_rows(self, first, values)
 
 
-def _scatter_add(
-    self: Array,
-    index: Array,
-    src: Array,
-    dim: int,
-    start: int | None = None,
-    total: int | None = None,
-) -> object:
-    is_plain = is_rows(self) and is_float32(src) and self.ndim > 0 and start is None
-    if (
-        not is_plain
-        or not index.ndim == src.ndim == self.ndim
-        or any(size > least for size, least in zip(index.shape, src.shape, strict=True))
-        or any(
-            size > self.shape[other]
-            for other, size in enumerate(index.shape)
-            if other != dim % self.ndim
-        )
-        or not _are_rows(index, self.shape[dim])
-    ):
-        return NUMPY["scatter_add"](self, index, src, dim, start, total)
-    place = np.zeros(index.shape, np.int64)
-    for other, (size, stride) in enumerate(zip(index.shape, self.strides, strict=True)):
-        along = (
-            index
-            if other == dim % self.ndim
-            else np.arange(size).reshape((-1,) + (1,) * (self.ndim - other - 1))
-        )
-        place += along * (stride // self.itemsize)
-    out = self.copy()
-    part = src[tuple(slice(size) for size in index.shape)]
-    _kernels.add_rows(out.reshape(-1, 1), place.reshape(-1), rows(part).reshape(-1, 1))
-    return out
-
-
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -172,5 +191,7 @@ def kernels() -> dict[str, Kernel]:
         "index_select": _index_select,
         "index_add": _index_add,
         "index_put": _index_put,
-        "scatter_add": _scatter_add,
+        "gather": _gather,
+        "scatter": _scattering("scatter", _kernels.scatter),
+        "scatter_add": _scattering("scatter_add", _kernels.scatter_add),
     }

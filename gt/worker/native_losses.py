@@ -35,19 +35,14 @@ def _cross_entropy(
         return NUMPY["cross_entropy"](
             self, target, weight, reduction, ignore_index, label_smoothing
         )
-    log_probs = np.empty(self.shape, FLOAT32)
-    _kernels.log_softmax(self, log_probs)
-    kept = target != ignore_index
-    known = np.where(kept, target, 0)
-    wrong = (known < 0) | (known >= self.shape[1])
-    if wrong.any():
-        raise IndexError(f"Target {target[wrong][0]} is out of bounds.")
-    losses = np.where(kept, -log_probs[np.arange(len(known)), known], np.float32(0))
+    log_probs, losses = np.empty(self.shape, FLOAT32), np.empty(target.shape, FLOAT32)
+    target = np.ascontiguousarray(target)
+    kept = _kernels.cross_entropy(self, target, ignore_index, log_probs, losses)
     if reduction == "none":
         return losses, log_probs, np.zeros((), FLOAT32)
-    count = np.asarray(np.count_nonzero(kept), FLOAT32)
-    total = np.asarray(np.add.reduce(losses))
-    return (total / count if reduction == "mean" else total).reshape(()), log_probs, count
+    count, total = np.asarray(kept, FLOAT32), np.empty((), FLOAT32)
+    _kernels.sum(losses, total, 1)
+    return np.divide(total, count, out=total) if reduction == "mean" else total, log_probs, count
 
 
 def _cross_entropy_backward(

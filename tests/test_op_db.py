@@ -17,8 +17,8 @@ if sys.version_info < (3, 11):
     pytest.skip("the harness reads ops.toml by tomllib", allow_module_level=True)
 
 from harness.drive import drive  # noqa: E402
-from harness.entries import ROOT, entries, row_of, title  # noqa: E402
-from harness.report import RESULTS, TORCH, missing, record  # noqa: E402
+from harness.entries import ROOT, ROWS, entries, row_of, title  # noqa: E402
+from harness.report import RESULTS, TORCH, facts, missing, record  # noqa: E402
 
 import gt  # noqa: E402
 
@@ -62,6 +62,7 @@ def test_report_is_of_these_entries():
     assert set(KNOWN["entries"]) == {title(op) for op in ENTRIES}
     if KNOWN["torch"] == TORCH:
         assert KNOWN["missing"] == missing(), "stale: run `just ops`"
+    assert KNOWN["rows"] == {name: facts(name) for name in ROWS}, "stale: run `just ops`"
     assert all(missing().values()), "an entry that is not driven has its reason"
 
 

@@ -12,6 +12,7 @@ import tomllib
 
 import columns
 import formulas
+import native_page
 import operators
 import ops_page
 import package_stub
@@ -381,7 +382,11 @@ def harness(name: str) -> Row:
 
 
 def outputs(rows: list[Row]) -> dict[str, str]:
-    placements = placements_page.section(harness("rules"), harness("unruled"))
+    results = harness("results")
+    sections = (
+        native_page.section(results["rows"]),
+        placements_page.section(harness("rules"), harness("unruled")),
+    )
     return {
         "crates/protocol/src/operator/generated_op.rs": rustfmt(rust_op(rows)),
         "crates/protocol/src/operator/generated_rows.rs": rustfmt(rust_table(rows)),
@@ -394,7 +399,7 @@ def outputs(rows: list[Row]) -> dict[str, str]:
         "crates/python/src/client/surface/generated_operators.rs": rustfmt(
             operators.methods(HEADER, rows)
         ),
-        "docs/ops.md": ops_page.page(PAGE_HEADER, rows, harness("results"), placements),
+        "docs/ops.md": ops_page.page(PAGE_HEADER, rows, results, sections),
         "gt/_core.pyi": stubs.core_stub(rows),
         "gt/__init__.pyi": package_stub.package_stub(rows),
     }

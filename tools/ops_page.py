@@ -1,6 +1,6 @@
 """The text of docs/ops.md, from ops.toml and the harness's results.json. Standard library.
 
-What stands there on placements is placements_page.py's.
+What stands there on placements is placements_page.py's, on the native backend native_page.py's.
 """
 
 from collections import defaultdict
@@ -13,6 +13,8 @@ VALUE_KINDS = (
     "float32", "float64", "int64", "bool", "bfloat16", "float16", "complex64", "complex128",
     "in place",
 )  # fmt: skip
+# What the page calls them, and where the harness says whether there is one.
+KERNELS = {"torch": "kernel", "numpy": "reference", "native": "native"}
 UNCOMPUTED = ("generic", "control", "collective")
 HEAD = """# Operators
 
@@ -32,9 +34,10 @@ run on the numpy backend too.
 *Signature*: PyTorch's method where there is one, else the row's operands and attributes, as
 `gt._core.call` takes them. *Dtype*: `promote` PyTorch's lattice, `float` integers become float32,
 `bool`, `first` the first operand's; or a product's index equation. *Saves*: what the backward pass
-reads again. *Gradient*: for which operands. *Kernels*: torch and the numpy reference. *Samples*:
-values, and gradients, that ran of those that PyTorch has; `own` counts the project's samples, on
-which both kernels must agree.
+reads again. *Gradient*: for which operands. *Kernels*: torch, the numpy reference, and `native`
+where a worker without PyTorch has a quicker one [for most operands](#the-native-backend).
+*Samples*: values, and gradients, that ran of those that PyTorch has; `own` counts the project's
+samples, on which the kernels must agree.
 """
 REFUSED = """
 ## Samples that are refused
@@ -70,8 +73,8 @@ TAIL = """
 """
 
 
-def page(header: str, rows: Sequence[Row], results: Row, placements: str) -> str:
-    """The whole page, with the section on placements."""
+def page(header: str, rows: Sequence[Row], results: Row, sections: Sequence[str]) -> str:
+    """The whole page, with the sections on the native backend and on placements."""
     by_row: dict[str, list[Row]] = defaultdict(list)
     for title, entry in results["entries"].items():
         by_row[entry["row"]].append({"title": title, **entry})
@@ -87,7 +90,7 @@ def page(header: str, rows: Sequence[Row], results: Row, placements: str) -> str
     by_name = composed(by_row[None])  # type: ignore[index]
     reasons = "".join(f"| `{name}` | {why} |\n" for name, why in results["missing"].items())
     lacking = MISSING.format(**counted, reasons=reasons)
-    parts += [placements, by_name, refusals(results["entries"]), lacking, TAIL]
+    parts += [*sections, by_name, refusals(results["entries"]), lacking, TAIL]
     return "".join(parts)
 
 
@@ -141,7 +144,7 @@ def line(row: Row, fact: Row, entries: Sequence[Row]) -> list[str]:
     rules = fact.get("gradients", [])
     smooth = [name for name, rule in zip(operands, rules, strict=False) if rule]
     values, gradients = share(entries, VALUE_KINDS), share(entries, ["gradients"])
-    kernels = [word for word, key in (("torch", "kernel"), ("numpy", "reference")) if fact.get(key)]
+    kernels = [word for word, key in KERNELS.items() if fact.get(key)]
     return [
         f"`{row['name']}`",
         f"{row['code']:#06x}",

@@ -3,6 +3,9 @@
 An operator here says what it results in, computes, and differentiates; any other is refused as the
 numpy backend refuses it. Images are float32, [batch, channels, height, width], and lines
 [batch, channels, length].
+
+Quick: convolutions, maximum and average pools over one and two dimensions, and attention without
+dropout, of float32. Any other operator or dtype is refused, since numpy has none of these.
 """
 
 from __future__ import annotations

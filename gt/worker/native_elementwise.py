@@ -1,4 +1,8 @@
-"""Elementwise rows of the native backend: numpy's functions without copies, and gt._kernels."""
+"""Elementwise rows of the native backend: numpy's functions without copies, and gt._kernels.
+
+Quick: float32 and float64 tensors of one dtype, of any strides, and numbers; conditions and masks
+are of bool. Activations and `exp`: contiguous float32. `cast`: all but bfloat16 and complex.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Rows of the families view and index of the native backend."""
+"""Rows of the families view and index of the native backend.
+
+Quick: float32, contiguous where an index of int64 reads or writes it, and not cut along the
+dimension of the index. `index_add`: along the first one. `index_put`: accumulating, by an index of
+the first dimension alone. `scatter`: of a tensor.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rows of the family random of the native backend: gt._kernels fills the result where it is."""
+"""Rows of the family random of the native backend: gt._kernels fills the result where it is.
+
+Quick: every dtype; `dropout` of float32.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Rows of the families contract, reduce and normalize of the native backend."""
+"""Rows of the families contract, reduce and normalize of the native backend.
+
+Quick: contiguous float32 without `dtype`; softmax and its kin over the last dimension. Sums, means,
+largest and smallest of float32 of any strides are numpy's. Products: float32 and float64, of any
+strides.
+"""
 
 from __future__ import annotations
 

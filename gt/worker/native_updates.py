@@ -1,4 +1,7 @@
-"""Optimizer steps of the native backend: loops of gt._kernels over parameters and their state."""
+"""Optimizer steps of the native backend: loops of gt._kernels over parameters and their state.
+
+Quick: parameters, gradients and states of float32.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from samples import SAMPLES
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
-from gt.worker import kernels, reference
+from gt.worker import kernels, native_backend, reference
 from harness.entries import ROWS, entries, row_of, title, why_not
 from harness.outcome import Outcome
 
@@ -27,10 +27,12 @@ def record(op: OpInfo, found: dict[str, Outcome]) -> dict[str, object]:
 
 
 def facts(name: str) -> dict[str, object]:
-    """What stands beside a row of the table: kernel, reference, samples, gradient an operand."""
+    """What stands beside a row of the table: kernels, samples, gradient an operand."""
+    native = [part for part, rows in native_backend.PARTS.items() if name in rows]
     return {
         "kernel": name in kernels.TORCH,
         "reference": name in reference.NUMPY,
+        "native": native[0] if native else None,
         "samples": len(SAMPLES.get(name, [])),
         "gradients": _gradients(ROWS[name]),
     }

@@ -34,6 +34,8 @@ _FUNCTIONS = {  # of x into out
     "silu": lambda x, out: _aten.silu.out(x, out=out),
     "gelu": lambda x, out: _aten.gelu.out(x, out=out),
     "gelu_tanh": lambda x, out: _aten.gelu.out(x, approximate="tanh", out=out),
+    "sign": lambda x, out: torch.sign(x, out=out),
+    "rsqrt": lambda x, out: torch.rsqrt(x, out=out),
 }
 _GRADIENTS = {  # of the result's, and the operand or result, into out
     "relu": lambda g, kept, out: _aten.threshold_backward.grad_input(g, kept, 0, grad_input=out),
@@ -72,6 +74,28 @@ def _of_each_element(count: int) -> Iterator[Case]:
         own = getattr(_kernels, f"{name}_backward")
         torch_call = partial(gradient, t_grad, t_x, t_out)
         yield _case(f"gradient of {name} {count}", 3, torch_call, own, grad, x, out)
+
+
+def _of_numbers_and_conditions(count: int) -> Iterator[Case]:
+    x, y, out = _random(count), _random(count), np.empty(count, np.float32)
+    condition = x > y
+    t_x, t_y, t_out, t_condition = (torch.from_numpy(one) for one in (x, y, out, condition))
+    calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        "leaky_relu": (
+            lambda: _aten.leaky_relu.out(t_x, 0.1, out=t_out),
+            lambda: _kernels.leaky_relu(x, 0.1, out),
+        ),
+        "clamp": (
+            lambda: torch.clamp(t_x, -1, 1, out=t_out),
+            lambda: _kernels.clamp(x, -1, 1, out),
+        ),
+        "where": (
+            lambda: torch.where(t_condition, t_x, t_y, out=t_out),
+            lambda: _kernels.where(condition, x, y, out),
+        ),
+    }
+    for name, (torch_call, own) in calls.items():
+        yield Case(f"{name} {count}", 2 * x.nbytes, torch_call, lambda _, f=own: f(), "B")
 
 
 def _softmax(rows: int, columns: int) -> Iterator[Case]:
@@ -243,6 +267,7 @@ def _steps(count: int) -> Iterator[Case]:
 def _cases() -> Iterator[Case]:
     for count in _ELEMENTS:
         yield from _of_each_element(count)
+        yield from _of_numbers_and_conditions(count)
     for rows, columns in _ROWS:
         yield from _softmax(rows, columns)
         yield from _layer_norm(rows, columns)

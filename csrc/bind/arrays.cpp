@@ -41,6 +41,37 @@ auto unary_backward(const char* name, UnaryBackward kind) {
   };
 }
 
+void leaky_relu(const In& x, float slope, const Out& out) {
+  count_call();
+  check_count("leaky_relu", "out", out.size(), x.size());
+  array_path().leaky_relu(x.data(), slope, out.data(), x.size());
+}
+
+void leaky_relu_backward(const In& grad, const In& x, float slope, const Out& out) {
+  count_call();
+  check_count("leaky_relu_backward", "x", x.size(), grad.size());
+  check_count("leaky_relu_backward", "out", out.size(), grad.size());
+  array_path().leaky_relu_backward(grad.data(), x.data(), slope, out.data(), grad.size());
+}
+
+void clamp(const In& x, double low, double high, const Out& out) {
+  count_call();
+  check_count("clamp", "out", out.size(), x.size());
+  array_path().clamp(x.data(), static_cast<float>(low), static_cast<float>(high), out.data(),
+                     x.size());
+}
+
+using Bools = nb::ndarray<const bool, nb::c_contig, nb::device::cpu>;
+
+void where(const Bools& condition, const In& x, const In& y, const Out& out) {
+  count_call();
+  check_count("where", "x", x.size(), condition.size());
+  check_count("where", "y", y.size(), condition.size());
+  check_count("where", "out", out.size(), condition.size());
+  array_path().where(reinterpret_cast<const std::uint8_t*>(condition.data()), x.data(), y.data(),
+                     out.data(), condition.size());
+}
+
 using RowLoop = void (*ArrayPath::*)(const float*, float*, std::size_t);
 
 auto row_function(const char* name, RowLoop loop) {
@@ -233,11 +264,21 @@ void bind_elementwise(nb::module_& module) {
   constexpr Row kRows[] = {{"relu", Unary::kRelu}, {"sigmoid", Unary::kSigmoid},
                            {"tanh", Unary::kTanh}, {"erf", Unary::kErf},
                            {"exp", Unary::kExp},   {"silu", Unary::kSilu},
-                           {"gelu", Unary::kGelu}, {"gelu_tanh", Unary::kGeluTanh}};
+                           {"gelu", Unary::kGelu}, {"gelu_tanh", Unary::kGeluTanh},
+                           {"sign", Unary::kSign}, {"rsqrt", Unary::kRsqrt}};
   for (const Row& row : kRows) {
     module.def(row.name, unary(row.name, row.kind), "x"_a.noconvert(), "out"_a.noconvert(),
                "The function of each element of x: contiguous arrays of float32; out may be x.");
   }
+  module.def("leaky_relu", &leaky_relu, "x"_a.noconvert(), "slope"_a, "out"_a.noconvert(),
+             "x where positive, else slope times x; contiguous float32.");
+  module.def("leaky_relu_backward", &leaky_relu_backward, "grad"_a.noconvert(), "x"_a.noconvert(),
+             "slope"_a, "out"_a.noconvert(), "Gradient of leaky_relu by its operand x.");
+  module.def("clamp", &clamp, "x"_a.noconvert(), "low"_a, "high"_a, "out"_a.noconvert(),
+             "x limited to [low, high], NaN as it is; contiguous float32.");
+  module.def("where", &where, "condition"_a.noconvert(), "x"_a.noconvert(), "y"_a.noconvert(),
+             "out"_a.noconvert(),
+             "x where condition, else y: contiguous arrays of bool and float32.");
   struct BackwardRow {
     const char* name;
     UnaryBackward kind;

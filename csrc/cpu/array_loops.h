@@ -63,6 +63,16 @@ struct GeluTanhOf {
   }
 };
 
+struct SignOf {
+  static float value(float x) {  // 0 of NaN, as in PyTorch
+    return (x > 0.0F ? 1.0F : 0.0F) - (x < 0.0F ? 1.0F : 0.0F);
+  }
+};
+
+struct RsqrtOf {
+  static float value(float x) { return 1.0F / std::sqrt(x); }
+};
+
 template <class Function>
 void unary(const float* x, float* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -82,6 +92,37 @@ template <>
 void unary_backward<ReluOf>(const float* grad, const float* kept, float* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     out[i] = kept[i] > 0.0F ? grad[i] : 0.0F;
+  }
+}
+
+void leaky_relu(const float* x, float slope, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float below = x[i] * slope;
+    out[i] = x[i] > 0.0F ? x[i] : below;
+  }
+}
+
+void leaky_relu_backward(const float* grad, const float* x, float slope, float* out,
+                         std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float below = grad[i] * slope;
+    out[i] = x[i] > 0.0F ? grad[i] : below;
+  }
+}
+
+// NaN stays; where low is above high, it is high.
+void clamp(const float* x, float low, float high, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float raised = x[i] < low ? low : x[i];
+    out[i] = raised > high ? high : raised;
+  }
+}
+
+void where(const std::uint8_t* condition, const float* x, const float* y, float* out,
+           std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float one = x[i], other = y[i];
+    out[i] = condition[i] != 0 ? one : other;
   }
 }
 
@@ -239,9 +280,13 @@ void add(const float* x, float* out, std::size_t count) {
 
 constexpr ArrayPath array_path_of() {
   return {{unary<ReluOf>, unary<SigmoidOf>, unary<TanhOf>, unary<ErfOf>, unary<ExpOf>,
-           unary<SiluOf>, unary<GeluOf>, unary<GeluTanhOf>},
+           unary<SiluOf>, unary<GeluOf>, unary<GeluTanhOf>, unary<SignOf>, unary<RsqrtOf>},
           {unary_backward<ReluOf>, unary_backward<SigmoidOf>, unary_backward<TanhOf>,
            unary_backward<SiluOf>, unary_backward<GeluOf>, unary_backward<GeluTanhOf>},
+          leaky_relu,
+          leaky_relu_backward,
+          clamp,
+          where,
           softmax,
           log_softmax,
           softmax_backward,

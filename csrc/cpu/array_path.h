@@ -10,8 +10,8 @@
 
 namespace gt {
 
-enum class Unary { kRelu, kSigmoid, kTanh, kErf, kExp, kSilu, kGelu, kGeluTanh };
-inline constexpr std::size_t kUnaryCount = 8;
+enum class Unary { kRelu, kSigmoid, kTanh, kErf, kExp, kSilu, kGelu, kGeluTanh, kSign, kRsqrt };
+inline constexpr std::size_t kUnaryCount = 10;
 
 // Of a gradient and what forward kept: its operand, or its result.
 enum class UnaryBackward { kRelu, kSigmoid, kTanh, kSilu, kGelu, kGeluTanh };
@@ -47,6 +47,13 @@ struct ArrayPath {
   void (*unary[kUnaryCount])(const float* x, float* out, std::size_t count);
   void (*unary_backward[kUnaryBackwardCount])(const float* grad, const float* kept, float* out,
                                               std::size_t count);
+  void (*leaky_relu)(const float* x, float slope, float* out, std::size_t count);
+  void (*leaky_relu_backward)(const float* grad, const float* x, float slope, float* out,
+                              std::size_t count);
+  void (*clamp)(const float* x, float low, float high, float* out, std::size_t count);
+  // condition != 0 ? x : y
+  void (*where)(const std::uint8_t* condition, const float* x, const float* y, float* out,
+                std::size_t count);
   // Rows of `count` elements.
   void (*softmax)(const float* x, float* out, std::size_t count);
   void (*log_softmax)(const float* x, float* out, std::size_t count);

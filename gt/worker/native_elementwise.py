@@ -1,11 +1,13 @@
 """Elementwise rows of the native backend: numpy's functions without copies, and gt._kernels.
 
 Quick: float32 and float64 tensors of one dtype, of any strides, and numbers; conditions and masks
-are of bool. Activations and `exp`: contiguous float32. `cast`: all but bfloat16 and complex.
+are of bool. Activations, `exp`, `rsqrt` and `sign`: contiguous float32; `clamp`: that, between
+numbers; `pow`: to a number. `cast`: all but bfloat16 and complex.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker.backend import InPlace, Kernel
-from gt.worker.native_values import BOOL, FLOAT32, FLOAT64, as_array, is_float32, is_rows
+from gt.worker.native_values import BOOL, FLOAT32, FLOAT64, as_array, is_float32, is_rows, rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array, storage
 
@@ -26,13 +28,19 @@ _UNARY: dict[str, Function] = {
     "abs": np.absolute,
     "log": np.log,
     "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
+    "expm1": np.expm1,
     "sqrt": np.sqrt,
     "square": np.square,
-    "reciprocal": np.reciprocal,
+    "reciprocal": lambda x: np.true_divide(1.0, x),  # np.reciprocal is not vectorised
     "sin": np.sin,
     "cos": np.cos,
+    "tan": np.tan,
     "floor": np.floor,
     "ceil": np.ceil,
+    "round": np.rint,
+    "trunc": np.trunc,
     "isnan": np.isnan,
     "isinf": np.isinf,
     "isfinite": np.isfinite,
@@ -53,7 +61,20 @@ _COMPARISON: dict[str, Function] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-_OWN = {name: getattr(_kernels, name) for name in ("relu", "sigmoid", "tanh", "erf", "exp", "silu")}
+# Exponents for which PyTorch has these functions too: of -0 and infinities a power is another
+# number, and numpy's takes up to a hundred times as long.
+_POWERS: dict[float, Function] = {
+    2: np.square,
+    3: lambda x: np.square(x) * x,
+    0.5: np.sqrt,
+    -0.5: lambda x: np.true_divide(1.0, np.sqrt(x)),
+    -1: _UNARY["reciprocal"],
+    -2: lambda x: np.true_divide(1.0, np.square(x)),
+}
+_OWN = {
+    name: getattr(_kernels, name)
+    for name in ("relu", "sigmoid", "tanh", "erf", "exp", "silu", "sign", "rsqrt")
+}
 _OWN_BACKWARD = {
     f"{name}_backward": getattr(_kernels, f"{name}_backward")
     for name in ("relu", "sigmoid", "tanh", "silu")
@@ -149,17 +170,69 @@ def _gelu_backward(grad: Array, self: Array, approximate: str) -> object:
     return out
 
 
+def _leaky_relu(self: Array, negative_slope: float) -> object:
+    if not is_rows(self):
+        return NUMPY["leaky_relu"](self, negative_slope)
+    out = np.empty(self.shape, FLOAT32)
+    _kernels.leaky_relu(self, negative_slope, out)
+    return out
+
+
+def _leaky_relu_backward(grad: Array, self: Array, negative_slope: float) -> object:
+    if not (is_rows(grad) and is_rows(self) and grad.shape == self.shape):
+        return NUMPY["leaky_relu_backward"](grad, self, negative_slope)
+    out = np.empty(grad.shape, FLOAT32)
+    _kernels.leaky_relu_backward(grad, self, negative_slope, out)
+    return out
+
+
+def _clamp(self: Array, low: Any, high: Any) -> object:  # noqa: ANN401 - arrays or numbers
+    bounds = (-math.inf if low is None else low, math.inf if high is None else high)
+    are_numbers = all(type(one) in (int, float) and not math.isnan(one) for one in bounds)
+    if not are_numbers or not is_rows(self):
+        return NUMPY["clamp"](self, low, high)
+    out = np.empty(self.shape, FLOAT32)
+    _kernels.clamp(self, *bounds, out)
+    return out
+
+
+def _pow(self: Any, other: Any) -> object:  # noqa: ANN401 - arrays or numbers
+    is_plain = type(self) is np.ndarray and self.dtype in _FLOATS and type(other) in (int, float)
+    if not is_plain:
+        return NUMPY["pow"](self, other)
+    function = _POWERS.get(other)
+    return as_array(np.power(self, other) if function is None else function(self))
+
+
 def _where(condition: Any, self: Any, other: Any) -> object:  # noqa: ANN401 - arrays or numbers
-    if type(condition) is np.ndarray and condition.dtype is BOOL and _fit(self, other):
-        return as_array(np.where(condition, self, other))
-    return NUMPY["where"](condition, self, other)
+    is_plain = type(condition) is np.ndarray and condition.dtype is BOOL and _fit(self, other)
+    if not is_plain or not all(is_float32(x) for x in (self, other) if type(x) is np.ndarray):
+        return NUMPY["where"](condition, self, other)
+    return _selected(condition, self, other)
 
 
-def _masked_fill(self: Array, mask: object, value: object) -> object:
+def _selected(condition: Array, self: Array | float, other: Array | float) -> Array:
+    """By a kernel of whole arrays: numpy's function branches for each element."""
+    size = condition.shape
+    if any(x.shape != size for x in (self, other) if isinstance(x, np.ndarray)):
+        size = np.broadcast_shapes(size, np.shape(self), np.shape(other))
+    out = np.empty(size, FLOAT32)
+    _kernels.where(_spread(condition, size), _spread(self, size), _spread(other, size), out)
+    return out
+
+
+def _spread(value: Array | float, size: tuple[int, ...]) -> Array:
+    """Contiguous, of that size."""
+    if not isinstance(value, np.ndarray):
+        return np.full(size, value, FLOAT32)
+    return rows(value if value.shape == size else np.broadcast_to(value, size))
+
+
+def _masked_fill(self: Array, mask: Any, value: Any) -> object:  # noqa: ANN401 - as where
     is_plain = type(mask) is np.ndarray and mask.dtype is BOOL and is_float32(self)
     if not is_plain or not isinstance(value, int | float):
         return NUMPY["masked_fill"](self, mask, value)
-    return as_array(np.where(mask, np.float32(value), self))  # type: ignore[call-overload]
+    return _selected(mask, value, self)
 
 
 def _cast(self: object, name: str) -> object:
@@ -178,6 +251,10 @@ def kernels() -> dict[str, Kernel]:
     return table | {
         "gelu": _gelu,
         "gelu_backward": _gelu_backward,
+        "leaky_relu": _leaky_relu,
+        "leaky_relu_backward": _leaky_relu_backward,
+        "clamp": _clamp,
+        "pow": _pow,
         "where": _where,
         "masked_fill": _masked_fill,
         "cast": _cast,

@@ -1,0 +1,95 @@
+"""Elementwise rows of the native backend beside PyTorch: infinities, NaN, any strides."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gt import _kernels
+from gt.worker.native_backend import NATIVE
+
+torch = pytest.importorskip("torch")
+
+SPECIAL = [math.nan, -0.0, 0.0, math.inf, -math.inf, 1e-40, -2.5, 2.5, 3e38, -3e38]
+ROWS = {
+    **{name: (getattr(torch, name), ()) for name in (
+        "sign", "rsqrt", "round", "trunc", "reciprocal", "expm1", "log2", "log10", "tan",
+    )},
+    "leaky_relu": (torch.nn.functional.leaky_relu, (0.1,)),
+    **{f"clamp {low} {high}": (torch.clamp, (low, high)) for low, high in (
+        (-1, 1), (None, 0.5), (-1.5, None), (2, 1), (math.nan, 1.0),
+    )},
+    **{f"pow {power}": (torch.pow, (power,)) for power in (
+        0, 1, 2, 3, -1, -2, 0.5, -0.5, 2.5, 2.0, 3.0,
+    )},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=_kernels.paths())
+def path(request):
+    """Runs each test once for each instruction set of this machine."""
+    _kernels.set_path(request.param)
+    yield
+    _kernels.set_path("auto")
+
+
+def _views():
+    random = np.random.default_rng(0).standard_normal((37, 6)).astype(np.float32) * 3
+    special = np.array(SPECIAL * 5, np.float32)
+    return [special, random, random.T, random[::2], random[0, 0], random[:0], random.astype(float)]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_as_pytorch(name):
+    function, arguments = ROWS[name]
+    for x in _views():
+        with np.errstate(all="ignore"):
+            found = NATIVE[name.split()[0]](x, *arguments)
+            wanted = function(torch.tensor(x).double(), *arguments).numpy().astype(x.dtype)
+        assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-45)
+
+
+@pytest.mark.parametrize("slope", [0.01, -1.0])
+def test_gradient_of_leaky_relu(slope):
+    for x in _views()[:-1]:
+        grad = np.flip(x).copy()
+        wanted = torch.ops.aten.leaky_relu_backward(
+            torch.tensor(grad), torch.tensor(x), slope, False
+        )
+        for one in (x, x.copy()):
+            found = NATIVE["leaky_relu_backward"](grad, one, slope)
+            np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-6)
+
+
+def test_choices_by_a_condition():
+    random = np.random.default_rng(1)
+    for size in ((0,), (1,), (15,), (64,), (33, 5)):
+        x, y = (random.standard_normal(size).astype(np.float32) for _ in range(2))
+        condition = random.standard_normal(size) > 0
+        for pair in ((x, y), (x, 0.5), (2.5, y), (x, y[..., :1]), (x[None], y)):
+            for flags in (condition, condition[..., :1], condition[None], np.array(True)):
+                found = NATIVE["where"](flags, *pair)
+                wanted = np.where(flags, *pair)
+                assert np.array_equal(found, wanted)
+                assert found.dtype == np.float32
+        for value in (7, -math.inf, math.nan, True):
+            for flags in (condition, condition[..., :1]):
+                found = NATIVE["masked_fill"](x, flags, value)
+                wanted = torch.tensor(x).masked_fill(torch.tensor(flags), value)
+                np.testing.assert_array_equal(found, wanted.numpy())
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    x, short = np.zeros(4, np.float32), np.zeros(3, np.float32)
+    for call in (
+        lambda: _kernels.leaky_relu(x, 0.1, short),
+        lambda: _kernels.leaky_relu_backward(x, short, 0.1, x),
+        lambda: _kernels.clamp(x, 0, 1, short),
+        lambda: _kernels.where(x > 0, x, short, x),
+        lambda: _kernels.where(x > 0, short, x, x),
+    ):
+        with pytest.raises(ValueError, match="elements, not"):
+            call()
+    with pytest.raises(TypeError):
+        _kernels.where(x, x, x, x)

@@ -16,6 +16,8 @@ ROWS = {
         "sign", "rsqrt", "round", "trunc", "reciprocal", "expm1", "log2", "log10", "tan",
     )},
     "leaky_relu": (torch.nn.functional.leaky_relu, (0.1,)),
+    "elu": (torch.nn.functional.elu, (1.0,)),
+    "elu by 0.3": (torch.nn.functional.elu, (0.3,)),
     **{f"clamp {low} {high}": (torch.clamp, (low, high)) for low, high in (
         (-1, 1), (None, 0.5), (-1.5, None), (2, 1), (math.nan, 1.0),
     )},
@@ -60,6 +62,37 @@ def test_gradient_of_leaky_relu(slope):
         for one in (x, x.copy()):
             found = NATIVE["leaky_relu_backward"](grad, one, slope)
             np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3])
+def test_gradient_of_elu(alpha):
+    for x in _views()[:-1]:
+        grad = np.flip(np.nan_to_num(x, posinf=3, neginf=-3)).copy()
+        leaf = torch.tensor(x).double().requires_grad_()
+        (wanted,) = torch.autograd.grad(
+            torch.nn.functional.elu(leaf, alpha), leaf, torch.tensor(grad).double()
+        )
+        with np.errstate(all="ignore"):
+            found = NATIVE["elu_backward"](grad, x, alpha)
+            wanted = wanted.numpy().astype(np.float32)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_squared_errors(reduction):
+    random = np.random.default_rng(2)
+    for size in ((), (1,), (37, 6), (5000,)):
+        x, y = (np.asarray(random.standard_normal(size), np.float32) for _ in range(2))
+        leaf = torch.tensor(x).double().requires_grad_()
+        wanted = torch.nn.functional.mse_loss(leaf, torch.tensor(y).double(), reduction=reduction)
+        found = NATIVE["mse_loss"](x, y, reduction)
+        assert (found.shape, found.dtype) == (tuple(wanted.shape), np.float32)
+        np.testing.assert_allclose(found, wanted.detach(), rtol=1e-6)
+        grad = np.full(found.shape, 0.7, np.float32)
+        (wanted,) = torch.autograd.grad(wanted, leaf, torch.tensor(grad).double())
+        found = NATIVE["mse_loss_backward"](grad, x, y, reduction)
+        assert (found.shape, found.dtype) == (size, np.float32)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-12)
 
 
 def test_choices_by_a_condition():

@@ -186,6 +186,25 @@ def _leaky_relu_backward(grad: Array, self: Array, negative_slope: float) -> obj
     return out
 
 
+def _elu(self: Array, alpha: float) -> object:
+    """By passes without a choice, for which numpy branches: one of the two summands is 0."""
+    if not is_rows(self) or not math.isfinite(alpha):
+        return NUMPY["elu"](self, alpha)
+    out = np.minimum(self, 0, out=np.empty(self.shape, FLOAT32))
+    np.multiply(np.expm1(out, out=out), np.float32(alpha), out=out)
+    return np.add(out, np.maximum(self, 0), out=out)
+
+
+def _elu_backward(grad: Array, self: Array, alpha: float) -> object:
+    if not (is_rows(grad) and is_rows(self) and grad.shape == self.shape):
+        return NUMPY["elu_backward"](grad, self, alpha)
+    out = np.empty(self.shape, FLOAT32)
+    _kernels.exp(self, out)
+    np.multiply(out, np.float32(alpha), out=out)
+    _kernels.where(np.greater(self, 0), grad, np.multiply(grad, out, out=out), out)
+    return out
+
+
 def _clamp(self: Array, low: Any, high: Any) -> object:  # noqa: ANN401 - arrays or numbers
     bounds = (-math.inf if low is None else low, math.inf if high is None else high)
     are_numbers = all(type(one) in (int, float) and not math.isnan(one) for one in bounds)
@@ -253,6 +272,8 @@ def kernels() -> dict[str, Kernel]:
         "gelu_backward": _gelu_backward,
         "leaky_relu": _leaky_relu,
         "leaky_relu_backward": _leaky_relu_backward,
+        "elu": _elu,
+        "elu_backward": _elu_backward,
         "clamp": _clamp,
         "pow": _pow,
         "where": _where,

@@ -17,29 +17,29 @@ constexpr std::size_t kPlaces = 16;
 
 // One number of 16, by pairs: a chain of 16 additions would take longer than a short row.
 template <std::size_t kCount = kPlaces, class Combine>
-inline float combined(const float* lanes, Combine combine) {
+inline float combined(const float* places, Combine combine) {
   if constexpr (kCount == 1) {
-    return *lanes;
+    return *places;
   } else {
-    return combine(combined<kCount / 2>(lanes, combine),
-                   combined<kCount / 2>(lanes + kCount / 2, combine));
+    return combine(combined<kCount / 2>(places, combine),
+                   combined<kCount / 2>(places + kCount / 2, combine));
   }
 }
 
 // Sums over 16 places, then over these: the same order whatever the instruction set.
 template <class Term>
 inline float sum_of(std::size_t count, Term term) {
-  float lanes[kPlaces] = {};
+  float places[kPlaces] = {};
   std::size_t i = 0;
   for (; i + kPlaces <= count; i += kPlaces) {
-    for (std::size_t lane = 0; lane < kPlaces; ++lane) {
-      lanes[lane] += term(i + lane);
+    for (std::size_t place = 0; place < kPlaces; ++place) {
+      places[place] += term(i + place);
     }
   }
-  for (std::size_t lane = 0; i < count; ++i, ++lane) {
-    lanes[lane] += term(i);
+  for (std::size_t place = 0; i < count; ++i, ++place) {
+    places[place] += term(i);
   }
-  return combined(lanes, [](float one, float other) { return one + other; });
+  return combined(places, [](float one, float other) { return one + other; });
 }
 
 // The larger of two, of numbers and of vectors; `one` where `other` is NaN.
@@ -61,18 +61,18 @@ struct Smaller {
 
 // Of those that are no NaN.
 inline float largest_of(const float* x, std::size_t count) {
-  float lanes[kPlaces];
-  std::fill_n(lanes, kPlaces, Larger::kStart);
+  float places[kPlaces];
+  std::fill_n(places, kPlaces, Larger::kStart);
   std::size_t i = 0;
   for (; i + kPlaces <= count; i += kPlaces) {
-    for (std::size_t lane = 0; lane < kPlaces; ++lane) {
-      lanes[lane] = Larger::of(lanes[lane], x[i + lane]);
+    for (std::size_t place = 0; place < kPlaces; ++place) {
+      places[place] = Larger::of(places[place], x[i + place]);
     }
   }
-  for (std::size_t lane = 0; i < count; ++i, ++lane) {
-    lanes[lane] = Larger::of(lanes[lane], x[i]);
+  for (std::size_t place = 0; i < count; ++i, ++place) {
+    places[place] = Larger::of(places[place], x[i]);
   }
-  return combined(lanes, Larger::of<float>);
+  return combined(places, Larger::of<float>);
 }
 
 struct Sum {
@@ -106,9 +106,9 @@ float sum_of_row(const float* x, std::size_t count) {
 
 template <class Ordered>
 inline float extreme_of_vector(Vector<float> value) {
-  float lanes[kLanes<float>];
-  store(lanes, value);
-  return combined<kLanes<float>>(lanes, Ordered::template of<float>);
+  float places[kLanes<float>];
+  store(places, value);
+  return combined<kLanes<float>>(places, Ordered::template of<float>);
 }
 
 inline bool any(Vector<std::int32_t> mask) {

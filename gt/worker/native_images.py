@@ -139,7 +139,7 @@ def max_pool(named: Named) -> tuple[Array, Array]:
 
 
 def max_pool_backward(named: Named, grad: Array, places: Array) -> Array:
-    """Each gradient at the place in its plane that was the largest."""
+    """Each gradient at the place that was the largest."""
     out, places = np.empty(named["self"].shape, FLOAT32), np.ascontiguousarray(places)
     _kernels.max_pool_backward(_planes(out), _planes(grad), _planes(places), _threads())
     return out

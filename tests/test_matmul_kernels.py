@@ -157,6 +157,22 @@ def test_what_follows_the_sums(activation, size, dtype):
 
 
 @on_every_path
+@of_every_dtype
+@pytest.mark.parametrize("size", [(4, 37, 20), *SHARED], ids=str)
+def test_a_gate_has_the_bits_of_the_gradient_of_relu(size, dtype):
+    m, n, k = size
+    generator = torch.Generator().manual_seed(8)
+    a = _random(m, k, dtype=dtype, generator=generator)
+    w = _random(k, n, dtype=dtype, generator=generator)
+    gate = torch.relu(_random(m, n, dtype=dtype, generator=generator))
+    gate[0, :4] = torch.tensor([torch.nan, -0.0, -1.0, torch.inf])
+    made, plain = _poisoned(m, n, dtype=dtype), torch.empty(m, n, dtype=dtype)
+    kernels.matmul(plain, a, w)
+    kernels.matmul(made[1], a, w, None, gate, "gate", 1.0, 3)
+    assert torch.equal(made[1], torch.ops.aten.threshold_backward(plain, gate, 0))
+
+
+@on_every_path
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_values_of_an_activation(activation):
     values = [0.0, -0.0, 1e-30, -1e-4, 0.5, -1.5, 4.0, -7.0, 20.0, -20.0, 90.0, -200.0, torch.nan]
@@ -278,7 +294,7 @@ MISTAKES = [
         ((3, 3), (3, 3), (3, 3)),
         {"activation": "tanh"},
         ValueError,
-        "matmul: activation 'tanh' is not none, relu, gelu, gelu_tanh or silu",
+        "matmul: activation 'tanh' is not none, relu, gelu, gelu_tanh, silu or gate",
     ),
     (
         ((3, 3), (3, 3), (3, 3)),
@@ -297,6 +313,12 @@ MISTAKES = [
         {"residual": torch.ones(3, 4)},
         ValueError,
         "matmul: residual [3, 4] is not of out's shape [3, 3] with a contiguous last dim",
+    ),
+    (
+        ((3, 3), (3, 3), (3, 3)),
+        {"activation": "gate"},
+        ValueError,
+        "matmul: activation 'gate' needs a residual",
     ),
     (((3, 3), (3, 3), (3, 3)), {"bias": [1.0]}, TypeError, "matmul: bias is a list, not an array"),
 ]

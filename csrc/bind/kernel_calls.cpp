@@ -25,14 +25,22 @@ bool is_absent(const KernelTensor& tensor) { return tensor.sizes == nullptr; }
 
 float* floats(const KernelTensor& tensor) { return static_cast<float*>(tensor.data); }
 
-// out [m, n], a [m, k], b [k, n], bias [n] or absent.
-void run_matmul(const KernelTensor* t, const double* /*numbers*/, int threads) {
+// out [m, n], a [m, k], b [k, n], bias [n] or absent, gate [m, n] or absent; what becomes of it: 0
+// nothing, 1 relu, 2 the gate.
+void run_matmul(const KernelTensor* t, const double* n, int threads) {
+  constexpr Activation kWhat[] = {Activation::kNone, Activation::kRelu, Activation::kGate};
   MatmulCall call{view(t[0]), view(t[1]), view(t[2])};
   TensorView bias;
   if (!is_absent(t[3])) {
     bias = view(t[3]);
     call.bias = &bias;
   }
+  TensorView gate;
+  if (!is_absent(t[4])) {
+    gate = view(t[4]);
+    call.residual = &gate;
+  }
+  call.epilogue.activation = kWhat[static_cast<int>(n[0])];
   call.threads = threads;
   check_matmul(call);
   matmul(call);

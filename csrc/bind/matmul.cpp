@@ -23,18 +23,16 @@ Activation activation_named(std::string_view name) {
     std::string_view name;
     Activation activation;
   };
-  constexpr Row kRows[] = {{"none", Activation::kNone},
-                           {"relu", Activation::kRelu},
-                           {"gelu", Activation::kGelu},
-                           {"gelu_tanh", Activation::kGeluTanh},
-                           {"silu", Activation::kSilu}};
+  constexpr Row kRows[] = {{"none", Activation::kNone}, {"relu", Activation::kRelu},
+                           {"gelu", Activation::kGelu}, {"gelu_tanh", Activation::kGeluTanh},
+                           {"silu", Activation::kSilu}, {"gate", Activation::kGate}};
   for (const Row& row : kRows) {
     if (row.name == name) {
       return row.activation;
     }
   }
   throw std::invalid_argument(
-      message("matmul: activation '", name, "' is not none, relu, gelu, gelu_tanh or silu"));
+      message("matmul: activation '", name, "' is not none, relu, gelu, gelu_tanh, silu or gate"));
 }
 
 void run(nb::handle out, nb::handle a, nb::handle b, nb::handle bias, nb::handle residual,
@@ -78,7 +76,8 @@ Args:
     b: [..., k, n], likewise.
     bias: [n] of out's dtype, contiguous.
     residual: Like out.
-    activation: "none", "relu", "gelu" (by the error function), "gelu_tanh" or "silu".
+    activation: "none", "relu", "gelu" (by the error function), "gelu_tanh" or "silu"; or "gate":
+        nothing is added, and where residual is not above 0 (nor NaN) the result is 0.
     scale: Factor of the product.
     threads: Threads to use at most, 1 to 256.
 

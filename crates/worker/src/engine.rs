@@ -62,6 +62,18 @@ pub trait Engine {
         None
     }
 
+    /// Computes a product and, of its result and `other`, the row `follower`: the result of that, whose bits are those of one after
+    /// the other. Nothing where the two do not go together here; nothing has been done then.
+    fn execute_followed(
+        &mut self,
+        _product: &Instruction<'_>,
+        _operands: &[EngineOperand<'_, Self::Value>],
+        _follower: Op,
+        _other: Option<&Self::Value>,
+    ) -> Option<Self::Value> {
+        None
+    }
+
     /// How many calls of [`execute`](Self::execute) and of [`execute_group`](Self::execute_group) have run in C++, and in
     /// Python; and of GT's own kernels from either.
     fn calls(&self) -> [u64; 3] {

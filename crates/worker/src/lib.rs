@@ -15,6 +15,7 @@ mod collective;
 mod engine;
 mod exchange;
 mod failure;
+mod followed;
 mod frame;
 mod incarnations;
 mod look_ahead;

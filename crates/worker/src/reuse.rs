@@ -111,7 +111,7 @@ fn unchanged<'a, V>(table: &'a SlotTable<V>, instruction: &Instruction<'_>) -> O
 
 /// Operands that the instruction after this one frees. Only what is published already can be seen: a worker that has
 /// caught up allocates instead.
-fn freed_next(instruction: &Instruction<'_>, next: &[u32]) -> u16 {
+pub fn freed_next(instruction: &Instruction<'_>, next: &[u32]) -> u16 {
     let Some(&first) = next.first() else { return 0 };
     if first & 0xffff != u32::from(Op::Free.info().code) {
         return 0;

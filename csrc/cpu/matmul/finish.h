@@ -35,6 +35,7 @@ inline Vector<float> silu(Vector<float> x, Vector<float> steep) {
 inline Vector<float> activated(Vector<float> x, Activation activation) {
   switch (activation) {
     case Activation::kNone:
+    case Activation::kGate:
       return x;
     case Activation::kRelu:
       return x < 0.0F ? Vector<float>{} : x;  // NaN stays
@@ -55,6 +56,7 @@ inline Vector<double> activated(Vector<double> x, Activation activation) {
     const double value = x[lane];
     switch (activation) {
       case Activation::kNone:
+      case Activation::kGate:
         break;
       case Activation::kRelu:
         x[lane] = value < 0 ? 0 : value;
@@ -127,7 +129,9 @@ void finish_numbers(const Epilogue& epilogue, std::int64_t count, const T* sums,
     }
     value = activated(value, epilogue.activation);
     if (residual != nullptr) {
-      value += read_numbers<T>(residual + at, lanes);
+      const Vector<T> other = read_numbers<T>(residual + at, lanes);
+      const bool is_gate = epilogue.activation == Activation::kGate;
+      value = is_gate ? (other <= T{} ? Vector<T>{} : value) : value + other;
     }
     write_numbers<T>(out + at, value, lanes);
   }

@@ -72,6 +72,9 @@ void check_added(const MatmulCall& call) {
                                         " is not contiguous with out's last dim, ",
                                         call.out.size(-1)));
   }
+  if (call.residual == nullptr && call.epilogue.activation == Activation::kGate) {
+    throw std::invalid_argument("matmul: activation 'gate' needs a residual");
+  }
   if (call.residual != nullptr && (call.residual->shape_copy() != call.out.shape_copy() ||
                                    !last_is_contiguous(*call.residual))) {
     throw std::invalid_argument(message("matmul: residual ", call.residual->shape_copy(),

@@ -9,7 +9,9 @@
 
 namespace gt {
 
-enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu };
+// kGate: the residual is not added; where it is not above zero the result is zero, as relu's
+// gradient is (NaN lets it pass).
+enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu, kGate };
 
 // What happens to a row of sums on its way out: activation(scale * sum + bias) + residual, cast to
 // the output's element. bias and residual may be null; they have the output's element.

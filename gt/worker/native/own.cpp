@@ -69,7 +69,7 @@ bool one_result(const Tensor& made, Values& results) {
 }  // namespace
 
 at::Tensor product(const at::Tensor& left, const at::Tensor& right,
-                   const std::optional<at::Tensor>& bias) {
+                   const std::optional<at::Tensor>& bias, const Following& following) {
   bool fits = kernels.matmul != nullptr && left.dim() > 1 && right.dim() == 2 &&
               are_floats({&left, &right, bias ? &*bias : nullptr});
   if (!fits) return {};
@@ -81,15 +81,40 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right,
   if (bias && (bias->dim() != 1 || bias->size(0) != columns || bias->stride(0) != 1)) return {};
   std::vector<int64_t> sizes = left.sizes().vec();
   sizes.back() = columns;
+  const std::optional<at::Tensor>& gate = following.gate;
+  if (gate &&
+      (!is_float(*gate) || gate->sizes() != at::IntArrayRef(sizes) || !gate->is_contiguous()))
+    return {};
   at::Tensor out = empty(sizes, left);
   at::Tensor rows = left.dim() == 2 ? left : left.reshape({-1, depth});
   int64_t out_sizes[] = {rows.size(0), columns};
   int64_t out_strides[] = {columns, 1};
-  call(
-      kernels.matmul,
-      {{out.mutable_data_ptr(), out_sizes, out_strides, 2}, given(rows), given(right), given(bias)},
-      {}, kernels.threads);
+  const auto row_major = [&](void* data) { return KernelTensor{data, out_sizes, out_strides, 2}; };
+  call(kernels.matmul,
+       {row_major(out.mutable_data_ptr()), given(rows), given(right), given(bias),
+        gate ? row_major(given(*gate).data) : absent()},
+       {static_cast<double>(following.what)}, kernels.threads);
   return out;
+}
+
+namespace {
+
+// The product of a call's arguments, by an operator that makes one.
+Tensor product_of(Own own, const Values& v, const Following& following) {
+  if (own == Own::Matmul) return product(tensor_of(v[0]), tensor_of(v[1]), std::nullopt, following);
+  Tensor weight = tensor_of(v[1]);
+  if (!weight.defined() || weight.dim() != 2) return {};
+  return product(tensor_of(v[0]), weight.t(), optional_of(v[2]), following);
+}
+
+}  // namespace
+
+at::Tensor followed_product(Own own, const Values& values, Follower follower,
+                            const std::optional<at::Tensor>& other) {
+  if (follower == Follower::Relu && !other) return product_of(own, values, {What::Relu, {}});
+  if (follower == Follower::ReluBackward && other)
+    return product_of(own, values, {What::Gate, other});
+  return {};
 }
 
 Own own_of(std::string_view op) {
@@ -120,12 +145,8 @@ bool run_own(Own own, const Values& v, Values& results) {
     case Own::ConvolutionBackward:
       return false;
     case Own::Matmul:
-      return one_result(product(tensor_of(v[0]), tensor_of(v[1]), std::nullopt), results);
-    case Own::Linear: {
-      Tensor weight = tensor_of(v[1]);
-      if (!weight.defined() || weight.dim() != 2) return false;
-      return one_result(product(tensor_of(v[0]), weight.t(), optional_of(v[2])), results);
-    }
+    case Own::Linear:
+      return one_result(product_of(own, v, {}), results);
     case Own::AdamW:
     case Own::Adam:
       return adam(v, own == Own::AdamW);

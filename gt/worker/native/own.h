@@ -76,9 +76,18 @@ inline at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like) {
   return at::empty(sizes, like.options());
 }
 
+// What becomes of a product before it is written, as csrc/bind/kernel_calls.cpp counts it: zero
+// where it is below zero, or where `gate` is not above it.
+enum class What { Nothing = 0, Relu = 1, Gate = 2 };
+
+struct Following {
+  What what = What::Nothing;
+  std::optional<at::Tensor> gate;
+};
+
 // left @ right + bias: [..., m, k] and [k, n]; undefined where ATen is to run it.
 at::Tensor product(const at::Tensor& left, const at::Tensor& right,
-                   const std::optional<at::Tensor>& bias);
+                   const std::optional<at::Tensor>& bias, const Following& following = {});
 
 // False, with nothing done, where the operands are for others.
 bool attention(const Values& values, Values& results);

@@ -169,6 +169,14 @@ bool is_small_product(const Call& call, const Operand* operands);
 // The results of a kernel of GT's own; false, with nothing done, where the operands are for others.
 bool run_own(Own own, const std::vector<c10::IValue>& values, std::vector<c10::IValue>& results);
 
+// Rows whose code (ops.toml) says what becomes of a product's result before it is written.
+enum class Follower : uint64_t { Relu = 0x0314, ReluBackward = 0x0341 };
+
+// The product of these arguments and what follows it; undefined, with nothing done, where the
+// operands are for others.
+at::Tensor followed_product(Own own, const std::vector<c10::IValue>& values, Follower follower,
+                            const std::optional<at::Tensor>& other);
+
 // The same of an operator of ATen's that is cut over the batch.
 bool run_cut(const c10::OperatorHandle& op, Own own, const std::vector<c10::IValue>& values,
              std::vector<c10::IValue>& results);

@@ -353,6 +353,27 @@ int run(const Program& program, const Operand* operands, void** results) {
   return static_cast<int>(program.results.size());
 }
 
+// A program of one product, with what follows it; see gt_run_followed.
+int run_followed(const Program& program, const Operand* operands, gt::Follower follower,
+                 const Operand& other, void** results) {
+  bool is_product = program.calls.size() == 1 && program.guards.empty() &&
+                    program.results.size() == 1 && program.stated.empty();
+  if (!is_product) return FELL_THROUGH;
+  const Call& call = program.calls.front();
+  bool is_own = call.own == gt::Own::Matmul || call.own == gt::Own::Linear;
+  if (!is_own || gt::is_small_product(call, operands)) return FELL_THROUGH;
+  std::vector<c10::IValue> temporaries;
+  Frame frame{operands, temporaries};
+  std::vector<c10::IValue> given;
+  for (const Argument& argument : call.arguments) given.push_back(value(argument, frame));
+  std::optional<at::Tensor> read;
+  if (other.kind == Kind::Tensor) read = *Borrowed(other);
+  at::Tensor made = gt::followed_product(call.own, given, follower, read);
+  if (!made.defined()) return FELL_THROUGH;
+  *results = made.unsafeReleaseTensorImpl();
+  return 1;
+}
+
 // The same for several members, whose operands follow one another, `width` of each: calls of lists
 // once for all.
 int run_group(const Program& program, const Operand* operands, size_t width, size_t members,
@@ -432,6 +453,15 @@ struct GtDescription {
 // for others, -2: it failed, and nobody has been told why but gt_error_text.
 int gt_run(const void* program, const Operand* operands, void** results) {
   return told([&] { return run(*static_cast<const Program*>(program), operands, results); });
+}
+
+// Runs a program and, with its result and `other`, the row `follower`, in one: the result of that.
+// -1 where the two do not go together.
+int gt_run_followed(const void* program, const Operand* operands, uint64_t follower,
+                    const Operand* other, void** results) {
+  const Program& product = *static_cast<const Program*>(program);
+  return told(
+      [&] { return run_followed(product, operands, gt::Follower{follower}, *other, results); });
 }
 
 // Runs a program for several members, whose operands are of the same kinds; as many results of each

@@ -167,6 +167,26 @@ impl Engine for PythonEngine {
         Some(results)
     }
 
+    fn execute_followed(
+        &mut self,
+        product: &Instruction<'_>,
+        operands: &[EngineOperand<'_, Self::Value>],
+        follower: Op,
+        other: Option<&Self::Value>,
+    ) -> Option<Self::Value> {
+        let py = attached();
+        let programs = self.programs.as_mut()?;
+        let kernel = self.kernels.of_mut(product.op)?;
+        EXECUTING.store(product.op.info().code, Ordering::Relaxed);
+        let call = ProgramCall {
+            over: 0,
+            detaches: self.threads.is_large,
+            attributes: &mut kernel.attributes,
+            dtypes: &self.dtypes,
+        };
+        programs.run_followed(py, (product, operands), call, follower, other)
+    }
+
     fn calls(&self) -> [u64; 3] {
         let native = self.programs.as_ref().map_or(0, |programs| programs.calls);
         let py = attached();

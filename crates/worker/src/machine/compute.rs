@@ -4,13 +4,16 @@ use crate::engine::{Engine, EngineOperand, Values};
 use crate::failure::Fault;
 use crate::state::MachineState;
 use crate::table::{Held, NoValue, StorageId};
-use crate::{reuse, work};
+use crate::{followed, reuse, work};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Family, Id, Instruction, Meta, Operand, ViewKind};
 use smallvec::SmallVec;
 
 impl<E: Engine> MachineState<E> {
     pub fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
+        if let Some(from) = followed::applied(&self.table, instruction) {
+            return self.pass_on(from, instruction);
+        }
         let early = self.group.early(instruction.op);
         let mut inputs: SmallVec<[EngineOperand<'_, E::Value>; 4]> = SmallVec::new();
         let mut is_contiguous = true;
@@ -27,6 +30,7 @@ impl<E: Engine> MachineState<E> {
         }
         self.table.check_vacant(&instruction.outputs)?;
         let metas = reuse::results(&self.table, instruction);
+        let mut applied = None;
         let (reuse, results) = if let Some(early) = early {
             early
         } else {
@@ -37,9 +41,20 @@ impl<E: Engine> MachineState<E> {
             let is_large = work::is_large(&self.table, instruction, &metas);
             self.engine.set_large(is_large);
             let begins = instruction.op.info().grouped && reuse != 0 && !is_large;
-            let first = (instruction, reuse);
-            let run = || self.group.run(&mut self.engine, &self.table, first, next);
-            (reuse, begins.then(run).flatten())
+            let results = if begins {
+                let first = (instruction, reuse);
+                self.group.run(&mut self.engine, &self.table, first, next)
+            } else if is_large && reuse == 0 {
+                let product = (instruction, &inputs[..]);
+                let together = followed::run(&mut self.engine, &self.table, product, &metas, next);
+                together.map(|(op, value)| {
+                    applied = Some(op);
+                    Values::from_iter([value])
+                })
+            } else {
+                None
+            };
+            (reuse, results)
         };
         let mut values = match results {
             Some(values) => values,
@@ -47,7 +62,11 @@ impl<E: Engine> MachineState<E> {
         };
         drop(inputs);
         if reuse == 0 {
-            return self.define(instruction, values, &metas, is_contiguous);
+            self.define(instruction, values, &metas, is_contiguous)?;
+            if applied.is_some() {
+                self.table.held_mut(instruction.outputs[0])?.applied = applied;
+            }
+            return Ok(());
         }
         // The usual case, a result over its first dying operand, keeps that operand's entry in the table.
         if let (&[to], [_], Some(from)) =
@@ -60,6 +79,15 @@ impl<E: Engine> MachineState<E> {
         }
         self.consume(instruction, reuse);
         self.define(instruction, values, &metas, is_contiguous)
+    }
+
+    /// A value that is the instruction's result already goes on to the slot of that.
+    fn pass_on(&mut self, from: Id, instruction: &Instruction<'_>) -> Result<(), NoValue> {
+        self.table.check_vacant(&instruction.outputs)?;
+        let mut held = self.table.withdraw(from)?;
+        held.applied = None;
+        self.table.put_held(instruction.outputs[0], held);
+        Ok(())
     }
 
     fn consume(&mut self, instruction: &Instruction<'_>, reuse: u16) {
@@ -94,7 +122,7 @@ impl<E: Engine> MachineState<E> {
                 None => self.engine.meta(&value)?,
             };
             if let Some((storage, contiguous)) = self.viewed(instruction, &value)? {
-                self.table.put_alias(id, Held { value, meta, storage, contiguous });
+                self.table.put_alias(id, Held { value, meta, storage, contiguous, applied: None });
                 continue;
             }
             // What an optimizer does not keep may be stood for by less than its shape.

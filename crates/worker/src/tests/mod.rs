@@ -10,6 +10,7 @@ mod coalesced;
 mod codec;
 mod collective;
 mod device;
+mod followed;
 mod group;
 mod links;
 mod machine;
@@ -55,6 +56,8 @@ struct ToyEngine {
     /// Updates of each call of several; of one that is to fail those that were asked for.
     groups: Rc<RefCell<Vec<usize>>>,
     groups_fail: bool,
+    /// Products that ran with what follows them.
+    followed: Rc<RefCell<Vec<Op>>>,
     conduct: device::DeviceConduct,
 }
 
@@ -71,6 +74,20 @@ impl ToyEngine {
             return Err(Fault::new(FailureClass::OutOfMemory, format!("{meta}")));
         }
         Ok(self.new_value(&vec![number; usize::try_from(meta.elements()).unwrap()], meta.dims))
+    }
+
+    /// Of matrices of one shape.
+    fn matrix(
+        &self,
+        operands: &[EngineOperand<'_, Toy>],
+        function: impl Fn(i64, i64) -> i64,
+    ) -> Toy {
+        let EngineOperand::Value(Toy { dims, .. }) = operands[0] else { panic!("{operands:?}") };
+        let left = numbers(&operands[0]);
+        let right = operands.get(1).map_or_else(|| left.clone(), numbers);
+        let made: Vec<i64> =
+            left.iter().zip(&right).map(|(&a, &b)| function(a, b).rem_euclid(PRIME)).collect();
+        self.new_value(&made, *dims)
     }
 
     fn elementwise(
@@ -161,6 +178,9 @@ impl Engine for ToyEngine {
                 let number = if let Scalar::Int(number) = number { *number } else { 0 };
                 self.filled(&Meta::new(*dtype, *dims), number.rem_euclid(PRIME))?
             }
+            Op::Matmul => self.matrix(operands, |a, b| a * b),
+            Op::Relu => self.matrix(operands, |a, _| a + 1),
+            Op::ReluBackward => self.matrix(operands, |a, b| a - 2 * b),
             Op::Add => self.elementwise(operands, reuse, |a, b| a + b)?,
             Op::Sub => self.elementwise(operands, reuse, |a, b| a - b)?,
             Op::Mul => self.elementwise(operands, reuse, |a, b| a * b)?,
@@ -208,6 +228,23 @@ impl Engine for ToyEngine {
             return None;
         }
         members.map(|member| self.execute(instruction, member, reuse).ok()).collect()
+    }
+
+    fn execute_followed(
+        &mut self,
+        product: &Instruction<'_>,
+        operands: &[EngineOperand<'_, Toy>],
+        follower: Op,
+        other: Option<&Toy>,
+    ) -> Option<Toy> {
+        if product.op != Op::Matmul {
+            return None;
+        }
+        self.followed.borrow_mut().push(follower);
+        let made = self.execute(product, operands, 0).ok()?.pop()?;
+        let mut operands = vec![EngineOperand::Value(&made)];
+        operands.extend(other.map(EngineOperand::Value));
+        self.execute(&Instruction::new(follower), &operands, 0).ok()?.pop()
     }
 
     fn in_place(&self, op: Op) -> u16 {

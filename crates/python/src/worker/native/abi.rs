@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 /// Functions of a helper that is handed over: as many as [`Helper`] has.
-pub const FUNCTIONS: usize = 8;
+pub const FUNCTIONS: usize = 9;
 
 /// What an operand is, and its bits.
 #[repr(C)]
@@ -55,6 +55,14 @@ pub struct Description {
 type RunProgram =
     unsafe extern "C" fn(*const c_void, *const NativeOperand, *mut *mut c_void) -> c_int;
 
+type RunFollowed = unsafe extern "C" fn(
+    *const c_void,
+    *const NativeOperand,
+    u64,
+    *const NativeOperand,
+    *mut *mut c_void,
+) -> c_int;
+
 type RunGroup = unsafe extern "C" fn(
     *const c_void,
     *const NativeOperand,
@@ -67,6 +75,7 @@ type RunGroup = unsafe extern "C" fn(
 #[derive(Clone, Copy, Debug)]
 pub struct Helper {
     pub run: RunProgram,
+    pub run_followed: RunFollowed,
     pub run_group: RunGroup,
     pub release: unsafe extern "C" fn(*mut c_void),
     pub from_python: unsafe extern "C" fn(*mut ffi::PyObject) -> *mut c_void,
@@ -90,12 +99,22 @@ impl Helper {
     /// # Safety
     /// The addresses are those of the helper's functions in the order of `LOOP`, and the library is never unloaded.
     pub unsafe fn install(addresses: [usize; FUNCTIONS]) -> &'static Self {
-        let [run, run_group, release, from_python, to_python, describe, copy, free_program] =
-            addresses.map(std::ptr::with_exposed_provenance::<c_void>);
+        let [
+            run,
+            run_followed,
+            run_group,
+            release,
+            from_python,
+            to_python,
+            describe,
+            copy,
+            free_program,
+        ] = addresses.map(std::ptr::with_exposed_provenance::<c_void>);
         // SAFETY: the caller's promise; the types are those of the definitions in run.cpp and build.cpp.
         HELPER.get_or_init(|| unsafe {
             Self {
                 run: std::mem::transmute::<*const c_void, RunProgram>(run),
+                run_followed: std::mem::transmute::<*const c_void, RunFollowed>(run_followed),
                 run_group: std::mem::transmute::<*const c_void, RunGroup>(run_group),
                 release: std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void)>(
                     release,

@@ -5,13 +5,13 @@
 use super::abi::{FUNCTIONS, Helper, NativeOperand};
 use super::value::{NativeTensor, TensorValue};
 use crate::worker::attributes::Attributes;
-use gt_protocol::{Attr, Instruction, Scalar};
+use gt_protocol::{Attr, Instruction, Op, Scalar};
 use gt_worker::{EngineOperand, Values, same_attr};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -145,9 +145,48 @@ impl Programs {
         if form.changing != 0 {
             push_changing(&mut arguments, &instruction.attrs, form.changing)?;
         }
-        let values = execute(helper, program, &arguments, detaches)?;
+        let values = execute(detaches, |results| {
+            // SAFETY: the program was made for operands of these kinds, whose tensors live in the machine's table until the call
+            // is over; it writes at most RESULTS_MAX results.
+            unsafe { (helper.run)(program.0.as_ptr(), arguments.as_ptr(), results) }
+        })?;
         self.calls += 1;
         Some(values)
+    }
+
+    /// A product and what `follower` makes of its result and `other`, in one; nothing, with nothing done, where the two do not go
+    /// together.
+    pub fn run_followed(
+        &mut self,
+        py: Python<'_>,
+        (product, operands): (&Instruction<'_>, &[EngineOperand<'_, TensorValue>]),
+        call: ProgramCall<'_>,
+        follower: Op,
+        other: Option<&TensorValue>,
+    ) -> Option<TensorValue> {
+        let mut arguments: SmallVec<[NativeOperand; 8]> = SmallVec::new();
+        self.push(operands, &mut arguments)?;
+        let other = match other {
+            Some(value) => NativeOperand::tensor(value.tensor(self.helper)?.handle()),
+            None => NativeOperand::ABSENT,
+        };
+        let (helper, detaches) = (self.helper, call.detaches);
+        let form = self.form(py, product, &arguments, call);
+        let program = form.program.as_ref().filter(|_| form.changing == 0)?;
+        let values = execute(detaches, |results| {
+            // SAFETY: as for `execute` of one instruction; `other` is such an operand too.
+            unsafe {
+                (helper.run_followed)(
+                    program.0.as_ptr(),
+                    arguments.as_ptr(),
+                    u64::from(follower.info().code),
+                    &raw const other,
+                    results,
+                )
+            }
+        })?;
+        self.calls += 2;
+        values.into_iter().next()
     }
 
     /// The results of several instructions like this one, whose operands follow one another, by one call; nothing as for
@@ -322,20 +361,18 @@ fn push_changing(
     Some(())
 }
 
+/// The results that `run` writes, at most `RESULTS_MAX`, and counts; nothing where it ran nothing. With `detaches` other threads may
+/// use the interpreter meanwhile.
 fn execute(
-    helper: &Helper,
-    program: &Program,
-    arguments: &[NativeOperand],
     detaches: bool,
+    run: impl FnOnce(*mut *mut c_void) -> c_int,
 ) -> Option<Values<TensorValue>> {
     let mut results = [ptr::null_mut(); RESULTS_MAX];
-    // SAFETY: the program was made for operands of these kinds, whose tensors live in the machine's table until the call
-    // is over; it writes at most RESULTS_MAX results. The interpreter's lock, which this thread holds, is given up and
-    // taken again around it; nothing here touches Python meanwhile.
+    // SAFETY: the interpreter's lock, which this thread holds, is given up and taken again around it; a program touches nothing of
+    // Python.
     let count = unsafe {
         let thread = if detaches { ffi::PyEval_SaveThread() } else { ptr::null_mut() };
-        let count =
-            (helper.run)(program.0.as_ptr().cast_const(), arguments.as_ptr(), results.as_mut_ptr());
+        let count = run(results.as_mut_ptr());
         if detaches {
             ffi::PyEval_RestoreThread(thread);
         }

@@ -1,8 +1,8 @@
 """Rows of the families contract, reduce and normalize of the native backend.
 
 Quick: contiguous float32 without `dtype`; softmax and its kin over the last dimension. Sums, means,
-largest and smallest of float32 of any strides are numpy's. Products: float32 and float64, of any
-strides.
+largest and smallest of float32 of any strides are numpy's. Products of matrices of float32, of any
+strides, from 64**3 multiplications on; others, and those of float64, are numpy's (OpenBLAS's).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 from gt import _kernels
+from gt.worker import native_threads
 from gt.worker.backend import Kernel
+from gt.worker.kernel_sizes import PRODUCT_WORK_MIN
 from gt.worker.native_values import FLOAT32, FLOAT64, as_array, is_float32, is_rows, rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
@@ -33,12 +35,28 @@ def _multiplies(left: object, right: object) -> bool:
     )
 
 
-def _product(left: Array, right: Array) -> Array:
+def _product(left: Array, right: Array, bias: Array | None = None) -> Array:
     """One product of matrices also where a batch is multiplied by one matrix."""
     if left.ndim > 2 and right.ndim == 2 and left.size and left.flags.c_contiguous:
-        flat = np.matmul(left.reshape(-1, left.shape[-1]), right)
-        return as_array(flat).reshape(*left.shape[:-1], right.shape[-1])
-    return as_array(np.matmul(left, right))
+        flat = _product(left.reshape(-1, left.shape[-1]), right, bias)
+        return flat.reshape(*left.shape[:-1], right.shape[-1])
+    if not _is_own(left, right):
+        out = as_array(np.matmul(left, right))
+        return out if bias is None else np.add(out, bias, out=out)
+    out = np.empty((len(left), right.shape[1]), FLOAT32)
+    joins = bias is None or (bias.shape == right.shape[1:] and bias.flags.c_contiguous)
+    _kernels.matmul(out, left, right, bias if joins else None, threads=native_threads.count())
+    return out if joins else np.add(out, bias, out=out)
+
+
+def _is_own(left: Array, right: Array) -> bool:
+    """Whether GT's kernel is faster than numpy's: with so much to do in float32."""
+    return (
+        left.ndim == right.ndim == 2
+        and left.dtype is FLOAT32
+        and left.shape[1] == right.shape[0] > 0
+        and left.size * right.shape[1] >= PRODUCT_WORK_MIN
+    )
 
 
 def _matmul(self: Array, other: Array) -> object:
@@ -49,8 +67,7 @@ def _linear(input: Array, weight: Array, bias: Array | None) -> object:
     plain = _multiplies(input, weight) and weight.ndim == 2 and input.ndim > 0
     if not plain or (bias is not None and bias.dtype is not input.dtype):
         return NUMPY["linear"](input, weight, bias)
-    out = _product(input, weight.T)
-    return out if bias is None else np.add(out, bias, out=out)
+    return _product(input, weight.T, bias)
 
 
 def _reduced(

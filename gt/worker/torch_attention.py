@@ -32,16 +32,16 @@ def attention(
         scale: Of the scores.
 
     Returns:
-        [b, h, t, k], and [b, h, t], which is zero on a GPU but for dropout (and GT's own kernels,
+        [b, h, t, k], and [b, h, t], which is NaN on a GPU but for dropout (and GT's own kernels,
         which cuda_table.py puts before this): there the gradient runs the kernel that PyTorch
-        chooses again, as what each of them keeps is another thing.
+        chooses again, as what each of them keeps is another thing. Whoever read it would know.
     """
     if seeds is None and query.is_cuda:
         output = functional.scaled_dot_product_attention(
             query, key, value, attn_mask, 0.0, is_causal, scale=scale
         )
         dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
-        return output.contiguous(), query.new_zeros(query.shape[:-1], dtype=dtype)
+        return output.contiguous(), query.new_full(query.shape[:-1], torch.nan, dtype=dtype)
     if own := own_kernels.chosen("attention", query, key, value):
         batch, heads, queries, _ = query.shape  # read once: that costs as much as memory for it
         output = query.new_empty((batch, heads, queries, value.shape[-1]))

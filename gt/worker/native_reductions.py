@@ -46,7 +46,7 @@ def _product(left: Array, right: Array, bias: Array | None = None) -> Array:
     out = np.empty((len(left), right.shape[1]), FLOAT32)
     joins = bias is None or (bias.shape == right.shape[1:] and bias.flags.c_contiguous)
     _kernels.matmul(out, left, right, bias if joins else None, threads=native_threads.count())
-    return out if joins else np.add(out, bias, out=out)
+    return out if bias is None or joins else np.add(out, bias, out=out)
 
 
 def _is_own(left: Array, right: Array) -> bool:

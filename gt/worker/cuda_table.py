@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gt.worker import cuda_attention, cuda_rows, torch_updates
+from gt.worker import cuda_attention, cuda_rows, update_values
 from gt.worker.cuda_attention import How
 from gt.worker.cuda_device import RefusedError
 from gt.worker.cuda_kernels import DIMS_MAX, AdamwStep, CudaKernels
@@ -321,13 +321,13 @@ def _adamw(
     if dtypes != {torch.float32}:
         raise RefusedError(" and ".join(sorted(map(str, dtypes))))
     params, means, squares = (
-        torch_updates.contiguous(torch_updates.written(members, place, owned))
+        update_values.contiguous(update_values.written(members, place, owned))
         for place in (0, 2, 3)
     )
-    grads = torch_updates.contiguous([torch_updates.required(one[1]) for one in members])
+    grads = update_values.contiguous([update_values.required(one[1]) for one in members])
     rates = AdamwStep(lr, beta1, beta2, eps, weight_decay, int(step))
     kernels.adamw(params, grads, means, squares, rates)
-    states = [torch_updates.nothing(param) for param in params]
+    states = [update_values.nothing(param) for param in params]
     return list(zip(params, means, squares, states, strict=True))
 
 

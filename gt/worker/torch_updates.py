@@ -11,29 +11,14 @@ from torch import Tensor
 
 from gt.worker import own_kernels
 from gt.worker.backend import InPlace, Kernel
+from gt.worker.update_values import Operands, contiguous, nothing, required, written
 
 if TYPE_CHECKING:
     from gt.worker.cuda_operators import CudaOperators
 
-_Operands = tuple[Tensor | None, ...]
 _Results = tuple[Tensor, ...]
 _Numbers = Sequence[Any]
-_Step = Callable[[list[_Operands], _Numbers, int], list[_Results]]
-
-# Models have a few dozen shapes of parameters; what falls out is only made again.
-_SHAPES_MAX = 256
-
-
-def nothing(param: Tensor) -> Tensor:
-    """Stands for a state that this step does not have: the parameter's shape over one zero."""
-    if param.numel() > 1:
-        return _zero_over(param.shape, param.dtype, param.device)
-    return torch.zeros_like(param)  # no element overlaps another, so it could be written over
-
-
-@functools.lru_cache(maxsize=_SHAPES_MAX)
-def _zero_over(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+_Step = Callable[[list[Operands], _Numbers, int], list[_Results]]
 
 
 @functools.lru_cache(maxsize=2)
@@ -42,7 +27,7 @@ def _count(step: int, device: torch.device) -> Tensor:
     return torch.full((), float(step), device=device)
 
 
-def _sgd_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_Results]:
+def _sgd_step(members: list[Operands], numbers: _Numbers, owned: int) -> list[_Results]:
     """Steps with equal attributes; bit k of `owned` says that operands k may be written over."""
     lr, momentum, dampening, weight_decay, nesterov, maximize, first_step = numbers
     params, grads = written(members, 0, owned), [required(one[1]) for one in members]
@@ -72,7 +57,7 @@ def _sgd_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_
     return _with_states(params, buffers)
 
 
-def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list[_Results]:
+def _adamw_step(members: list[Operands], numbers: _Numbers, owned: int) -> list[_Results]:
     lr, beta1, beta2, eps, weight_decay, step, decoupled, maximize = numbers
     amsgrad = members[0][4] is not None
     params, first, second = (contiguous(written(members, place, owned)) for place in (0, 2, 3))
@@ -109,23 +94,6 @@ def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list
 
 def _with_states(params: list[Tensor], states: list[Tensor]) -> list[_Results]:
     return list(zip(params, states or [nothing(param) for param in params], strict=True))
-
-
-def required(operand: Tensor | None) -> Tensor:
-    """An operand that every step has."""
-    assert operand is not None, "only a state may be absent"
-    return operand
-
-
-def written(members: list[_Operands], place: int, owned: int) -> list[Tensor]:
-    """What a step writes: the operands' own buffers, or copies."""
-    operands = [required(one[place]) for one in members]
-    return operands if owned >> place & 1 else [one.clone() for one in operands]
-
-
-def contiguous(tensors: list[Tensor]) -> list[Tensor]:
-    """Each of them: fused kernels take no heed of strides."""
-    return [one.contiguous() for one in tensors]
 
 
 # By row: a list of steps, and how many operands the row has.

@@ -1,0 +1,41 @@
+"""Operands of several steps of an optimizer, as one kernel takes them; no step is made here."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+# Models have a few dozen shapes of parameters; what falls out is only made again.
+_SHAPES_MAX = 256
+Operands = tuple[Tensor | None, ...]
+
+
+def nothing(param: Tensor) -> Tensor:
+    """Stands for a state that this step does not have: the parameter's shape over one zero."""
+    if param.numel() > 1:
+        return _zero_over(param.shape, param.dtype, param.device)
+    return torch.zeros_like(param)  # no element overlaps another, so it could be written over
+
+
+@functools.lru_cache(maxsize=_SHAPES_MAX)
+def _zero_over(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def required(operand: Tensor | None) -> Tensor:
+    """An operand that every step has."""
+    assert operand is not None, "only a state may be absent"
+    return operand
+
+
+def written(members: list[Operands], place: int, owned: int) -> list[Tensor]:
+    """What a step writes: the operands' own buffers, or copies."""
+    operands = [required(one[place]) for one in members]
+    return operands if owned >> place & 1 else [one.clone() for one in operands]
+
+
+def contiguous(tensors: list[Tensor]) -> list[Tensor]:
+    """Each of them: fused kernels take no heed of strides."""
+    return [one.contiguous() for one in tensors]

@@ -93,22 +93,22 @@ def _digest(
     try:
         result = quietly(lambda: made(op, sample))
         found = tensors(result, gt.Tensor)
-        parts = [(str(x.dtype), tuple(x.shape), _bits(x)) for x in found]
+        values = [from_gt(x) for x in found]
     except NotConvertible:
         return "not convertible"
     except Exception as error:  # noqa: BLE001 - both engines must raise the same
         return f"{type(error).__name__}: {str(error).splitlines()[:1]}"
+    parts = [(str(x.dtype), tuple(x.shape), _bits(x)) for x in values]
     plain = result if not found else None
     return hashlib.sha256(repr((parts, plain)).encode()).hexdigest()
 
 
-def _bits(x: gt.Tensor) -> bytes:
-    """Of all values; NaN has one, as which of two NaN a processor gives depends on their order."""
-    values = from_gt(x)
+def _bits(values: torch.Tensor) -> bytes:
+    """NaN has one value, as which of two NaN a processor gives depends on their order."""
     parts = torch.view_as_real(values) if values.is_complex() else values
     if parts.is_floating_point():
         parts = torch.where(parts.isnan(), torch.nan, parts)
-    return parts.contiguous().view(torch.uint8).numpy().tobytes() if parts.numel() else b""
+    return parts.reshape(-1).view(torch.uint8).numpy().tobytes() if parts.numel() else b""
 
 
 def run(mode: str, names: list[str], only: str | None) -> tuple[dict[str, Digest], dict[str, int]]:

@@ -79,6 +79,16 @@ def _memory_bound(lib: ModuleType) -> Step:
     return step
 
 
+def _by_hand(lib: ModuleType, count: int) -> Step:
+    """SGD with momentum and decay as people write it, each operator one pass over memory."""
+    weight, velocity, grad = (lib.linspace(-1, 1, count) * scale for scale in (1, 0.3, 0.01))
+
+    def step() -> gt.Tensor | torch.Tensor:
+        return (weight - 0.01 * (velocity * 0.9 + grad + weight * 1e-4))[0]
+
+    return step
+
+
 def _product(lib: ModuleType, size: int) -> Step:
     numbers = np.random.default_rng(SEED).standard_normal((2, size, size), dtype=np.float32)
     left, right = (lib.from_numpy(array) for array in numbers)
@@ -159,6 +169,20 @@ ROWS = [
         Target("ratio", 1.0),
         lambda: sides(_memory_bound, 5, 1e-3),
         rounds=7,
+    ),
+    Row(
+        "by-hand",
+        "an update of 65,536 numbers written by hand, 6 elementwise operators",
+        "µs",
+        Target("ratio", 0.8),
+        lambda: sides(lambda lib: _by_hand(lib, 1 << 16), 50, 1e-6),
+    ),
+    Row(
+        "by-hand-large",
+        "the same of 1,048,576 numbers",
+        "µs",
+        Target("ratio", 0.5),
+        lambda: sides(lambda lib: _by_hand(lib, 1 << 20), 10, 1e-6),
     ),
     *(
         Row(

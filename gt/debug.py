@@ -24,7 +24,8 @@ def get_worker_stats() -> list[dict[str, float]]:
         A dictionary a worker, in the order of `worker` (its index): `values` held, the `bytes` of
         memory in which these are, the most there have been (`bytes_peak`), instructions `executed`
         (asking is none); of these `native_calls` without Python and `python_calls` of kernels in
-        Python (torch's or numpy's, by the backend); `own_calls`: how often a kernel of GT's own ran
+        Python (torch's or numpy's, by the backend); `joined` to the one before them, in one pass
+        over memory; `own_calls`: how often a kernel of GT's own ran
         in either; `plain_bytes` for workers of other hosts that left packed, without loss, as
         `packed_bytes` (`GT_COMPRESSION`). Where that names a codec, `rounded_sums` went to
         other hosts rounded, with a relative error (root mean square) of `rounding_error` over all

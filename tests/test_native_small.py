@@ -17,9 +17,9 @@ from gt.worker import kernels  # noqa: E402
 from gt.worker.native.trial import Trial  # noqa: E402
 
 BINARY = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")
-UNARY = ("neg", "abs", "square", "reciprocal", "relu")
+UNARY = ("neg", "abs", "square", "reciprocal", "rsqrt", "relu")
 EDGES = [0.0, -0.0, 1.5, -2.5, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 3e38, 1 / 3, -7.0]
-NUMBERS = [0, 3, -1, 0.1, -0.0, 1e300, math.inf, math.nan, 2**53 + 1]
+NUMBERS = [0, 3, -1, 2, 0.5, -0.5, 0.1, -0.0, 1e300, math.inf, math.nan, 2**53 + 1]
 # The longest that a loop takes, and one more.
 LENGTHS = (1, 2, 7, 2048, 2049)
 
@@ -121,6 +121,18 @@ def test_one_operand(row: str, dtype: torch.dtype, native_helper: Trial) -> None
             written = one.clone()
             if native_helper.run(row, [written], [], 1) is not None:
                 assert same(written, expected, is_new=False), one
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("power", [2, 2.0, 0.5, -0.5, -1, 3, -2, 0, math.nan])
+def test_powers(power: float, dtype: torch.dtype, native_helper: Trial) -> None:  # noqa: F811
+    with torch.inference_mode():
+        for one, _ in pairs(dtype):
+            if not isinstance(one, torch.Tensor):
+                continue
+            actual = native_helper.run("pow", [one, power], [])
+            assert actual is not None
+            assert same(actual[0], kernel("pow", one, power)), one
 
 
 def test_the_slope_of_relu(native_helper: Trial) -> None:  # noqa: F811

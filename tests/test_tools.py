@@ -507,7 +507,14 @@ def test_counters_are_numbers():
     (worker,) = gt.debug.get_worker_stats()
     names = {"worker", "values", "bytes", "bytes_peak", "executed", "native_calls", "own_calls"}
     names |= {"python_calls"}
-    names |= {"plain_bytes", "packed_bytes", "rounded_sums", "rounding_error", "rounding_error_max"}
+    names |= {
+        "joined",
+        "plain_bytes",
+        "packed_bytes",
+        "rounded_sums",
+        "rounding_error",
+        "rounding_error_max",
+    }
     assert set(worker) == names
     assert gt.debug.stats()["workers"] == 1
 

@@ -160,6 +160,7 @@ WRITERS: dict[str, Callable[[Row, str], str]] = {
     "nonempty": _bool,
     "running": _bool,
     "grouped": _bool,
+    "chains": _bool,
     "strided": _strided,
     "view": _optional(_variant("ViewKind", VIEWS)),
     "weight": _weight,

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <stdexcept>
 #include <string_view>
+#include <type_traits>
 
 #include "core/calls.h"
 #include "core/pool.h"
 #include "core/tensor_view.h"
 #include "cpu/attention/attention.h"
+#include "cpu/chain.h"
 #include "cpu/matmul/matmul.h"
 #include "cpu/recurrent/recurrent.h"
 #include "cpu/updates.h"
@@ -107,14 +109,55 @@ void run_recurrent_backward(const KernelTensor* t, const double* n, int threads)
       floats(t[4]), threads);
 }
 
+// In the order of ChainCode.
+constexpr ChainOp kChainOps[] = {ChainOp::kNeg,        ChainOp::kAbs,         ChainOp::kSquare,
+                                 ChainOp::kReciprocal, ChainOp::kRsqrt,       ChainOp::kRelu,
+                                 ChainOp::kAdd,        ChainOp::kSub,         ChainOp::kMul,
+                                 ChainOp::kDiv,        ChainOp::kReluBackward};
+
+ChainOperand chain_operand(ChainSource source, double number, const KernelTensor*& next) {
+  switch (source) {
+    case ChainSource::Result:
+      break;
+    case ChainSource::Number:
+      return {ChainOperand::Kind::kNumber, static_cast<float>(number), {}};
+    case ChainSource::Tensor:
+      return {ChainOperand::Kind::kTensor, 0, view(*next++)};
+  }
+  return {};
+}
+
+// out, then the tensors of the steps in their order; how many steps, and of each five numbers: its
+// code, and of each of two operands its source and the number. How many have run: as many as fit.
+int run_chain(const KernelTensor* t, const double* n, int threads) {
+  ChainStep steps[kChainSteps];
+  const int count = std::min(static_cast<int>(*n++), kChainSteps);
+  const KernelTensor* next = t + 1;
+  for (int at = 0; at < count; ++at, n += 5) {
+    steps[at] = {kChainOps[static_cast<int>(n[0])],
+                 {chain_operand(static_cast<ChainSource>(n[1]), n[2], next),
+                  chain_operand(static_cast<ChainSource>(n[3]), n[4], next)}};
+  }
+  const int fitting = fitting_chain(view(t[0]), steps, count);
+  if (fitting > 1) {
+    count_call();
+    chain(view(t[0]), steps, fitting, threads);
+  }
+  return fitting;
+}
+
 // What a kernel throws, as text.
-template <void (*kRun)(const KernelTensor*, const double*, int)>
+template <auto kRun>
 int told(const KernelTensor* tensors, const double* numbers, int threads, char* text,
          std::size_t text_bytes) {
   try {
-    count_call();
-    kRun(tensors, numbers, threads);
-    return 0;
+    if constexpr (std::is_void_v<decltype(kRun(tensors, numbers, threads))>) {
+      count_call();
+      kRun(tensors, numbers, threads);
+      return 0;
+    } else {
+      return kRun(tensors, numbers, threads);
+    }
   } catch (const std::exception& error) {
     const std::string_view what = error.what();
     const std::size_t count = std::min(what.size(), text_bytes - 1);
@@ -130,9 +173,13 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"matmul", told<run_matmul>},       {"adam", told<run_adam>},
-    {"attention", told<run_attention>}, {"attention_backward", told<run_attention_backward>},
-    {"recurrent", told<run_recurrent>}, {"recurrent_backward", told<run_recurrent_backward>},
+    {"matmul", told<run_matmul>},
+    {"adam", told<run_adam>},
+    {"chain", told<run_chain>},
+    {"attention", told<run_attention>},
+    {"attention_backward", told<run_attention_backward>},
+    {"recurrent", told<run_recurrent>},
+    {"recurrent_backward", told<run_recurrent_backward>},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "bind/arrays.h"
 #include "bind/attention.h"
+#include "bind/chain.h"
 #include "bind/convolution.h"
 #include "bind/cuda.h"
 #include "bind/matmul.h"
@@ -21,6 +22,7 @@ NB_MODULE(_kernels, module) {
       "calls", [] { return gt::kernel_calls.load(std::memory_order_relaxed); },
       "How many of these kernels have run in this process, those called from C++ among them.");
   gt::bind_arrays(module);
+  gt::bind_chain(module);
   gt::bind_reductions(module);
   gt::bind_places(module);
   gt::bind_random(module);

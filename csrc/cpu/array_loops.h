@@ -6,6 +6,7 @@
 
 #include "algo/float_functions.h"
 #include "cpu/array_path.h"
+#include "cpu/chain_loops.h"
 #include "cpu/reduction_loops.h"
 
 namespace gt {
@@ -16,7 +17,7 @@ constexpr float kGeluCubic = 0.044715F;
 constexpr float kPerSqrt2Pi = 0.39894228040F;  // 1 / sqrt(2 pi)
 
 struct ReluOf {
-  static float value(float x) { return x > 0.0F ? x : (x == x ? 0.0F : x); }
+  static float value(float x) { return x < 0.0F ? 0.0F : x; }  // -0 and NaN stay
   static float slope(float out) { return out > 0.0F ? 1.0F : 0.0F; }
 };
 
@@ -87,11 +88,12 @@ void unary_backward(const float* grad, const float* kept, float* out, std::size_
   }
 }
 
-// A gradient of infinity or NaN does not come through where the slope is none.
+// A gradient of infinity or NaN does not come through where the slope is none; where the operand was
+// NaN it does, as with PyTorch.
 template <>
 void unary_backward<ReluOf>(const float* grad, const float* kept, float* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = kept[i] > 0.0F ? grad[i] : 0.0F;
+    out[i] = kept[i] <= 0.0F ? 0.0F : grad[i];
   }
 }
 
@@ -299,7 +301,8 @@ constexpr ArrayPath array_path_of() {
           add,
           {{sum_of_row, reduce_columns<Sum>},
            {extreme_of_row<Larger>, reduce_columns<Extreme<Larger>>},
-           {extreme_of_row<Smaller>, reduce_columns<Extreme<Smaller>>}}};
+           {extreme_of_row<Smaller>, reduce_columns<Extreme<Smaller>>}},
+          kChainLoops};
 }
 
 }  // namespace

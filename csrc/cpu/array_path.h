@@ -26,6 +26,34 @@ struct Reduction {
   void (*columns)(const float* x, std::size_t rows, std::size_t columns, float* out);
 };
 
+// What IEEE 754 rounds once for each of the operations that its name says, as every library does.
+enum class ChainOp {
+  kNeg,
+  kAbs,
+  kSquare,
+  kReciprocal,
+  kSqrt,
+  kRsqrt,
+  kRelu,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kReluBackward
+};
+inline constexpr std::size_t kChainOpCount = 12;
+
+constexpr int operands_of(ChainOp op) { return op < ChainOp::kAdd ? 1 : 2; }
+
+// An operand over a block: as many numbers as it has, or one for all.
+struct ChainSide {
+  const float* data;
+  bool is_one;
+};
+
+using ChainLoop = void (*)(const ChainSide& lhs, const ChainSide& rhs, float* out,
+                           std::size_t count);
+
 // What one step of Adam needs besides arrays; made once for a whole tensor.
 struct AdamStep {
   float decay;    // of the parameter (decoupled), else 1
@@ -77,6 +105,7 @@ struct ArrayPath {
               std::size_t count);
   void (*add)(const float* x, float* out, std::size_t count);  // out += x
   Reduction reductions[kReduceCount];
+  const ChainLoop* chain;  // by ChainOp
 };
 
 extern const ArrayPath kScalarArrays;

@@ -21,6 +21,8 @@ Kernel = Callable[..., object]
 # whether it takes its two operands in the other order.
 InPlace = tuple[int, Kernel, bool]
 
+Chain = Callable[[Sequence[tuple[str, Sequence[object]]], int], tuple[int, Value] | None]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Backend(Generic[Value]):
@@ -40,6 +42,11 @@ class Backend(Generic[Value]):
     # attributes. It gets a list of their operands, then the attributes, and returns a list of
     # tuples. Where it raises it has written nothing.
     grouped: dict[str, dict[int, Kernel]] = dataclasses.field(default_factory=dict)
+    # Runs rows of the table's column `chains` in one pass, where the backend's kernels are not the
+    # helper's programs: (rows with their operands, of which None is the result before; operands of
+    # the first, a bit each, whose memory may become the result's) -> how many behind the first have
+    # run, and the result; or None, with nothing done.
+    chain: Chain[Value] | None = None
     # By the wire's number of the dtype.
     dtypes: Sequence[object]
     out_of_memory: type[BaseException]

@@ -11,6 +11,7 @@ import dataclasses
 
 from gt.worker import (
     native_aten,
+    native_chain,
     native_elementwise,
     native_indexing,
     native_losses,
@@ -57,4 +58,5 @@ def backend(threads: int | None = None) -> Backend[Array]:
         contiguous=rows,
         in_place=native_elementwise.in_place() | native_updates.in_place(),
         grouped=native_updates.grouped(),
+        chain=native_chain.run,
     )

@@ -95,6 +95,8 @@ pub struct Stats {
     pub error_ppb_max: u64,
     /// Calls of GT's own kernels, from C++ or from Python.
     pub own: u64,
+    /// Instructions that have run in one pass with one before them.
+    pub joined: u64,
 }
 
 /// The beginning of a text that fits a message, for senders that pass on what others wrote.
@@ -175,8 +177,8 @@ fn append_text(
 }
 
 /// Counters that came one version after the other: so many there are with each, of which the last ones must say something.
-const LATER_COUNTERS: [usize; 4] = [2, 4, 7, 8];
-const LATER_NAMES: [&str; 4] = ["calls", "packed bytes", "rounded", "own calls"];
+const LATER_COUNTERS: [usize; 5] = [2, 4, 7, 8, 9];
+const LATER_NAMES: [&str; 5] = ["calls", "packed bytes", "rounded", "own calls", "joined"];
 
 /// Whether the last version's counters among these say anything.
 fn has_later(counters: &[u64]) -> bool {
@@ -195,6 +197,7 @@ fn append_stats(stats: Stats, out: &mut Vec<u32>) {
         stats.error_ppb,
         stats.error_ppb_max,
         stats.own,
+        stats.joined,
     ];
     for value in [request, values, bytes, bytes_peak, executed] {
         push_u64(out, value);
@@ -214,7 +217,7 @@ fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
         executed: reader.u64()?,
         ..Stats::default()
     };
-    let mut later = [0; 8];
+    let mut later = [0; 9];
     let mut read = 0;
     for (count, name) in LATER_COUNTERS.into_iter().zip(LATER_NAMES) {
         if reader.is_at_end() {
@@ -228,11 +231,12 @@ fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
             return Err(reader.error(WireReason::Value(name, 0)));
         }
     }
-    let [native, python, plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, own] = later;
+    let [native, python, plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, own, joined] =
+        later;
     (stats.native, stats.python) = (native, python);
     (stats.plain_bytes, stats.packed_bytes) = (plain_bytes, packed_bytes);
     (stats.rounded, stats.error_ppb, stats.error_ppb_max) = (rounded, error_ppb, error_ppb_max);
-    stats.own = own;
+    (stats.own, stats.joined) = (own, joined);
     Ok(stats)
 }
 

@@ -19,6 +19,16 @@ pub enum EngineOperand<'a, V> {
     Scalar(Scalar),
 }
 
+/// An instruction that may run with the one before it, whose result it ends.
+#[derive(Debug)]
+pub struct Follower<'a, V> {
+    pub instruction: Instruction<'a>,
+    /// Absent where they are that result.
+    pub operands: SmallVec<[EngineOperand<'a, V>; 4]>,
+    /// Operands, a bit each, that are that result.
+    pub from: u16,
+}
+
 /// Whose bytes a collective needs.
 #[derive(Debug)]
 pub enum Places<'a, V> {
@@ -62,20 +72,20 @@ pub trait Engine {
         None
     }
 
-    /// Computes a product and, of its result and `other`, the row `follower`: the result of that, whose bits are those of one after
-    /// the other. Nothing where the two do not go together here; nothing has been done then.
-    fn execute_followed(
+    /// Computes an instruction and of its result those that follow it, the first ones, as many as go together with it here: how many of
+    /// `followers`, at least one, and the result of the last, whose bits are those of one after the other. Nothing where none
+    /// goes together with it; nothing has been done then. `reuse` is of the first, as for [`execute`](Self::execute).
+    fn execute_joined(
         &mut self,
-        _product: &Instruction<'_>,
+        _first: &Instruction<'_>,
         _operands: &[EngineOperand<'_, Self::Value>],
-        _follower: Op,
-        _other: Option<&Self::Value>,
-    ) -> Option<Self::Value> {
+        _reuse: u16,
+        _followers: &[Follower<'_, Self::Value>],
+    ) -> Option<(usize, Self::Value)> {
         None
     }
 
-    /// How many calls of [`execute`](Self::execute) and of [`execute_group`](Self::execute_group) have run in C++, and in
-    /// Python; and of GT's own kernels from either.
+    /// How many calls have run in C++, and in Python; and of GT's own kernels from either.
     fn calls(&self) -> [u64; 3] {
         [0; 3]
     }

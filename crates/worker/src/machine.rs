@@ -97,6 +97,7 @@ impl<E: Engine> Machine<E> {
             native,
             python,
             own,
+            joined: self.state.joined,
             rounded: rounding.reductions,
             error_ppb: parts_of_billion(rounding.error.relative()),
             error_ppb_max: parts_of_billion(rounding.error_max),

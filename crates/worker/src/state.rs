@@ -33,6 +33,8 @@ pub struct MachineState<E: Engine> {
     pub rounding: Option<Rounding>,
     /// Updates whose results are there before their turn.
     pub group: UpdateGroup<E::Value>,
+    /// Instructions that have run with one before them.
+    pub joined: u64,
     tickets: u64,
 }
 
@@ -49,6 +51,7 @@ impl<E: Engine> MachineState<E> {
             in_flight,
             rounding: None,
             group: UpdateGroup::default(),
+            joined: 0,
             tickets: 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::failure::{Cause, Fault};
 use gt_protocol::integer::to_usize;
-use gt_protocol::{Id, Meta, Op};
+use gt_protocol::{Id, Meta};
 use std::rc::Rc;
 
 /// Slots that a dispatcher may use: far more than live values. At about 100 bytes each they are 400 MB.
@@ -25,8 +25,8 @@ pub struct Held<V> {
     /// Its elements are row-major with the strides of a fresh result, in memory that begins with them. Views of
     /// other forms do not. A result may only take memory that would not show afterwards that it was taken.
     pub contiguous: bool,
-    /// What the one instruction that reads this value would do, where it has been done to it already.
-    pub applied: Option<Op>,
+    /// Of the instructions that alone read this value, then each other's results, how many have been done to it already.
+    pub ahead: u8,
 }
 
 /// Why a slot has no value.
@@ -151,7 +151,7 @@ impl<V> SlotTable<V> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.bytes_peak = self.bytes_peak.max(self.bytes);
         let contiguous = bytes >= meta.bytes();
-        Held { value, meta, storage, contiguous, applied: None }
+        Held { value, meta, storage, contiguous, ahead: 0 }
     }
 
     /// Puts a value whose memory is counted into a slot that is vacant or waits for it.

@@ -2,6 +2,7 @@
 // the time it takes.
 #include "batch.cpp"
 #include "build.cpp"
+#include "joined.cpp"
 #include "memory.cpp"
 #include "own.cpp"
 #include "own_attention.cpp"

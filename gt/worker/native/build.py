@@ -26,6 +26,7 @@ SOURCES = (
         "aten.cpp",
         "batch.cpp",
         "build.cpp",
+        "joined.cpp",
         "memory.cpp",
         "own.cpp",
         "own_attention.cpp",

@@ -15,7 +15,26 @@ struct KernelTensor {
   int32_t dims;
 };
 
-// Zero; else `text` says what does not fit, cut to `text_bytes` with the zero at its end.
+// Operators of a chain (csrc/cpu/chain.h), as both sides count them.
+enum class ChainCode : int32_t {
+  Neg,
+  Abs,
+  Square,
+  Reciprocal,
+  Rsqrt,
+  Relu,
+  Add,
+  Sub,
+  Mul,
+  Div,
+  ReluBackward
+};
+
+// What an operand of a chain's step is: the result so far, a number, or the next tensor.
+enum class ChainSource : int32_t { Result, Number, Tensor };
+
+// Not negative: it has run; of a chain, how many of its steps, where none has if that is less than
+// two. Else `text` says what does not fit, cut to `text_bytes` with the zero at its end.
 using KernelCall = int (*)(const KernelTensor* tensors, const double* numbers, int threads,
                            char* text, size_t text_bytes);
 

@@ -40,7 +40,7 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_from_python": (_POINTER, [ctypes.py_object]),
     "gt_to_python": (ctypes.py_object, [_POINTER]),
     "gt_run": (_INT, [_POINTER, _POINTER, _POINTER]),
-    "gt_run_followed": (_INT, [_POINTER, _POINTER, ctypes.c_uint64, _POINTER, _POINTER]),
+    "gt_run_joined": (_INT, [_POINTER, _SIZE, _POINTER]),
     "gt_run_group": (_INT, [_POINTER, _POINTER, _SIZE, _SIZE, _POINTER]),
     "gt_release": (None, [_POINTER]),
     "gt_set_warnings": (None, [SHOW]),
@@ -51,7 +51,7 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
 # What the worker's loop calls, in the order of crates/python/src/worker/native/abi.rs.
 LOOP = (
     "gt_run",
-    "gt_run_followed",
+    "gt_run_joined",
     "gt_run_group",
     "gt_release",
     "gt_from_python",

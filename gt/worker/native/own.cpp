@@ -109,12 +109,12 @@ Tensor product_of(Own own, const Values& v, const Following& following) {
 
 }  // namespace
 
-at::Tensor followed_product(Own own, const Values& values, Follower follower,
-                            const std::optional<at::Tensor>& other) {
-  if (follower == Follower::Relu && !other) return product_of(own, values, {What::Relu, {}});
-  if (follower == Follower::ReluBackward && other)
-    return product_of(own, values, {What::Gate, other});
-  return {};
+at::Tensor product_with_relu(Own own, const Values& values) {
+  return product_of(own, values, {What::Relu, {}});
+}
+
+at::Tensor gated_product(Own own, const Values& values, const at::Tensor& gate) {
+  return product_of(own, values, {What::Gate, gate});
 }
 
 Own own_of(std::string_view op) {
@@ -174,6 +174,7 @@ extern "C" {
 void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::OwnSizes* sizes) {
   gt::kernels = {find("matmul"),
                  find("adam"),
+                 find("chain"),
                  find("attention"),
                  find("attention_backward"),
                  find("recurrent"),

@@ -23,6 +23,7 @@ constexpr size_t ERROR_BYTES = 512;
 struct Kernels {
   KernelCall matmul = nullptr;
   KernelCall adam = nullptr;
+  KernelCall chain = nullptr;
   KernelCall attention = nullptr;
   KernelCall attention_backward = nullptr;
   KernelCall recurrent = nullptr;

@@ -60,7 +60,8 @@ enum class Builtin : uint32_t {
       2,  // stands for a state that a step does not have: the tensor's shape over one zero
 };
 
-// What a loop of our own does where the operands are a few numbers in a row (small.cpp).
+// Operators that IEEE 754 rounds once, or not at all: loops of our own have every bit of ATen's, of
+// a few numbers in a row (small.cpp) and of several operators in one pass (joined.cpp).
 enum class Small : uint8_t {
   None,
   Neg,
@@ -68,11 +69,13 @@ enum class Small : uint8_t {
   Square,
   Reciprocal,
   Relu,
+  Rsqrt,
   Add,
   Sub,
   Mul,
   Div,
   ReluBackward,
+  Pow,
   Eq,
   Ne,
   Lt,
@@ -156,6 +159,9 @@ struct Program {
 // The loop that stands for an operator with these arguments, if one does.
 Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments);
 
+// Of a call of Small::Pow what the power of its operands is; None where no loop of ours makes it.
+Small power_of(const Call& call, const Operand* operands);
+
 // The call's result by a loop; false: its operands are for ATen.
 bool run_small(const Call& call, const Operand* operands, c10::IValue& result);
 
@@ -169,13 +175,25 @@ bool is_small_product(const Call& call, const Operand* operands);
 // The results of a kernel of GT's own; false, with nothing done, where the operands are for others.
 bool run_own(Own own, const std::vector<c10::IValue>& values, std::vector<c10::IValue>& results);
 
-// Rows whose code (ops.toml) says what becomes of a product's result before it is written.
-enum class Follower : uint64_t { Relu = 0x0314, ReluBackward = 0x0341 };
+// The product of these arguments, and zero where that is below zero, or where `gate` is not above
+// it; undefined, with nothing done, where the operands are for others.
+at::Tensor product_with_relu(Own own, const std::vector<c10::IValue>& values);
+at::Tensor gated_product(Own own, const std::vector<c10::IValue>& values, const at::Tensor& gate);
 
-// The product of these arguments and what follows it; undefined, with nothing done, where the
-// operands are for others.
-at::Tensor followed_product(Own own, const std::vector<c10::IValue>& values, Follower follower,
-                            const std::optional<at::Tensor>& other);
+// One of several instructions, of which each but the first takes the result of the one before it.
+struct JoinedStep {
+  const Program* program;
+  const Operand* operands;
+  uint64_t from;  // operands, a bit each, that are that result; they are given as tensors without
+                  // an address
+};
+
+// The result of the first step and of as many as go together with it, at least one, whose number is
+// `joined`; undefined, with nothing done, where none does.
+at::Tensor run_joined(const JoinedStep* steps, size_t count, size_t& joined);
+
+// The arguments of a call whose operands are given, and nothing else.
+std::vector<c10::IValue> values_of(const Call& call, const Operand* operands);
 
 // The same of an operator of ATen's that is cut over the batch.
 bool run_cut(const c10::OperatorHandle& op, Own own, const std::vector<c10::IValue>& values,

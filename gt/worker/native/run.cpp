@@ -353,28 +353,7 @@ int run(const Program& program, const Operand* operands, void** results) {
   return static_cast<int>(program.results.size());
 }
 
-// A program of one product, with what follows it; see gt_run_followed.
-int run_followed(const Program& program, const Operand* operands, gt::Follower follower,
-                 const Operand& other, void** results) {
-  bool is_product = program.calls.size() == 1 && program.guards.empty() &&
-                    program.results.size() == 1 && program.stated.empty();
-  if (!is_product) return FELL_THROUGH;
-  const Call& call = program.calls.front();
-  bool is_own = call.own == gt::Own::Matmul || call.own == gt::Own::Linear;
-  if (!is_own || gt::is_small_product(call, operands)) return FELL_THROUGH;
-  std::vector<c10::IValue> temporaries;
-  Frame frame{operands, temporaries};
-  std::vector<c10::IValue> given;
-  for (const Argument& argument : call.arguments) given.push_back(value(argument, frame));
-  std::optional<at::Tensor> read;
-  if (other.kind == Kind::Tensor) read = *Borrowed(other);
-  at::Tensor made = gt::followed_product(call.own, given, follower, read);
-  if (!made.defined()) return FELL_THROUGH;
-  *results = made.unsafeReleaseTensorImpl();
-  return 1;
-}
-
-// The same for several members, whose operands follow one another, `width` of each: calls of lists
+// A program for several members, whose operands follow one another, `width` of each: calls of lists
 // once for all.
 int run_group(const Program& program, const Operand* operands, size_t width, size_t members,
               void** results) {
@@ -435,6 +414,18 @@ int told(Work work) {
 
 }  // namespace
 
+namespace gt {
+
+std::vector<c10::IValue> values_of(const Call& call, const Operand* operands) {
+  std::vector<c10::IValue> temporaries;
+  Frame frame{operands, temporaries};
+  std::vector<c10::IValue> values;
+  for (const Argument& argument : call.arguments) values.push_back(value(argument, frame));
+  return values;
+}
+
+}  // namespace gt
+
 extern "C" {
 
 // What a tensor's memory is. `sizes` and `strides` live as long as it does.
@@ -455,13 +446,16 @@ int gt_run(const void* program, const Operand* operands, void** results) {
   return told([&] { return run(*static_cast<const Program*>(program), operands, results); });
 }
 
-// Runs a program and, with its result and `other`, the row `follower`, in one: the result of that.
-// -1 where the two do not go together.
-int gt_run_followed(const void* program, const Operand* operands, uint64_t follower,
-                    const Operand* other, void** results) {
-  const Program& product = *static_cast<const Program*>(program);
-  return told(
-      [&] { return run_followed(product, operands, gt::Follower{follower}, *other, results); });
+// Runs the first of these steps and as many of those that follow as go together with it, in one
+// pass: how many of those that follow, and the result of the last one; -1 where none does.
+int gt_run_joined(const gt::JoinedStep* steps, size_t count, void** result) {
+  return told([&] {
+    size_t joined = 0;
+    at::Tensor made = gt::run_joined(steps, count, joined);
+    if (!made.defined()) return FELL_THROUGH;
+    *result = made.unsafeReleaseTensorImpl();
+    return static_cast<int>(joined);
+  });
 }
 
 // Runs a program for several members, whose operands are of the same kinds; as many results of each

@@ -29,13 +29,18 @@ struct Name {
 constexpr Name NAMES[] = {
     {"neg", Small::Neg, 1},       {"abs", Small::Abs, 1},
     {"square", Small::Square, 1}, {"reciprocal", Small::Reciprocal, 1},
-    {"relu", Small::Relu, 1},     {"add", Small::Add, 2},
+    {"relu", Small::Relu, 1},     {"rsqrt", Small::Rsqrt, 1},
+    {"pow", Small::Pow, 2},       {"add", Small::Add, 2},
     {"sub", Small::Sub, 2},       {"mul", Small::Mul, 2},
     {"div", Small::Div, 2},       {"threshold_backward", Small::ReluBackward, 2},
     {"eq", Small::Eq, 2},         {"ne", Small::Ne, 2},
     {"lt", Small::Lt, 2},         {"le", Small::Le, 2},
     {"gt", Small::Gt, 2},         {"ge", Small::Ge, 2},
 };
+
+// Numbers that ATen raises to by these operators.
+constexpr std::pair<double, Small> POWERS[] = {
+    {2.0, Small::Square}, {-0.5, Small::Rsqrt}, {-1.0, Small::Reciprocal}};
 
 bool is_constant(const Argument& argument, int64_t value) {
   return argument.source == Source::Constant && argument.constant.isInt() &&
@@ -176,6 +181,9 @@ void compute(Small small, const Side& lhs, const Side& rhs, T* out, int64_t coun
     case Small::Reciprocal:
       unary<T>(lhs, out, count, [](T x) { return T(1) / x; });
       return;
+    case Small::Rsqrt:
+      unary<T>(lhs, out, count, [](T x) { return T(1) / std::sqrt(x); });
+      return;
     case Small::Relu:
       unary<T>(lhs, out, count, [](T x) { return x < 0 ? T(0) : x; });
       return;
@@ -222,9 +230,21 @@ Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& argum
   return Small::None;
 }
 
+Small power_of(const Call& call, const Operand* operands) {
+  const Operand& base = operands[call.arguments[0].index];
+  const Operand& exponent = operands[call.arguments[1].index];
+  if (base.kind != Kind::Tensor || exponent.kind == Kind::Tensor) return Small::None;
+  double power = element<double>(exponent);
+  for (auto [known, small] : POWERS) {
+    if (known == power) return small;
+  }
+  return Small::None;
+}
+
 bool run_small(const Call& call, const Operand* operands, c10::IValue& result) {
-  if (call.small == Small::None) return false;
-  bool is_binary = call.small >= Small::Add;
+  Small small = call.small == Small::Pow ? power_of(call, operands) : call.small;
+  if (small == Small::None) return false;
+  bool is_binary = small >= Small::Add;
   Side lhs;
   Side rhs;
   if (!side_of(call.arguments[0], operands, lhs)) return false;
@@ -241,14 +261,14 @@ bool run_small(const Call& call, const Operand* operands, c10::IValue& result) {
     written->bump_version();
     out = at::Tensor(Counted::reclaim_copy(written));
   } else {
-    out = at::detail::empty_cpu(like->sizes(), call.small >= Small::Eq ? at::kBool : dtype);
+    out = at::detail::empty_cpu(like->sizes(), small >= Small::Eq ? at::kBool : dtype);
   }
   void* data = out.mutable_data_ptr();
   if (call.is_over) lhs.data = data;
   if (dtype == at::kFloat) {
-    run_as<float>(call.small, lhs, rhs, data, like->numel());
+    run_as<float>(small, lhs, rhs, data, like->numel());
   } else {
-    run_as<double>(call.small, lhs, rhs, data, like->numel());
+    run_as<double>(small, lhs, rhs, data, like->numel());
   }
   result = std::move(out);
   return true;

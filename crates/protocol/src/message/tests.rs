@@ -97,8 +97,8 @@ fn every_frame(
     let (native, python) = (executed / 2, executed / 3);
     let (plain_bytes, packed_bytes) = (values / 3, values / 4);
     let (rounded, error_ppb, error_ppb_max) = (values / 5, values / 6, values / 7);
-    let own = values / 8;
-    let rounding = Stats { rounded, error_ppb, error_ppb_max, own, ..Stats::default() };
+    let (own, joined) = (values / 8, values / 9);
+    let rounding = Stats { rounded, error_ppb, error_ppb_max, own, joined, ..Stats::default() };
     let calls = Stats { native, python, plain_bytes, packed_bytes, ..rounding };
     let stats = Stats { request, values, bytes: counted, bytes_peak, executed, ..calls };
     let secret = Secret(*b"0123456789abcdef");

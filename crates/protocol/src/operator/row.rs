@@ -222,6 +222,8 @@ pub struct OpInfo {
     pub running: bool,
     /// An update of which adjacent instructions with equal attributes may be executed in one call.
     pub grouped: bool,
+    /// An engine may compute it in one pass over memory with such rows before and after it; no bit changes.
+    pub chains: bool,
     pub view: Option<ViewKind>,
     /// How it is taken and written through; every view has it.
     pub strided: Option<Strided>,
@@ -269,6 +271,7 @@ impl OpInfo {
         nonempty: false,
         running: false,
         grouped: false,
+        chains: false,
         view: None,
         strided: None,
         weight: None,

@@ -8,16 +8,17 @@ use super::faults;
 use super::kernel_call;
 use super::kernels::Kernels;
 use super::memory::ValueMemory;
-use super::native::{self, ProgramCall, Programs, TensorValue};
+use super::native::{self, JoinedSteps, ProgramCall, Programs, TensorValue};
 use super::vectorcall::Vectorcaller;
 use gt_protocol::message::FailureClass;
 use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dims, Dtype, Instruction, Meta, Op};
 use gt_transport::vectors::{VectorLoop, widest};
 use gt_worker::{
-    Collective, DirectReads, Engine, EngineOperand, Fault, Places, Shard, Turn, Values,
+    Collective, DirectReads, Engine, EngineOperand, Fault, Follower, Places, Shard, Turn, Values,
 };
 use pyo3::prelude::*;
+use std::iter::once;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Code of the operator that this process executes, or executed last; 0 before the first.
@@ -45,6 +46,9 @@ pub struct PythonEngine {
     backends: CollectiveBackends,
     /// What runs without Python, once it is there.
     programs: Option<Programs>,
+    /// (steps, whether the first one's first operand may be written over) -> how many have run and the result, or None. Of a
+    /// backend whose kernels are not programs.
+    chain: Option<Py<PyAny>>,
     /// Calls of Python's kernels.
     calls: u64,
     /// () -> how many kernels of GT's own have run, whoever called them.
@@ -69,6 +73,7 @@ impl PythonEngine {
             kernels: Kernels::new(backend)?,
             backends: CollectiveBackends::new(backend)?,
             programs: None,
+            chain: backend.getattr("chain")?.extract()?,
             calls: 0,
             own_calls: function("own_calls")?,
             caller,
@@ -167,24 +172,39 @@ impl Engine for PythonEngine {
         Some(results)
     }
 
-    fn execute_followed(
+    fn execute_joined(
         &mut self,
-        product: &Instruction<'_>,
+        first: &Instruction<'_>,
         operands: &[EngineOperand<'_, Self::Value>],
-        follower: Op,
-        other: Option<&Self::Value>,
-    ) -> Option<Self::Value> {
+        reuse: u16,
+        followers: &[Follower<'_, Self::Value>],
+    ) -> Option<(usize, Self::Value)> {
         let py = attached();
-        let programs = self.programs.as_mut()?;
-        let kernel = self.kernels.of_mut(product.op)?;
-        EXECUTING.store(product.op.info().code, Ordering::Relaxed);
-        let call = ProgramCall {
-            over: 0,
-            detaches: self.threads.is_large,
-            attributes: &mut kernel.attributes,
-            dtypes: &self.dtypes,
+        EXECUTING.store(first.op.info().code, Ordering::Relaxed);
+        let Some(programs) = &mut self.programs else {
+            let chain = self.chain.as_ref()?;
+            // Whatever it is that fails, an instruction executed by itself says so.
+            let made = kernel_call::run_chain(py, chain, (first, operands), reuse, followers);
+            let made = made.ok().flatten()?;
+            self.calls += 1;
+            return Some(made);
         };
-        programs.run_followed(py, (product, operands), call, follower, other)
+        let over = self.kernels.of(first.op)?.over(reuse).map_or(0, |row| row.overwrites);
+        let mut steps = JoinedSteps::default();
+        let rest = followers.iter().map(|one| (&one.instruction, &*one.operands, one.from, 0));
+        for (instruction, operands, from, over) in once((first, operands, 0, over)).chain(rest) {
+            let Some(kernel) = self.kernels.of_mut(instruction.op) else { break };
+            let call = ProgramCall {
+                over,
+                detaches: false,
+                attributes: &mut kernel.attributes,
+                dtypes: &self.dtypes,
+            };
+            if programs.push_step(py, &mut steps, (instruction, operands), from, call).is_none() {
+                break;
+            }
+        }
+        programs.run_joined(&steps, self.threads.is_large)
     }
 
     fn calls(&self) -> [u64; 3] {

@@ -5,11 +5,12 @@ use super::kernels::OperatorKernel;
 use super::native::TensorValue;
 use super::vectorcall::Vectorcaller;
 use gt_protocol::{Family, Instruction};
-use gt_worker::{EngineOperand, Values};
+use gt_worker::{EngineOperand, Follower, Values};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
+use std::iter::once;
 
 /// Calls the kernel; where there is one, that which writes over the operands in `reuse`.
 pub fn run(
@@ -86,6 +87,25 @@ pub fn run_group(
         Ok(member.iter().map(|one| TensorValue::from(one.unbind())).collect())
     });
     results.collect::<PyResult<_>>().map(Some)
+}
+
+/// Calls a backend's `chain` with an instruction and what follows it, each as (row, operands), of which the absent ones are the
+/// result before: how many of those that follow have run, and the result of the last; nothing where none has.
+pub fn run_chain(
+    py: Python<'_>,
+    chain: &Py<PyAny>,
+    (first, operands): (&Instruction<'_>, &[EngineOperand<'_, TensorValue>]),
+    reuse: u16,
+    followers: &[Follower<'_, TensorValue>],
+) -> PyResult<Option<(usize, TensorValue)>> {
+    let rest = followers.iter().map(|one| (one.instruction.op, &*one.operands));
+    let steps = once((first.op, operands)).chain(rest).map(|(op, operands)| {
+        let operands = operands.iter().map(|operand| object(py, operand));
+        Ok((op.info().name, PyTuple::new(py, operands)?))
+    });
+    let steps = PyList::new(py, steps.collect::<PyResult<Vec<_>>>()?)?;
+    let made: Option<(usize, Py<PyAny>)> = chain.call1(py, (steps, reuse))?.extract(py)?;
+    Ok(made.map(|(joined, value)| (joined, TensorValue::from(value))))
 }
 
 /// The arguments of a call: borrowed pointers, and what was made for it.

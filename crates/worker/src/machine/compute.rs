@@ -3,34 +3,24 @@
 use crate::engine::{Engine, EngineOperand, Values};
 use crate::failure::Fault;
 use crate::state::MachineState;
-use crate::table::{Held, NoValue, StorageId};
-use crate::{followed, reuse, work};
+use crate::table::{Held, NoValue, SlotTable, StorageId};
+use crate::{joined, reuse, work};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Family, Id, Instruction, Meta, Operand, ViewKind};
 use smallvec::SmallVec;
 
 impl<E: Engine> MachineState<E> {
     pub fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
-        if let Some(from) = followed::applied(&self.table, instruction) {
-            return self.pass_on(from, instruction);
-        }
         let early = self.group.early(instruction.op);
-        let mut inputs: SmallVec<[EngineOperand<'_, E::Value>; 4]> = SmallVec::new();
-        let mut is_contiguous = true;
-        for operand in &instruction.operands {
-            inputs.push(match operand {
-                Operand::Absent => EngineOperand::Absent,
-                Operand::Scalar(scalar) => EngineOperand::Scalar(*scalar),
-                Operand::Value(id) => {
-                    let held = self.table.held(*id)?;
-                    is_contiguous &= held.contiguous;
-                    EngineOperand::Value(&held.value)
-                }
-            });
+        let Given { operands: inputs, is_contiguous, made } =
+            Given::of(&self.table, instruction)?;
+        if let Some(made) = made {
+            drop(inputs);
+            return self.pass_on(made, instruction);
         }
         self.table.check_vacant(&instruction.outputs)?;
         let metas = reuse::results(&self.table, instruction);
-        let mut applied = None;
+        let mut ahead = 0;
         let (reuse, results) = if let Some(early) = early {
             early
         } else {
@@ -44,11 +34,12 @@ impl<E: Engine> MachineState<E> {
             let results = if begins {
                 let first = (instruction, reuse);
                 self.group.run(&mut self.engine, &self.table, first, next)
-            } else if is_large && reuse == 0 {
-                let product = (instruction, &inputs[..]);
-                let together = followed::run(&mut self.engine, &self.table, product, &metas, next);
-                together.map(|(op, value)| {
-                    applied = Some(op);
+            } else if joined::may_begin(instruction.op, &metas, is_large) {
+                let first = (instruction, &inputs[..]);
+                let together =
+                    joined::run(&mut self.engine, &self.table, first, reuse, &metas, next);
+                together.map(|(joined, value)| {
+                    ahead = joined;
                     Values::from_iter([value])
                 })
             } else {
@@ -61,12 +52,10 @@ impl<E: Engine> MachineState<E> {
             None => self.engine.execute(instruction, &inputs, reuse)?,
         };
         drop(inputs);
+        self.joined += u64::from(ahead);
         if reuse == 0 {
             self.define(instruction, values, &metas, is_contiguous)?;
-            if applied.is_some() {
-                self.table.held_mut(instruction.outputs[0])?.applied = applied;
-            }
-            return Ok(());
+            return self.mark(instruction, ahead);
         }
         // The usual case, a result over its first dying operand, keeps that operand's entry in the table.
         if let (&[to], [_], Some(from)) =
@@ -75,17 +64,27 @@ impl<E: Engine> MachineState<E> {
         {
             let moved = self.table.succeed(from, to, value);
             debug_assert!(moved, "{from:?} was looked at above");
-            return Ok(());
+            return self.mark(instruction, ahead);
         }
         self.consume(instruction, reuse);
-        self.define(instruction, values, &metas, is_contiguous)
+        self.define(instruction, values, &metas, is_contiguous)?;
+        self.mark(instruction, ahead)
+    }
+
+    /// Notes how many of the instructions that follow have been done to the result.
+    #[inline]
+    fn mark(&mut self, instruction: &Instruction<'_>, ahead: u8) -> Result<(), NoValue> {
+        if ahead != 0 {
+            self.table.held_mut(instruction.outputs[0])?.ahead = ahead;
+        }
+        Ok(())
     }
 
     /// A value that is the instruction's result already goes on to the slot of that.
     fn pass_on(&mut self, from: Id, instruction: &Instruction<'_>) -> Result<(), NoValue> {
         self.table.check_vacant(&instruction.outputs)?;
         let mut held = self.table.withdraw(from)?;
-        held.applied = None;
+        held.ahead -= 1;
         self.table.put_held(instruction.outputs[0], held);
         Ok(())
     }
@@ -122,7 +121,7 @@ impl<E: Engine> MachineState<E> {
                 None => self.engine.meta(&value)?,
             };
             if let Some((storage, contiguous)) = self.viewed(instruction, &value)? {
-                self.table.put_alias(id, Held { value, meta, storage, contiguous, applied: None });
+                self.table.put_alias(id, Held { value, meta, storage, contiguous, ahead: 0 });
                 continue;
             }
             // What an optimizer does not keep may be stood for by less than its shape.
@@ -157,6 +156,38 @@ impl<E: Engine> MachineState<E> {
             return Ok(None);
         }
         Ok(Some((held.storage, held.contiguous && may_be_copy)))
+    }
+}
+
+/// What an instruction computes with.
+struct Given<'a, V> {
+    operands: SmallVec<[EngineOperand<'a, V>; 4]>,
+    /// All values are.
+    is_contiguous: bool,
+    /// An operand that is its result already.
+    made: Option<Id>,
+}
+
+impl<'a, V> Given<'a, V> {
+    #[inline]
+    fn of(table: &'a SlotTable<V>, instruction: &Instruction<'_>) -> Result<Self, NoValue> {
+        let mut operands = SmallVec::new();
+        let (mut is_contiguous, mut made) = (true, None);
+        for operand in &instruction.operands {
+            operands.push(match operand {
+                Operand::Absent => EngineOperand::Absent,
+                Operand::Scalar(scalar) => EngineOperand::Scalar(*scalar),
+                Operand::Value(id) => {
+                    let held = table.held(*id)?;
+                    if held.ahead != 0 {
+                        made = Some(*id);
+                    }
+                    is_contiguous &= held.contiguous;
+                    EngineOperand::Value(&held.value)
+                }
+            });
+        }
+        Ok(Self { operands, is_contiguous, made })
     }
 }
 

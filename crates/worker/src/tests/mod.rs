@@ -10,8 +10,8 @@ mod coalesced;
 mod codec;
 mod collective;
 mod device;
-mod followed;
 mod group;
+mod joined;
 mod links;
 mod machine;
 mod negotiation;
@@ -24,8 +24,8 @@ mod work;
 
 use crate::{
     Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream, CopyBytes,
-    DirectReads, Engine, EngineOperand, Fault, Front, Machine, MessageId, PeerId, PeerLost, Peers,
-    Places, Progress, ReduceOp, Replies, Shard, Turn, Values,
+    DirectReads, Engine, EngineOperand, Fault, Follower, Front, Machine, MessageId, PeerId,
+    PeerLost, Peers, Places, Progress, ReduceOp, Replies, Shard, Turn, Values,
 };
 use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -56,8 +56,9 @@ struct ToyEngine {
     /// Updates of each call of several; of one that is to fail those that were asked for.
     groups: Rc<RefCell<Vec<usize>>>,
     groups_fail: bool,
-    /// Products that ran with what follows them.
-    followed: Rc<RefCell<Vec<Op>>>,
+    /// What ran with instructions before it, and at most how much of what is offered does.
+    joined: Rc<RefCell<Vec<Op>>>,
+    joins_max: Option<usize>,
     conduct: device::DeviceConduct,
 }
 
@@ -230,21 +231,36 @@ impl Engine for ToyEngine {
         members.map(|member| self.execute(instruction, member, reuse).ok()).collect()
     }
 
-    fn execute_followed(
+    fn execute_joined(
         &mut self,
-        product: &Instruction<'_>,
+        first: &Instruction<'_>,
         operands: &[EngineOperand<'_, Toy>],
-        follower: Op,
-        other: Option<&Toy>,
-    ) -> Option<Toy> {
-        if product.op != Op::Matmul {
+        reuse: u16,
+        followers: &[Follower<'_, Toy>],
+    ) -> Option<(usize, Toy)> {
+        let count = followers.len().min(self.joins_max.unwrap_or(usize::MAX));
+        if count == 0 {
             return None;
         }
-        self.followed.borrow_mut().push(follower);
-        let made = self.execute(product, operands, 0).ok()?.pop()?;
-        let mut operands = vec![EngineOperand::Value(&made)];
-        operands.extend(other.map(EngineOperand::Value));
-        self.execute(&Instruction::new(follower), &operands, 0).ok()?.pop()
+        let mut made = self.execute(first, operands, reuse).ok()?.pop()?;
+        for one in &followers[..count] {
+            self.joined.borrow_mut().push(one.instruction.op);
+            let operands: Vec<_> = one
+                .operands
+                .iter()
+                .enumerate()
+                .map(|(position, operand)| match operand {
+                    EngineOperand::Absent => {
+                        assert_ne!(one.from >> position & 1, 0);
+                        EngineOperand::Value(&made)
+                    }
+                    EngineOperand::Value(value) => EngineOperand::Value(*value),
+                    EngineOperand::Scalar(number) => EngineOperand::Scalar(*number),
+                })
+                .collect();
+            made = self.execute(&one.instruction, &operands, 0).ok()?.pop()?;
+        }
+        Some((count, made))
     }
 
     fn in_place(&self, op: Op) -> u16 {

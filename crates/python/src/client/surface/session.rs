@@ -116,7 +116,7 @@ fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let mut rows = Vec::new();
     for (worker, stats) in read::worker_stats(py)? {
-        let Stats { values, bytes, bytes_peak, executed, native, python, own, .. } = stats;
+        let Stats { values, bytes, bytes_peak, executed, native, python, own, joined, .. } = stats;
         let Stats { plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, .. } = stats;
         let dict = PyDict::new(py);
         dict.set_item("worker", worker)?;
@@ -127,6 +127,7 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         dict.set_item("native_calls", native)?;
         dict.set_item("own_calls", own)?;
         dict.set_item("python_calls", python)?;
+        dict.set_item("joined", joined)?;
         dict.set_item("plain_bytes", plain_bytes)?;
         dict.set_item("packed_bytes", packed_bytes)?;
         dict.set_item("rounded_sums", rounded)?;

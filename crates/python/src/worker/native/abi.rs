@@ -21,6 +21,8 @@ pub struct NativeOperand {
 
 impl NativeOperand {
     pub const ABSENT: Self = Self { kind: 0, bits: 0 };
+    /// The result of the step before.
+    pub const TENSOR_TO_COME: Self = Self { kind: 1, bits: 0 };
 
     pub fn tensor(handle: NonNull<c_void>) -> Self {
         let address = u64::try_from(handle.as_ptr().expose_provenance());
@@ -36,6 +38,16 @@ impl From<Scalar> for NativeOperand {
             Scalar::Float(value) => Self { kind: 4, bits: value.to_bits() },
         }
     }
+}
+
+/// One of several instructions that may run in one pass.
+#[repr(C)]
+#[derive(Debug)]
+pub struct NativeStep {
+    pub program: *const c_void,
+    pub operands: *const NativeOperand,
+    /// Operands, a bit each, that are the result of the step before.
+    pub from: u64,
 }
 
 /// What a tensor's memory is; sizes and strides live as long as it does.
@@ -55,13 +67,7 @@ pub struct Description {
 type RunProgram =
     unsafe extern "C" fn(*const c_void, *const NativeOperand, *mut *mut c_void) -> c_int;
 
-type RunFollowed = unsafe extern "C" fn(
-    *const c_void,
-    *const NativeOperand,
-    u64,
-    *const NativeOperand,
-    *mut *mut c_void,
-) -> c_int;
+type RunJoined = unsafe extern "C" fn(*const NativeStep, usize, *mut *mut c_void) -> c_int;
 
 type RunGroup = unsafe extern "C" fn(
     *const c_void,
@@ -75,7 +81,7 @@ type RunGroup = unsafe extern "C" fn(
 #[derive(Clone, Copy, Debug)]
 pub struct Helper {
     pub run: RunProgram,
-    pub run_followed: RunFollowed,
+    pub run_joined: RunJoined,
     pub run_group: RunGroup,
     pub release: unsafe extern "C" fn(*mut c_void),
     pub from_python: unsafe extern "C" fn(*mut ffi::PyObject) -> *mut c_void,
@@ -101,7 +107,7 @@ impl Helper {
     pub unsafe fn install(addresses: [usize; FUNCTIONS]) -> &'static Self {
         let [
             run,
-            run_followed,
+            run_joined,
             run_group,
             release,
             from_python,
@@ -114,7 +120,7 @@ impl Helper {
         HELPER.get_or_init(|| unsafe {
             Self {
                 run: std::mem::transmute::<*const c_void, RunProgram>(run),
-                run_followed: std::mem::transmute::<*const c_void, RunFollowed>(run_followed),
+                run_joined: std::mem::transmute::<*const c_void, RunJoined>(run_joined),
                 run_group: std::mem::transmute::<*const c_void, RunGroup>(run_group),
                 release: std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void)>(
                     release,

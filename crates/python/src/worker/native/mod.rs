@@ -5,5 +5,5 @@ mod abi;
 mod programs;
 mod value;
 
-pub use programs::{ProgramCall, Programs, offer_native, take_offer};
+pub use programs::{JoinedSteps, ProgramCall, Programs, offer_native, take_offer};
 pub use value::{TensorValue, described};

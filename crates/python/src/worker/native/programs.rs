@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
 
-use super::abi::{FUNCTIONS, Helper, NativeOperand};
+use super::abi::{FUNCTIONS, Helper, NativeOperand, NativeStep};
 use super::value::{NativeTensor, TensorValue};
 use crate::worker::attributes::Attributes;
-use gt_protocol::{Attr, Instruction, Op, Scalar};
+use gt_protocol::{Attr, Instruction, Scalar};
 use gt_worker::{EngineOperand, Values, same_attr};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -116,6 +116,21 @@ impl From<NativeOffer> for Programs {
     }
 }
 
+/// Instructions of which each but the first takes the result of the one before it.
+#[derive(Debug, Default)]
+pub struct JoinedSteps {
+    taken: Vec<JoinedStep>,
+}
+
+#[derive(Debug)]
+struct JoinedStep {
+    code: usize,
+    over: u16,
+    attrs: SmallVec<[Attr; 2]>,
+    arguments: SmallVec<[NativeOperand; 8]>,
+    from: u16,
+}
+
 /// What a run needs beside the instruction.
 #[derive(Debug)]
 pub struct ProgramCall<'a> {
@@ -154,39 +169,61 @@ impl Programs {
         Some(values)
     }
 
-    /// A product and what `follower` makes of its result and `other`, in one; nothing, with nothing done, where the two do not go
-    /// together.
-    pub fn run_followed(
+    /// Takes an instruction as one that follows those before it, its result being the operands in `from`; nothing where Python
+    /// runs it.
+    pub fn push_step(
         &mut self,
         py: Python<'_>,
-        (product, operands): (&Instruction<'_>, &[EngineOperand<'_, TensorValue>]),
+        steps: &mut JoinedSteps,
+        (instruction, operands): (&Instruction<'_>, &[EngineOperand<'_, TensorValue>]),
+        from: u16,
         call: ProgramCall<'_>,
-        follower: Op,
-        other: Option<&TensorValue>,
-    ) -> Option<TensorValue> {
+    ) -> Option<()> {
         let mut arguments: SmallVec<[NativeOperand; 8]> = SmallVec::new();
         self.push(operands, &mut arguments)?;
-        let other = match other {
-            Some(value) => NativeOperand::tensor(value.tensor(self.helper)?.handle()),
-            None => NativeOperand::ABSENT,
-        };
-        let (helper, detaches) = (self.helper, call.detaches);
-        let form = self.form(py, product, &arguments, call);
-        let program = form.program.as_ref().filter(|_| form.changing == 0)?;
-        let values = execute(detaches, |results| {
-            // SAFETY: as for `execute` of one instruction; `other` is such an operand too.
-            unsafe {
-                (helper.run_followed)(
-                    program.0.as_ptr(),
-                    arguments.as_ptr(),
-                    u64::from(follower.info().code),
-                    &raw const other,
-                    results,
-                )
+        for (position, argument) in arguments.iter_mut().enumerate() {
+            if from >> position & 1 != 0 {
+                *argument = NativeOperand::TENSOR_TO_COME;
             }
+        }
+        let over = call.over;
+        let form = self.form(py, instruction, &arguments, call);
+        form.program.as_ref().filter(|_| form.changing == 0)?;
+        let code = usize::from(instruction.op.info().code);
+        let attrs = instruction.attrs.clone();
+        steps.taken.push(JoinedStep { code, over, attrs, arguments, from });
+        Some(())
+    }
+
+    /// Runs the first step and as many of those that follow as go together with it: how many, and the result of the last; nothing
+    /// where none does.
+    pub fn run_joined(
+        &mut self,
+        steps: &JoinedSteps,
+        detaches: bool,
+    ) -> Option<(usize, TensorValue)> {
+        let helper = self.helper;
+        let mut native: SmallVec<[NativeStep; 16]> = SmallVec::new();
+        for step in &steps.taken {
+            // A later step's form may have taken the place of an earlier one's.
+            let forms = &mut self.rows[step.code];
+            let place = forms.place(&step.arguments, step.over, &step.attrs)?;
+            let program = forms.kept[place].program.as_ref()?.0.as_ptr().cast_const();
+            native.push(NativeStep {
+                program,
+                operands: step.arguments.as_ptr(),
+                from: u64::from(step.from),
+            });
+        }
+        let mut joined = 0;
+        let values = execute(detaches, |results| {
+            // SAFETY: as for `execute` of one instruction, for each step; it writes one result.
+            joined = unsafe { (helper.run_joined)(native.as_ptr(), native.len(), results) };
+            joined.min(1)
         })?;
-        self.calls += 2;
-        values.into_iter().next()
+        let joined = usize::try_from(joined).ok()?;
+        self.calls += 1 + u64::try_from(joined).ok()?;
+        values.into_iter().next().map(|value| (joined, value))
     }
 
     /// The results of several instructions like this one, whose operands follow one another, by one call; nothing as for

@@ -1,0 +1,101 @@
+// Converts and checks Python's arguments for chains of elementwise operators. No computation here.
+#include "bind/chain.h"
+
+#include <nanobind/stl/string_view.h>
+
+#include <deque>
+#include <string_view>
+#include <vector>
+
+#include "bind/tensor_argument.h"
+#include "core/calls.h"
+#include "core/message.h"
+#include "cpu/chain.h"
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+namespace gt {
+namespace {
+
+// In the order of ChainOp.
+constexpr std::string_view kNames[kChainOpCount] = {"neg",  "abs",   "square", "reciprocal",
+                                                    "sqrt", "rsqrt", "relu",   "add",
+                                                    "sub",  "mul",   "div",    "relu_backward"};
+
+ChainOp op_of(std::string_view name) {
+  for (std::size_t at = 0; at < kChainOpCount; ++at) {
+    if (kNames[at] == name) {
+      return static_cast<ChainOp>(at);
+    }
+  }
+  throw nb::value_error(message("chain: it has no operator ", name).c_str());
+}
+
+// Steps, and the arrays that they look at.
+struct Steps {
+  std::deque<TensorArgument> held;
+  std::vector<ChainStep> steps;
+
+  explicit Steps(const nb::sequence& given) {
+    for (const nb::handle one : given) {
+      const auto step = nb::cast<nb::tuple>(one);
+      const auto name = nb::cast<std::string_view>(step[0]);
+      ChainStep made{op_of(name), {}};
+      const auto operands = static_cast<std::size_t>(operands_of(made.op));
+      if (step.size() != operands + 1) {
+        throw nb::value_error(message("chain: ", name, " has ", operands, " operands").c_str());
+      }
+      for (std::size_t side = 0; side < operands; ++side) {
+        made.operands[side] = operand(step[side + 1]);
+      }
+      steps.push_back(made);
+    }
+  }
+
+  ChainOperand operand(nb::handle given) {
+    using Kind = ChainOperand::Kind;
+    if (given.is_none()) {
+      return {};
+    }
+    if (nb::isinstance<nb::float_>(given) || nb::isinstance<nb::int_>(given)) {
+      return {Kind::kNumber, static_cast<float>(nb::cast<double>(given)), {}};
+    }
+    return {Kind::kTensor, 0, held.emplace_back("chain", "an operand", given).view()};
+  }
+
+  int count() const { return static_cast<int>(steps.size()); }
+};
+
+int fitting(const OutputArgument& out, const Steps& steps) {
+  return fitting_chain(out.view(), steps.steps.data(), steps.count());
+}
+
+}  // namespace
+
+void bind_chain(nb::module_& module) {
+  module.def(
+      "fitting_chain",
+      [](nb::handle out, const nb::sequence& steps) {
+        return fitting({"fitting_chain", "out", out}, Steps(steps));
+      },
+      "out"_a, "steps"_a,
+      "How many steps from the first on `chain` takes: arrays are contiguous, of float32, and as\n"
+      "`out` is, of one element, or rows or columns that are repeated.");
+  module.def(
+      "chain",
+      [](nb::handle out, const nb::sequence& given, int threads) {
+        count_call();
+        const OutputArgument result("chain", "out", out);
+        const Steps steps(given);
+        const nb::gil_scoped_release others;
+        chain(result.view(), steps.steps.data(), steps.count(), threads);
+      },
+      "out"_a, "steps"_a, "threads"_a = 1,
+      "Computes elementwise operators one after the other in one pass: (name, operand) or (name,\n"
+      "lhs, rhs), an operand being an array, a number, or None for the result of the step before.\n"
+      "`out`, contiguous, may be the memory of an array of its size that the first step alone\n"
+      "reads. ValueError where a step does not fit.");
+}
+
+}  // namespace gt

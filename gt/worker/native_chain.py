@@ -1,0 +1,65 @@
+"""Chains of elementwise rows in one pass over memory, for the native backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from gt import _kernels
+from gt.worker import native_threads
+from gt.worker.native_values import FLOAT32, is_float32
+from gt.worker.reference_values import Array
+
+# A row and its operands; None: the result of the step before.
+Step = tuple[str, Sequence[object]]
+
+_UNARY = ("neg", "abs", "square", "reciprocal", "sqrt", "rsqrt", "relu")
+_ROWS = frozenset((*_UNARY, "relu_backward", "add", "sub", "mul", "div"))
+_POWERS: dict[object, str] = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+
+
+def run(steps: Sequence[Step], reuse: int) -> tuple[int, Array] | None:
+    """How many of the steps behind the first have run with it, at least one, and the last result.
+
+    Args:
+        steps: The instructions.
+        reuse: Operands of the first one, a bit each, whose memory may become the result's.
+    """
+    taken = list(_taken(steps))
+    arrays = [one for one in steps[0][1] if isinstance(one, np.ndarray)]
+    if len(taken) < 2 or not arrays:
+        return None
+    size = max(arrays, key=lambda one: one.size).shape
+    out = next((one for one in _reusable(steps[0][1], reuse) if one.shape == size), None)
+    if out is None:
+        out = np.empty(size, FLOAT32)
+    fitting = _kernels.fitting_chain(out, taken)
+    if fitting < 2:
+        return None
+    _kernels.chain(out, taken[:fitting], native_threads.count())
+    return fitting - 1, out
+
+
+def _reusable(operands: Sequence[object], reuse: int) -> Iterator[Array]:
+    for place, one in enumerate(operands):
+        if reuse >> place & 1 and is_float32(one) and one.flags.writeable:
+            yield one
+
+
+def _taken(steps: Sequence[Step]) -> Iterator[tuple[object, ...]]:
+    """The steps that the kernel has, up to the first that it lacks, as it takes them."""
+    for row, operands in steps:
+        name, given = row, tuple(operands)
+        if row == "pow":
+            base, exponent = operands
+            if isinstance(exponent, np.ndarray) or exponent not in _POWERS:
+                return
+            name, given = _POWERS[exponent], (base,)
+        if name not in _ROWS or not all(map(_is_taken, given)):
+            return
+        yield (name, *given)
+
+
+def _is_taken(operand: object) -> bool:
+    return operand is None or is_float32(operand) or type(operand) in (int, float)

@@ -15,7 +15,7 @@ use crate::program::{Cluster, DrawnStep, Retry, Scene, makes, palette};
 use crate::random::Random;
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::{self, PAYLOAD_BYTES_MAX};
-use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
+use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Questions without an answer that a client lets stand before it waits.
@@ -50,6 +50,8 @@ pub struct Client {
     /// The signal that instructions carry.
     signal: u16,
     fresh: Option<Id>,
+    /// What the last step has computed of elements.
+    last: Option<Id>,
     retry: Option<Retry>,
     pub oracle: Oracle,
     /// Steps still to be taken.
@@ -102,6 +104,7 @@ impl Client {
             cluster,
             signal: 0,
             fresh: None,
+            last: None,
             retry: None,
             oracle: Oracle::default(),
             breach,
@@ -192,30 +195,33 @@ impl Client {
             spread: self.spread,
             cluster: &self.cluster,
             fresh: self.fresh,
+            last: self.last,
             retry: &mut self.retry,
             focus: None,
             first: None,
         };
         let mut drawn = scene.step();
         let dying = self.choose_dying(&mut drawn.0);
+        let computes = matches!(&drawn.0, ProgramStep::Compute { compute, .. } if compute.op.info().family == Family::Elementwise);
         let makes = makes(&drawn.0);
         self.take(drawn, words);
         self.fresh = self.live.last().copied().filter(|_| makes);
+        self.last = self.live.last().copied().filter(|_| computes);
         if !dying.is_empty() {
             self.take((ProgramStep::Free(dying), None), words);
         }
     }
 
-    /// Now and then operands whose last reference goes with the instruction; they are freed after it.
+    /// Now and then operands whose last reference goes with the instruction; they are freed after it. More often the one that the
+    /// instruction before has made, as in an expression.
     fn choose_dying(&mut self, step: &mut ProgramStep) -> Vec<Id> {
         let ProgramStep::Compute { terms, consumes, .. } = step else { return Vec::new() };
         let mut dying = Vec::new();
-        if !self.random.percent(25) {
-            return dying;
-        }
+        let any = self.random.percent(25);
+        let in_expression = self.random.percent(50);
         for (position, term) in terms.iter().take(16).enumerate() {
             if let StepOperand::Value(id) = term
-                && self.random.percent(60)
+                && (in_expression && self.last == Some(*id) || any && self.random.percent(60))
             {
                 *consumes |= 1 << position;
                 dying.push(*id);

@@ -10,8 +10,8 @@ use gt_protocol::message::FailureClass;
 use gt_protocol::rules::{self, RuleArg};
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{
-    BorrowedBuffers, Buffers, Collective, DirectReads, Engine, EngineOperand, Fault, Places,
-    ReduceOp, Shard, Turn, Values,
+    BorrowedBuffers, Buffers, Collective, DirectReads, Engine, EngineOperand, Fault, Follower,
+    Places, ReduceOp, Shard, Turn, Values,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -70,6 +70,26 @@ impl BorrowedBuffers for BorrowedTensors {
     }
 }
 
+/// A result has taken over the memory of these operands.
+fn mark(operands: &[EngineOperand<'_, Stored>], reuse: u16) {
+    for (position, operand) in operands.iter().take(16).enumerate() {
+        if let EngineOperand::Value(value) = operand
+            && reuse & (1 << position) != 0
+        {
+            value.overwritten.set(true);
+        }
+    }
+}
+
+/// An operand of an instruction that follows: the result before it where it is absent.
+fn of_step<'a>(made: &'a Stored, other: &EngineOperand<'a, Stored>) -> EngineOperand<'a, Stored> {
+    match other {
+        EngineOperand::Absent => EngineOperand::Value(made),
+        EngineOperand::Value(value) => EngineOperand::Value(value),
+        EngineOperand::Scalar(scalar) => EngineOperand::Scalar(*scalar),
+    }
+}
+
 impl Engine for ToyEngine {
     type Value = Stored;
     type Borrowed = BorrowedTensors;
@@ -105,13 +125,7 @@ impl Engine for ToyEngine {
             let text = format!("{name}: no toy for {:?}", instruction.attrs);
             return Err(Fault::new(FailureClass::NotImplemented, text));
         }
-        for (position, operand) in operands.iter().take(16).enumerate() {
-            if let EngineOperand::Value(value) = operand
-                && reuse & (1 << position) != 0
-            {
-                value.overwritten.set(true);
-            }
-        }
+        mark(operands, reuse);
         let shared = match operands.first() {
             Some(EngineOperand::Value(value)) if is_view(instruction.op) => {
                 Some(&value.overwritten)
@@ -125,6 +139,32 @@ impl Engine for ToyEngine {
                 None => Stored::new(tensor),
             })
             .collect())
+    }
+
+    fn execute_joined(
+        &mut self,
+        first: &Instruction<'_>,
+        operands: &[EngineOperand<'_, Stored>],
+        reuse: u16,
+        followers: &[Follower<'_, Stored>],
+    ) -> Option<(usize, Stored)> {
+        let mut made = self.execute(first, operands, 0).ok()?.pop()?;
+        let mut joined = 0;
+        for one in followers {
+            let operands: Vec<_> = one.operands.iter().map(|other| of_step(&made, other)).collect();
+            let Ok(mut results) = self.execute(&one.instruction, &operands, 0) else { break };
+            made = results.pop()?;
+            joined += 1;
+        }
+        // Where none joins nothing has been done: no operand is marked.
+        if joined != 0 {
+            mark(operands, reuse);
+        }
+        (joined != 0).then_some((joined, made))
+    }
+
+    fn joined_elements_min(&self) -> i64 {
+        0
     }
 
     fn in_place(&self, op: Op) -> u16 {

@@ -42,6 +42,8 @@ pub struct Scene<'a> {
     pub cluster: &'a Cluster,
     /// A value that the last step has made.
     pub fresh: Option<Id>,
+    /// What the last step has computed of elements.
+    pub last: Option<Id>,
     /// What the last step made an operand for.
     pub retry: &'a mut Option<Retry>,
     /// The operand to begin with.
@@ -238,7 +240,8 @@ impl Scene<'_> {
     fn compute(&mut self) -> Option<DrawnStep> {
         let (mut rolls, focus) = match self.retry.take() {
             Some(Retry { rolls, first }) if self.live.contains(&first) => (rolls, Some(first)),
-            Some(_) | None => (self.random.fork(), None),
+            // An expression goes on with what its last operator has made.
+            Some(_) | None => (self.random.fork(), self.last.filter(|_| self.random.percent(40))),
         };
         let before = rolls.clone();
         (self.focus, self.first) = (focus, None);
@@ -260,7 +263,9 @@ impl Scene<'_> {
         {
             return Some(drawn);
         }
+        let is_expression = self.focus.is_some() && self.focus == self.last;
         let (step, evaluated) = match self.random.below(100) {
+            _ if is_expression && self.random.percent(70) => self.elementwise(),
             0..32 => self.elementwise(),
             32..46 => self.product(),
             46..58 => self.reduction(),

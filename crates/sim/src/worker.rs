@@ -111,6 +111,10 @@ impl SimWorker {
         (stats.values, stats.bytes)
     }
 
+    pub fn joined(&self) -> u64 {
+        self.machine.stats(0).joined
+    }
+
     pub fn describe(&self) -> String {
         let stream = if self.stream.stream.is_busy() { "a busy" } else { "an idle" };
         format!("worker {}: {stream} stream, then {:x?}", self.id.index, self.inbox)

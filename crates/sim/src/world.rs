@@ -62,6 +62,8 @@ pub struct Summary {
     pub breaches: u64,
     /// Broken connections that were taken up again.
     pub resumed: u64,
+    /// Instructions that ran with one before them, of the workers that are there at the end.
+    pub joined: u64,
     pub sessions: usize,
 }
 
@@ -77,6 +79,7 @@ impl Summary {
         self.replaced += other.replaced;
         self.breaches += other.breaches;
         self.resumed += other.resumed;
+        self.joined += other.joined;
         self.sessions += other.sessions;
     }
 }

@@ -67,6 +67,13 @@ fn workers_take_the_index_of_those_that_crashed() {
 }
 
 #[test]
+fn instructions_run_with_those_before_them() {
+    let joined = |seed| simulate(&config(seed, true)).result.map_or(0, |summary| summary.joined);
+    let total: u64 = (0..40).map(joined).sum();
+    assert!(total >= 5, "{total} instructions were joined");
+}
+
+#[test]
 fn seeds_without_faults_are_right() {
     check(0..80, false);
 }

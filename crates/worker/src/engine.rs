@@ -85,6 +85,11 @@ pub trait Engine {
         None
     }
 
+    /// Elements of an elementwise result from which on looking at what follows takes less time than the pass that it may save.
+    fn joined_elements_min(&self) -> i64 {
+        1 << 12
+    }
+
     /// How many calls have run in C++, and in Python; and of GT's own kernels from either.
     fn calls(&self) -> [u64; 3] {
         [0; 3]

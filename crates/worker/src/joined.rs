@@ -14,16 +14,14 @@ use smallvec::SmallVec;
 const BETWEEN_MAX: usize = 8;
 /// Instructions that run with the first one.
 const FOLLOWERS_MAX: usize = 15;
-/// Elements from which on looking at what follows takes less time than the pass that it may save.
-const ELEMENTS_MIN: i64 = 1 << 12;
 
 type Followers<'a, V> = SmallVec<[Follower<'a, V>; 2]>;
 
 /// Whether looking for what follows may be worth it: a product that takes several threads, or a row of a chain.
-pub fn may_begin(op: Op, metas: &[Meta], is_large: bool) -> bool {
+pub fn may_begin<E: Engine>(engine: &E, op: Op, metas: &[Meta], is_large: bool) -> bool {
     let info = op.info();
     let [meta] = metas else { return false };
-    let is_long = info.chains && meta.elements() >= ELEMENTS_MIN;
+    let is_long = info.chains && meta.elements() >= engine.joined_elements_min();
     is_long || info.family == Family::Contract && is_large
 }
 

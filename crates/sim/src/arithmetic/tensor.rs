@@ -4,6 +4,7 @@
 
 use crate::exact::exact;
 use gt_protocol::{Dims, Dtype, Scalar};
+use std::iter::repeat;
 
 /// Elements are below this: the largest prime that fits the four bytes of a signed integer.
 pub const PRIME: u64 = (1 << 31) - 1;
@@ -59,7 +60,9 @@ impl ToyTensor {
 
 pub fn to_bytes(dtype: Dtype, elements: &[u64]) -> Vec<u8> {
     let size = element_bytes(dtype);
-    elements.iter().flat_map(|element| element.to_le_bytes().into_iter().take(size)).collect()
+    // Complex numbers, which nonsense may ask for, have 16 bytes.
+    let bytes = |element: &u64| element.to_le_bytes().into_iter().chain(repeat(0)).take(size);
+    elements.iter().flat_map(bytes).collect()
 }
 
 pub fn elements(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {

@@ -174,6 +174,7 @@ impl World {
             failures: self.clients.iter().map(|connection| connection.client.failures).sum(),
             crashes: exact::<_, u64>(self.crashed.len()),
             replaced: self.incarnations.values().copied().map(u64::from).sum(),
+            joined: self.workers.values().map(|host| host.worker.joined()).sum(),
             sessions: self.clients.len(),
         }
     }

@@ -12,8 +12,7 @@ use smallvec::SmallVec;
 impl<E: Engine> MachineState<E> {
     pub fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
         let early = self.group.early(instruction.op);
-        let Given { operands: inputs, is_contiguous, made } =
-            Given::of(&self.table, instruction)?;
+        let Given { operands: inputs, is_contiguous, made } = Given::of(&self.table, instruction)?;
         if let Some(made) = made {
             drop(inputs);
             return self.pass_on(made, instruction);
@@ -34,7 +33,7 @@ impl<E: Engine> MachineState<E> {
             let results = if begins {
                 let first = (instruction, reuse);
                 self.group.run(&mut self.engine, &self.table, first, next)
-            } else if joined::may_begin(instruction.op, &metas, is_large) {
+            } else if joined::may_begin(&self.engine, instruction.op, &metas, is_large) {
                 let first = (instruction, &inputs[..]);
                 let together =
                     joined::run(&mut self.engine, &self.table, first, reuse, &metas, next);

@@ -102,6 +102,18 @@ def attention_backward(
 def attention_kept(kept: object, seeds: object, dropout_p: float) -> None: ...
 def paths() -> list[str]: ...
 def set_path(name: str) -> None: ...
+def rms_norm(
+    x: object, weight: object | None, eps: float, out: object, rstd: object, threads: int = 1
+) -> None: ...
+def rms_norm_backward(
+    grad: object,
+    x: object,
+    rstd: object,
+    weight: object | None,
+    x_grad: object,
+    weight_grad: object,
+    threads: int = 1,
+) -> None: ...
 def recurrent_forward(
     kind: str,
     steps: int,

@@ -153,6 +153,33 @@ def _layer_norm(rows: int, columns: int) -> Iterator[Case]:
     )
 
 
+def _rms_norm(rows: int, columns: int) -> Iterator[Case]:
+    """Both sides make the memory of their results; PyTorch's gradient runs its forward pass too."""
+    x, grad, weight = _random(rows, columns), _random(rows, columns), _random(columns)
+    t_x, t_grad, t_weight = (torch.from_numpy(one) for one in (x, grad, weight))
+    leaves = [one.clone().requires_grad_() for one in (t_x, t_weight)]
+
+    def own_forward(_: int) -> list[_Array]:
+        results = [np.empty(size, np.float32) for size in (x.shape, rows)]
+        _kernels.rms_norm(x, weight, 1e-6, *results)
+        return results
+
+    def own_both(threads: int) -> list[_Array]:
+        _, rstd = own_forward(threads)
+        grads = [np.empty(size, np.float32) for size in (x.shape, columns)]
+        _kernels.rms_norm_backward(grad, x, rstd, weight, *grads)
+        return grads
+
+    def torch_both() -> object:
+        y = torch.nn.functional.rms_norm(leaves[0], (columns,), leaves[1], 1e-6)
+        return torch.autograd.grad(y, leaves, t_grad)
+
+    title = f"RMS norm {rows} x {columns}"
+    torch_call = partial(torch.nn.functional.rms_norm, t_x, (columns,), t_weight, 1e-6)
+    yield Case(title, 2 * x.nbytes, torch_call, own_forward, "B")
+    yield Case(f"{title} and gradient", 5 * x.nbytes, torch_both, own_both, "B")
+
+
 def _reductions(rows: int, columns: int) -> Iterator[Case]:
     x, by_row, by_column = _random(rows, columns), _random(rows), _random(columns)
     t_x = torch.from_numpy(x)
@@ -271,6 +298,7 @@ def _cases() -> Iterator[Case]:
     for rows, columns in _ROWS:
         yield from _softmax(rows, columns)
         yield from _layer_norm(rows, columns)
+        yield from _rms_norm(rows, columns)
         yield from _reductions(rows, columns)
         yield from _cross_entropy(rows, columns)
         yield from _at_places(rows, columns)

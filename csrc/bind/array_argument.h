@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "core/message.h"
+#include "core/parallel.h"
 
 namespace gt {
 
@@ -21,6 +22,14 @@ inline void check_count(const char* op, const char* name, std::size_t count, std
     throw std::invalid_argument(
         message(op, ": ", name, " has ", count, " elements, not ", expected));
   }
+}
+
+inline int checked_threads(const char* op, int threads) {
+  if (threads < 1 || threads > kThreadsMax) {
+    throw std::invalid_argument(
+        message(op, ": threads ", threads, " is not in [1, ", kThreadsMax, "]"));
+  }
+  return threads;
 }
 
 template <class Array>

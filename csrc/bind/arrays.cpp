@@ -13,7 +13,6 @@
 #include "bind/array_argument.h"
 #include "core/calls.h"
 #include "core/message.h"
-#include "core/parallel.h"
 #include "cpu/array_path.h"
 #include "cpu/updates.h"
 
@@ -223,16 +222,13 @@ void adam(const Outs& params, const Ins& grads, const Outs& avgs, const Outs& av
   check_list("adam", "avgs", avgs, params);
   check_list("adam", "avg_sqs", avg_sqs, params);
   check_list("adam", "max_sqs", max_sqs, params, true);
-  if (threads < 1 || threads > kThreadsMax) {
-    throw std::invalid_argument(
-        message("adam: threads ", threads, " is not in [1, ", kThreadsMax, "]"));
-  }
+  const int at_most = checked_threads("adam", threads);
   const AdamStep numbers = adam_step(
       {lr, beta1, beta2, eps, weight_decay, static_cast<double>(step), decoupled, maximize});
   for (std::size_t i = 0; i < params.size(); ++i) {
     gt::adam({params[i].data(), grads[i].data(), avgs[i].data(), avg_sqs[i].data(),
               data_at(max_sqs, i), params[i].size()},
-             numbers, threads);
+             numbers, at_most);
   }
 }
 

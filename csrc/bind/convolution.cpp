@@ -1,19 +1,17 @@
 // Converts and checks Python's arguments for convolutions and pools of images. No computation here.
 #include "bind/convolution.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <stdexcept>
 
+#include "bind/array_argument.h"
 #include "core/calls.h"
 #include "core/message.h"
-#include "core/parallel.h"
 #include "cpu/convolution/convolution.h"
 #include "cpu/pooling/avg_pool.h"
 
@@ -23,9 +21,6 @@ using nb::literals::operator""_a;
 namespace gt {
 namespace {
 
-using In = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
-using Out = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
-using Indices = nb::ndarray<const std::int64_t, nb::c_contig, nb::device::cpu>;
 // Kernel, stride, padding, dilation: two numbers each.
 using WindowNumbers = std::array<std::int64_t, 8>;
 
@@ -44,14 +39,6 @@ void check_shape(const char* op, const char* name, const Array& array, const Sha
     throw std::invalid_argument(
         message(op, ": ", name, " has the shape ", shape_of(array), ", not ", expected));
   }
-}
-
-int checked_threads(const char* op, int threads) {
-  if (threads < 1 || threads > kThreadsMax) {
-    throw std::invalid_argument(
-        message(op, ": threads ", threads, " is not in [1, ", kThreadsMax, "]"));
-  }
-  return threads;
 }
 
 ImageWindow window_of(const char* op, const WindowNumbers& n) {

@@ -13,6 +13,7 @@
 #include "cpu/attention/attention.h"
 #include "cpu/chain.h"
 #include "cpu/matmul/matmul.h"
+#include "cpu/norms.h"
 #include "cpu/recurrent/recurrent.h"
 #include "cpu/updates.h"
 
@@ -48,16 +49,37 @@ void run_matmul(const KernelTensor* t, const double* n, int threads) {
   matmul(call);
 }
 
+std::size_t elements(const KernelTensor& tensor) {
+  std::size_t count = 1;
+  for (int dim = 0; dim < tensor.dims; ++dim) {
+    count *= static_cast<std::size_t>(tensor.sizes[dim]);
+  }
+  return count;
+}
+
 // param, grad, avg, avg_sq, max_sq or absent, all contiguous and of one size; lr, beta1, beta2,
 // eps, weight_decay, step, decoupled, maximize.
 void run_adam(const KernelTensor* t, const double* n, int threads) {
-  std::size_t count = 1;
-  for (int dim = 0; dim < t[0].dims; ++dim) {
-    count *= static_cast<std::size_t>(t[0].sizes[dim]);
-  }
+  const std::size_t count = elements(t[0]);
   const AdamNumbers numbers{n[0], n[1], n[2], n[3], n[4], n[5], n[6] != 0, n[7] != 0};
   adam({floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), floats(t[4]), count},
        adam_step(numbers), threads);
+}
+
+// x, weight or absent, out, rstd, all contiguous, with a number of rstd a row, of which there is
+// one at least; eps.
+void run_rms_norm(const KernelTensor* t, const double* n, int threads) {
+  const std::size_t rows = elements(t[3]);
+  rms_norm(
+      {floats(t[0]), floats(t[1]), n[0], floats(t[2]), floats(t[3]), rows, elements(t[0]) / rows},
+      threads);
+}
+
+// grad, x, rstd, weight or absent, x_grad, weight_grad, as above.
+void run_rms_norm_backward(const KernelTensor* t, const double*, int threads) {
+  rms_norm_backward({floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), floats(t[4]),
+                     floats(t[5]), elements(t[2]), elements(t[5])},
+                    threads);
 }
 
 // output, logsumexp, query, key, value, mask or absent; is_causal, scale.
@@ -180,6 +202,8 @@ constexpr Row kRows[] = {
     {"attention_backward", told<run_attention_backward>},
     {"recurrent", told<run_recurrent>},
     {"recurrent_backward", told<run_recurrent_backward>},
+    {"rms_norm", told<run_rms_norm>},
+    {"rms_norm_backward", told<run_rms_norm_backward>},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "bind/convolution.h"
 #include "bind/cuda.h"
 #include "bind/matmul.h"
+#include "bind/norms.h"
 #include "bind/places.h"
 #include "bind/pooling.h"
 #include "bind/random.h"
@@ -32,4 +33,5 @@ NB_MODULE(_kernels, module) {
   gt::bind_cuda(module);
   gt::bind_recurrent(module);
   gt::bind_pooling(module);
+  gt::bind_norms(module);
 }

@@ -217,6 +217,77 @@ void layer_norm_backward(const float* grad, const float* x, float mean, float rs
   loop(grad, x, mean, rstd, weight, x_grad, weight_grad, bias_grad, count);
 }
 
+template <bool kWeighted>
+void rms_norm_of(const float* __restrict x, float scale, const float* __restrict weight,
+                 float* __restrict out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = kWeighted ? x[i] * scale * weight[i] : x[i] * scale;
+  }
+}
+
+float rms_norm(const float* x, const float* weight, double eps, float* out, std::size_t count) {
+  const double squares = long_sum_of(count, [x](std::size_t i) { return x[i] * x[i]; });
+  const double mean = squares / static_cast<double>(count);
+  const auto scale = static_cast<float>(1.0 / std::sqrt(mean + eps));
+  const auto loop = weight == nullptr ? rms_norm_of<false> : rms_norm_of<true>;
+  loop(x, scale, weight, out, count);
+  return scale;
+}
+
+// Of as many rows as are read at once, whose parts of the weight's gradient are added by pairs.
+template <bool kWeighted, std::size_t kRows>
+void rms_norm_backward_of(const float* __restrict grad, const float* __restrict x,
+                          const float* __restrict rstd, const float* __restrict weight,
+                          float* __restrict x_grad, float* __restrict weight_grad,
+                          std::size_t count) {
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const float* __restrict g = grad + row * count;
+    const float* __restrict values = x + row * count;
+    float* __restrict slope = x_grad + row * count;
+    const float scale = rstd[row];
+    const auto normal = [values, scale](std::size_t i) { return values[i] * scale; };
+    const auto inner = [g, weight](std::size_t i) { return kWeighted ? g[i] * weight[i] : g[i]; };
+    const double product =
+        long_sum_of(count, [inner, normal](std::size_t i) { return inner(i) * normal(i); });
+    const auto along = static_cast<float>(product / static_cast<double>(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      slope[i] = scale * (inner(i) - normal(i) * along);
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    float parts[kRows];
+    for (std::size_t row = 0; row < kRows; ++row) {
+      parts[row] = grad[row * count + i] * (x[row * count + i] * rstd[row]);
+    }
+    weight_grad[i] += combined<kRows>(parts, Sum::of);
+  }
+}
+
+template <bool kWeighted>
+void rms_norm_backward_rows(const float* grad, const float* x, const float* rstd,
+                            const float* weight, float* x_grad, float* weight_grad,
+                            std::size_t rows, std::size_t count) {
+  constexpr std::size_t kTogether = 4;
+  std::size_t row = 0;
+  for (; row + kTogether <= rows; row += kTogether) {
+    const std::size_t at = row * count;
+    rms_norm_backward_of<kWeighted, kTogether>(grad + at, x + at, rstd + row, weight, x_grad + at,
+                                               weight_grad, count);
+  }
+  for (; row < rows; ++row) {
+    const std::size_t at = row * count;
+    rms_norm_backward_of<kWeighted, 1>(grad + at, x + at, rstd + row, weight, x_grad + at,
+                                       weight_grad, count);
+  }
+}
+
+void rms_norm_backward(const float* grad, const float* x, const float* rstd, const float* weight,
+                       float* x_grad, float* weight_grad, std::size_t rows, std::size_t count) {
+  const auto loop =
+      weight == nullptr ? rms_norm_backward_rows<false> : rms_norm_backward_rows<true>;
+  loop(grad, x, rstd, weight, x_grad, weight_grad, rows, count);
+}
+
 void cross_entropy_backward(const float* log_probs, std::int64_t target, float scale, float* out,
                             std::size_t count) {
   if (target < 0) {
@@ -295,6 +366,8 @@ constexpr ArrayPath array_path_of() {
           log_softmax_backward,
           layer_norm,
           layer_norm_backward,
+          rms_norm,
+          rms_norm_backward,
           cross_entropy_backward,
           adam,
           sgd,

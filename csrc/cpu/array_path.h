@@ -94,6 +94,12 @@ struct ArrayPath {
   void (*layer_norm_backward)(const float* grad, const float* x, float mean, float rstd,
                               const float* weight, float* x_grad, float* weight_grad,
                               float* bias_grad, std::size_t count);
+  // weight may be null; the result is rstd.
+  float (*rms_norm)(const float* x, const float* weight, double eps, float* out, std::size_t count);
+  // Of rows that stand one behind the other. weight_grad is added to.
+  void (*rms_norm_backward)(const float* grad, const float* x, const float* rstd,
+                            const float* weight, float* x_grad, float* weight_grad,
+                            std::size_t rows, std::size_t count);
   // out = scale (e^log_probs - one at target); target < 0 where the row is left out (out = 0).
   void (*cross_entropy_backward)(const float* log_probs, std::int64_t target, float scale,
                                  float* out, std::size_t count);

@@ -94,14 +94,18 @@ struct Extreme {
 // lose five of its digits.
 constexpr std::size_t kRowBlock = 2048;
 
-float sum_of_row(const float* x, std::size_t count) {
+template <class Term>
+inline double long_sum_of(std::size_t count, Term term) {
   double total = 0.0;
   for (std::size_t start = 0; start < count; start += kRowBlock) {
-    const float* block = x + start;
-    total +=
-        sum_of(std::min(kRowBlock, count - start), [block](std::size_t i) { return block[i]; });
+    total += sum_of(std::min(kRowBlock, count - start),
+                    [term, start](std::size_t i) { return term(start + i); });
   }
-  return static_cast<float>(total);
+  return total;
+}
+
+float sum_of_row(const float* x, std::size_t count) {
+  return static_cast<float>(long_sum_of(count, [x](std::size_t i) { return x[i]; }));
 }
 
 template <class Ordered>

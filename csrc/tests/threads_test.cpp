@@ -16,6 +16,7 @@
 #include "cpu/attention/attention.h"
 #include "cpu/convolution/convolution.h"
 #include "cpu/matmul/matmul.h"
+#include "cpu/norms.h"
 #include "cpu/pooling/max_pool.h"
 #include "cpu/random_fill.h"
 #include "cpu/recurrent/recurrent.h"
@@ -234,6 +235,23 @@ Kernel adam_step_of_a_parameter() {
   };
 }
 
+// Rows of several tasks, the last one not full.
+Kernel rms_norm_and_gradient() {
+  constexpr std::size_t kRows = 333, kColumns = 129;
+  const Array x = Array::random({kRows, kColumns}, 18);
+  const Array grad = Array::random({kRows, kColumns}, 19);
+  const Array weight = Array::random({kColumns}, 20);
+  return [=](int threads) {
+    Array out = x, x_grad = x, weight_grad = weight, rstd(Element::kFloat32, {kRows});
+    rms_norm({x.floats(), weight.floats(), 1e-6, out.floats(), rstd.floats(), kRows, kColumns},
+             threads);
+    rms_norm_backward({grad.floats(), x.floats(), rstd.floats(), weight.floats(), x_grad.floats(),
+                       weight_grad.floats(), kRows, kColumns},
+                      threads);
+    return joined({&out, &rstd, &x_grad, &weight_grad});
+  };
+}
+
 // Each task of each call runs once, however the calls of several ranks meet.
 Kernel tasks() {
   return [](int threads) {
@@ -291,6 +309,7 @@ int main() {
       {"random numbers", gt::random_numbers()},
       {"loops over arrays", gt::array_loops()},
       {"step of Adam", gt::adam_step_of_a_parameter()},
+      {"RMS norm and gradient", gt::rms_norm_and_gradient()},
   };
   bool all_agree = true;
   for (const Row& row : rows) {

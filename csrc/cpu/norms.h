@@ -1,0 +1,33 @@
+// RMS norm of many rows, over threads: which rows are a task. The loops are array_path.h's.
+#pragma once
+
+#include <cstddef>
+
+namespace gt {
+
+// Contiguous arrays: x and out [rows, columns], weight [columns] or null, rstd [rows].
+struct RmsNorm {
+  const float* x;
+  const float* weight;
+  double eps;
+  float* out;
+  float* rstd;
+  std::size_t rows, columns;
+};
+
+// The same; grad and x_grad are like x, weight_grad [columns] is there without a weight too.
+struct RmsNormGradient {
+  const float* grad;
+  const float* x;
+  const float* rstd;
+  const float* weight;
+  float* x_grad;
+  float* weight_grad;
+  std::size_t rows, columns;
+};
+
+// The bits do not depend on threads, which is the most that are used.
+void rms_norm(const RmsNorm& call, int threads);
+void rms_norm_backward(const RmsNormGradient& call, int threads);
+
+}  // namespace gt

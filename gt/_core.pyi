@@ -1429,7 +1429,7 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
 
 @overload
-def call(name: Literal["dropout", "max_dim", "min_dim", "cummax", "cummin", "mode", "median_dim", "nanmedian_dim", "sort", "topk", "nll_loss", "sgd"], *operands: Tensor | _Number | None, **attrs: Any) -> tuple[Tensor, Tensor]:
+def call(name: Literal["dropout", "max_dim", "min_dim", "rms_norm", "rms_norm_backward", "cummax", "cummin", "mode", "median_dim", "nanmedian_dim", "sort", "topk", "nll_loss", "sgd"], *operands: Tensor | _Number | None, **attrs: Any) -> tuple[Tensor, Tensor]:
     """Emits any operator of the table by its name."""
 @overload
 def call(name: Literal["layer_norm", "layer_norm_backward", "batch_norm_backward", "cross_entropy"], *operands: Tensor | _Number | None, **attrs: Any) -> tuple[Tensor, Tensor, Tensor]: ...

@@ -28,6 +28,8 @@ OPERATOR_OF = {"cross_entropy": "cross_entropy_loss", "grid_sample": "grid_sampl
 WHOLE = frozenset({"mish", "logsigmoid", "exp2", "logit"})
 # Several in GT as in PyTorch, one of which PyTorch's list has under this name.
 PARTS = frozenset({"inner", "max_pool3d", "sum_to_size"})
+# A row's function that looks at its operands' dtypes itself.
+ASKING = frozenset({"rms_norm"})
 _REFUSED = """\
 torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.
 Many models use a sigmoid layer right before the binary cross entropy layer.
@@ -68,7 +70,8 @@ def entry(name: str, function: Callable[P, R]) -> Callable[P, R]:
     it calls are not.
     """
     words = policy(name)
-    if words is None or (OPERATOR_OF.get(name, name) in _ROWS and "refused" not in words):
+    is_row = OPERATOR_OF.get(name, name) in _ROWS and name not in ASKING
+    if words is None or (is_row and "refused" not in words):
         return function
     return _entry(words, function)
 

@@ -188,6 +188,10 @@ def _layer_norm(x: Array, weight: Array, bias: Array) -> Array:
     return centred / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5) * weight + bias
 
 
+def _rms_norm(x: Array, weight: Array) -> Array:
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-5) * weight
+
+
 def _cross_entropy(x: Array, seed: int) -> Array:
     picked = np.take_along_axis(np.log(_softmax(x, 1)), labels(x.shape, seed)[:, None], 1)
     return -picked.mean()
@@ -556,6 +560,11 @@ OPERATORS: dict[str, Operator] = {
     ),
     "layer_norm": Operator(
         _layer_norm, lambda x, a, b: F.layer_norm(x, x.shape[-1:], a, b), _normal
+    ),
+    "rms_norm": Operator(
+        lambda x, a, _: _rms_norm(x, a),
+        lambda x, a, _: F.rms_norm(x, x.shape[-1:], a, 1e-5),
+        _normal,
     ),
     "cross_entropy": Operator(
         _cross_entropy,

@@ -482,6 +482,27 @@ def _normalizations() -> dict[str, list[Sample]]:
             Sample((given(2, 3, 4, seed=3), x, *stats, weight), ((3, 4),)),
             Sample((given(2, 3, 4, seed=3), x, *stats, None), ((3, 4),)),
         ],
+        "rms_norm": [
+            Sample((x, weight), ((3, 4), 1e-5)),
+            Sample((x, None), ((4,), 1e-5)),
+            *[
+                Sample((given(2, 3, 4, dtype=d), given(4, dtype=d, seed=1)), ((4,), 1e-3))
+                for d in FLOATS
+            ],
+        ],
+        "rms_norm_backward": [
+            Sample((given(2, 3, 4, seed=3), x, stats[1], weight), ((3, 4),)),
+            Sample((given(2, 3, 4, seed=3), x, given(2, 3, 1, low=0.5, high=1.0), None), ((4,),)),
+            Sample(
+                (
+                    given(2, 3, 4, dtype="bfloat16", seed=3),
+                    given(2, 3, 4, dtype="bfloat16"),
+                    stats[1],
+                    given(3, 4, dtype="bfloat16", seed=1),
+                ),
+                ((3, 4),),
+            ),
+        ],
     }
 
 

@@ -58,6 +58,15 @@ def used_twice(loss: Any, log_probs: Any, other: Any) -> Any:
 
 CALLS: list[tuple[object, ...]] = [
     *[norm_row(w, b) for w, b in NORMS],
+    *[
+        (
+            f"rms_norm {size} {len(rest)}",
+            lambda x, *w, n=size: call("rms_norm", x, *(w or [None]), normalized_shape=n, eps=1e-3),
+            lambda x, *w, n=size: F.rms_norm(x, n, *w, eps=1e-3),
+            [X, *rest],
+        )
+        for size, rest in (((4,), []), ((4,), [Y[0]]), ((3, 4), []), ((3, 4), [Y]))
+    ],
     (
         "linear",
         lambda x, w, b: call("linear", x, w, b),

@@ -174,6 +174,7 @@ NORMALIZED = {
     "layer_norm of rows": Case(
         [ROWS, ((D,), R), ((D,), R)], lambda x, w, b: F.layer_norm(x, (D,), w, b), none
     ),
+    "rms_norm of rows": Case([ROWS, ((D,), R)], lambda x, w: F.rms_norm(x, (D,), w), none),
     "rms_norm": Case([((D, T), 1), ((T,), 0)], lambda x, w: F.rms_norm(x, (T,), w), reduced(D)),
 }
 INDEXED = {

@@ -41,7 +41,11 @@ def optimizers(_count: int) -> dict[str, bytes]:
     for name, make in makers.items():
         gt.manual_seed(3)
         model = gt.nn.Sequential(
-            gt.nn.Linear(6, 8), gt.nn.GELU(), gt.nn.LayerNorm(8), gt.nn.Linear(8, 3)
+            gt.nn.Linear(6, 8),
+            gt.nn.GELU(),
+            gt.nn.LayerNorm(8),
+            gt.nn.RMSNorm(8),
+            gt.nn.Linear(8, 3),
         )
         optimizer = make(model.parameters())
         x, target = gt.randn(5, 6), gt.randint(0, 3, (5,))

@@ -235,6 +235,73 @@ def test_other_products_are_pytorchs(
     assert kernels_run() == before
 
 
+# Input and weight of an RMS norm over the weight's dimensions, or the last one.
+NORMS = {
+    "rows": (drawn(6, 40), drawn(40)),
+    "without a weight": (drawn(6, 40), None),
+    "rows of several tasks": (drawn(150, 200), drawn(200)),
+    "two dimensions": (drawn(3, 4, 5), drawn(4, 5)),
+    "of other strides": (drawn(40, 6).t(), drawn(80)[::2]),
+    "a row": (drawn(40), drawn(40)),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_have_the_bits_of_python(native_helper: Trial, name: str) -> None:  # noqa: F811
+    """Values and gradients, by GT's kernels in both, beside float64."""
+    x, weight = NORMS[name]
+    size = tuple(x.shape[-1:] if weight is None else weight.shape)
+    grad, before = drawn(*x.shape[::-1]).permute(*range(x.dim() - 1, -1, -1)), kernels_run()
+    with torch.inference_mode():
+        out, rstd = kernels.TORCH["rms_norm"](x, weight, size, 1e-6)
+        ours = native_helper.run("rms_norm", [x, weight], [size, 1e-6])
+        assert ours is not None
+        saved = [grad, x, rstd, weight]
+        gradients = kernels.TORCH["rms_norm_backward"](*saved, size)
+        ours_of_gradients = native_helper.run("rms_norm_backward", saved, [size])
+        assert ours_of_gradients is not None
+    assert kernels_run() == before + 4
+    assert bits(ours) == bits((out, rstd))
+    assert bits(ours_of_gradients) == bits(gradients)
+    leaves = [one.double().requires_grad_() for one in (x, weight) if one is not None]
+    wide = torch.nn.functional.rms_norm(leaves[0], size, *leaves[1:], eps=1e-6)
+    exact = torch.autograd.grad(wide, leaves, grad.double())
+    for found, one in zip((out, *gradients), (wide.detach(), *exact), strict=False):
+        assert (found.double() - one).abs().max() <= 1e-6 * one.abs().max()
+
+
+@pytest.mark.parametrize(
+    "x",
+    [drawn(6, 40).double(), drawn(6, 40).bfloat16(), drawn(0, 40), drawn(6, 0)],
+    ids=["float64", "bfloat16", "no rows", "no columns"],
+)
+def test_other_norms_are_pytorchs(native_helper: Trial, x: torch.Tensor) -> None:  # noqa: F811
+    """ATen has no gradient on a CPU: that is left to Python."""
+    size, before = x.shape[-1:], kernels_run()
+    with torch.inference_mode():
+        ours = native_helper.run("rms_norm", [x, None], [tuple(size), 1e-6])
+        theirs = torch.ops.aten._fused_rms_norm(x, size, None, 1e-6)
+        assert ours is not None
+        assert bits(ours) == bits(theirs)
+        assert native_helper.run("rms_norm_backward", [x, x, ours[1], None], [tuple(size)]) is None
+    assert kernels_run() == before
+
+
+def test_without_kernels_norms_are_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GT_KERNELS", "off")
+    x, grad, weight = drawn(6, 40), drawn(6, 40), drawn(40)
+    before = kernels_run()
+    with torch.inference_mode():
+        out, rstd = kernels.TORCH["rms_norm"](x, weight, (40,), 1e-6)
+        gradients = kernels.TORCH["rms_norm_backward"](grad, x, rstd, weight, (40,))
+    assert kernels_run() == before
+    leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_()]
+    theirs = torch.nn.functional.rms_norm(leaves[0], (40,), leaves[1], 1e-6)
+    assert bits((out,)) == bits((theirs.detach(),))
+    for ours, one in zip(gradients, torch.autograd.grad(theirs, leaves, grad), strict=True):
+        torch.testing.assert_close(ours, one, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("over", "decoupled", "maximize"),
     [(0b01101, True, False), (0b01101, False, True), (0, True, True)],

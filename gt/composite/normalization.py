@@ -32,25 +32,35 @@ def rms_norm(
     Without `eps` it is the dtype's smallest step at 1.
     """
     shape = tuple(normalized_shape)
-    if not shape:
+    dtype = input.dtype
+    if dtype.is_complex:
+        return _of_complex(input, shape, weight, eps)
+    wide = _core.float32 if dtype in {_core.float16, _core.bfloat16} else dtype
+    if eps is None:
+        eps = finfo(wide).eps if dtype.is_floating_point else 0.0
+    if weight is None or weight.dtype == dtype or weight.shape != shape:
+        output, _ = call("rms_norm", input, weight, normalized_shape=shape, eps=eps)
+        return output
+    # Of another dtype PyTorch promotes, from the dtype in which it computes.
+    normal, _ = call("rms_norm", input.to(wide), None, normalized_shape=shape, eps=eps)
+    return (normal * weight).to(dtype)
+
+
+def _of_complex(
+    input: Tensor, shape: tuple[int, ...], weight: Tensor | None, eps: float | None
+) -> Tensor:
+    """The same by its formula: the row takes no complex numbers."""
+    if not shape or input.shape[-len(shape) :] != shape:
         raise ShapeError(
-            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
-            "element, but got normalized_shape = []"
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*{', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
         )
     if weight is not None and weight.shape != shape:
         raise ShapeError(
             "Expected weight to be of same shape as normalized_shape, but got weight of shape "
             f"{list(weight.shape)} and normalized_shape = {list(shape)}"
         )
-    if input.shape[-len(shape) :] != shape:
-        raise ShapeError(
-            f"Given normalized_shape={list(shape)}, expected input with shape "
-            f"[*{', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
-        )
-    dims = tuple(range(-len(shape), 0))
-    wide = input.float() if input.dtype in {_core.float16, _core.bfloat16} else input
-    smallest = finfo(wide.dtype).eps if eps is None else eps
-    scaled = wide * ((wide * wide).mean(dim=dims, keepdim=True) + smallest).rsqrt()
-    if weight is not None:
-        scaled = scaled * weight
-    return scaled.to(input.dtype)
+    eps = finfo(input.dtype).eps if eps is None else eps
+    squares = (input * input).mean(dim=tuple(range(-len(shape), 0)), keepdim=True)
+    normal = input * (squares + eps).rsqrt()
+    return (normal if weight is None else normal * weight).to(input.dtype)

@@ -173,7 +173,7 @@ def _layer_norm(
     given = [x for x in (input, weight, bias) if x is not None]
     if not all(map(is_rows, given)) or not input.size:
         return NUMPY["layer_norm"](input, weight, bias, size, eps)
-    kept = input.shape[: input.ndim - len(size)] + (1,) * len(size)
+    kept = _of_rows(input, size)
     out, mean, rstd = (np.empty(shape, FLOAT32) for shape in (input.shape, kept, kept))
     _kernels.layer_norm(input, weight, bias, eps, out, mean, rstd)
     return out, mean, rstd
@@ -195,6 +195,34 @@ def _layer_norm_backward(
     return grads
 
 
+def _rms_norm(input: Array, weight: Array | None, size: tuple[int, ...], eps: float) -> object:
+    given = [x for x in (input, weight) if x is not None]
+    if not all(map(is_float32, given)) or not input.size:
+        return NUMPY["rms_norm"](input, weight, size, eps)
+    out, rstd = np.empty(input.shape, FLOAT32), np.empty(_of_rows(input, size), FLOAT32)
+    weight = None if weight is None else rows(weight)
+    _kernels.rms_norm(rows(input), weight, eps, out, rstd, threads=native_threads.count())
+    return out, rstd
+
+
+def _rms_norm_backward(
+    grad: Array, input: Array, rstd: Array, weight: Array | None, size: tuple[int, ...]
+) -> object:
+    given = [x for x in (grad, input, rstd, weight) if x is not None]
+    if not all(map(is_float32, given)) or not input.size:
+        return NUMPY["rms_norm_backward"](grad, input, rstd, weight, size)
+    grads = np.empty(input.shape, FLOAT32), np.empty(size, FLOAT32)
+    weight = None if weight is None else rows(weight)
+    saved = (rows(grad), rows(input), rows(rstd), weight)
+    _kernels.rms_norm_backward(*saved, *grads, threads=native_threads.count())
+    return grads
+
+
+def _of_rows(input: Array, size: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a number for each row that is normalized over."""
+    return input.shape[: input.ndim - len(size)] + (1,) * len(size)
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -210,4 +238,6 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
+        "rms_norm": _rms_norm,
+        "rms_norm_backward": _rms_norm_backward,
     }

@@ -42,9 +42,16 @@ def _has_queries(query: Tensor, key: Tensor, *_: Tensor) -> bool:
     return query.shape[-2] >= QUERIES_MIN and key.shape[-2] > 0
 
 
+def _always(*_: Tensor) -> bool:
+    """One pass, where PyTorch makes several operators of it."""
+    return True
+
+
 _TABLE = {
     "attention": _Row((torch.float32,), _has_queries),
     "attention_backward": _Row((torch.float32,), _has_queries),
+    "rms_norm": _Row((torch.float32,), _always),
+    "rms_norm_backward": _Row((torch.float32,), _always),
     "matmul": _Row((torch.float32,), _is_product),
     "adam": _Row((torch.float32,), _is_update),
 }

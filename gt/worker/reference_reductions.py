@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -217,6 +218,31 @@ def _layer_norm_backward(
     return first, second, third
 
 
+def _rms_norm(
+    input: Array, weight: Array | None, size: tuple[int, ...], eps: float
+) -> tuple[Array, Array]:
+    x, name = widened(input), dtype_name(input)
+    rstd = np.asarray(1 / np.sqrt(_mean_of_rows(np.square(x), size) + eps))
+    out = x * rstd if weight is None else x * rstd * widened(weight)
+    return narrowed(out, name), rstd
+
+
+def _rms_norm_backward(
+    grad: Array, input: Array, rstd: Array, weight: Array | None, size: tuple[int, ...]
+) -> tuple[Array, Array]:
+    name, g, normal = dtype_name(input), widened(grad), widened(input) * rstd
+    inner = g if weight is None else g * widened(weight)
+    along = _mean_of_rows(inner * normal, size)
+    of_weight = np.sum(g * normal, axis=tuple(range(g.ndim - len(size))))
+    return narrowed(rstd * (inner - normal * along), name), narrowed(of_weight, name)
+
+
+def _mean_of_rows(x: Array, size: tuple[int, ...]) -> Array:
+    """Of rows without elements no number, without the warning of np.mean."""
+    total = np.sum(x, axis=_normalized(size), keepdims=True)
+    return np.asarray(total / total.dtype.type(math.prod(size)))
+
+
 def _batch_norm(
     input: Array, weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Array, Array, Array, Array]:
@@ -286,6 +312,8 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
+        "rms_norm": _rms_norm,
+        "rms_norm_backward": _rms_norm_backward,
         "batch_norm": _batch_norm,
         "batch_norm_backward": _batch_norm_backward,
         "cummax": running_extreme(np.greater_equal),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import torch
 from torch import Tensor
 
+from gt.worker import own_kernels
 from gt.worker.backend import Kernel
 
 Dims = tuple[int, ...] | None
@@ -106,6 +109,58 @@ def _layer_norm_backward(
     )
 
 
+def _rms_norm(
+    input: Tensor, weight: Tensor | None, size: tuple[int, ...], eps: float
+) -> tuple[Tensor, Tensor]:
+    own = _own_norm("rms_norm", input, weight)
+    if own is None:
+        return torch._fused_rms_norm(input, size, weight, eps)  # noqa: SLF001
+    x = input.contiguous()
+    out = torch.empty_like(x)
+    rstd = x.new_empty((*x.shape[: x.dim() - len(size)], *(1 for _ in size)))
+    own.rms_norm(x, _row_major(weight), eps, out, rstd, own_kernels.threads())
+    return out, rstd
+
+
+def _rms_norm_backward(
+    grad: Tensor, input: Tensor, rstd: Tensor, weight: Tensor | None, size: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    own = _own_norm("rms_norm_backward", input, grad, rstd, weight)
+    if own is not None:
+        x = input.contiguous()
+        grads = torch.empty_like(x), x.new_empty(size)
+        saved = (grad.contiguous(), x, rstd.contiguous(), _row_major(weight))
+        own.rms_norm_backward(*saved, *grads, own_kernels.threads())
+        return grads
+    if input.is_cuda:
+        # As for layer_norm: a weight's gradient where there is a weight.
+        weight = (
+            torch.ones(size, dtype=input.dtype, device=input.device) if weight is None else weight
+        )
+        return _aten._fused_rms_norm_backward.default(  # noqa: SLF001
+            grad, input, size, rstd.contiguous(), weight, [True, True]
+        )
+    # No kernel of PyTorch's is for the CPU. Half precision is computed in single precision.
+    dims = tuple(range(-len(size), 0))
+    wide = grad.to(rstd.dtype)
+    normal = input * rstd
+    inner = wide if weight is None else wide * weight
+    slope = (inner - normal * (inner * normal).mean(dims, keepdim=True)) * rstd
+    rows = tuple(range(input.dim() - len(size)))
+    of_weight = (wide * normal).sum(rows) if rows else wide * normal
+    return slope.to(input.dtype), of_weight.to(input.dtype)
+
+
+def _own_norm(operator: str, input: Tensor, *others: Tensor | None) -> ModuleType | None:
+    """GT's kernels where they run it: they take operands with elements."""
+    given = [one for one in others if one is not None]
+    return own_kernels.chosen(operator, input, *given) if input.numel() else None
+
+
+def _row_major(weight: Tensor | None) -> Tensor | None:
+    return None if weight is None else weight.contiguous()
+
+
 def _batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -157,6 +212,8 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
+        "rms_norm": _rms_norm,
+        "rms_norm_backward": _rms_norm_backward,
         "batch_norm": _batch_norm,
         "batch_norm_backward": _batch_norm_backward,
         "cummax": Tensor.cummax,

@@ -201,8 +201,9 @@ impl Oracle {
     fn needs_failed(&self, compute: &Compute, terms: &[StepOperand], output: usize) -> bool {
         let needed = match (compute.op, output) {
             // Mean and deviation, and the gradients of weight and bias.
-            (Op::LayerNorm, 1 | 2) | (Op::LayerNormBackward, 2) => 1,
+            (Op::LayerNorm, 1 | 2) | (Op::LayerNormBackward, 2) | (Op::RmsNorm, 1) => 1,
             (Op::LayerNormBackward, 1) => 4,
+            (Op::RmsNormBackward, 1) => 3,
             // The total weight: of no reduction it is zero. A shard may be where nothing failed.
             (Op::NllLoss, 1) | (Op::Slice | Op::Select | Op::Diagonal, _) => 0,
             _ => terms.len(),

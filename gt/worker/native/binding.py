@@ -197,6 +197,10 @@ class _Compiler:
         if not overload and len(call.args) == 1 and name in BUILTINS:
             self._argument(call.args[0], "Tensor")
             return self._program.built_in(name)
+        if name == "own":
+            for argument in call.args:  # a type that says no more than that one may be absent
+                self._argument(argument, "Optional[Tensor]")
+            return self._program.own(overload)
         schema = torch._C._get_schema("aten::" + name, overload)  # noqa: SLF001
         for argument, formal in zip(call.args, schema.arguments, strict=True):
             self._argument(argument, str(formal.type))

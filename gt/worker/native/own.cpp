@@ -34,6 +34,7 @@ constexpr Replaced REPLACED[] = {
     {"aten::conv_transpose2d", Own::Convolution},
     {"aten::conv_transpose3d", Own::Convolution},
     {"aten::convolution_backward", Own::ConvolutionBackward},
+    {"aten::_fused_rms_norm", Own::RmsNorm},
 };
 
 // Of one parameter: a step of several in a group is for ATen, whose kernel takes lists.
@@ -161,6 +162,10 @@ bool run_own(Own own, const Values& v, Values& results) {
     case Own::RnnLayer:
     case Own::RnnLayerBackward:
       return run_recurrent(own, v, results);
+    case Own::RmsNorm:
+      return rms_norm(v, results);
+    case Own::RmsNormBackward:
+      return rms_norm_backward(v, results);
   }
   return false;
 }
@@ -179,6 +184,8 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("attention_backward"),
                  find("recurrent"),
                  find("recurrent_backward"),
+                 find("rms_norm"),
+                 find("rms_norm_backward"),
                  *sizes,
                  threads};
 }

@@ -28,6 +28,8 @@ struct Kernels {
   KernelCall attention_backward = nullptr;
   KernelCall recurrent = nullptr;
   KernelCall recurrent_backward = nullptr;
+  KernelCall rms_norm = nullptr;
+  KernelCall rms_norm_backward = nullptr;
   // None, until they are there.
   OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
   // Of products and updates, whose threads are cheap to wake; the others have as many as ATen's at
@@ -94,5 +96,7 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right,
 bool attention(const Values& values, Values& results);
 bool attention_backward(const Values& values, Values& results);
 bool run_recurrent(Own own, const Values& v, Values& results);
+bool rms_norm(const Values& values, Values& results);
+bool rms_norm_backward(const Values& values, Values& results);
 
 }  // namespace gt

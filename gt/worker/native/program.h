@@ -96,12 +96,14 @@ enum class Own : uint32_t {
   GruLayerBackward = 6,
   RnnLayer = 7,
   RnnLayerBackward = 8,
+  RmsNormBackward = 9,
   Matmul,
   Linear,
   AdamW,
   Adam,
   Convolution,
   ConvolutionBackward,
+  RmsNorm,
 };
 
 // Threads of gt._kernels that stay, and OpenMP's number of threads in the calling one.

@@ -25,6 +25,7 @@ OWN = {
     "gru_layer_backward": (6, 4),
     "rnn_layer": (7, 1),
     "rnn_layer_backward": (8, 3),
+    "rms_norm_backward": (9, 2),
 }
 _GUARDS = {"rank": 0, "numel": 1, "real": 2}
 

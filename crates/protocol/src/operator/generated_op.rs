@@ -274,6 +274,10 @@ pub enum Op {
     BatchNorm,
     /// Gradients of batch_norm for input, weight and bias.
     BatchNormBackward,
+    /// input * rstd * weight over the last dimensions, rstd = 1 / sqrt(mean(input ** 2) + eps); also rstd.
+    RmsNorm,
+    /// Gradients of rms_norm for input and weight.
+    RmsNormBackward,
     /// The largest of the elements up to each one along `dim`, and its index, the last of equal ones.
     Cummax,
     /// The smallest of the elements up to each one along `dim`, and its index, the last of equal ones.
@@ -546,6 +550,8 @@ impl Op {
             0x0606 => Op::LayerNormBackward,
             0x0607 => Op::BatchNorm,
             0x0608 => Op::BatchNormBackward,
+            0x0609 => Op::RmsNorm,
+            0x060a => Op::RmsNormBackward,
             0x0511 => Op::Cummax,
             0x0512 => Op::Cummin,
             0x0513 => Op::Logcumsumexp,
@@ -752,6 +758,8 @@ impl Op {
             "layer_norm_backward" => Op::LayerNormBackward,
             "batch_norm" => Op::BatchNorm,
             "batch_norm_backward" => Op::BatchNormBackward,
+            "rms_norm" => Op::RmsNorm,
+            "rms_norm_backward" => Op::RmsNormBackward,
             "cummax" => Op::Cummax,
             "cummin" => Op::Cummin,
             "logcumsumexp" => Op::Logcumsumexp,

@@ -134,6 +134,8 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::normalize::layer_norm_backward,
     super::normalize::batch_norm,
     super::normalize::batch_norm_backward,
+    super::normalize::rms_norm,
+    super::normalize::rms_norm_backward,
     super::reduce::infer,
     super::reduce::infer,
     super::reduce::infer,

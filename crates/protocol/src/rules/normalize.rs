@@ -1,4 +1,4 @@
-//! Softmax and layer norm with their gradients: the operand's shape, and statistics beside it.
+//! Softmax, layer norm and RMS norm with their gradients: the operand's shape, and statistics beside it.
 
 use super::call::Call;
 use super::error::RuleError;
@@ -53,7 +53,7 @@ pub(super) fn layer_norm(call: &Call<'_>) -> Inferred {
     for (name, parameter) in [("weight", weight), ("bias", bias)] {
         check_parameter(name, parameter, normalized)?;
     }
-    let kept = check_normalized(&input.dims, normalized)?;
+    let kept = check_normalized(&input.dims, normalized, "*, ")?;
     if let Some(bias) = bias
         && bias.dtype != statistics
     {
@@ -62,10 +62,14 @@ pub(super) fn layer_norm(call: &Call<'_>) -> Inferred {
     if !input.dtype.is_float() {
         return Err(RuleError::kernel("LayerNormKernelImpl", input.dtype));
     }
-    let sizes = input.dims.iter().enumerate();
-    let dims = shape::dims(sizes.map(|(dim, &size)| if dim < kept { size } else { 1 }))?;
-    let statistics = Meta::new(statistics, dims);
+    let statistics = Meta::new(statistics, of_rows(&input.dims, kept)?);
     several(&[*input, statistics, statistics])
+}
+
+/// The shape of one number for each row that is normalized over.
+fn of_rows(input: &Dims, kept: usize) -> Result<Dims, RuleError> {
+    let sizes = input.iter().enumerate();
+    shape::dims(sizes.map(|(dim, &size)| if dim < kept { size } else { 1 }))
 }
 
 fn check_parameter(
@@ -89,15 +93,16 @@ fn check_parameter(
     }
 }
 
-/// How many leading dimensions are not normalized over.
-fn check_normalized(input: &Dims, normalized: &Dims) -> Result<usize, RuleError> {
+/// How many leading dimensions are not normalized over; `rest` stands in the error before the others.
+fn check_normalized(input: &Dims, normalized: &Dims, rest: &str) -> Result<usize, RuleError> {
     if input.ends_with(normalized) {
         return Ok(input.len() - normalized.len());
     }
     let expected = normalized.to_string();
     let expected = expected.trim_matches(['[', ']']);
     Err(RuleError::shape(format!(
-        "Given normalized_shape={normalized}, expected input with shape [*, {expected}], but got input of size{input}"
+        "Given normalized_shape={normalized}, expected input with shape [{rest}{expected}], but got input of \
+         size{input}"
     )))
 }
 
@@ -124,7 +129,7 @@ pub(super) fn layer_norm_backward(call: &Call<'_>) -> Inferred {
     let weight = call.optional_tensor(4)?;
     let normalized = call.dims(0)?;
     check_parameter("weight", weight, normalized)?;
-    let kept = check_normalized(&input.dims, normalized)?;
+    let kept = check_normalized(&input.dims, normalized, "*, ")?;
     if grad.dtype != input.dtype {
         return Err(RuleError::mixed(input.dtype, grad.dtype));
     }
@@ -137,6 +142,63 @@ pub(super) fn layer_norm_backward(call: &Call<'_>) -> Inferred {
     }
     let parameter = Meta::new(weight.map_or(input.dtype, |weight| weight.dtype), *normalized);
     several(&[*input, parameter, parameter])
+}
+
+/// Half precision is computed in single precision, whose dtype the statistics keep. A weight has the input's dtype:
+/// the client composes the rest.
+pub(super) fn rms_norm(call: &Call<'_>) -> Inferred {
+    let input = call.tensor(0)?;
+    let weight = call.optional_tensor(1)?;
+    let kept = rows_of_rms_norm(input, weight, call.dims(0)?)?;
+    several(&[*input, Meta::new(wide(input.dtype), of_rows(&input.dims, kept)?)])
+}
+
+pub(super) fn rms_norm_backward(call: &Call<'_>) -> Inferred {
+    let [grad, input, rstd] = call.tensors()?;
+    let normalized = call.dims(0)?;
+    let kept = rows_of_rms_norm(input, call.optional_tensor(3)?, normalized)?;
+    for (expected, found) in [(input.dtype, grad.dtype), (wide(input.dtype), rstd.dtype)] {
+        if expected != found {
+            return Err(RuleError::mixed(expected, found));
+        }
+    }
+    let rows = shape::product(input.dims.split_at(kept).0);
+    if grad.dims != input.dims || shape::product(&rstd.dims) != rows {
+        return Err(RuleError::shape(format!(
+            "rms_norm_backward: grad {grad} and rstd {rstd} are not those of input {input}"
+        )));
+    }
+    several(&[*input, Meta::new(input.dtype, *normalized)])
+}
+
+/// How many leading dimensions are not normalized over, after all checks in `PyTorch`'s order.
+fn rows_of_rms_norm(
+    input: &Meta,
+    weight: Option<&Meta>,
+    normalized: &Dims,
+) -> Result<usize, RuleError> {
+    check_parameter("weight", weight, normalized)?;
+    if input.dims.len() < normalized.len() {
+        return Err(RuleError::value(format!(
+            "Input tensor must have at least {} dimensions, but got {}",
+            normalized.len(),
+            input.dims.len()
+        )));
+    }
+    let kept = check_normalized(&input.dims, normalized, "*")?;
+    if !input.dtype.is_float() {
+        return Err(RuleError::kernel("rms_norm", input.dtype));
+    }
+    match weight {
+        Some(weight) if weight.dtype != input.dtype => {
+            Err(RuleError::mixed(input.dtype, weight.dtype))
+        }
+        Some(_) | None => Ok(kept),
+    }
+}
+
+fn wide(dtype: Dtype) -> Dtype {
+    if matches!(dtype, Dtype::F16 | Dtype::Bf16) { Dtype::F32 } else { dtype }
 }
 
 pub(super) fn batch_norm(call: &Call<'_>) -> Inferred {

@@ -134,6 +134,8 @@ static TOYS: &[(Op, KernelFn)] = &[
     (Op::LogSoftmaxBackward, |call| softmax_backward(call, true)),
     (Op::LayerNorm, |call| normalize::layer_norm(call.args, &call.sizes(0)?, call.float(1)?)),
     (Op::LayerNormBackward, |call| normalize::layer_norm_backward(call.args, &call.sizes(0)?)),
+    (Op::RmsNorm, |call| normalize::rms_norm(call.args, &call.sizes(0)?, call.float(1)?)),
+    (Op::RmsNormBackward, |call| normalize::rms_norm_backward(call.args, &call.sizes(0)?)),
     (Op::Reshape, |call| one(view::reshape(call.tensor(0)?, &call.ints(0)?))),
     (Op::Permute, |call| one(view::permute(call.tensor(0)?, &call.ints(0)?))),
     (Op::Expand, |call| one(view::expand(call.tensor(0)?, &call.ints(0)?))),

@@ -199,6 +199,9 @@ impl Scene<'_> {
             return Some(self.call(Op::Dropout, attrs, [a]));
         }
         let from = rank.checked_sub(1 + usize::from(rank > 2 && self.random.percent(30)))?;
+        if self.random.percent(40) {
+            return Some(either(self.root_mean_square(a, &shape, from)));
+        }
         let normalized = shape.dims[from..].to_vec();
         let mut parameter = || {
             let weight = self.like(&normalized, shape.dtype).ok();
@@ -227,6 +230,29 @@ impl Scene<'_> {
             }
             (Err(drawn), _) | (_, Err(drawn)) => Some(drawn),
         }
+    }
+
+    fn root_mean_square(
+        &mut self,
+        a: Id,
+        shape: &ToyTensor,
+        from: usize,
+    ) -> Result<DrawnStep, DrawnStep> {
+        let normalized = shape.dims[from..].to_vec();
+        let weight = self.like(&normalized, shape.dtype).ok().filter(|_| self.random.percent(70));
+        let weight = weight.map_or(StepOperand::Absent, StepOperand::Value);
+        let attr = sizes(&normalized);
+        if self.random.percent(50) {
+            let attrs = [attr, Attr::Float(1e-5)];
+            return Ok(self.computed(Op::RmsNorm, attrs, vec![StepOperand::Value(a), weight]));
+        }
+        let mut dims = shape.dims.clone();
+        dims[from..].fill(1);
+        let grad = self.like(&shape.dims, shape.dtype)?;
+        let rstd = self.like(&dims, shape.dtype)?;
+        let mut terms = [grad, a, rstd].map(StepOperand::Value).to_vec();
+        terms.push(weight);
+        Ok(self.computed(Op::RmsNormBackward, [attr], terms))
     }
 
     fn soft_maximum(&mut self, a: Id, shape: &ToyTensor) -> DrawnStep {

@@ -134,6 +134,8 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::normalize::follow,
     super::normalize::channels,
     super::normalize::channels,
+    super::normalize::follow,
+    super::normalize::follow,
     super::reduce::follow,
     super::reduce::follow,
     super::reduce::follow,

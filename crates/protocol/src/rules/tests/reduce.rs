@@ -237,3 +237,64 @@ fn layer_norm() {
         ),
     ]);
 }
+
+#[test]
+fn rms_norm() {
+    check_all(&[
+        ("rms_norm f32[2,3] normalized_shape=[3]", "f32[2,3] f32[2,1]"),
+        ("rms_norm f64[5,2,3] f64[2,3] normalized_shape=[2,3]", "f64[5,2,3] f64[5,1,1]"),
+        ("rms_norm bf16[2,3] bf16[3] normalized_shape=[3]", "bf16[2,3] f32[2,1]"),
+        ("rms_norm f16[3] normalized_shape=[3]", "f16[3] f32[1]"),
+        ("rms_norm f32[2,0] normalized_shape=[0]", "f32[2,0] f32[2,1]"),
+        ("rms_norm f32[0,3] normalized_shape=[3]", "f32[0,3] f32[0,1]"),
+        (
+            "rms_norm i32[2,3] normalized_shape=[]",
+            "RuntimeError: Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one \
+             element, but got normalized_shape = []",
+        ),
+        (
+            "rms_norm i32[2] f32[3] normalized_shape=[2,3]",
+            "RuntimeError: Expected weight to be of same shape as normalized_shape, but got weight of shape [3] and \
+             normalized_shape = [2, 3]",
+        ),
+        (
+            "rms_norm i32[3] normalized_shape=[2,3]",
+            "ValueError: Input tensor must have at least 2 dimensions, but got 1",
+        ),
+        (
+            "rms_norm i32[5,3,4] normalized_shape=[2,4]",
+            "RuntimeError: Given normalized_shape=[2, 4], expected input with shape [*2, 4], but got input of \
+             size[5, 3, 4]",
+        ),
+        (
+            "rms_norm i32[2,3] f32[3] normalized_shape=[3]",
+            "NotImplementedError: \"rms_norm\" not implemented for 'Int'",
+        ),
+        (
+            "rms_norm bf16[2,3] f32[3] normalized_shape=[3]",
+            "RuntimeError: expected scalar type BFloat16 but found Float",
+        ),
+    ]);
+    check_all(&[
+        (
+            "rms_norm_backward f32[2,3] f32[2,3] f32[2,1] f32[3] normalized_shape=[3]",
+            "f32[2,3] f32[3]",
+        ),
+        (
+            "rms_norm_backward bf16[2,3] bf16[2,3] f32[2,1] normalized_shape=[3]",
+            "bf16[2,3] bf16[3]",
+        ),
+        (
+            "rms_norm_backward bf16[2,3] bf16[2,3] bf16[2,1] normalized_shape=[3]",
+            "RuntimeError: expected scalar type Float but found BFloat16",
+        ),
+        (
+            "rms_norm_backward f64[2,3] f32[2,3] f32[2,1] normalized_shape=[3]",
+            "RuntimeError: expected scalar type Float but found Double",
+        ),
+        (
+            "rms_norm_backward f32[2,3] f32[2,3] f32[3,1] normalized_shape=[3]",
+            "RuntimeError: rms_norm_backward: grad f32[2,3] and rstd f32[3,1] are not those of input f32[2,3]",
+        ),
+    ]);
+}

@@ -1,4 +1,4 @@
-//! Softmax and layer norm by their formulas, over the field's stand-ins for exponentials and roots.
+//! Softmax, layer norm and RMS norm by their formulas, over the field's stand-ins for exponentials and roots.
 
 use super::functions::{exponential, inverse_root, logarithm};
 use super::reduce::reduced_over;
@@ -105,6 +105,54 @@ pub fn layer_norm_backward(
     }
     let [for_weight, for_bias] = for_parameters;
     Ok(vec![for_input, for_weight, for_bias])
+}
+
+/// `x * rstd * weight`; rstd is a result too.
+pub fn rms_norm(
+    args: &[KernelArg<'_>],
+    normalized: &[usize],
+    eps: f64,
+) -> Result<Vec<ToyTensor>, KernelError> {
+    let input = args[0].tensor()?;
+    let weight = args[1].optional();
+    let dims = normalized_dims(input, normalized)?;
+    if weight.is_some_and(|weight| weight.dims != normalized || weight.dtype != input.dtype) {
+        return Err(KernelError::Form("a weight of another shape"));
+    }
+    let squares = mean_over(&each(input, |index| input.at(index) * input.at(index)), &dims);
+    let eps = element_of(Scalar::Float(eps));
+    let rstd = each(&squares, |index| inverse_root(squares.at(index) + eps));
+    let output = each(input, |index| {
+        let plain = input.at(index) * rstd.at(index) % PRIME;
+        plain * weight.map_or(1, |weight| weight.at(index))
+    });
+    Ok(vec![output, rstd])
+}
+
+/// Gradients for the input and for the weight, a sum over the rows.
+pub fn rms_norm_backward(
+    args: &[KernelArg<'_>],
+    normalized: &[usize],
+) -> Result<Vec<ToyTensor>, KernelError> {
+    let [grad, input, rstd] = [args[0].tensor()?, args[1].tensor()?, args[2].tensor()?];
+    let weight = args[3].optional();
+    let dims = normalized_dims(input, normalized)?;
+    if grad.dims != input.dims || grad.dtype != input.dtype {
+        return Err(KernelError::Form("a gradient of another shape"));
+    }
+    let rows: Vec<usize> = (0..input.rank() - dims.len()).collect();
+    let normal = each(input, |index| input.at(index) * rstd.at(index));
+    let weighted =
+        each(input, |index| grad.at(index) * weight.map_or(1, |weight| weight.at(index)));
+    let slope = mean_over(&each(input, |index| weighted.at(index) * normal.at(index)), &dims);
+    let for_input = each(input, |index| {
+        let tilt = normal.at(index) * slope.at(index) % PRIME;
+        (weighted.at(index) + PRIME - tilt) % PRIME * rstd.at(index)
+    });
+    let products = each(input, |index| grad.at(index) * normal.at(index));
+    let mut for_weight = sum_over(&products, &rows);
+    for_weight.dims = normalized.to_vec();
+    Ok(vec![for_input, for_weight])
 }
 
 fn normalized_dims(input: &ToyTensor, normalized: &[usize]) -> Result<Vec<usize>, KernelError> {

@@ -239,6 +239,26 @@ def check_transposed_layer_norm(tables: Tables) -> None:
         close(ours, theirs)
 
 
+def check_rms_norm(
+    tables: Tables, case: tuple[tuple[int, ...], int, bool, bool], dtype: torch.dtype
+) -> None:
+    shape, count, has_weight, _ = case
+    size = shape[-count:]
+    x, grad = tables.drawn(*shape, dtype=dtype), tables.drawn(*shape, dtype=dtype, seed=2)
+    weight = tables.drawn(*size, dtype=dtype, seed=3) if has_weight else None
+    _, rstd = tables.check("rms_norm", x, weight, size, 1e-5)
+    assert rstd.dtype == torch.float32
+    tables.check("rms_norm_backward", grad, x, rstd, weight, size)
+
+
+def check_transposed_rms_norm(tables: Tables) -> None:
+    x = tables.drawn(6, 4, 8, dtype=torch.float32).transpose(0, 1)
+    weight = tables.drawn(16, dtype=torch.float32)[::2]
+    _, rstd = tables.check("rms_norm", x, weight, (8,), 1e-5)
+    grad = tables.drawn(6, 4, 8, dtype=torch.float32, seed=2).transpose(0, 1)
+    tables.check("rms_norm_backward", grad, x, rstd, weight, (8,))
+
+
 def check_cross_entropy(
     tables: Tables, reduction: str, ignore_index: int, dtype: torch.dtype
 ) -> None:

@@ -103,6 +103,18 @@ def test_layer_norm_of_what_is_not_contiguous(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("dtype", cases.ROW_DTYPES, ids=str)
+@pytest.mark.parametrize("case", cases.NORMS, ids=str)
+def test_rms_norm_and_its_gradients(
+    tables: Tables, case: tuple[tuple[int, ...], int, bool, bool], dtype: torch.dtype
+) -> None:
+    cases.check_rms_norm(tables, case, dtype)
+
+
+def test_rms_norm_of_what_is_not_contiguous(tables: Tables) -> None:
+    cases.check_transposed_rms_norm(tables)
+
+
+@pytest.mark.parametrize("dtype", cases.ROW_DTYPES, ids=str)
 @pytest.mark.parametrize("ignore_index", [-100, 4])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_cross_entropy_and_its_gradient(
@@ -202,6 +214,7 @@ def test_a_helper_in_cpp_leaves_their_rows_to_python(
         ("matmul", [1, 1], [], 0, []),
         ("linear", [1, 1, 1], [], 0, []),
         ("layer_norm", [1, 1, 1], [], 0, [(4,), 1e-5]),
+        ("rms_norm_backward", [1, 1, 1, 1], [], 0, [(4,)]),
         ("adamw", [1, 1, 1, 1, 0], [], 0b1101, numbers),
     )
     plain, left = (Binder(native_helper.helper, CPU, names) for names in (frozenset(), own))
@@ -293,6 +306,21 @@ REFUSED: dict[str, tuple[str, str, Callable[[], tuple[object, ...]]]] = {
             None,
             (8,),
         ),
+    ),
+    "float64 rms norm": (
+        "rms_norm",
+        "torch.float64",
+        lambda: (_of(torch.float64, 2, 8), None, (8,), 1e-5),
+    ),
+    "rms norm of empty rows": (
+        "rms_norm",
+        "rows without elements",
+        lambda: (_of(FLOAT, 2, 0), None, (0,), 1e-5),
+    ),
+    "a mixed gradient of rms norm": (
+        "rms_norm_backward",
+        "torch.bfloat16 and torch.float32",
+        lambda: (_of(FLOAT, 2, 8), _of(HALF, 2, 8), _of(FLOAT, 2, 1).abs(), None, (8,)),
     ),
     "float64 losses": ("cross_entropy", "torch.float64", lambda: _losses(torch.float64)),
     "weights": ("cross_entropy", "weights of classes", lambda: _losses(weight=torch.ones(8))),

@@ -24,9 +24,12 @@ class Losses(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of each row that LayerNorm normalizes: mean and 1 / sqrt(variance + eps), of float32."""
+    """Of each row that is normalized: mean and 1 / sqrt(variance + eps), of float32.
 
-    mean: Tensor
+    RMSNorm has no mean, and the mean of squares for the variance.
+    """
+
+    mean: Tensor | None
     rstd: Tensor
 
 
@@ -123,10 +126,24 @@ class CudaRows:
         return gradient
 
     def rms_norm(
-        self, x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None
+        self,
+        x: Tensor,
+        weight: Tensor | None,
+        eps: float,
+        residual: Tensor | None = None,
+        rstd: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """RMSNorm over the last dim of x + residual, and that sum (`x` itself without one)."""
-        return self._norm("rms_norm", x, (weight, None), eps, residual, None)
+        """RMSNorm over the last dim of x + residual, and that sum (`x` itself without one).
+
+        Args:
+            x: [..., columns].
+            weight: [columns]; None for ones.
+            eps: Added to the mean of squares.
+            residual: Of the shape of `x`.
+            rstd: Memory of an element a row, for what the gradient reads.
+        """
+        moments = None if rstd is None else Moments(None, rstd)
+        return self._norm("rms_norm", x, (weight, None), eps, residual, moments)
 
     def layer_norm(
         self,
@@ -180,8 +197,9 @@ class CudaRows:
     def _moments(self, kept: str, moments: Moments | None, rows: int) -> tuple[int, int]:
         if moments is None:
             return 0, 0
-        if any(one.numel() != rows for one in moments):
-            shapes = " and ".join(str(tuple(one.shape)) for one in moments)
+        present = [one for one in moments if one is not None]
+        if any(one.numel() != rows for one in present):
+            shapes = " and ".join(str(tuple(one.shape)) for one in present)
             raise ValueError(f"mean and rstd {shapes} do not fit {rows} rows")
         mean, rstd = (
             self._address(kept + name, one, torch.float32)
@@ -217,6 +235,13 @@ class CudaRows:
     ) -> NormGradients:
         """Gradients of LayerNorm by what it has kept; those of parameters whether there are any."""
         return self._backward(grad, x, weight, None, 0.0, moments=moments, is_centered=True)
+
+    def rms_norm_backward(
+        self, grad: Tensor, x: Tensor, rstd: Tensor, weight: Tensor | None
+    ) -> NormGradients:
+        """The same of RMSNorm."""
+        moments = Moments(None, rstd)
+        return self._backward(grad, x, weight, None, 0.0, moments=moments, is_centered=False)
 
     def _backward(
         self,

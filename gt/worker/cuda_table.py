@@ -225,6 +225,36 @@ def _layer_norm_backward(
     return made.x.view(input.shape), made.weight.view(size), made.bias.view(size)
 
 
+def _rms_norm(
+    kernels: CudaKernels,
+    input: Tensor,
+    weight: Tensor | None,
+    size: tuple[int, ...],
+    eps: float,
+) -> tuple[Tensor, Tensor]:
+    _check_norm(size, input, weight)
+    x, weight, _ = _row_operands(size, input, weight, None)
+    kept = input.shape[: input.dim() - len(size)] + (1,) * len(size)
+    rstd = torch.empty(kept, dtype=torch.float32, device=input.device)
+    out, _ = kernels.rows.rms_norm(x, weight, eps, rstd=rstd)
+    return out.view(input.shape), rstd
+
+
+def _rms_norm_backward(
+    kernels: CudaKernels,
+    grad: Tensor,
+    input: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    size: tuple[int, ...],
+) -> tuple[Tensor, Tensor]:
+    _check_norm(size, input, grad, weight)
+    x, weight, _ = _row_operands(size, input, weight, None)
+    grad = grad.contiguous().view(x.shape)
+    made = kernels.rows.rms_norm_backward(grad, x, rstd.contiguous(), weight)
+    return made.x.view(input.shape), made.weight.view(size)
+
+
 def _check_norm(size: tuple[int, ...], input: Tensor, *others: Tensor | None) -> None:
     dtypes = {one.dtype for one in (input, *others) if one is not None}
     if len(dtypes) != 1 or input.dtype not in cuda_rows.DTYPES:
@@ -337,6 +367,8 @@ ROWS = {
     "linear": Row(_linear),
     "layer_norm": Row(_layer_norm),
     "layer_norm_backward": Row(_layer_norm_backward),
+    "rms_norm": Row(_rms_norm),
+    "rms_norm_backward": Row(_rms_norm_backward),
     "cross_entropy": Row(_cross_entropy),
     "cross_entropy_backward": Row(_cross_entropy_backward),
 }

@@ -60,6 +60,16 @@ def test_layer_norm_of_what_is_not_contiguous(tables):
 
 
 @pytest.mark.parametrize("dtype", cases.ROW_DTYPES, ids=str)
+@pytest.mark.parametrize("case", [*cases.NORMS, ((1024, 4096), 1, True, True)], ids=str)
+def test_rms_norm_and_its_gradients(tables, case, dtype):
+    cases.check_rms_norm(tables, case, dtype)
+
+
+def test_rms_norm_of_what_is_not_contiguous(tables):
+    cases.check_transposed_rms_norm(tables)
+
+
+@pytest.mark.parametrize("dtype", cases.ROW_DTYPES, ids=str)
 @pytest.mark.parametrize("ignore_index", [-100, 4])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_cross_entropy_and_its_gradient(tables, reduction, ignore_index, dtype):

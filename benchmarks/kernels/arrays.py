@@ -156,8 +156,10 @@ def _layer_norm(rows: int, columns: int) -> Iterator[Case]:
 def _rms_norm(rows: int, columns: int) -> Iterator[Case]:
     """Both sides make the memory of their results; PyTorch's gradient runs its forward pass too."""
     x, grad, weight = _random(rows, columns), _random(rows, columns), _random(columns)
-    t_x, t_grad, t_weight = (torch.from_numpy(one) for one in (x, grad, weight))
-    leaves = [one.clone().requires_grad_() for one in (t_x, t_weight)]
+    t_x, t_weight = torch.from_numpy(x), torch.from_numpy(weight)
+    with torch.inference_mode(False):
+        t_grad = torch.from_numpy(grad)
+        leaves = [torch.from_numpy(one.copy()).requires_grad_() for one in (x, weight)]
 
     def own_forward(_: int) -> list[_Array]:
         results = [np.empty(size, np.float32) for size in (x.shape, rows)]
@@ -171,8 +173,9 @@ def _rms_norm(rows: int, columns: int) -> Iterator[Case]:
         return grads
 
     def torch_both() -> object:
-        y = torch.nn.functional.rms_norm(leaves[0], (columns,), leaves[1], 1e-6)
-        return torch.autograd.grad(y, leaves, t_grad)
+        with torch.inference_mode(False), torch.enable_grad():
+            y = torch.nn.functional.rms_norm(leaves[0], (columns,), leaves[1], 1e-6)
+            return torch.autograd.grad(y, leaves, t_grad)
 
     title = f"RMS norm {rows} x {columns}"
     torch_call = partial(torch.nn.functional.rms_norm, t_x, (columns,), t_weight, 1e-6)

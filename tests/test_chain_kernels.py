@@ -1,6 +1,7 @@
 """Chains of elementwise operators in one pass over memory: values, broadcasting, mistakes."""
 
 import itertools
+import operator
 
 import numpy as np
 import pytest
@@ -20,8 +21,11 @@ FUNCTIONS = {
     "mul": np.multiply,
     "div": np.divide,
     "relu_backward": lambda grad, out: np.where(out <= 0, np.float32(0), grad),
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "where": np.where,
+    "copy": lambda x: x,
 }
-UNARY, BINARY = list(FUNCTIONS)[:7], list(FUNCTIONS)[7:]
+UNARY, BINARY = [*list(FUNCTIONS)[:7], "copy"], list(FUNCTIONS)[7:18]
 # Blocks of 2,048 elements and tasks of 16,384: below, at and beyond; rows of few elements.
 SIZES = [(1,), (17,), (2048,), (2049,), (16385,), (3, 5000), (700, 33), (2, 20000), (4, 5, 64)]
 POISON = np.float32(7777)
@@ -78,6 +82,37 @@ def test_every_operator_over_every_form_of_operand(size, threads):
         check([(name, other, x), ("mul", None, None)], size, threads)
 
 
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_choices_and_other_elements(size):
+    x, y = drawn(*size), drawn(*size, seed=1)
+    masks = [drawn(*size, seed=4) > 0, drawn(size[-1], seed=5) > 0, np.array([True])]
+    for mask in masks:
+        for other in (y, drawn(size[-1]), 0.5):
+            check([("neg", x), ("where", mask, None, other), ("add", None, 1)], size)
+            check([("where", mask, other, x)], size)
+        check([("mul", x, mask)], size)
+        check([("where", mask, 0.25, 4), ("add", None, x)], size)
+    for kind in (np.int32, np.int64):
+        info = np.iinfo(kind)
+        whole = np.random.default_rng(2).integers(info.min, info.max, size, kind)
+        check([("copy", whole)], size)
+        check([("add", whole, x)], size)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_bools_as_results(size):
+    x, y = drawn(*size), drawn(*size, seed=1)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        for other in (y, x, drawn(size[-1]), 0.0):
+            room = np.full(int(np.prod(size)) + 2, 7, np.uint8)
+            out = room[1:-1].view(bool).reshape(size)
+            _kernels.chain(out, [("abs", x), (name, None, other)])
+            with np.errstate(invalid="ignore"):
+                assert np.array_equal(out, FUNCTIONS[name](np.abs(x), other))
+            assert set(np.unique(room[1:-1])) <= {0, 1}
+            assert room[0] == room[-1] == 7
+
+
 def test_leading_dimensions_are_rows():
     x = drawn(6, 5, 400)
     check([("sub", x, drawn(6, 5, 1)), ("mul", None, drawn(400)), ("add", None, 2)], x.shape)
@@ -108,6 +143,11 @@ def test_how_many_steps_fit():
     assert _kernels.fitting_chain(out, [("neg", None)]) == 0
     assert _kernels.fitting_chain(out.T, [("neg", x.T)]) == 0
     assert _kernels.fitting_chain(np.empty((0, 4), np.float32), [("neg", 1.0)]) == 0
+    # A condition is of bools; nothing is of float16.
+    assert fitting(("where", x, None, 1)) == 1
+    assert fitting(("where", None, x, 1)) == 1
+    assert fitting(("add", None, x.astype(np.float16))) == 1
+    assert _kernels.fitting_chain(out.astype(np.int32), [("neg", x)]) == 0
     rows = drawn(6, 5, 40)
     long = np.empty_like(rows)
     two = [("add", rows, drawn(40)), ("add", None, drawn(5, 40))]

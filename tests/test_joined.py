@@ -170,6 +170,19 @@ def test_every_row_of_a_chain(native_helper: Trial, size: tuple[int, ...]) -> No
             check(native_helper, [(row, (x, other)), ("mul", (SO_FAR, SO_FAR))])
         for power in (2, 2.0, -0.5, -1):
             check(native_helper, [("add", (x, y)), ("pow", (SO_FAR, power))])
+        condition = drawn(*size) > 0
+        for some in (condition, condition[..., :1], condition.reshape(-1)[: size[-1]]):
+            choices: list[Step] = [
+                ("where", (some, SO_FAR, y)),
+                ("where", (some, 0.3, SO_FAR)),
+                ("where", (some, SO_FAR, SO_FAR)),
+                ("masked_fill", (SO_FAR, some, -math.inf)),
+                ("mul", (SO_FAR, some)),
+            ]
+            for step in choices:
+                check(native_helper, [("neg", (x,)), step, ("add", (SO_FAR, 1))])
+            check(native_helper, [("where", (condition, x, 2)), ("relu", (SO_FAR,))])
+            check(native_helper, [("masked_fill", (x, some, 2)), ("relu", (SO_FAR,))])
 
 
 def check(trial: Trial, steps: Sequence[Step]) -> None:
@@ -245,6 +258,9 @@ X = drawn(90, 50)
         ([("add", (X, X)), ("neg", (SO_FAR,)), ("pow", (SO_FAR, 3))], 1),
         ([("add", (X, X)), ("pow", (2.0, SO_FAR))], None),
         ([("add", (X, X)), ("mul", (SO_FAR, True))], None),
+        ([("add", (X, X)), ("where", (SO_FAR, X, X))], None),
+        ([("add", (X, X)), ("masked_fill", (SO_FAR, X > 0, 1e300))], None),
+        ([("add", (X > 0, X > 0)), ("mul", (SO_FAR, X))], None),
         ([("add", (X, X)), ("pow", (SO_FAR, X))], None),
         # Rows of two lengths, and what is repeated in the middle.
         ([("add", (X, drawn(50))), ("mul", (SO_FAR, drawn(90, 1))), ("neg", (SO_FAR,))], 2),
@@ -289,6 +305,7 @@ def train() -> list[gt.Tensor]:
         centered = x - x.mean(-1, keepdim=True)
         spread = ((centered * centered).mean(-1, keepdim=True) + 1e-5).rsqrt()
         normed = centered * spread * scale + shift
+        normed = gt.where(x > 0, normed * 1.5, normed).masked_fill(x > 2, 0.5) * (x < 1)
         loss = gt.nn.functional.cross_entropy(model(normed).view(400, 10), y)
         grads = gt.autograd.grad(loss, parameters)
         with gt.no_grad():

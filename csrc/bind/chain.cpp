@@ -19,9 +19,9 @@ namespace gt {
 namespace {
 
 // In the order of ChainOp.
-constexpr std::string_view kNames[kChainOpCount] = {"neg",  "abs",   "square", "reciprocal",
-                                                    "sqrt", "rsqrt", "relu",   "add",
-                                                    "sub",  "mul",   "div",    "relu_backward"};
+constexpr std::string_view kNames[kChainOpCount] = {
+    "neg", "abs", "square",        "reciprocal", "sqrt", "rsqrt", "relu", "copy", "add", "sub",
+    "mul", "div", "relu_backward", "eq",         "ne",   "lt",    "le",   "gt",   "ge",  "where"};
 
 ChainOp op_of(std::string_view name) {
   for (std::size_t at = 0; at < kChainOpCount; ++at) {
@@ -80,8 +80,10 @@ void bind_chain(nb::module_& module) {
         return fitting({"fitting_chain", "out", out}, Steps(steps));
       },
       "out"_a, "steps"_a,
-      "How many steps from the first on `chain` takes: arrays are contiguous, of float32, and as\n"
-      "`out` is, of one element, or rows or columns that are repeated.");
+      "How many steps from the first on `chain` takes: arrays are contiguous, of float32\n"
+      "(or bool, int32 and int64, which stand for float32), and as `out` is, of one element, or "
+      "rows\n"
+      "or columns that are repeated.");
   module.def(
       "chain",
       [](nb::handle out, const nb::sequence& given, int threads) {
@@ -92,8 +94,8 @@ void bind_chain(nb::module_& module) {
         chain(result.view(), steps.steps.data(), steps.count(), threads);
       },
       "out"_a, "steps"_a, "threads"_a = 1,
-      "Computes elementwise operators one after the other in one pass: (name, operand) or (name,\n"
-      "lhs, rhs), an operand being an array, a number, or None for the result of the step before.\n"
+      "Computes elementwise operators one after the other in one pass: (name, operands),\n"
+      "an operand being an array, a number, or None for the result of the step before.\n"
       "`out`, contiguous, may be the memory of an array of its size that the first step alone\n"
       "reads. ValueError where a step does not fit.");
 }

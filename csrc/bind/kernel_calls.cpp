@@ -20,8 +20,13 @@
 namespace gt {
 namespace {
 
+// In the order of KernelElement.
+constexpr Element kElements[] = {Element::kFloat32, Element::kBool, Element::kInt32,
+                                 Element::kInt64};
+
 TensorView view(const KernelTensor& tensor) {
-  return {tensor.data, Element::kFloat32, tensor.dims, tensor.sizes, tensor.strides};
+  return {tensor.data, kElements[static_cast<int>(tensor.element)], tensor.dims, tensor.sizes,
+          tensor.strides};
 }
 
 bool is_absent(const KernelTensor& tensor) { return tensor.sizes == nullptr; }
@@ -132,10 +137,11 @@ void run_recurrent_backward(const KernelTensor* t, const double* n, int threads)
 }
 
 // In the order of ChainCode.
-constexpr ChainOp kChainOps[] = {ChainOp::kNeg,        ChainOp::kAbs,         ChainOp::kSquare,
-                                 ChainOp::kReciprocal, ChainOp::kRsqrt,       ChainOp::kRelu,
-                                 ChainOp::kAdd,        ChainOp::kSub,         ChainOp::kMul,
-                                 ChainOp::kDiv,        ChainOp::kReluBackward};
+constexpr ChainOp kChainOps[] = {
+    ChainOp::kNeg,  ChainOp::kAbs,          ChainOp::kSquare, ChainOp::kReciprocal, ChainOp::kRsqrt,
+    ChainOp::kRelu, ChainOp::kCopy,         ChainOp::kAdd,    ChainOp::kSub,        ChainOp::kMul,
+    ChainOp::kDiv,  ChainOp::kReluBackward, ChainOp::kEq,     ChainOp::kNe,         ChainOp::kLt,
+    ChainOp::kLe,   ChainOp::kGt,           ChainOp::kGe,     ChainOp::kWhere};
 
 ChainOperand chain_operand(ChainSource source, double number, const KernelTensor*& next) {
   switch (source) {
@@ -149,22 +155,27 @@ ChainOperand chain_operand(ChainSource source, double number, const KernelTensor
   return {};
 }
 
-// out, then the tensors of the steps in their order; how many steps, and of each five numbers: its
-// code, and of each of two operands its source and the number. How many have run: as many as fit.
+// out, then the tensors of the steps in their order; how many steps there are and are to run at
+// least, and of each seven numbers: its code, and of each of three operands its source and the
+// number. How many have run: as many as fit, or none.
 int run_chain(const KernelTensor* t, const double* n, int threads) {
   ChainStep steps[kChainSteps];
   const int count = std::min(static_cast<int>(*n++), kChainSteps);
+  const int least = static_cast<int>(*n++);
   const KernelTensor* next = t + 1;
-  for (int at = 0; at < count; ++at, n += 5) {
-    steps[at] = {kChainOps[static_cast<int>(n[0])],
-                 {chain_operand(static_cast<ChainSource>(n[1]), n[2], next),
-                  chain_operand(static_cast<ChainSource>(n[3]), n[4], next)}};
+  for (int at = 0; at < count; ++at) {
+    steps[at].op = kChainOps[static_cast<int>(*n++)];
+    for (ChainOperand& operand : steps[at].operands) {
+      operand = chain_operand(static_cast<ChainSource>(n[0]), n[1], next);
+      n += 2;
+    }
   }
   const int fitting = fitting_chain(view(t[0]), steps, count);
-  if (fitting > 1) {
-    count_call();
-    chain(view(t[0]), steps, fitting, threads);
+  if (fitting < least) {
+    return 0;
   }
+  count_call();
+  chain(view(t[0]), steps, fitting, threads);
   return fitting;
 }
 

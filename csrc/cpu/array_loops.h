@@ -88,8 +88,8 @@ void unary_backward(const float* grad, const float* kept, float* out, std::size_
   }
 }
 
-// A gradient of infinity or NaN does not come through where the slope is none; where the operand was
-// NaN it does, as with PyTorch.
+// A gradient of infinity or NaN does not come through where the slope is none; where the operand
+// was NaN it does, as with PyTorch.
 template <>
 void unary_backward<ReluOf>(const float* grad, const float* kept, float* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -375,7 +375,8 @@ constexpr ArrayPath array_path_of() {
           {{sum_of_row, reduce_columns<Sum>},
            {extreme_of_row<Larger>, reduce_columns<Extreme<Larger>>},
            {extreme_of_row<Smaller>, reduce_columns<Extreme<Smaller>>}},
-          kChainLoops};
+          kChainLoops,
+          kChainCasts};
 }
 
 }  // namespace

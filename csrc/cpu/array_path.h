@@ -35,15 +35,25 @@ enum class ChainOp {
   kSqrt,
   kRsqrt,
   kRelu,
+  kCopy,
   kAdd,
   kSub,
   kMul,
   kDiv,
-  kReluBackward
+  kReluBackward,
+  kEq,  // 1 where it is so, else 0
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kWhere  // of a condition and two others
 };
-inline constexpr std::size_t kChainOpCount = 12;
+inline constexpr std::size_t kChainOpCount = 20;
 
-constexpr int operands_of(ChainOp op) { return op < ChainOp::kAdd ? 1 : 2; }
+constexpr int operands_of(ChainOp op) {
+  return op < ChainOp::kAdd ? 1 : op == ChainOp::kWhere ? 3 : 2;
+}
 
 // An operand over a block: as many numbers as it has, or one for all.
 struct ChainSide {
@@ -51,8 +61,15 @@ struct ChainSide {
   bool is_one;
 };
 
-using ChainLoop = void (*)(const ChainSide& lhs, const ChainSide& rhs, float* out,
-                           std::size_t count);
+using ChainLoop = void (*)(const ChainSide* sides, float* out, std::size_t count);
+
+// Elements of other types as float32, and float32 as bools.
+struct ChainCasts {
+  void (*of_bools)(const void* from, float* out, std::size_t count);
+  void (*of_int32)(const void* from, float* out, std::size_t count);
+  void (*of_int64)(const void* from, float* out, std::size_t count);
+  void (*to_bools)(const float* from, std::uint8_t* out, std::size_t count);
+};
 
 // What one step of Adam needs besides arrays; made once for a whole tensor.
 struct AdamStep {
@@ -112,6 +129,7 @@ struct ArrayPath {
   void (*add)(const float* x, float* out, std::size_t count);  // out += x
   Reduction reductions[kReduceCount];
   const ChainLoop* chain;  // by ChainOp
+  ChainCasts chain_casts;
 };
 
 extern const ArrayPath kScalarArrays;

@@ -42,7 +42,7 @@ struct Repeated {
 };
 
 Repeated repeated(const TensorView& tensor, const TensorView& out) {
-  if (tensor.element != Element::kFloat32 || tensor.rank > out.rank || !is_contiguous(tensor)) {
+  if (tensor.rank > out.rank || !is_contiguous(tensor)) {
     return {Form::kOther, 0};
   }
   // From the last dimension on: those that the tensor has and those that it is repeated over.
@@ -78,15 +78,28 @@ Repeated repeated(const TensorView& tensor, const TensorView& out) {
   return {has_last ? Form::kRow : Form::kColumn, columns};
 }
 
+bool is_known(Element element) {
+  return element == Element::kFloat32 || element == Element::kBool || element == Element::kInt32 ||
+         element == Element::kInt64;
+}
+
 // Whether a step's operands fit, with rows of so many columns, or of any where that is 0.
 bool fits(const TensorView& out, const ChainStep& step, bool is_first, std::int64_t& columns) {
   for (int side = 0; side < operands_of(step.op); ++side) {
     const ChainOperand& operand = step.operands[side];
+    const bool is_tensor = operand.kind == ChainOperand::Kind::kTensor;
     if (operand.kind == ChainOperand::Kind::kResult && is_first) {
       return false;
     }
-    if (operand.kind != ChainOperand::Kind::kTensor) {
+    if (step.op == ChainOp::kWhere && side == 0 &&
+        !(is_tensor && operand.tensor.element == Element::kBool)) {
+      return false;
+    }
+    if (!is_tensor) {
       continue;
+    }
+    if (!is_known(operand.tensor.element)) {
+      return false;
     }
     const Repeated found = repeated(operand.tensor, out);
     if (found.form == Form::kOther ||
@@ -98,23 +111,48 @@ bool fits(const TensorView& out, const ChainStep& step, bool is_first, std::int6
   return true;
 }
 
-// An operand as the loops take it: where it is in row `row` from column `column` on.
+using Cast = void (*)(const void* from, float* out, std::size_t count);
+
+Cast cast_of(Element element) {
+  const ChainCasts& casts = array_path().chain_casts;
+  switch (element) {
+    case Element::kBool:
+      return casts.of_bools;
+    case Element::kInt32:
+      return casts.of_int32;
+    case Element::kInt64:
+      return casts.of_int64;
+    case Element::kUint32:
+    case Element::kBfloat16:
+    case Element::kFloat16:
+    case Element::kFloat32:
+    case Element::kFloat64:
+      break;
+  }
+  return nullptr;
+}
+
+// An operand as the loops take it, and where it is in a row; steps count elements.
 struct Side {
-  const float* data = nullptr;  // nullptr: the result
+  const char* data = nullptr;  // nullptr: the result
   std::int64_t row_step = 0;
   std::int64_t column_step = 0;
+  std::int64_t bytes = sizeof(float);
+  Cast cast = nullptr;
 
-  ChainSide at(std::int64_t row, std::int64_t column, const float* result) const {
+  // `width` elements from a column on, as float32: where they are, or cast to `scratch`.
+  ChainSide at(std::int64_t row, std::int64_t column, std::size_t width, const float* result,
+               float* scratch) const {
     if (data == nullptr) {
       return {result, false};
     }
-    return {data + row * row_step + column * column_step, column_step == 0};
+    const char* place = data + (row * row_step + column * column_step) * bytes;
+    if (cast == nullptr) {
+      return {reinterpret_cast<const float*>(place), column_step == 0};
+    }
+    cast(place, scratch, column_step == 0 ? 1 : width);
+    return {scratch, column_step == 0};
   }
-};
-
-struct Step {
-  ChainLoop loop;
-  Side sides[2];
 };
 
 Side side_of(const ChainOperand& operand, const TensorView& out, std::int64_t columns) {
@@ -122,27 +160,37 @@ Side side_of(const ChainOperand& operand, const TensorView& out, std::int64_t co
     return {};
   }
   if (operand.kind == ChainOperand::Kind::kNumber) {
-    return {&operand.number, 0, 0};
+    return {reinterpret_cast<const char*>(&operand.number)};
   }
-  const auto* data = static_cast<const float*>(operand.tensor.data);
-  switch (repeated(operand.tensor, out).form) {
-    case Form::kSame:
-      return {data, columns, 1};
-    case Form::kRow:
-      return {data, 0, 1};
-    case Form::kColumn:
-      return {data, 1, 0};
-    case Form::kOne:
-    case Form::kOther:
-      break;
-  }
-  return {data, 0, 0};
+  Side side{static_cast<const char*>(operand.tensor.data)};
+  side.bytes = static_cast<std::int64_t>(element_bytes(operand.tensor.element));
+  side.cast = cast_of(operand.tensor.element);
+  const Form form = repeated(operand.tensor, out).form;
+  side.row_step = form == Form::kSame ? columns : form == Form::kColumn ? 1 : 0;
+  side.column_step = form == Form::kSame || form == Form::kRow ? 1 : 0;
+  return side;
 }
+
+constexpr int kSides = 3;
+
+struct Step {
+  ChainLoop loop;
+  int operands;
+  Side sides[kSides];
+};
+
+// Blocks of one thread, in the first cache: operands that are cast, and a result that is to be
+// bools.
+struct Scratch {
+  alignas(64) float sides[kSides][kBlock];
+  alignas(64) float result[kBlock];
+};
 
 }  // namespace
 
 int fitting_chain(const TensorView& out, const ChainStep* steps, int count) {
-  if (out.element != Element::kFloat32 || out.is_empty() || !is_contiguous(out)) {
+  const bool is_float = out.element == Element::kFloat32;
+  if ((!is_float && out.element != Element::kBool) || out.is_empty() || !is_contiguous(out)) {
     return 0;
   }
   std::int64_t columns = 0;
@@ -154,9 +202,9 @@ int fitting_chain(const TensorView& out, const ChainStep* steps, int count) {
 }
 
 void chain(const TensorView& out, const ChainStep* steps, int count, int threads) {
-  if (count < 1 || fitting_chain(out, steps, count) < count) {
-    throw std::invalid_argument(
-        message("chain: of ", count, " steps ", fitting_chain(out, steps, count), " fit"));
+  const int fitting = fitting_chain(out, steps, count);
+  if (count < 1 || fitting < count) {
+    throw std::invalid_argument(message("chain: of ", count, " steps ", fitting, " fit"));
   }
   std::int64_t columns = 0;
   for (int at = 0; at < count; ++at) {
@@ -167,19 +215,28 @@ void chain(const TensorView& out, const ChainStep* steps, int count, int threads
   Step made[kChainSteps];
   for (int at = 0; at < count; ++at) {
     made[at].loop = array_path().chain[static_cast<std::size_t>(steps[at].op)];
-    for (int side = 0; side < operands_of(steps[at].op); ++side) {
+    made[at].operands = operands_of(steps[at].op);
+    for (int side = 0; side < made[at].operands; ++side) {
       made[at].sides[side] = side_of(steps[at].operands[side], out, columns);
     }
   }
-  auto* result = static_cast<float*>(out.data);
+  const auto to_bools = array_path().chain_casts.to_bools;
+  const bool is_float = out.element == Element::kFloat32;
   const auto run = [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+    Scratch scratch;
     for (std::int64_t column = begin; column < end; column += kBlock) {
-      float* block = result + row * columns + column;
+      const std::int64_t place = row * columns + column;
       const auto width = static_cast<std::size_t>(std::min(kBlock, end - column));
+      float* block = is_float ? static_cast<float*>(out.data) + place : scratch.result;
       for (int at = 0; at < count; ++at) {
-        const Step& step = made[at];
-        step.loop(step.sides[0].at(row, column, block), step.sides[1].at(row, column, block), block,
-                  width);
+        ChainSide sides[kSides];
+        for (int side = 0; side < made[at].operands; ++side) {
+          sides[side] = made[at].sides[side].at(row, column, width, block, scratch.sides[side]);
+        }
+        made[at].loop(sides, block, width);
+      }
+      if (!is_float) {
+        to_bools(block, static_cast<std::uint8_t*>(out.data) + place, width);
       }
     }
   };

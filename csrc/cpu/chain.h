@@ -17,15 +17,16 @@ struct ChainOperand {
   TensorView tensor{};  // as the result is, or broadcast to it
 };
 
-// An operator's operands; of those with one operand the second is not looked at.
+// An operator's operands; those that it does not have are not looked at.
 struct ChainStep {
   ChainOp op;
-  ChainOperand operands[2];
+  ChainOperand operands[3];
 };
 
-// How many steps from the first on `chain` takes: their tensors have float32 elements in the host's
-// memory, are contiguous, and are as the result, of one element, one row of it repeated, or one
-// number for each row; rows have the same length for all.
+// How many steps from the first on `chain` takes: their tensors, in the host's memory, have
+// elements of float32, or of bool, int32 and int64, which stand for numbers of float32; are
+// contiguous; and are as the result, of one element, one row of it repeated, or one number for each
+// row; rows have the same length for all. Conditions are bools. The result is float32, or bool.
 int fitting_chain(const TensorView& out, const ChainStep* steps, int count);
 
 // Computes steps that fit, at most kChainSteps, into the contiguous `out`, which may be the memory

@@ -8,14 +8,14 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker import native_threads
-from gt.worker.native_values import FLOAT32, is_float32
+from gt.worker.native_values import BOOL, FLOAT32, is_float32
 from gt.worker.reference_values import Array
 
 # A row and its operands; None: the result of the step before.
 Step = tuple[str, Sequence[object]]
 
 _UNARY = ("neg", "abs", "square", "reciprocal", "sqrt", "rsqrt", "relu")
-_ROWS = frozenset((*_UNARY, "relu_backward", "add", "sub", "mul", "div"))
+_ROWS = frozenset((*_UNARY, "relu_backward", "add", "sub", "mul", "div", "where"))
 _POWERS: dict[object, str] = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 
 
@@ -28,7 +28,7 @@ def run(steps: Sequence[Step], reuse: int) -> tuple[int, Array] | None:
     """
     taken = list(_taken(steps))
     arrays = [one for one in steps[0][1] if isinstance(one, np.ndarray)]
-    if len(taken) < 2 or not arrays:
+    if len(taken) < 2 or not any(map(is_float32, arrays)):
         return None
     size = max(arrays, key=lambda one: one.size).shape
     out = next((one for one in _reusable(steps[0][1], reuse) if one.shape == size), None)
@@ -56,10 +56,14 @@ def _taken(steps: Sequence[Step]) -> Iterator[tuple[object, ...]]:
             if isinstance(exponent, np.ndarray) or exponent not in _POWERS:
                 return
             name, given = _POWERS[exponent], (base,)
+        if row == "masked_fill":
+            name, given = "where", (operands[1], operands[2], operands[0])
         if name not in _ROWS or not all(map(_is_taken, given)):
             return
         yield (name, *given)
 
 
 def _is_taken(operand: object) -> bool:
-    return operand is None or is_float32(operand) or type(operand) in (int, float)
+    if type(operand) is np.ndarray:
+        return operand.dtype in (FLOAT32, BOOL)
+    return operand is None or type(operand) in (int, float)

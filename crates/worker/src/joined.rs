@@ -111,7 +111,9 @@ fn follower<'a, V>(
             }
             Operand::Value(id) => {
                 let held = table.held(id).ok()?;
-                let is_repeated = held.meta.dtype == meta.dtype && repeats(&held.meta, meta);
+                // A mask changes no dtype.
+                let has_dtype = [meta.dtype, Dtype::Bool].contains(&held.meta.dtype);
+                let is_repeated = has_dtype && repeats(&held.meta, meta);
                 if !is_repeated || changed.contains(&id) {
                     return None;
                 }

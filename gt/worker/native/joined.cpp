@@ -1,8 +1,11 @@
 // Several instructions in one pass over memory, where no bit tells it from one after the other: a
 // product with relu or its gradient behind it, and chains of elementwise operators
-// (csrc/cpu/chain.h).
+// (csrc/cpu/chain.h). And single ones by the same loops, for which ATen has no vectors: choices,
+// comparisons, casts.
 #include <array>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include "own.h"
 
@@ -10,10 +13,15 @@ namespace gt {
 
 namespace {
 
-// Steps of a chain at most, as csrc/cpu/chain.h has it.
+// Steps of a chain at most, as csrc/cpu/chain.h has it; its operands, and what each step is told
+// by.
 constexpr size_t STEPS_MAX = 16;
+constexpr size_t SIDES = 3;
+constexpr size_t NUMBERS = 1 + 2 * SIDES;
 // Elements times steps from which on threads are worth waking.
 constexpr int64_t SHARED_WORK_MIN = 1 << 18;
+// Elements from which on loops take less time than ATen's of one number after the other.
+constexpr int64_t MANY_MIN = 1024;
 
 // The one call of a program that is nothing else.
 const Call* only_call(const Program& program) {
@@ -31,8 +39,6 @@ at::Tensor counted(const Operand& operand) {
   return at::Tensor(Counted::reclaim_copy(const_cast<c10::TensorImpl*>(impl_of(operand))));
 }
 
-bool is_result(const JoinedStep& step, size_t operand) { return step.from >> operand & 1; }
-
 at::Tensor joined_product(const JoinedStep* steps) {
   const Call* product = only_call(*steps[0].program);
   const Call* next = only_call(*steps[1].program);
@@ -45,31 +51,41 @@ at::Tensor joined_product(const JoinedStep* steps) {
   return gated_product(product->own, values_of(*product, steps[0].operands), counted(gate));
 }
 
-// What a step is in a chain; nothing where it is not for one.
-std::optional<ChainCode> code_of(Small small) {
+// What a call is in a chain: the kernel's operator, and its operands as arguments of the call.
+struct Form {
+  ChainCode code;
+  std::array<uint8_t, SIDES> arguments;
+  size_t sides;
+};
+
+std::optional<Form> form_of(Small small) {
   switch (small) {
     case Small::Neg:
-      return ChainCode::Neg;
+      return Form{ChainCode::Neg, {0}, 1};
     case Small::Abs:
-      return ChainCode::Abs;
+      return Form{ChainCode::Abs, {0}, 1};
     case Small::Square:
-      return ChainCode::Square;
+      return Form{ChainCode::Square, {0}, 1};
     case Small::Reciprocal:
-      return ChainCode::Reciprocal;
+      return Form{ChainCode::Reciprocal, {0}, 1};
     case Small::Rsqrt:
-      return ChainCode::Rsqrt;
+      return Form{ChainCode::Rsqrt, {0}, 1};
     case Small::Relu:
-      return ChainCode::Relu;
+      return Form{ChainCode::Relu, {0}, 1};
     case Small::Add:
-      return ChainCode::Add;
+      return Form{ChainCode::Add, {0, 1}, 2};
     case Small::Sub:
-      return ChainCode::Sub;
+      return Form{ChainCode::Sub, {0, 1}, 2};
     case Small::Mul:
-      return ChainCode::Mul;
+      return Form{ChainCode::Mul, {0, 1}, 2};
     case Small::Div:
-      return ChainCode::Div;
+      return Form{ChainCode::Div, {0, 1}, 2};
     case Small::ReluBackward:
-      return ChainCode::ReluBackward;
+      return Form{ChainCode::ReluBackward, {0, 1}, 2};
+    case Small::Where:
+      return Form{ChainCode::Where, {0, 1, 2}, 3};
+    case Small::MaskedFill:
+      return Form{ChainCode::Where, {1, 2, 0}, 3};
     case Small::None:
     case Small::Pow:
     case Small::Eq:
@@ -78,96 +94,264 @@ std::optional<ChainCode> code_of(Small small) {
     case Small::Le:
     case Small::Gt:
     case Small::Ge:
+    case Small::IsNan:
+    case Small::IsInf:
+    case Small::IsFinite:
+    case Small::ToFloat:
       break;
   }
   return std::nullopt;
 }
 
+std::optional<KernelElement> element_of(const c10::TensorImpl& tensor) {
+  switch (c10::typeMetaToScalarType(tensor.dtype())) {
+    case at::kFloat:
+      return KernelElement::Float32;
+    case at::kBool:
+      return KernelElement::Bool;
+    case at::kInt:
+      return KernelElement::Int32;
+    case at::kLong:
+      return KernelElement::Int64;
+    default:
+      return std::nullopt;
+  }
+}
+
+// A number as ATen takes it beside float32, rounded once; nothing where it has no such value, which
+// some of ATen's operators refuse.
+std::optional<float> number_of(const Operand& operand) {
+  if (operand.kind == Kind::Int) return static_cast<float>(std::bit_cast<int64_t>(operand.bits));
+  if (operand.kind != Kind::Float) return std::nullopt;
+  return static_cast<float>(std::bit_cast<double>(operand.bits));
+}
+
+bool is_beyond(const Operand& operand) {
+  if (operand.kind != Kind::Float) return false;
+  double value = std::abs(std::bit_cast<double>(operand.bits));
+  return value > std::numeric_limits<float>::max() && value != HUGE_VAL;
+}
+
 // The steps of a chain as its kernel takes them.
 class Chain {
  public:
-  // False where the step is not for a chain, and those before it are all.
-  bool push(const JoinedStep& step) {
-    const Call* call = only_call(*step.program);
-    if (call == nullptr || count_ == STEPS_MAX || (count_ > 0 && call->is_over)) return false;
-    Small small = call->small == Small::Pow ? power_of(*call, step.operands) : call->small;
-    std::optional<ChainCode> code = code_of(small);
-    if (!code) return false;
-    size_t sides = small >= Small::Add ? 2 : 1;
-    size_t tensors = tensors_;
-    double* numbers = &numbers_[1 + 5 * count_];
-    *numbers++ = static_cast<double>(*code);
-    for (size_t side = 0; side < sides; ++side, numbers += 2) {
-      size_t place = call->arguments[side].index;
-      const Operand& operand = step.operands[place];
-      if (is_result(step, place)) {
-        numbers[0] = static_cast<double>(ChainSource::Result);
-      } else if (operand.kind == Kind::Tensor) {
-        numbers[0] = static_cast<double>(ChainSource::Tensor);
-        if (!take(*impl_of(operand), tensors)) return false;
-      } else if (operand.kind == Kind::Int || operand.kind == Kind::Float) {
-        numbers[0] = static_cast<double>(ChainSource::Number);
-        numbers[1] = number(operand);
-      } else {
-        return false;
-      }
+  // False where the instruction is not for a chain, and those before it are all. `from`: its
+  // operands, a bit each, that are the result so far.
+  bool push(const Call& call, const Operand* operands, uint64_t from) {
+    if (count_ == STEPS_MAX || (count_ > 0 && call.is_over)) return false;
+    Small small = call.small == Small::Pow ? power_of(call, operands) : call.small;
+    std::optional<Form> form = form_of(small);
+    if (!form || (small == Small::MaskedFill && is_beyond(operands[call.arguments[2].index])))
+      return false;
+    begin(form->code);
+    for (size_t side = 0; side < form->sides; ++side) {
+      size_t place = call.arguments[form->arguments[side]].index;
+      if (!(from >> place & 1 ? result(side) : given(side, operands[place]))) return false;
     }
+    // The first one's largest operand says the result's shape; of float32 alone a result is.
     if (count_ == 0) {
-      if (largest_ == nullptr) return false;
-      if (call->is_over) over_ = step.operands[call->arguments[0].index];
+      if (largest_ == nullptr || !has_float_) return false;
+      if (call.is_over) over_ = operands[call.arguments[0].index];
     }
-    tensors_ = tensors;
-    ++count_;
+    end();
     return true;
   }
 
-  // How many steps have run, if more than one, with `out` the result.
-  size_t run(at::Tensor& out) {
-    if (count_ < 2) return 0;
-    out = over_ ? counted(*over_) : at::empty(largest_->sizes(), options());
+  // One step of these operands, of which at least one is float32.
+  void begin(ChainCode code) {
+    tensors_new_ = tensors_;
+    numbers_new_ = &numbers_[2 + NUMBERS * count_];
+    *numbers_new_ = static_cast<double>(code);
+  }
+  bool result(size_t side) { return say(side, ChainSource::Result, 0); }
+  bool given(size_t side, const Operand& operand) {
+    if (operand.kind == Kind::Tensor)
+      return take(*impl_of(operand)) && say(side, ChainSource::Tensor, 0);
+    std::optional<float> number = number_of(operand);
+    return number && say(side, ChainSource::Number, *number);
+  }
+  bool number(size_t side, float value) { return say(side, ChainSource::Number, value); }
+  void end() {
+    tensors_ = tensors_new_;
+    ++count_;
+  }
+
+  const c10::TensorImpl* largest() const { return largest_; }
+  bool has_float() const { return has_float_; }
+
+  // How many steps have run, at least so many or none, with `out` the result.
+  size_t run(at::Tensor& out, size_t least, at::ScalarType dtype = at::kFloat) {
+    if (count_ < least) return 0;
+    if (over_ && (impl_of(*over_)->dtype() != caffe2::TypeMeta::Make<float>() ||
+                  impl_of(*over_)->sizes() != largest_->sizes()))
+      return 0;
+    out = over_ ? counted(*over_) : at::empty(largest_->sizes(), at::TensorOptions().dtype(dtype));
     if (over_) out.unsafeGetTensorImpl()->bump_version();
     given_[0] = {out.mutable_data_ptr(), out.sizes().data(), out.strides().data(),
-                 static_cast<int32_t>(out.dim())};
+                 static_cast<int32_t>(out.dim()),
+                 dtype == at::kBool ? KernelElement::Bool : KernelElement::Float32};
     numbers_[0] = static_cast<double>(count_);
+    numbers_[1] = static_cast<double>(least);
     bool is_shared = out.numel() * static_cast<int64_t>(count_) >= SHARED_WORK_MIN;
     char text[ERROR_BYTES];
     int ran = kernels.chain(given_.data(), numbers_.data(), is_shared ? kernels.threads : 1, text,
                             sizeof text);
     TORCH_CHECK(ran >= 0, text);
-    return ran < 2 ? 0 : static_cast<size_t>(ran);
+    return static_cast<size_t>(ran);
   }
 
  private:
-  // Rounded once to what ATen takes it for.
-  static float number(const Operand& operand) {
-    if (operand.kind == Kind::Float) return static_cast<float>(std::bit_cast<double>(operand.bits));
-    return static_cast<float>(std::bit_cast<int64_t>(operand.bits));
-  }
-
-  bool take(const c10::TensorImpl& tensor, size_t& tensors) {
-    bool fits = tensor.dtype() == caffe2::TypeMeta::Make<float>() &&
-                tensor.device_type() == c10::DeviceType::CPU && tensor.layout() == c10::kStrided &&
-                !tensor.key_set().has(c10::DispatchKey::Negative);
-    if (!fits) return false;
-    // The kernel looks at the others' shapes: none may be larger.
-    if (count_ == 0 && (largest_ == nullptr || tensor.numel() > largest_->numel()))
-      largest_ = &tensor;
-    given_[++tensors] = {const_cast<void*>(tensor.data()), tensor.sizes().data(),
-                         tensor.strides().data(), static_cast<int32_t>(tensor.dim())};
+  bool say(size_t side, ChainSource source, float number) {
+    numbers_new_[1 + 2 * side] = static_cast<double>(source);
+    numbers_new_[2 + 2 * side] = number;
     return true;
   }
 
-  static at::TensorOptions options() { return at::TensorOptions().dtype(at::kFloat); }
+  bool take(const c10::TensorImpl& tensor) {
+    std::optional<KernelElement> element = element_of(tensor);
+    bool fits = element && tensor.device_type() == c10::DeviceType::CPU &&
+                tensor.layout() == c10::kStrided &&
+                !tensor.key_set().has(c10::DispatchKey::Negative);
+    if (!fits) return false;
+    has_float_ |= element == KernelElement::Float32;
+    // The kernel looks at the others' shapes: none may be larger.
+    if (count_ == 0 && (largest_ == nullptr || tensor.numel() > largest_->numel()))
+      largest_ = &tensor;
+    given_[++tensors_new_] = {const_cast<void*>(tensor.data()), tensor.sizes().data(),
+                              tensor.strides().data(), static_cast<int32_t>(tensor.dim()),
+                              *element};
+    return true;
+  }
 
-  std::array<KernelTensor, 1 + 2 * STEPS_MAX> given_;
-  std::array<double, 1 + 5 * STEPS_MAX> numbers_{};
+  std::array<KernelTensor, 1 + SIDES * STEPS_MAX> given_;
+  std::array<double, 2 + NUMBERS * STEPS_MAX> numbers_{};
   size_t count_ = 0;
   size_t tensors_ = 0;
+  // Of the step that is being pushed.
+  size_t tensors_new_ = 0;
+  double* numbers_new_ = nullptr;
   const c10::TensorImpl* largest_ = nullptr;
+  bool has_float_ = false;
   std::optional<Operand> over_;
 };
 
+// A comparison's operator.
+std::optional<ChainCode> comparison_of(Small small) {
+  switch (small) {
+    case Small::Eq:
+      return ChainCode::Eq;
+    case Small::Ne:
+      return ChainCode::Ne;
+    case Small::Lt:
+      return ChainCode::Lt;
+    case Small::Le:
+      return ChainCode::Le;
+    case Small::Gt:
+      return ChainCode::Gt;
+    case Small::Ge:
+      return ChainCode::Ge;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_of(const Operand& operand, at::ScalarType dtype) {
+  return operand.kind == Kind::Tensor &&
+         c10::typeMetaToScalarType(impl_of(operand)->dtype()) == dtype;
+}
+
+bool is_number(const Operand& operand) {
+  return operand.kind == Kind::Int || operand.kind == Kind::Float;
+}
+
+// The step or two that tell of each number whether it is one.
+bool push_class(Chain& chain, Small small, const Operand& operand) {
+  if (small == Small::IsNan) {
+    chain.begin(ChainCode::Ne);
+    if (!chain.given(0, operand) || !chain.given(1, operand)) return false;
+    chain.end();
+    return true;
+  }
+  chain.begin(ChainCode::Abs);
+  if (!chain.given(0, operand)) return false;
+  chain.end();
+  chain.begin(small == Small::IsInf ? ChainCode::Eq : ChainCode::Lt);
+  chain.result(0);
+  chain.number(1, std::numeric_limits<float>::infinity());
+  chain.end();
+  return true;
+}
+
+// The steps of an operator that ATen has no vectors for; how many.
+size_t push_long(Chain& chain, const Call& call, const Operand* operands) {
+  const auto operand = [&](size_t place) -> const Operand& {
+    return operands[call.arguments[place].index];
+  };
+  switch (call.small) {
+    case Small::Where:
+    case Small::MaskedFill:
+      return chain.push(call, operands, 0) ? 1 : 0;
+    case Small::IsNan:
+    case Small::IsInf:
+    case Small::IsFinite: {
+      if (!is_of(operand(0), at::kFloat) || !push_class(chain, call.small, operand(0))) return 0;
+      return call.small == Small::IsNan ? 1 : 2;
+    }
+    case Small::ToFloat:
+      if (!is_of(operand(0), at::kBool) && !is_of(operand(0), at::kLong) &&
+          !is_of(operand(0), at::kInt))
+        return 0;
+      chain.begin(ChainCode::Copy);
+      if (!chain.given(0, operand(0))) return 0;
+      chain.end();
+      return 1;
+    case Small::Add:
+    case Small::Sub:
+    case Small::Mul:
+    case Small::Div: {
+      // Of float32 alone ATen has vectors; a mask it casts by one element after the other.
+      bool is_masked = (is_of(operand(0), at::kFloat) && is_of(operand(1), at::kBool)) ||
+                       (is_of(operand(0), at::kBool) && is_of(operand(1), at::kFloat));
+      return is_masked && chain.push(call, operands, 0) ? 1 : 0;
+    }
+    default:
+      break;
+  }
+  std::optional<ChainCode> code = comparison_of(call.small);
+  if (!code || call.is_over) return 0;
+  chain.begin(*code);
+  for (size_t side = 0; side < 2; ++side) {
+    const Operand& one = operand(side);
+    if ((!is_of(one, at::kFloat) && !is_number(one)) || !chain.given(side, one)) return 0;
+  }
+  chain.end();
+  return 1;
+}
+
+bool is_long(const Call& call, const Operand* operands) {
+  for (const Argument& argument : call.arguments) {
+    bool is_given = argument.source == Source::Operand || argument.source == Source::Wrapped;
+    if (is_given && operands[argument.index].kind == Kind::Tensor &&
+        impl_of(operands[argument.index])->numel() >= MANY_MIN)
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool run_long(const Call& call, const Operand* operands, c10::IValue& result) {
+  bool may_be = call.small != Small::None && kernels.chain != nullptr && is_long(call, operands);
+  if (!may_be) return false;
+  Chain chain;
+  size_t steps = push_long(chain, call, operands);
+  if (steps == 0) return false;
+  bool is_bool = call.small >= Small::Eq && call.small <= Small::IsFinite;
+  at::Tensor out;
+  if (chain.run(out, steps, is_bool ? at::kBool : at::kFloat) != steps) return false;
+  result = std::move(out);
+  return true;
+}
 
 at::Tensor run_joined(const JoinedStep* steps, size_t count, size_t& joined) {
   const Call* first = count < 2 ? nullptr : only_call(*steps[0].program);
@@ -178,12 +362,14 @@ at::Tensor run_joined(const JoinedStep* steps, size_t count, size_t& joined) {
   }
   if (kernels.chain == nullptr) return {};
   Chain chain;
-  size_t taken = 0;
-  while (taken < count && chain.push(steps[taken])) ++taken;
+  for (size_t step = 0; step < count; ++step) {
+    const Call* call = only_call(*steps[step].program);
+    if (call == nullptr || !chain.push(*call, steps[step].operands, steps[step].from)) break;
+  }
   at::Tensor out;
-  joined = chain.run(out);
-  if (joined == 0) return {};
-  --joined;  // of those that follow
+  size_t ran = chain.run(out, 2);
+  if (ran < 2) return {};
+  joined = ran - 1;  // of those that follow
   return out;
 }
 

@@ -7,12 +7,16 @@
 
 namespace gt {
 
-// A float32 tensor in the host's memory; strides count elements. One that is absent has no sizes.
+enum class KernelElement : int32_t { Float32, Bool, Int32, Int64 };
+
+// A tensor in the host's memory; strides count elements. One that is absent has no sizes. Kernels
+// take float32, but for chains.
 struct KernelTensor {
   void* data;
   const int64_t* sizes;
   const int64_t* strides;
   int32_t dims;
+  KernelElement element = KernelElement::Float32;
 };
 
 // Operators of a chain (csrc/cpu/chain.h), as both sides count them.
@@ -23,18 +27,26 @@ enum class ChainCode : int32_t {
   Reciprocal,
   Rsqrt,
   Relu,
+  Copy,
   Add,
   Sub,
   Mul,
   Div,
-  ReluBackward
+  ReluBackward,
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  Gt,
+  Ge,
+  Where
 };
 
 // What an operand of a chain's step is: the result so far, a number, or the next tensor.
 enum class ChainSource : int32_t { Result, Number, Tensor };
 
-// Not negative: it has run; of a chain, how many of its steps, where none has if that is less than
-// two. Else `text` says what does not fit, cut to `text_bytes` with the zero at its end.
+// Not negative: it has run; of a chain, how many of its steps have. Else `text` says what does not
+// fit, cut to `text_bytes` with the zero at its end.
 using KernelCall = int (*)(const KernelTensor* tensors, const double* numbers, int threads,
                            char* text, size_t text_bytes);
 

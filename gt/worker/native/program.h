@@ -82,6 +82,12 @@ enum class Small : uint8_t {
   Le,
   Gt,
   Ge,
+  IsNan,
+  IsInf,
+  IsFinite,
+  ToFloat,
+  Where,
+  MaskedFill,
 };
 
 // What kernels of GT's own run (own.h): in place of an operator of ATen's where its operands are
@@ -166,6 +172,9 @@ Small power_of(const Call& call, const Operand* operands);
 
 // The call's result by a loop; false: its operands are for ATen.
 bool run_small(const Call& call, const Operand* operands, c10::IValue& result);
+
+// The same of many numbers, by an operator for which ATen has no vectors; false: it is for ATen.
+bool run_long(const Call& call, const Operand* operands, c10::IValue& result);
 
 // What may run in place of an operator of ATen's.
 Own own_of(std::string_view op);

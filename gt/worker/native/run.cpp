@@ -234,7 +234,8 @@ bool execute(const Call& call, Frame& frame) {
   if (execute_own(call, frame)) return true;
   if (!call.op) return false;
   c10::IValue result;
-  if (gt::run_small(call, frame.operands, result) || call_typed(call, frame, result)) {
+  if (gt::run_small(call, frame.operands, result) || gt::run_long(call, frame.operands, result) ||
+      call_typed(call, frame, result)) {
     frame.temporaries.push_back(std::move(result));
     return true;
   }

@@ -19,6 +19,8 @@ using Counted = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 // Where ATen's vectors have made up for its preparations.
 constexpr int64_t ELEMENTS_MAX = 2048;
+// Of these there is no loop for a few numbers.
+constexpr Small FIRST_LONG = Small::IsNan;
 
 struct Name {
   std::string_view op;
@@ -27,15 +29,29 @@ struct Name {
 };
 
 constexpr Name NAMES[] = {
-    {"neg", Small::Neg, 1},       {"abs", Small::Abs, 1},
-    {"square", Small::Square, 1}, {"reciprocal", Small::Reciprocal, 1},
-    {"relu", Small::Relu, 1},     {"rsqrt", Small::Rsqrt, 1},
-    {"pow", Small::Pow, 2},       {"add", Small::Add, 2},
-    {"sub", Small::Sub, 2},       {"mul", Small::Mul, 2},
-    {"div", Small::Div, 2},       {"threshold_backward", Small::ReluBackward, 2},
-    {"eq", Small::Eq, 2},         {"ne", Small::Ne, 2},
-    {"lt", Small::Lt, 2},         {"le", Small::Le, 2},
-    {"gt", Small::Gt, 2},         {"ge", Small::Ge, 2},
+    {"neg", Small::Neg, 1},
+    {"abs", Small::Abs, 1},
+    {"square", Small::Square, 1},
+    {"reciprocal", Small::Reciprocal, 1},
+    {"relu", Small::Relu, 1},
+    {"rsqrt", Small::Rsqrt, 1},
+    {"pow", Small::Pow, 2},
+    {"add", Small::Add, 2},
+    {"sub", Small::Sub, 2},
+    {"mul", Small::Mul, 2},
+    {"div", Small::Div, 2},
+    {"threshold_backward", Small::ReluBackward, 2},
+    {"eq", Small::Eq, 2},
+    {"ne", Small::Ne, 2},
+    {"isnan", Small::IsNan, 1},
+    {"isinf", Small::IsInf, 1},
+    {"isfinite", Small::IsFinite, 1},
+    {"where", Small::Where, 3},
+    {"masked_fill", Small::MaskedFill, 3},
+    {"lt", Small::Lt, 2},
+    {"le", Small::Le, 2},
+    {"gt", Small::Gt, 2},
+    {"ge", Small::Ge, 2},
 };
 
 // Numbers that ATen raises to by these operators.
@@ -211,10 +227,18 @@ bool agree(const Side& lhs, const Side& rhs) {
 
 }  // namespace
 
+// to.dtype(self, float32, ...), as rows.txt has it.
+static bool casts_to_float(const c10::OperatorHandle& op, const std::vector<Argument>& arguments) {
+  return op.schema().overload_name() == "dtype" && arguments.size() > 1 &&
+         arguments[0].source == Source::Operand &&
+         is_constant(arguments[1], static_cast<int64_t>(at::kFloat));
+}
+
 Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments) {
   std::string_view name = op.schema().name();
   name.remove_prefix(std::string_view("aten::").size());
   if (op.schema().is_mutable() && name.ends_with('_')) name.remove_suffix(1);
+  if (name == "to") return casts_to_float(op, arguments) ? Small::ToFloat : Small::None;
   for (const Name& known : NAMES) {
     if (known.op != name || arguments.size() < known.operands) continue;
     for (size_t i = 0; i < known.operands; ++i) {
@@ -243,7 +267,7 @@ Small power_of(const Call& call, const Operand* operands) {
 
 bool run_small(const Call& call, const Operand* operands, c10::IValue& result) {
   Small small = call.small == Small::Pow ? power_of(call, operands) : call.small;
-  if (small == Small::None) return false;
+  if (small == Small::None || small >= FIRST_LONG) return false;
   bool is_binary = small >= Small::Add;
   Side lhs;
   Side rhs;

@@ -1,0 +1,160 @@
+"""Choices, comparisons and casts of many numbers (gt/worker/native/joined.cpp): every bit of ATen's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from native_helper import native_helper  # noqa: E402, F401  a fixture
+from test_kernels import _run  # noqa: E402
+from test_native_rows import bits  # noqa: E402
+
+from gt.worker import kernels  # noqa: E402
+from gt.worker.native.trial import Trial  # noqa: E402
+from gt.worker.own_calls import kernels_run  # noqa: E402
+
+DRAWN = torch.Generator().manual_seed(5)
+EDGES = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, 3e38, 1.5]
+# The result's, of which several blocks of the loops, parts of one, and rows of few elements.
+SIZES = [(2100,), (5000,), (3, 7, 401), (2, 40000), (900, 3), (4, 8192)]
+
+
+def drawn(*size: int) -> torch.Tensor:
+    made = torch.randn(size, generator=DRAWN)
+    made.view(-1)[: len(EDGES)] = torch.tensor(EDGES)[: made.numel()]
+    return made
+
+
+def mask(*size: int) -> torch.Tensor:
+    return torch.rand(size, generator=DRAWN) < 0.5
+
+
+def whole(*size: int) -> torch.Tensor:
+    return torch.randint(-(2**62), 2**62, size, generator=DRAWN)
+
+
+def repeated(make: object, size: tuple[int, ...]) -> list[torch.Tensor]:
+    """Of the size, one row of it, a number for each row, one number; with one and no dimension."""
+    assert callable(make)
+    forms = [make(*size), make(size[-1]), make(1)]
+    return [*forms, make(*size[:-1], 1)] if len(size) > 1 else forms
+
+
+def check(
+    trial: Trial,
+    row: str,
+    operands: list[object],
+    attributes: tuple[object, ...] = (),
+    *,
+    over: bool = False,
+    own: int = 1,
+) -> None:
+    """By our loops, as `own` calls of them, what Python's kernel makes."""
+    expected = _run(kernels.TORCH, row, list(operands), list(attributes))[0]
+    before = kernels_run()
+    if over:
+        assert isinstance(operands[0], torch.Tensor)
+        operands[0] = operands[0].clone()
+    actual = trial.run(row, operands, list(attributes), int(over))
+    assert actual is not None, (row, operands)
+    assert kernels_run() - before == own, (row, operands)
+    if over:
+        assert isinstance(operands[0], torch.Tensor)
+        assert actual[0].data_ptr() == operands[0].data_ptr()
+    assert torch.equal(actual[0].isnan(), expected.isnan())
+    assert bits((actual[0].nan_to_num(0.5),)) == bits((expected.nan_to_num(0.5),))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_choices(native_helper: Trial, size: tuple[int, ...]) -> None:  # noqa: F811
+    x, y, condition = drawn(*size), drawn(*size), mask(*size)
+    numbers = [0, 0.3, -math.inf, math.nan]
+    with torch.inference_mode():
+        for other in (*repeated(drawn, size), *numbers):
+            check(native_helper, "where", [condition, x, other])
+            check(native_helper, "where", [condition, other, x])
+            if not isinstance(other, torch.Tensor) or other.numel() == 1:
+                value = other if not isinstance(other, torch.Tensor) else other.reshape(())
+                check(native_helper, "masked_fill", [x, condition, value])
+                check(native_helper, "masked_fill", [x, condition, value], over=True)
+        for some in repeated(mask, size):
+            check(native_helper, "where", [some, x, y])
+            check(native_helper, "masked_fill", [x, some, 2])
+            check(native_helper, "masked_fill", [x, some, 2], over=True)
+        # Two that are repeated along a condition.
+        check(native_helper, "where", [condition, drawn(1), drawn(size[-1])])
+        check(native_helper, "masked_fill", [drawn(size[-1]), condition, 0.5])
+
+
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_comparisons(native_helper: Trial, size: tuple[int, ...]) -> None:  # noqa: F811
+    x = drawn(*size)
+    others = [*repeated(drawn, size), x, 0, -0.0, 0.3, math.nan, 1e300, 2**60 + 2**36 + 1]
+    with torch.inference_mode():
+        for row, other in itertools.product(COMPARISONS, others):
+            check(native_helper, row, [x, other])
+            if isinstance(other, torch.Tensor):
+                check(native_helper, row, [other, x])
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_what_is_a_number_and_casts_and_masks(
+    native_helper: Trial,  # noqa: F811
+    size: tuple[int, ...],
+) -> None:
+    x = drawn(*size)
+    with torch.inference_mode():
+        for row in ("isnan", "isinf", "isfinite"):
+            check(native_helper, row, [x])
+        for one in (mask(*size), whole(*size), whole(*size).int()):
+            check(native_helper, "cast", [one], (torch.float32,))
+        for row, some in itertools.product(("add", "mul", "div"), repeated(mask, size)):
+            check(native_helper, row, [x, some])
+            check(native_helper, row, [some, x])
+        for row in ("add", "mul"):
+            check(native_helper, row, [x, mask(*size)], over=True)
+
+
+X = drawn(40, 50)
+
+
+@pytest.mark.parametrize(
+    ("row", "operands"),
+    [
+        ("where", [mask(40, 50), X, X.double()]),
+        ("where", [mask(40, 50), X.t().contiguous().t(), X]),
+        ("where", [mask(30, 40, 50), X[:, :1], X[:1]]),
+        ("masked_fill", [X.double(), mask(40, 50), 0.0]),
+        ("masked_fill", [whole(40, 50), mask(40, 50), 0]),
+        ("gt", [X, X.double()]),
+        ("eq", [whole(40, 50), whole(40, 50)]),
+        ("eq", [mask(40, 50), True]),
+        ("lt", [X[:, ::2], 0.0]),
+        ("isnan", [X.double()]),
+        ("isfinite", [X.half()]),
+        ("cast", [X.double()]),
+        ("cast", [whole(10, 10)]),
+        ("add", [X, X]),
+        ("mul", [mask(40, 50), mask(40, 50)]),
+        ("where", [mask(8), drawn(8), 0.0]),
+    ],
+    ids=str,
+)
+def test_others_are_for_aten(native_helper: Trial, row: str, operands: list[object]) -> None:  # noqa: F811
+    with torch.inference_mode():
+        check(native_helper, row, operands, (torch.float32,) if row == "cast" else (), own=0)
+
+
+def test_what_aten_refuses_is_refused(native_helper: Trial) -> None:  # noqa: F811
+    """A number beyond float32: the program fails, and Python's kernel says why."""
+    with torch.inference_mode():
+        assert native_helper.run("masked_fill", [X, mask(40, 50), 1e300], []) is None
+        with pytest.raises(RuntimeError, match="overflow"):
+            _run(kernels.TORCH, "masked_fill", [X, mask(40, 50), 1e300], [])

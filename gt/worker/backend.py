@@ -24,6 +24,11 @@ InPlace = tuple[int, Kernel, bool]
 Chain = Callable[[Sequence[tuple[str, Sequence[object]]], int], tuple[int, Value] | None]
 
 
+def nothing_is_lost() -> bool:
+    """Of values whose kernels have run, or have failed, when they return."""
+    return False
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Backend(Generic[Value]):
     """One way to execute instructions.
@@ -72,6 +77,8 @@ class Backend(Generic[Value]):
     # (value) -> bytes of the memory that holds it, all of it.
     memory_bytes: Callable[[Value], int]
     synchronize: Callable[[], None]
+    # Asked after a failure: whether it is one of all values, and not only of what has failed.
+    take_loss: Callable[[], bool] = nothing_is_lost
     # Threads of one large instruction, and what sets the number for the instructions that follow:
     # one for small ones. None where a backend has one thread, or its kernels run elsewhere.
     threads: int = 1

@@ -217,6 +217,12 @@ pub trait Engine {
         reduce(dtype, reduce_op, shards, out);
     }
 
+    /// Whether the fault that it has just returned is one of all its values: a collective on a device has not come to its
+    /// end, and what was computed since may be made of its result. Said once; what comes from then on is well.
+    fn take_loss(&mut self) -> bool {
+        false
+    }
+
     /// Returns when everything before has run.
     fn synchronize(&mut self) -> Result<(), Fault>;
 }

@@ -214,6 +214,9 @@ impl<E: Engine> Machine<E> {
     #[cold]
     fn fail(&mut self, instruction: &Instruction<'_>, why: &NoValue, replies: &mut impl Replies) {
         let cause = Rc::new(self.state.cause(instruction, why));
+        if matches!(why, NoValue::Fault(_)) && self.state.engine.take_loss() {
+            self.state.lose_all(&cause);
+        }
         for &id in &instruction.outputs {
             self.state.table.poison(id, &cause);
         }

@@ -215,6 +215,18 @@ impl<V> SlotTable<V> {
         }
     }
 
+    /// Every value fails.
+    pub fn poison_all(&mut self, cause: &Rc<Cause>) {
+        for place in 0..self.slots.len() {
+            if let TableSlot::Value(held) = &self.slots[place] {
+                let storage = held.storage;
+                self.values -= 1;
+                self.release(storage);
+                self.slots[place] = TableSlot::Failed(Rc::clone(cause));
+            }
+        }
+    }
+
     /// Drops a value whose buffer has become a result's.
     pub fn consume(&mut self, id: Id) {
         self.take(id, TableSlot::Consumed);

@@ -53,6 +53,7 @@ pub struct PythonEngine {
     calls: u64,
     /// () -> how many kernels of GT's own have run, whoever called them.
     own_calls: Py<PyAny>,
+    take_loss: Py<PyAny>,
 }
 
 /// How many threads kernels use: one, or for a large instruction as many as the backend has.
@@ -76,6 +77,7 @@ impl PythonEngine {
             chain: backend.getattr("chain")?.extract()?,
             calls: 0,
             own_calls: function("own_calls")?,
+            take_loss: function("take_loss")?,
             caller,
             dtypes: backend.getattr("dtypes")?.extract()?,
             out_of_memory: function("out_of_memory")?,
@@ -401,6 +403,12 @@ impl Engine for PythonEngine {
 
     fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
         widest(ReductionLoop { dtype, reduce_op, shards, out });
+    }
+
+    fn take_loss(&mut self) -> bool {
+        let py = attached();
+        let is_lost = self.take_loss.call0(py).and_then(|lost| lost.extract(py));
+        is_lost.expect("a backend knows what it has lost")
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {

@@ -18,7 +18,7 @@ use crate::state::{InFlightOf, MachineState, Negotiation, Stage};
 use crate::stream::{Abort, Driver, Ended, Job, Outcome};
 use crate::table::NoValue;
 use gt_protocol::Instruction;
-use gt_protocol::message::FromWorker;
+use gt_protocol::message::{FailureClass, FromWorker};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -132,6 +132,10 @@ impl<E: Engine> MachineState<E> {
             Stage::Negotiating => match self.turn(negotiation, &answers) {
                 Ok(payloads) => Some((in_flight, payloads)),
                 Err(broken) => {
+                    // Others may have had its payload before it went, and count on us.
+                    if let Some(rendezvous) = &mut negotiation.rendezvous {
+                        gone(&answers).for_each(|peer| self.engine.lose(rendezvous, peer.index));
+                    }
                     negotiation.others = living(&answers);
                     negotiation.stage = Stage::Failed;
                     let cause = self.spoil(&mut in_flight, &broken, replies);
@@ -275,6 +279,13 @@ fn negotiation_new<R>(tag: u64, group: Group, instruction: &Instruction<'_>) -> 
 /// The first that has failed or is gone.
 fn failure(answers: &[RoundReply]) -> Option<Broken> {
     answers.iter().find_map(|(_, answer)| answer.as_ref().err().cloned())
+}
+
+fn gone(answers: &[RoundReply]) -> impl Iterator<Item = PeerId> {
+    answers.iter().filter_map(|(peer, answer)| match answer {
+        Err(Broken::Fault(fault)) if fault.class == FailureClass::WorkerLost => Some(*peer),
+        Ok(_) | Err(Broken::Fault(_) | Broken::Failed(_)) => None,
+    })
 }
 
 /// Who has sent a payload.

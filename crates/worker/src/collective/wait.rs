@@ -1,6 +1,7 @@
 //! Who waits for collectives in flight.
 
 use crate::engine::Engine;
+use crate::failure::Cause;
 use crate::replies::Replies;
 use crate::state::{InFlight, InFlightOf, MachineState};
 use crate::stream::Driver;
@@ -241,6 +242,17 @@ impl<E: Engine> MachineState<E> {
         // In the order of the instructions: one that negotiates comes back between rounds.
         let place = self.in_flight.partition_point(|one| one.ticket < ticket);
         self.in_flight.insert(place, in_flight);
+    }
+
+    /// No value is to be trusted any more, nor what collectives in flight will leave: who looks for one finds why. They go
+    /// on: others count on our part.
+    pub fn lose_all(&mut self, cause: &Rc<Cause>) {
+        self.table.poison_all(cause);
+        for awaited in self.in_flight.iter_mut().flat_map(|one| &mut one.awaited) {
+            if let Some(id) = awaited.output.take() {
+                self.table.poison(id, cause);
+            }
+        }
     }
 
     /// The result of a job was freed before it came. The job goes on: others count on our part.

@@ -107,6 +107,10 @@ pub struct DeviceConduct {
     pub fails_after: Option<usize>,
     /// Its work is not over before it has been asked so often, or a member is gone.
     pub over_when_asked: usize,
+    /// Members that it has been told are gone.
+    pub gone: Rc<RefCell<Vec<u32>>>,
+    /// All its values may be wrong, and it has not said so.
+    pub is_lost: Rc<Cell<bool>>,
 }
 
 fn word(numbers: &[u64]) -> Vec<u8> {

@@ -295,8 +295,15 @@ impl Engine for ToyEngine {
     }
 
     fn with_bytes(&mut self, value: &Toy, show: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+        if self.conduct.is_lost.get() {
+            return Err(Fault::new(FailureClass::WorkerLost, "a kernel has not ended"));
+        }
         show(&value.memory.borrow());
         Ok(())
+    }
+
+    fn take_loss(&mut self) -> bool {
+        self.conduct.is_lost.replace(false)
     }
 
     fn borrow_buffers(&mut self, places: Places<'_, Toy>) -> Result<ToyBuffers, Fault> {
@@ -343,6 +350,7 @@ impl Engine for ToyEngine {
     }
 
     fn lose(&mut self, rendezvous: &mut device::Rendezvous, member: u32) {
+        self.conduct.gone.borrow_mut().push(member);
         rendezvous.lose(member);
     }
 

@@ -13,6 +13,12 @@ fn devices(count: usize) -> Vec<DeviceConduct> {
     vec![DeviceConduct { device: Some(Device::default()), ..DeviceConduct::default() }; count]
 }
 
+/// Workers on one device that are told and lose things each for itself.
+fn apart(conducts: Vec<DeviceConduct>) -> Vec<DeviceConduct> {
+    let own = |conduct| DeviceConduct { gone: Rc::default(), is_lost: Rc::default(), ..conduct };
+    conducts.into_iter().map(own).collect()
+}
+
 fn is_sent(worker: &mut Worker, program: &[Instruction<'static>]) {
     worker.is_sent(&by_device(program));
 }
@@ -238,4 +244,46 @@ fn who_waits_for_work_of_a_lost_member_is_told() {
         };
         assert_eq!((cause, &*cause.fault.text), (again, "worker 2 is gone"));
     }
+}
+
+#[test]
+fn a_member_that_goes_in_a_round_is_named_to_the_backend() {
+    let conducts = apart(devices(3));
+    let mut all = workers_with(&conducts);
+    for worker in &mut all[..2] {
+        is_sent(worker, &[full(0, SIZE, 1), all_reduce(1, 0, &[0, 1, 2])]);
+    }
+    run_until_idle(&mut all);
+    all[2].leaves();
+    run_until_idle(&mut all[..2]);
+    for conduct in &conducts[..2] {
+        assert_eq!(*conduct.gone.borrow(), [2]);
+    }
+}
+
+#[test]
+fn a_loss_fails_all_values_and_what_is_in_flight_and_nothing_that_comes_later() {
+    let conducts = apart(devices(2));
+    let mut all = workers_with(&conducts);
+    is_sent(&mut all[0], &[full(0, SIZE, 1), all_reduce(1, 0, &[0, 1]), full(2, SIZE, 3)]);
+    while all[0].go() {}
+    conducts[0].is_lost.set(true);
+    is_sent(&mut all[0], &[read(2, 1, SIZE), add(3, 0, 2), full(4, SIZE, 5), read(4, 2, SIZE)]);
+    while all[0].go() {}
+    let answers = all[0].answers();
+    let [Answer::FailedReply(1, cause), five] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(cause.fault.text, "a kernel has not ended");
+    assert_eq!(*five, same(2, SIZE, 5));
+    // The other one's part is well: nothing of it is lost there.
+    is_sent(&mut all[1], &[full(0, SIZE, 2), all_reduce(1, 0, &[0, 1]), read(1, 3, SIZE)]);
+    run_until_idle(&mut all);
+    assert_eq!(all[1].answers(), [same(3, SIZE, 5)]);
+    for slot in 0..4 {
+        is_sent(&mut all[0], &[read(slot, 10, SIZE)]);
+        run_until_idle(&mut all);
+        assert_eq!(all[0].answers(), [Answer::FailedReply(10, cause.clone())], "slot {slot}");
+    }
+    is_sent(&mut all[0], &[free(&[0, 1, 2, 3, 4]), synchronize(20)]);
+    run_until_idle(&mut all);
+    assert_eq!(all[0].answers(), [Answer::Done(20)]);
 }

@@ -488,6 +488,7 @@ class Cuda:
         root: int,
         elements: int,
         slots: tuple[int, int],
+        error_base: int,
         stream: int,
     ) -> None: ...
     def exchange(

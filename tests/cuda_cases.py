@@ -277,19 +277,40 @@ def _attention(query, key, value, how, seeds):
 GROUP_SIZES = cuda_collectives.Sizes(4096, 256, 2, 256, 5.0)
 
 
+class SharedGroup:
+    """A group whose regions are shared by CUDA IPC.
+
+    Args:
+        gather: Gives every process the handles of all, joined in the order of ranks.
+    """
+
+    def __init__(self, kernels, ranks, own, gather, sizes):
+        self._cuda = kernels.on.cuda
+        self._index = kernels.on.device.index or 0
+        _, total = cuda_collectives.layout(ranks, sizes)
+        self._allocated = [self._cuda.allocate(self._index, total) for _ in own]
+        handles = gather(b"".join(self._cuda.share(self._index, one) for one in self._allocated))
+        self._opened = {
+            rank: self._cuda.open_shared(self._index, handles[64 * rank : 64 * rank + 64])
+            for rank in range(ranks)
+            if rank not in own
+        }
+        own_regions = dict(zip(own, self._allocated, strict=True))
+        regions = [(own_regions | self._opened)[rank] for rank in range(ranks)]
+        errors = [torch.zeros(2, dtype=torch.int32, device=kernels.on.device) for _ in own]
+        self.group = cuda_collectives.CudaGroup(kernels.on, own, regions, errors, sizes)
+
+    def close(self):
+        """Gives the memory back, when all ranks are done with it."""
+        for address in self._opened.values():
+            self._cuda.close_shared(self._index, address)
+        for address in self._allocated:
+            self._cuda.release(self._index, address)
+
+
 def group_of(kernels, ranks, own, sizes=GROUP_SIZES):
     """A group; the memory of processes that are not there is this process' too."""
-
-    def gather(handles):
-        return (handles * ranks)[: ranks * 64]
-
-    return cuda_collectives.CudaGroup(
-        kernels.on,
-        ranks,
-        own,
-        gather,
-        sizes,
-    )
+    return SharedGroup(kernels, ranks, own, lambda handles: (handles * ranks)[: ranks * 64], sizes)
 
 
 def check_collectives(group):

@@ -15,8 +15,6 @@ import cuda_cases
 import torch
 from played_cuda import Played, driver_of, native
 
-from gt.worker.cuda_collectives import CudaGroup
-
 STEPS_MAX = 2_000_000_000
 
 
@@ -88,13 +86,7 @@ def main():
     driver.stand_in_steps_max(STEPS_MAX)
     kernels = Played(library, driver)
     sizes = dataclasses.replace(cuda_cases.GROUP_SIZES, timeout_seconds=60.0)
-    group = CudaGroup(
-        kernels.on,
-        ranks,
-        range(rank, rank + 1),
-        gather,
-        sizes,
-    )
+    group = cuda_cases.SharedGroup(kernels, ranks, range(rank, rank + 1), gather, sizes).group
     calls = Calls(group, rank, ranks)
     if len(sys.argv) == 4:
         for name in 2 * COLLECTIVES:  # slots come again

@@ -450,28 +450,29 @@ def test_what_the_benchmark_times_is_the_same_on_both_sides(kernels):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_collectives(kernels, ranks):
-    group = cuda_cases.group_of(kernels, ranks, range(ranks))
-    cuda_cases.check_collectives(group)
+    shared = cuda_cases.group_of(kernels, ranks, range(ranks))
+    cuda_cases.check_collectives(shared.group)
     launched = kernels.launched()
     assert (launched["kernel"], launched["grid"]) == ("gt_all_gather_b32", [2, ranks, 1])
     assert launched["attributes"] == [2]  # cooperative
-    group.close()
+    shared.close()
 
 
 def test_messages(kernels):
-    group = cuda_cases.group_of(kernels, 3, range(3))
-    cuda_cases.check_exchange(group)
-    group.close()
+    shared = cuda_cases.group_of(kernels, 3, range(3))
+    cuda_cases.check_exchange(shared.group)
+    shared.close()
 
 
 def test_a_rank_that_never_comes_is_named(kernels, driver):
     sizes = dataclasses.replace(cuda_cases.GROUP_SIZES, timeout_seconds=1e-4)
-    group = cuda_cases.group_of(kernels, 3, range(2), sizes)
+    shared = cuda_cases.group_of(kernels, 3, range(2), sizes)
+    group = shared.group
     assert driver.stand_in_opened() == 1
     group.all_reduce([torch.ones(4), torch.ones(4)])
     with pytest.raises(TimeoutError, match=r"rank 0 waited 0\.0001 s for rank 2"):
         group.check()
-    group.close()
+    shared.close()
     assert driver.stand_in_opened() == 0
 
 
@@ -520,7 +521,8 @@ def test_a_process_that_is_killed_in_a_collective_is_named_to_the_other(library,
 
 
 def test_collectives_that_no_kernel_runs(kernels):
-    group = cuda_cases.group_of(kernels, 2, range(2))
+    shared = cuda_cases.group_of(kernels, 2, range(2))
+    group = shared.group
     with pytest.raises(ValueError, match="2000 elements of 4 bytes for 2 ranks, root 0, through"):
         group.all_gather([torch.ones(2000)] * 2)
     with pytest.raises(ValueError, match="3 rows for 2 ranks"):
@@ -531,7 +533,7 @@ def test_collectives_that_no_kernel_runs(kernels):
         group.broadcast([torch.ones(3, dtype=torch.bool)] * 2, 0)
     with pytest.raises(ValueError, match="rank 0 of 2 and 2, 3 elements"):
         group.exchange([(2, torch.ones(3)), None], [None, None])
-    group.close()
+    shared.close()
     with pytest.raises(ValueError, match="a group has up to 8"):
         cuda_cases.group_of(kernels, 9, range(9))
     with pytest.raises(ValueError, match="a handle of shared memory has 64 bytes, not 3"):

@@ -63,7 +63,7 @@ void fill(T* (&table)[kRanksMax], const Addresses& addresses, std::size_t ranks)
 void run_collective(Launcher& launcher, const std::string& name, const std::string& dtype,
                     const Peers& tables, const Local& local, std::uint32_t number,
                     std::uint32_t root, std::int64_t elements, const Slots& slots,
-                    std::uintptr_t stream) {
+                    std::uint32_t error_base, std::uintptr_t stream) {
   const auto& [input, output, staging, flags, error] = tables;
   const auto& [first_rank, count, blocks] = local;
   const auto& [slot_bytes, timeout] = slots;
@@ -75,7 +75,8 @@ void run_collective(Launcher& launcher, const std::string& name, const std::stri
   fill(peers.flags, flags, ranks);
   fill(peers.error, error, ranks);
   const CollectiveCall call{
-      first_rank, static_cast<std::uint32_t>(ranks), number, root, elements, slot_bytes, timeout};
+      first_rank, static_cast<std::uint32_t>(ranks), number, root, error_base, elements, slot_bytes,
+      timeout};
   cuda::run_collective(launcher, collective_of(name), cuda_element(dtype), peers, call,
                        {count, blocks, stream});
 }
@@ -136,7 +137,8 @@ void bind_cuda_collectives(nb::class_<Launcher>& cuda) {
   cuda.def("close_shared", &Launcher::close_shared, "device"_a, "address"_a,
            "Closes what open_shared() opened.");
   cuda.def("collective", &run_collective, "name"_a, "dtype"_a, "peers"_a, "local"_a, "number"_a,
-           "root"_a, "elements"_a, "slots"_a, "stream"_a,
+           "root"_a, "elements"_a, "slots"_a, "error_base"_a, "stream"_a,
+           nb::call_guard<nb::gil_scoped_release>(),
            R"(A collective of memory that all ranks can reach; cuda/collectives.h has the rules.
 
 Args:
@@ -144,9 +146,10 @@ Args:
     peers: Addresses by rank: input, output, staging, flags, error.
     local: The first rank of this launch, how many, and the blocks of each.
     number: Of the call, 1 at first.
-    slots: Bytes of a slot of staging, and how long to wait for a rank, in nanoseconds.)");
+    slots: Bytes of a slot of staging, and how long to wait for a rank, in nanoseconds.
+    error_base: An error is this + 1 + the rank that did not come.)");
   cuda.def("exchange", &run_exchange, "element_bytes"_a, "peers"_a, "local"_a, "sends"_a,
-           "receives"_a, "slots"_a, "stream"_a,
+           "receives"_a, "slots"_a, "stream"_a, nb::call_guard<nb::gil_scoped_release>(),
            R"(Messages between ranks; cuda/exchange.h has the rules.
 
 Args:

@@ -7,6 +7,10 @@
 // one call, whichever it is. Staging has two slots that alternate by call: who enters call n + 1
 // knows from call n that everyone is done with call n - 1. After an error nothing of it is used
 // again.
+//
+// A process has the same two words of errors for all its groups. Who finds one of them set, in
+// whatever group, takes no part any more: its operand may follow from what never came. The others
+// wait for it in vain, so that no number made of such an operand is taken for right.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +25,9 @@ struct CollectivePeers {
   void* output[kRanksMax];            // of the launch's own ranks
   unsigned char* staging[kRanksMax];  // two slots
   std::uint32_t* flags[kRanksMax];    // [blocks, ranks], 0 at first
-  std::uint32_t* error[kRanksMax];    // 0, or 1 + the rank that did not come
+  // Of the launch's own ranks, two words, 0 at first: error_base + 1 + the rank that did not come;
+  // and what others write who have read of tainted memory.
+  std::uint32_t* error[kRanksMax];
 };
 
 struct CollectiveCall {
@@ -29,6 +35,7 @@ struct CollectiveCall {
   std::uint32_t ranks;
   std::uint32_t call;  // 1, 2, 3, ... alike on all ranks, over all collectives
   std::uint32_t root;  // of a broadcast
+  std::uint32_t error_base;
   std::int64_t elements;
   std::int64_t slot_bytes;  // of staging; a multiple of 16
   std::uint64_t timeout_nanoseconds;

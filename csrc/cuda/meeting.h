@@ -27,9 +27,14 @@ struct Waits {
   std::uint32_t late[kRanksMax];
 };
 
+__device__ inline bool is_tainted(const std::uint32_t* error) {
+  return (device::load_relaxed<Scope::kSystem>(error) |
+          device::load_relaxed<Scope::kSystem>(error + 1)) != 0;
+}
+
 // Waits until block blockIdx.x of every rank has come to the `part`th meeting of this call, of
 // which there are up to two. What these blocks wrote before is then visible. False where a rank
-// does not come in time.
+// does not come in time, or where this one does not come after an earlier error.
 __device__ inline bool meet(const CollectivePeers& peers, const CollectiveCall& call,
                             std::uint32_t part) {
   Waits& waits = device::static_shared<Waits>();
@@ -39,10 +44,13 @@ __device__ inline bool meet(const CollectivePeers& peers, const CollectiveCall& 
   __syncthreads();  // the whole block has come
   if (peer < call.ranks) {
     const std::uint32_t row = blockIdx.x * call.ranks;
-    device::store_release<Scope::kSystem>(peers.flags[peer] + row + rank, number);
-    const bool comes = reaches(peers.flags[rank] + row + peer, number, call.timeout_nanoseconds);
-    if (!comes) {
-      device::store_relaxed<Scope::kSystem>(peers.error[rank], peer + 1);
+    bool comes = !is_tainted(peers.error[rank]);
+    if (comes) {
+      device::store_release<Scope::kSystem>(peers.flags[peer] + row + rank, number);
+      comes = reaches(peers.flags[rank] + row + peer, number, call.timeout_nanoseconds);
+      if (!comes) {
+        device::store_relaxed<Scope::kSystem>(peers.error[rank], call.error_base + peer + 1);
+      }
     }
     waits.late[peer] = comes ? 0 : 1;
   }

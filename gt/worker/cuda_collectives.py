@@ -1,4 +1,4 @@
-"""Collectives between GPUs of a host over CUDA IPC: memory that the ranks share, and launches.
+"""Collectives between GPUs of a host by GT's own kernels: launches among ranks that share memory.
 
 Not used by a worker before it has been timed on GPUs. The rules of flags, slots and waits are those
 of csrc/cuda/collectives.h and exchange.h.
@@ -7,7 +7,7 @@ of csrc/cuda/collectives.h and exchange.h.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from gt.worker.cuda_device import CudaDevice
 
 RANKS_MAX = 8
 SUMMED = (torch.float32, torch.bfloat16, torch.float16)
-_HANDLE_BYTES = 64
 # A shared region begins each of its parts at a multiple of this.
 _ALIGNED = 256
 _OneMessage = tuple[int, int, int] | None
@@ -53,25 +52,39 @@ class _Region:
     taken: int
 
 
+def layout(ranks: int, sizes: Sizes) -> tuple[list[int], int]:
+    """Where the parts of a region begin, and its bytes."""
+    words = 4 * sizes.blocks * ranks
+    parts = [2 * sizes.slot_bytes, 2 * ranks * sizes.box_bytes, *[words] * 3]
+    begins, total = [], 0
+    for size in parts:
+        begins.append(total)
+        total += (size + _ALIGNED - 1) // _ALIGNED * _ALIGNED
+    return begins, total
+
+
 class CudaGroup:
-    """Ranks that share memory. All of them make the same calls in the same order.
+    """Ranks whose memory all can reach. All of them make the same calls in the same order.
 
     Args:
         on: The device of this process' ranks.
-        ranks: All of the group, up to 8.
         own: Those of this process, side by side; several only for tests on one device.
-        gather: Gives every process the bytes of all, joined in the order of ranks.
+        regions: Where the region of each rank begins, up to 8: `layout` bytes, of zeros.
+        errors: Of this process' ranks: two words of int32, of zeros.
         sizes: The same on all ranks.
+        error_base: An error is told as this + 1 + the rank that did not come.
     """
 
     def __init__(
         self,
         on: CudaDevice,
-        ranks: int,
         own: range,
-        gather: Callable[[bytes], bytes],
+        regions: Sequence[int],
+        errors: Sequence[Tensor],
         sizes: Sizes,
+        error_base: int = 0,
     ) -> None:
+        ranks = len(regions)
         if not 0 < ranks <= RANKS_MAX or not own or own[0] < 0 or own[-1] >= ranks:
             raise ValueError(f"ranks {own} of {ranks}; a group has up to {RANKS_MAX}")
         self._cuda, self.device, self._address, self._stream = on
@@ -79,52 +92,54 @@ class CudaGroup:
         self._calls = 0
         # The next chunk, by rank of this process, other rank, and whether it is received.
         self._chunks: dict[tuple[int, int, bool], int] = {}
-        index = on.device.index or 0
-        self._index = index
-        parts, total = self._layout()
-        self._allocated = [on.cuda.allocate(index, total) for _ in own]
-        handles = gather(b"".join(on.cuda.share(index, begin) for begin in self._allocated))
-        if len(handles) != ranks * _HANDLE_BYTES:
-            raise ValueError(f"{len(handles)} bytes of handles for {ranks} ranks")
-        self._opened: list[int] = []
-        begins = [self._begin(rank, handles) for rank in range(ranks)]
-        self._regions = [_Region(*(begin + part for part in parts)) for begin in begins]
-        self._errors = [torch.zeros(1, dtype=torch.int32, device=on.device) for _ in own]
+        parts, _ = layout(ranks, sizes)
+        self._regions = [_Region(*(begin + part for part in parts)) for begin in regions]
+        self._errors, self._error_base = errors, error_base
 
-    def all_reduce(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def all_reduce(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None = None
+    ) -> Sequence[Tensor]:
         """The sum of all ranks' inputs, in the order of ranks, with the same bits on each.
 
         Args:
             inputs: Of this process' ranks, of one shape, in float32, bfloat16 or float16.
+            outputs: Where the sums go, perhaps the inputs; new memory if they are not given.
         """
-        outputs = [torch.empty_like(x) for x in inputs]
+        outputs = outputs or [torch.empty_like(x) for x in inputs]
         size = inputs[0].numel() * inputs[0].element_size()
         kind = "one_shot" if size <= self.sizes.one_shot_bytes else "two_shot"
         self._run(f"all_reduce_{kind}", inputs, outputs, inputs[0].numel())
         return outputs
 
-    def reduce_scatter(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def reduce_scatter(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None = None
+    ) -> Sequence[Tensor]:
         """Each rank's part, along dim 0, of the sum of all inputs.
 
         Args:
             inputs: [ranks * n, ...] in float32, bfloat16 or float16.
+            outputs: As in `all_reduce`, [n, ...].
         """
         rows = inputs[0].shape[0]
         if rows % self.ranks:
             raise ValueError(f"reduce_scatter: {rows} rows for {self.ranks} ranks")
-        outputs = [x.new_empty(rows // self.ranks, *x.shape[1:]) for x in inputs]
+        outputs = outputs or [x.new_empty(rows // self.ranks, *x.shape[1:]) for x in inputs]
         self._run("reduce_scatter", inputs, outputs, outputs[0].numel())
         return outputs
 
-    def all_gather(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def all_gather(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None = None
+    ) -> Sequence[Tensor]:
         """All ranks' inputs [n, ...], below each other: [ranks * n, ...]."""
-        outputs = [x.new_empty(self.ranks * x.shape[0], *x.shape[1:]) for x in inputs]
+        outputs = outputs or [x.new_empty(self.ranks * x.shape[0], *x.shape[1:]) for x in inputs]
         self._run("all_gather", inputs, outputs, inputs[0].numel())
         return outputs
 
-    def broadcast(self, inputs: Sequence[Tensor], root: int) -> list[Tensor]:
+    def broadcast(
+        self, inputs: Sequence[Tensor], root: int, outputs: Sequence[Tensor] | None = None
+    ) -> Sequence[Tensor]:
         """The input of rank `root`; those of others say shape and dtype."""
-        outputs = [torch.empty_like(x) for x in inputs]
+        outputs = outputs or [torch.empty_like(x) for x in inputs]
         self._run("broadcast", inputs, outputs, inputs[0].numel(), root)
         return outputs
 
@@ -163,36 +178,10 @@ class CudaGroup:
     def check(self) -> None:
         """Waits for what was launched. TimeoutError: a rank did not come; the group is over."""
         for rank, error in zip(self.own, self._errors, strict=True):
-            missing = int(error.item())
+            missing, _ = error.tolist()
             if missing:
-                seconds = self.sizes.timeout_seconds
-                raise TimeoutError(f"rank {rank} waited {seconds} s for rank {missing - 1}")
-
-    def close(self) -> None:
-        """Gives the memory back, when all ranks are done with it."""
-        for address in self._opened:
-            self._cuda.close_shared(self._index, address)
-        for address in self._allocated:
-            self._cuda.release(self._index, address)
-        self._opened, self._allocated = [], []
-
-    def _layout(self) -> tuple[list[int], int]:
-        """Where the parts of a region begin, and its bytes."""
-        words = 4 * self.sizes.blocks * self.ranks
-        sizes = [2 * self.sizes.slot_bytes, 2 * self.ranks * self.sizes.box_bytes, *[words] * 3]
-        begins, total = [], 0
-        for size in sizes:
-            begins.append(total)
-            total += (size + _ALIGNED - 1) // _ALIGNED * _ALIGNED
-        return begins, total
-
-    def _begin(self, rank: int, handles: bytes) -> int:
-        """Where the region of a rank begins."""
-        if rank in self.own:
-            return self._allocated[rank - self.own[0]]
-        handle = handles[rank * _HANDLE_BYTES : (rank + 1) * _HANDLE_BYTES]
-        self._opened.append(self._cuda.open_shared(self._index, handle))
-        return self._opened[-1]
+                seconds, other = self.sizes.timeout_seconds, missing - 1 - self._error_base
+                raise TimeoutError(f"rank {rank} waited {seconds} s for rank {other}")
 
     def _run(
         self,
@@ -210,7 +199,8 @@ class CudaGroup:
             self._parts("flags"),
             self._operands("error", self._errors),
         )
-        rest = (self._calls % 2**32, root, elements, (self.sizes.slot_bytes, self._timeout()))
+        waits = (self.sizes.slot_bytes, self._timeout())
+        rest = (self._calls % 2**32, root, elements, waits, self._error_base)
         dtype = str(inputs[0].dtype).removeprefix("torch.")
         self._cuda.collective(name, dtype, peers, self._local(), *rest, self._stream())
 

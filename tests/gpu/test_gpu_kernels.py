@@ -83,15 +83,15 @@ def test_attention_and_its_gradients(kernels, case, dtype):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_collectives_of_ranks_on_one_device(kernels, ranks):
-    group = cuda_cases.group_of(kernels, ranks, range(ranks))
-    cuda_cases.check_collectives(group)
-    group.close()
+    shared = cuda_cases.group_of(kernels, ranks, range(ranks))
+    cuda_cases.check_collectives(shared.group)
+    shared.close()
 
 
 def test_messages_of_ranks_on_one_device(kernels):
-    group = cuda_cases.group_of(kernels, 3, range(3))
-    cuda_cases.check_exchange(group)
-    group.close()
+    shared = cuda_cases.group_of(kernels, 3, range(3))
+    cuda_cases.check_exchange(shared.group)
+    shared.close()
 
 
 def test_a_worker_draws_on_the_device_without_a_copy(kernels):

@@ -181,4 +181,22 @@ TEST(collectives_say_which_rank_did_not_come) {
   }
 }
 
+// Whose memory may be wrong makes no numbers of it: the others learn that it does not come.
+TEST(collectives_do_without_a_rank_that_has_had_an_error) {
+  const Inputs<float> inputs = numbers<Float32>(3, 24);
+  for (const Kernel kernel : {gt_all_reduce_one_shot_f32, gt_all_reduce_two_shot_f32,
+                              gt_reduce_scatter_f32, gt_all_gather_b32, gt_broadcast_b32}) {
+    for (const std::uint32_t word : {0U, 1U}) {  // its own error, and one that it has read of
+      VirtualRanks<float> all(inputs, 24, 48, 8);
+      all.call.timeout_nanoseconds = 100'000;
+      all.call.error_base = 40;
+      all.peers.error[2][word] = 7;
+      launch(all.launch(1), [&] { kernel(all.peers, all.call); });
+      all.check_errors(2, 42);
+      check(all.peers.error[2][word] == 7, "error word ", all.peers.error[2][word]);
+      check(all.peers.error[2][1 - word] == 0, "error word ", all.peers.error[2][1 - word]);
+    }
+  }
+}
+
 }  // namespace gt::testing

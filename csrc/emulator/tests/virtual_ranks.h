@@ -19,7 +19,7 @@ struct VirtualRanks {
   VirtualRanks(const std::vector<std::vector<T>>& inputs, std::size_t output_elements,
                std::size_t slot_elements, std::int64_t elements, std::uint32_t first_call = 1) {
     const auto count = static_cast<std::uint32_t>(inputs.size());
-    call = {0, count, first_call, 0, elements, 0, 1'000'000'000};
+    call = {0, count, first_call, 0, 0, elements, 0, 1'000'000'000};
     call.slot_bytes = static_cast<std::int64_t>((slot_elements * sizeof(T) + 15) / 16 * 16);
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       peers.input[rank] = keep(input, "input", inputs[rank]);
@@ -31,7 +31,7 @@ struct VirtualRanks {
       peers.flags[rank] =
           keep(words, "flags",
                std::vector<std::uint32_t>(kCollectiveBlocks * count, 2 * first_call - 2));
-      peers.error[rank] = keep(words, "error", std::vector<std::uint32_t>{0});
+      peers.error[rank] = keep(words, "error", std::vector<std::uint32_t>{0, 0});
     }
   }
 

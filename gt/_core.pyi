@@ -1636,18 +1636,31 @@ def adamw_step(
     maximize: _bool,
 ) -> None: ...
 
-# What the backends of collectives send each other: crates/protocol/src/peer.rs.
+# What the backends of collectives send each other: crates/protocol/src/peer.rs. A buffer is the name
+# of an allocation, its first byte there, and its bytes.
 def encode_device_buffers(
     process: bytes,
     knows_all: _bool,
     event: bytes,
-    operand: tuple[bytes, _int, _int] | None,
-    result: tuple[bytes, _int, _int] | None,
+    buffers: tuple[
+        tuple[bytes, _int, _int] | None,
+        tuple[bytes, _int, _int] | None,
+        tuple[bytes, _int, _int] | None,
+    ],
+    kernel: tuple[bytes, tuple[bytes, _int, _int]] | None,
 ) -> bytes: ...
 def decode_device_buffers(
     payload: bytes,
 ) -> tuple[
-    bytes, _bool, bytes, tuple[bytes, _int, _int] | None, tuple[bytes, _int, _int] | None
+    bytes,
+    _bool,
+    bytes,
+    tuple[
+        tuple[bytes, _int, _int] | None,
+        tuple[bytes, _int, _int] | None,
+        tuple[bytes, _int, _int] | None,
+    ],
+    tuple[bytes, tuple[bytes, _int, _int]] | None,
 ]: ...
 def encode_device_trial(is_mapped: _bool) -> bytes: ...
 def decode_device_trial(payload: bytes) -> _bool: ...

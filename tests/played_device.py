@@ -1,13 +1,18 @@
 """A worker whose values are on a device that is played, started as `python -m gt.worker` is.
 
-The device's memory is what other processes of this host may map, its queue beside the computation a
-thread. Freed memory is taken again at once, and events are few and recorded again and again: what
+The device's memory is what other processes of this host may map, its queues beside the computation
+threads. Freed memory is taken again at once, and events are few and recorded again and again: what
 is read too early or too late shows in the numbers.
 
     PLAYED=shut     other processes cannot open the memory
     PLAYED=private  nor is it announced to them
+    PLAYED=dies:N   the process dies in its kernel of the Nth collective
+
+With GT_KERNELS=on collectives go by GT's kernels, which run under the emulator through the stand-in
+of CUDA's driver in PLAYED_DRIVER; each is a line of the file in PLAYED_LOG.
 """
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -16,6 +21,7 @@ import os
 import pathlib
 import queue
 import select
+import signal
 import sys
 import threading
 import weakref
@@ -23,15 +29,27 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import torch
+from played_cuda import CPU, IMAGES, driver_of, native
 from torch import Tensor
 
+from gt import config
 from gt.worker import __main__, kernels
+from gt.worker.cuda_collectives import CudaCollectives, Sizes
+from gt.worker.cuda_device import CudaDevice
+from gt.worker.device_kernels import DeviceKernels
 from gt.worker.torch_devices import Devices
 
 SEGMENT_BYTES = 1 << 20
 EVENTS = 4  # of each queue
 YIELDS = 50  # before anything is done beside
 LOOKS = 2_000  # between two looks whether a process lives
+# Of a kernel's steps: before it dies, and the most that it waits, of which a second has 20 million.
+DIES_AFTER, STEPS_MAX = 100, 2_000_000_000
+
+
+def sizes(seconds: float) -> Sizes:
+    """So small that sums in one shot, in two, and what does not fit have a few hundred numbers."""
+    return Sizes(4096, 256, 2, 256, seconds)
 
 
 class Segment:
@@ -46,8 +64,51 @@ class Segment:
         self.name = f"{os.getpid()} {self.fd}".encode()
 
 
+class Queue:
+    """A `gt.worker.device.Queue`, in a thread.
+
+    Args:
+        played: the device.
+        which: its number among the queues.
+    """
+
+    def __init__(self, played: "Played", which: int) -> None:
+        self._played, self._which = played, which
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with torch.inference_mode():
+            while True:
+                work = self._work.get()
+                for _ in range(YIELDS):
+                    select.select((), (), (), 0)
+                try:
+                    work()
+                except BaseException:  # noqa: BLE001 - whatever it is, nothing here goes on
+                    sys.excepthook(*sys.exc_info())
+                    os._exit(1)
+
+    def run(self, work: Callable[[], None]) -> None:
+        self._work.put(work)
+
+    def done(self) -> bytes:
+        over = self._played.record(self._which)
+        self._work.put(over)
+        return over(is_over=False)
+
+    def wait(self, event: bytes) -> None:
+        self._work.put(self._played.find(event))
+
+    def finish(self) -> None:
+        """Returns when all is done that has been queued."""
+        done = threading.Event()
+        self._work.put(done.set)
+        done.wait()
+
+
 class Played:
-    """A `gt.worker.torch_devices.Device`."""
+    """A `gt.worker.device.Device`."""
 
     domain = "played"
 
@@ -57,10 +118,9 @@ class Played:
         self._free: dict[int, list[tuple[Segment, int]]] = defaultdict(list)
         self._mapped: list[memoryview | None] = []
         self._page = Segment(mmap.PAGESIZE)
-        self._records = [0, 0]
+        self._records = [0, 0, 0]
         self._pages: dict[bytes, memoryview] = {}
-        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, daemon=True).start()
+        self.beside, self.meetings = Queue(self, 1), Queue(self, 2)
 
     # Memory
 
@@ -96,6 +156,12 @@ class Played:
             return value
         return self.allocate(tuple(value.shape), value.dtype).copy_(value)
 
+    def zeros(self, count: int, dtype: torch.dtype) -> Tensor:
+        return self.allocate((count,), dtype).zero_()
+
+    def seen(self, count: int) -> Tensor:
+        return torch.zeros(count, dtype=torch.int32)
+
     def export(self, tensor: Tensor) -> tuple[bytes, int] | None:
         segment = self._segment(tensor.data_ptr())
         assert segment is not None, "a value that is not in the device's memory"
@@ -109,46 +175,37 @@ class Played:
         self._mapped.append(_map(name))
         return len(self._mapped) - 1
 
+    def address(self, opened: int) -> int:
+        return ctypes.addressof(ctypes.c_ubyte.from_buffer(self._memory(opened)))
+
+    def memories(self) -> list[tuple[int, int]]:
+        """Of ours and those that are mapped, first byte and bytes."""
+        own = [(segment.address, segment.size) for segment in self._segments]
+        opened = [number for number, memory in enumerate(self._mapped) if memory is not None]
+        return own + [(self.address(one), self._memory(one).nbytes) for one in opened]
+
+    def _memory(self, opened: int) -> memoryview:
+        memory = self._mapped[opened]
+        assert memory is not None, "used after it was closed"
+        return memory
+
     def close(self, opened: int) -> None:
-        done = threading.Event()
-        self._queue.put(done.set)
-        done.wait()
+        self.beside.finish()
+        self.meetings.finish()
         self._mapped[opened] = None
 
     def read(self, opened: int, start: int, stride: int, to: Tensor) -> None:
         rows, run = to.shape
-        memory = self._mapped[opened]
-        assert memory is not None, "read after it was closed"
         size = to.element_size()
-        flat = torch.frombuffer(memory, dtype=to.dtype, offset=start)
+        flat = torch.frombuffer(self._memory(opened), dtype=to.dtype, offset=start)
         to.copy_(flat.as_strided((rows, run), (stride // size, 1)))
 
-    # Queues: what is computed is computed when it is asked for.
-
-    def _run(self) -> None:
-        with torch.inference_mode():
-            while True:
-                work = self._queue.get()
-                for _ in range(YIELDS):
-                    select.select((), (), (), 0)
-                try:
-                    work()
-                except BaseException:  # noqa: BLE001 - whatever it is, nothing here goes on
-                    sys.excepthook(*sys.exc_info())
-                    os._exit(1)
-
-    def queue_beside(self, work: Callable[[], None]) -> None:
-        self._queue.put(work)
+    # What is computed is computed when it is asked for.
 
     def computed(self) -> bytes:
-        return self._record(0)()
+        return self.record(0)()
 
-    def done_beside(self) -> bytes:
-        over = self._record(1)
-        self._queue.put(over)
-        return over(is_over=False)
-
-    def _record(self, which: int) -> Callable[..., bytes]:
+    def record(self, which: int) -> Callable[..., bytes]:
         """An event is two counts on a page: of its records, and of those that are over."""
         slot = which * EVENTS + self._records[which] % EVENTS
         self._records[which] += 1
@@ -163,7 +220,7 @@ class Played:
 
         return over
 
-    def _find(self, event: bytes) -> Callable[[], None]:
+    def find(self, event: bytes) -> Callable[[], None]:
         name, slot_text = event.rsplit(b" ", 1)
         if name not in self._pages:
             own = name == self._page.name
@@ -179,11 +236,41 @@ class Played:
 
         return wait
 
-    def wait_beside(self, event: bytes) -> None:
-        self._queue.put(self._find(event))
-
     def wait_to_compute(self, event: bytes) -> None:
-        self._find(event)()
+        self.find(event)()
+
+
+class Launching:
+    """What of `gt._kernels.Cuda` collectives call; they do so in the thread of one queue."""
+
+    def __init__(self, played: Played, mode: str) -> None:
+        library = os.environ["PLAYED_DRIVER"]
+        self._cuda, self._driver = native.Cuda(library, IMAGES), driver_of(library)
+        self._driver.stand_in_steps_max.argtypes = [ctypes.c_uint64]
+        self._driver.stand_in_steps_max(STEPS_MAX)
+        self._played, self._known = played, set()
+        self._log = pathlib.Path(os.environ["PLAYED_LOG"])
+        self._lives = int(mode.removeprefix("dies:")) if mode.startswith("dies:") else -1
+
+    def device(self) -> CudaDevice:
+        """The played one, as kernels take it."""
+        return CudaDevice(self, CPU, lambda name, tensor, dtype: tensor.data_ptr(), lambda: 0)  # type: ignore[arg-type]
+
+    def collective(self, name: str, *arguments: object) -> None:
+        for address, size in self._played.memories():
+            if address not in self._known:
+                where = (ctypes.c_void_p(address), ctypes.c_size_t(size), 0, True)
+                self._driver.stand_in_add(b"memory", *where)
+                self._known.add(address)
+        self._lives -= 1
+        if self._lives == 0:
+            self._driver.stand_in_steps_max(DIES_AFTER)
+            with contextlib.suppress(native.CudaError):
+                self._cuda.collective(name, *arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._cuda.collective(name, *arguments)
+        with self._log.open("a", encoding="ascii") as log:
+            log.write(name + "\n")
 
 
 def _map(name: bytes) -> memoryview:
@@ -208,13 +295,20 @@ _HOST = kernels.backend(torch.device("cpu"))
 
 def backend(_host: torch.device) -> kernels.Backend[Tensor]:
     """Torch on the played device."""
-    device = Played(os.environ.get("PLAYED", ""))
+    mode = os.environ.get("PLAYED", "")
+    device = Played(mode)
     host = _HOST
+    meeting = None
+    if config.own_kernels() == "on":
+        seconds = float(os.environ.get("PLAYED_SECONDS", "60"))
+        meeting = DeviceKernels(
+            device, CudaCollectives(Launching(device, mode).device(), sizes(seconds))
+        )
 
     def away(kernel: Callable[..., object]) -> Callable[..., object]:
         return lambda *arguments: device.home(kernel(*arguments))
 
-    return dataclasses.replace(
+    played = dataclasses.replace(
         host,
         kernels={name: away(kernel) for name, kernel in host.kernels.items()},
         number_first={name: away(kernel) for name, kernel in host.number_first.items()},
@@ -225,8 +319,8 @@ def backend(_host: torch.device) -> kernels.Backend[Tensor]:
         allocate=device.allocate,
         contiguous=lambda value: value.contiguous().clone(),
         write=kernels.write,
-        collective_backends={"device": Devices(device).backend()},
     )
+    return kernels.with_devices(played, Devices(device, meeting))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,8 @@ def own_kernels() -> str:
     """What GT_KERNELS says: `auto` (where they are faster), `on` (wherever they can), `off`.
 
     On a GPU `auto` is random numbers and dropout, which have the CPU's bits: of the other kernels
-    nobody has a time yet. `on` is all, and the worker says what they do not take.
+    nobody has a time yet. `on` is all, collectives between GPUs of a host too, and the worker says
+    what they do not take.
     """
     word = os.environ.get("GT_KERNELS", "").lower() or "auto"
     if word not in OWN_KERNELS:

@@ -42,6 +42,16 @@ class Rendezvous(Protocol[Result_co]):
             reads: after the first round, what is to be read of whose memory.
         """
 
+    def is_over(self) -> bool:
+        """Whether the result can be had, or never will be: `finish` raises then."""
+
+    def lose(self, peer: int) -> None:
+        """That member is gone, and the collective is not over.
+
+        Args:
+            peer: the worker's index.
+        """
+
     def finish(self) -> Result_co | None:
         """From now on the result is used; what takes its place, if it is another value."""
 
@@ -50,20 +60,6 @@ class Rendezvous(Protocol[Result_co]):
 
         Args:
             payloads: the last that were received, None for members that have failed or are gone.
-        """
-
-
-class PolledRendezvous(Rendezvous[Result_co], Protocol[Result_co]):
-    """Our part by a process group, whose work is asked again and again whether it is over."""
-
-    def is_over(self) -> bool:
-        """Whether the result can be had, or never will be; `finish` raises then."""
-
-    def lose(self, peer: int) -> None:
-        """That member is gone.
-
-        Args:
-            peer: the worker's index.
         """
 
 

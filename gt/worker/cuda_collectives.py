@@ -1,21 +1,28 @@
-"""Collectives between GPUs of a host by GT's own kernels: launches among ranks that share memory.
+"""Collectives between GPUs of a host by GT's own kernels: what they take, and their launches.
 
-Not used by a worker before it has been timed on GPUs. The rules of flags, slots and waits are those
-of csrc/cuda/collectives.h and exchange.h.
+The rules of flags, slots and waits are those of csrc/cuda/collectives.h and exchange.h. Who shares
+memory with whom, and when something is launched, is `gt.worker.device_kernels`' business.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
 from gt.worker.cuda_device import CudaDevice
 
+if TYPE_CHECKING:
+    from gt.worker.device_kernels import Launch
+
 RANKS_MAX = 8
 SUMMED = (torch.float32, torch.bfloat16, torch.float16)
+# By its bytes, an element as kernels know it that only move it.
+_MOVED = {2: torch.bfloat16, 4: torch.float32, 8: torch.int64}
 # A shared region begins each of its parts at a multiple of this.
 _ALIGNED = 256
 _OneMessage = tuple[int, int, int] | None
@@ -39,6 +46,11 @@ class Sizes:
     blocks: int = 32
     one_shot_bytes: int = 256 << 10
     timeout_seconds: float = 30.0
+
+
+# A worker's: what has more bytes takes so long that copies, which move each byte once and not by
+# way of staging, lose nothing by their start. No messages.
+OF_WORKER = Sizes(slot_bytes=8 << 20, box_bytes=_ALIGNED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,3 +253,92 @@ class CudaGroup:
 
     def _timeout(self) -> int:
         return int(self.sizes.timeout_seconds * 1e9)
+
+
+class CudaCollectives:
+    """A `gt.worker.device_kernels.Collectives`.
+
+    Args:
+        on: This worker's device.
+        sizes: The same on all workers.
+    """
+
+    def __init__(self, on: CudaDevice, sizes: Sizes = OF_WORKER) -> None:
+        self._on, self._sizes = on, sizes
+        self.timeout_seconds = sizes.timeout_seconds
+
+    def refusal(
+        self,
+        op: str,
+        attributes: dict[str, object],
+        ranks: int,
+        operand: Tensor | None,
+        result: Tensor | None,
+    ) -> str | None:
+        """What no kernel takes; None where one does."""
+        value = result if operand is None else operand
+        if op not in _SLOT_SHARES or value is None:
+            return "that operator"
+        if ranks > RANKS_MAX:
+            return f"more than {RANKS_MAX} members"
+        if not _is_below_each_other(attributes, value):
+            return "shards that are uneven, or not one behind the other"
+        if not value.numel():
+            return "no elements"
+        if op in _SUMS and (attributes["reduce"] != "sum" or value.dtype not in SUMMED):
+            return f"{attributes['reduce']} of {value.dtype}"
+        if value.element_size() not in _MOVED:
+            return str(value.dtype)
+        is_one_shot = value.nbytes <= self._sizes.one_shot_bytes
+        share = 1 if op == "all_reduce" and is_one_shot else _SLOT_SHARES[op]
+        if value.nbytes > self._sizes.slot_bytes // share:
+            return f"more than {self._sizes.slot_bytes // share} bytes"
+        return None
+
+    def region_bytes(self, ranks: int) -> int:
+        """Of each member."""
+        return layout(ranks, self._sizes)[1]
+
+    def group(self, me: int, regions: list[int], errors: Tensor, base: int) -> Launch:
+        """Launches for one member, which counts its calls."""
+        own = CudaGroup(self._on, range(me, me + 1), regions, [errors], self._sizes, base)
+
+        def launch(
+            op: str,
+            attributes: dict[str, object],
+            members: list[int],
+            operand: Tensor | None,
+            result: Tensor | None,
+        ) -> None:
+            assert result is not None, op
+            outputs = [_flat(op, result)]
+            inputs = outputs if operand is None else [_flat(op, operand)]
+            if op == "broadcast":
+                own.broadcast(inputs, members.index(cast("int", attributes["root"])), outputs)
+            elif op == "all_reduce":
+                own.all_reduce(inputs, outputs)
+            elif op == "reduce_scatter":
+                own.reduce_scatter(inputs, outputs)
+            else:
+                own.all_gather(inputs, outputs)
+
+        return launch
+
+
+# What part of a slot a member's value may fill; an all-reduce in one shot: all of it.
+_SLOT_SHARES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "broadcast": 1}
+_SUMS = ("all_reduce", "reduce_scatter")
+
+
+def _is_below_each_other(attributes: dict[str, object], value: Tensor) -> bool:
+    """Whether shards are as long as each other, and one begins where the one before it ends."""
+    if "sizes" not in attributes:
+        return True
+    dim, sizes = cast("int", attributes["dim"]), cast("Sequence[int]", attributes["sizes"])
+    return len(set(sizes)) == 1 and math.prod(value.shape[:dim]) == 1
+
+
+def _flat(op: str, x: Tensor) -> Tensor:
+    """A contiguous tensor as kernels take it: its elements, which are summed or only moved."""
+    flat = x.view(-1)
+    return flat if op in _SUMS else flat.view(_MOVED[x.element_size()])

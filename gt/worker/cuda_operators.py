@@ -28,8 +28,7 @@ class CudaOperators:
     """
 
     def __init__(self, kernels: CudaKernels, mode: str) -> None:
-        self.kernels = kernels
-        self._is_told = mode == "on"
+        self.kernels, self.mode = kernels, mode
         self.names = frozenset(name for name, row in TABLE.items() if row.in_auto or mode == "on")
         self._told: set[tuple[str, str]] = set()
 
@@ -52,7 +51,7 @@ class CudaOperators:
         return run
 
     def _tell(self, name: str, reason: str, operands: Iterable[object]) -> None:
-        if not self._is_told or (name, reason) in self._told:
+        if self.mode != "on" or (name, reason) in self._told:
             return
         self._told.add((name, reason))
         shapes = ", ".join(str(tuple(one.shape)) for one in operands if isinstance(one, Tensor))

@@ -129,7 +129,7 @@ class GroupBackend:
 
 
 class GroupRendezvous:
-    """Our part in one collective: a `gt.worker.collective_backend.PolledRendezvous`.
+    """Our part in one collective: a `gt.worker.collective_backend.Rendezvous`.
 
     Args:
         groups: This worker's.

@@ -22,8 +22,10 @@ from gt.worker import (
     torch_updates,
 )
 from gt.worker.backend import Backend, InPlace, Kernel
+from gt.worker.cuda_collectives import CudaCollectives
 from gt.worker.cuda_operators import CudaOperators
 from gt.worker.cuda_table import ROWS
+from gt.worker.device_kernels import DeviceKernels
 from gt.worker.torch_cuda import Cuda
 from gt.worker.torch_devices import Devices
 from gt.worker.torch_dtypes import DTYPES
@@ -91,8 +93,12 @@ def backend(device: torch.device) -> Backend[Tensor]:
     if on_host:
         return made
     own = cuda_operators.open_for(device)
-    made = made if own is None else with_own(made, device, own)
-    return _on_device(made, Devices(Cuda(device)))
+    if own is None:
+        return with_devices(made, Devices(Cuda(device)))
+    memory = Cuda(device)
+    collectives = CudaCollectives(own.kernels.on) if own.mode == "on" else None
+    meeting = None if collectives is None else DeviceKernels(memory, collectives)
+    return with_devices(with_own(made, device, own), Devices(memory, meeting))
 
 
 def with_own(backend: Backend[Tensor], device: torch.device, own: CudaOperators) -> Backend[Tensor]:
@@ -107,15 +113,31 @@ def with_own(backend: Backend[Tensor], device: torch.device, own: CudaOperators)
     )
 
 
-def _on_device(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:
+def with_devices(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:
+    """The backend, with collectives from device to device; what leaves the device is looked at."""
+
     def release() -> None:
         memory.release()
         # What others have mapped must not be freed before they let it go, and nobody tells us.
         if not devices.has_exported:
             torch.cuda.empty_cache()
 
+    def contiguous(value: Tensor) -> Tensor:
+        copied = backend.contiguous(value)
+        devices.check()
+        return copied
+
+    def synchronize() -> None:
+        backend.synchronize()
+        devices.check()
+
     return dataclasses.replace(
-        backend, release=release, collective_backends={"device": devices.backend()}
+        backend,
+        contiguous=contiguous,
+        synchronize=synchronize,
+        take_loss=devices.take_loss,
+        release=release,
+        collective_backends={"device": devices.backend()},
     )
 
 

@@ -22,7 +22,7 @@ HANDLE_BYTES = 64
 LAZY_ENABLE_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 MEMORY_OF_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 BUFFER_ID = 7  # CU_POINTER_ATTRIBUTE_BUFFER_ID
-# Events in turn, of each of the two queues: as many as collectives that are in flight at a time.
+# Events in turn, of each queue: as many as collectives that are in flight at a time.
 # One that is recorded again before another process waits for it only makes that wait longer.
 EVENTS = 128
 # Events of other processes that stay opened: those of a few dozen workers.
@@ -132,8 +132,31 @@ class Driver:
         self._call("cuMemcpy2DAsync_v2", ctypes.byref(rows), ctypes.c_void_p(stream))
 
 
+class _Queue:
+    """A `gt.worker.device.Queue`.
+
+    Args:
+        cuda: the device.
+        stream: where work is queued.
+    """
+
+    def __init__(self, cuda: Cuda, stream: torch.cuda.Stream) -> None:
+        self._cuda, self.stream = cuda, stream
+        self._events = _ring()
+
+    def run(self, work: Callable[[], None]) -> None:
+        with torch.cuda.stream(self.stream):
+            work()
+
+    def done(self) -> bytes:
+        return self._cuda.record(next(self._events), self.stream)
+
+    def wait(self, event: bytes) -> None:
+        self.stream.wait_event(self._cuda.event(event))
+
+
 class Cuda:
-    """A `gt.worker.torch_devices.Device`.
+    """A `gt.worker.device.Device`.
 
     Args:
         device: the GPU of this worker.
@@ -145,19 +168,23 @@ class Cuda:
         # Makes the context.
         torch.empty(1, device=device)
         self._driver = Driver()
-        self._beside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.beside, self.meetings = self._queue(), self._queue()
         self.domain = domain(device.index or 0)
-        self._events = [self._ring(), self._ring()]
+        self._events = _ring()
         self._opened: OrderedDict[bytes, torch.cuda.Event] = OrderedDict()
         self._own: dict[bytes, torch.cuda.Event] = {}
+        # What is unmapped once these events are over.
+        self._closing: list[tuple[list[torch.cuda.Event], int]] = []
         self._name = functools.lru_cache(maxsize=1024)(self._name_of)
 
-    def _ring(self) -> itertools.cycle[torch.cuda.Event]:
-        made = (
-            torch.cuda.Event(interprocess=True)  # type: ignore[no-untyped-call]
-            for _ in range(EVENTS)
-        )
-        return itertools.cycle(list(made))
+    def _queue(self) -> _Queue:
+        return _Queue(self, torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
+
+    def zeros(self, count: int, dtype: torch.dtype) -> Tensor:
+        return torch.zeros(count, dtype=dtype, device=self._device)
+
+    def seen(self, count: int) -> Tensor:
+        return torch.zeros(count, dtype=torch.int32, pin_memory=True)
 
     def export(self, tensor: Tensor) -> tuple[bytes, int] | None:
         """None where the driver has no handle: memory of expandable segments, for one."""
@@ -174,46 +201,56 @@ class Cuda:
         return b"".join([self._driver.handle(base), *numbers])
 
     def open(self, name: bytes) -> int:
+        self._close_what_rests()
         return self._driver.open(name[:HANDLE_BYTES])
 
+    def address(self, opened: int) -> int:
+        return opened
+
     def close(self, opened: int) -> None:
-        self._beside.synchronize()
-        self._driver.close(opened)
+        # Waiting here, the host might keep kernels from each other that wait on the devices.
+        events = []
+        for queue in (self.beside, self.meetings):
+            events.append(torch.cuda.Event())  # type: ignore[no-untyped-call]
+            events[-1].record(queue.stream)
+        self._closing.append((events, opened))
+        self._close_what_rests()
+
+    def _close_what_rests(self) -> None:
+        rest = []
+        for events, opened in self._closing:
+            if all(event.query() for event in events):  # type: ignore[no-untyped-call]
+                self._driver.close(opened)
+            else:
+                rest.append((events, opened))
+        self._closing = rest
 
     def read(self, opened: int, start: int, stride: int, to: Tensor) -> None:
         rows, run = to.shape
         length = run * to.element_size()
-        source, target, stream = opened + start, to.data_ptr(), self._beside.cuda_stream
+        source, target = opened + start, to.data_ptr()
+        stream = torch.cuda.current_stream(self._device).cuda_stream
         pitch = to.stride(0) * to.element_size()
         if rows == 1 or stride == pitch == length:
             self._driver.copy(source, target, rows * length, stream)
         else:
             self._driver.copy_rows((source, stride), (target, pitch), (rows, length), stream)
 
-    def queue_beside(self, work: Callable[[], None]) -> None:
-        with torch.cuda.stream(self._beside):
-            work()
-
     def computed(self) -> bytes:
-        return self._record(0, torch.cuda.current_stream(self._device))
+        return self.record(next(self._events), torch.cuda.current_stream(self._device))
 
-    def done_beside(self) -> bytes:
-        return self._record(1, self._beside)
+    def wait_to_compute(self, event: bytes) -> None:
+        torch.cuda.current_stream(self._device).wait_event(self.event(event))
 
-    def _record(self, ring: int, stream: torch.cuda.Stream) -> bytes:
-        event = next(self._events[ring])
+    def record(self, event: torch.cuda.Event, stream: torch.cuda.Stream) -> bytes:
+        """Puts an event of ours behind what a stream has; its name."""
         event.record(stream)
         name = bytes(event.ipc_handle())  # type: ignore[no-untyped-call]
         self._own[name] = event
         return name
 
-    def wait_beside(self, event: bytes) -> None:
-        self._beside.wait_event(self._event(event))
-
-    def wait_to_compute(self, event: bytes) -> None:
-        torch.cuda.current_stream(self._device).wait_event(self._event(event))
-
-    def _event(self, name: bytes) -> torch.cuda.Event:
+    def event(self, name: bytes) -> torch.cuda.Event:
+        """The one of that name, ours or another process's."""
         # A process cannot open what it made itself.
         if name in self._own:
             return self._own[name]
@@ -224,6 +261,14 @@ class Cuda:
             self._opened[name] = opened
         self._opened.move_to_end(name)
         return self._opened[name]
+
+
+def _ring() -> itertools.cycle[torch.cuda.Event]:
+    made = (
+        torch.cuda.Event(interprocess=True)  # type: ignore[no-untyped-call]
+        for _ in range(EVENTS)
+    )
+    return itertools.cycle(list(made))
 
 
 def domain(own: int) -> str:

@@ -3,17 +3,16 @@
 Everything is queued on the devices, and this process waits for none of it. A member says where
 its tensors are, with an event that is over when they are computed; the others queue their reading
 behind that event, beside what they compute, and send an event that is over when they have read.
-What knows of a device stands behind `Device` (`gt.worker.torch_cuda`); nothing here does.
+What goes by kernels that meet on the devices instead is `gt.worker.device_kernels`' business, and
+what knows of a device stands behind `Device` (`gt.worker.torch_cuda`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +26,8 @@ from gt.worker.collective_backend import (
     StridedRange,
     Turn,
 )
+from gt.worker.device import BorrowedBuffer, Device, DeviceBuffers
+from gt.worker.device_kernels import DeviceKernels, KernelCall
 
 # Allocations of other processes that stay mapped. An allocator hands out memory of a few dozen.
 OPENED_MAX = 256
@@ -36,97 +37,16 @@ REFUSED_MAX = 1024
 BLOCK = 1 << 22
 
 
-class Device(Protocol):
-    """Memory that other processes of this host can map, and two queues of work on it.
-
-    One queue computes; beside it runs another. An event has a name, by which any process finds it.
-    Waiting for it is queued, and means its last record at that moment.
-    """
-
-    # Processes with the same text can, as far as anybody knows, map each other's memory.
-    domain: str
-
-    def export(self, tensor: Tensor) -> tuple[bytes, int] | None:
-        """The name of the allocation that holds a contiguous tensor, and its first byte there.
-
-        None where other processes cannot have it.
-        """
-
-    def open(self, name: bytes) -> int:
-        """Maps another process's allocation; raises OSError where that cannot be."""
-
-    def close(self, opened: int) -> None:
-        """Unmaps it; nothing that is queued reads it any more, or it waits until that is so."""
-
-    def queue_beside(self, work: Callable[[], None]) -> None:
-        """What `work` asks of torch and of `read` runs beside the computation, in order."""
-
-    def read(self, opened: int, start: int, stride: int, to: Tensor) -> None:
-        """Within `queue_beside`: rows of bytes of an allocation into a tensor of rows.
-
-        Args:
-            opened: the allocation, as it was opened.
-            start: its first byte.
-            stride: bytes from one row's start to the next's.
-            to: [rows, elements], each row without a gap.
-        """
-
-    def computed(self) -> bytes:
-        """An event behind all that has been queued to be computed."""
-
-    def done_beside(self) -> bytes:
-        """An event behind all that has been queued beside it."""
-
-    def wait_beside(self, event: bytes) -> None:
-        """What is queued beside from now on begins when the event is over."""
-
-    def wait_to_compute(self, event: bytes) -> None:
-        """What is queued to be computed from now on begins when the event is over."""
-
-
-class BorrowedBuffer(NamedTuple):
-    """Where a tensor is: the allocation's name, the tensor's first byte there, its bytes."""
-
-    name: bytes
-    start: int
-    length: int
-
-
-@dataclasses.dataclass(frozen=True)
-class DeviceBuffers:
-    """A member's first payload."""
-
-    # Of its process: a worker that comes back under the same index is another one.
-    process: bytes
-    # Whether it has read memory of all other members before.
-    knows_all: bool
-    event: bytes
-    operand: BorrowedBuffer | None
-    result: BorrowedBuffer | None
-
-    def encode(self) -> bytes:
-        """As it goes to the others."""
-        return _core.encode_device_buffers(
-            self.process, self.knows_all, self.event, self.operand, self.result
-        )
-
-    @classmethod
-    def decode(cls, payload: bytes) -> DeviceBuffers:
-        """What another member has sent; raises ValueError."""
-        process, knows_all, event, *buffers = _core.decode_device_buffers(payload)
-        operand, result = (one and BorrowedBuffer(*one) for one in buffers)
-        return cls(process, knows_all, event, operand, result)
-
-
 class Devices:
     """All that a worker knows of the others' memory.
 
     Args:
         device: our own.
+        kernels: those of its kernels that meet the others', if it has any.
     """
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, kernels: DeviceKernels | None = None) -> None:
+        self.device, self.kernels = device, kernels
         self.process = secrets.token_bytes(16)
         # Other processes may have memory of ours mapped.
         self.has_exported = False
@@ -150,7 +70,8 @@ class Devices:
         result: Tensor | None,
     ) -> tuple[DeviceRendezvous, bytes] | None:
         """Our part of one collective, or None where our memory cannot be had by others."""
-        del op, attributes, tag
+        del tag
+        self.check()
         if tuple(members) in self.refused:
             return None
         rendezvous = DeviceRendezvous(self, members, me, operand, result)
@@ -163,10 +84,28 @@ class Devices:
             if exported is None:
                 return None
             buffers.append(BorrowedBuffer(*exported, tensor.nbytes))
+        rendezvous.begin(op, attributes)
         knows_all = all(member in self.known for place, member in enumerate(members) if place != me)
         self.has_exported = True
-        own = DeviceBuffers(self.process, knows_all, self.device.computed(), buffers[0], buffers[1])
+        own = DeviceBuffers(
+            process=self.process,
+            knows_all=knows_all,
+            event=self.device.computed(),
+            operand=buffers[0],
+            result=buffers[1],
+            errors=None if self.kernels is None else self.kernels.errors.offered(),
+            kernel=None if rendezvous.call is None else rendezvous.call.offer,
+        )
         return rendezvous, own.encode()
+
+    def check(self) -> None:
+        """Raises LostError where what has come to the host by now may be wrong."""
+        if self.kernels is not None:
+            self.kernels.errors.check()
+
+    def take_loss(self) -> bool:
+        """Whether all values so far may be wrong, which is said once."""
+        return self.kernels is not None and self.kernels.take_loss()
 
     def open(self, process: bytes, buffer: BorrowedBuffer, needed: int) -> int:
         """The mapping of another member's memory, which is kept for the next time.
@@ -222,6 +161,15 @@ class DeviceRendezvous:
         self.is_trial = False
         # Our events: what has been queued beside the computation.
         self.queued: list[bytes] = []
+        # Where it goes by kernels that meet.
+        self.call: KernelCall | None = None
+        self.errors = None if devices.kernels is None else devices.kernels.errors
+
+    def begin(self, op: str, attributes: dict[str, object]) -> None:
+        """Offers to go by kernels, where ours take it."""
+        if self.devices.kernels is not None:
+            values = (self.operand, self.result)
+            self.call = self.devices.kernels.begin(op, attributes, self.members, self.me, *values)
 
     def negotiate(self, payloads: Sequence[bytes], reads: DirectReads | None) -> Turn:
         """As `gt.worker.collective_backend.Rendezvous` says."""
@@ -230,8 +178,10 @@ class DeviceRendezvous:
                 [DeviceBuffers.decode(payload) for payload in payloads],
                 reads,
             )
-            if all(shared.knows_all for shared in self.buffers):
-                self._open_all()
+            if self.call is not None and not self.call.is_agreed(self.buffers):
+                self.call = None
+            is_known = self.call is None or self.call.is_known(self.buffers)
+            if is_known and all(shared.knows_all for shared in self.buffers):
                 return self._begin()
             self.is_trial = True
             return False, _core.encode_device_trial(self._can_open_all())
@@ -239,6 +189,9 @@ class DeviceRendezvous:
             self.is_trial = False
             if not all(map(_core.decode_device_trial, payloads)):
                 self.devices.refuse(self.members)
+                if self.call is not None:
+                    self.call.cancel()
+                    self.call = None
                 return None
             for member, shared in zip(self.members, self.buffers, strict=True):
                 self.devices.met(member, shared.process)
@@ -248,14 +201,30 @@ class DeviceRendezvous:
         self._pull()
         return True, self._event()
 
+    def is_over(self) -> bool:
+        """Whether all is queued."""
+        return self.call is None or self.call.is_over()
+
+    def lose(self, peer: int) -> None:
+        """That member is gone."""
+        del peer
+        if self.call is not None:
+            self.call.lose()
+
     def finish(self) -> Tensor | None:
         """What is computed from now on finds the result."""
         self._wait_for_own()
+        if self.call is not None:
+            self.call.finish()
         return self.result if self.result is not self.given else None
 
     def end(self, payloads: Sequence[bytes | None]) -> None:
         """What is computed from now on may write over what the others have read."""
         self._wait_for_own()
+        if self.call is not None:
+            # Of our memory the others' kernels read our region alone.
+            self.call.end(payloads)
+            return
         for payload in payloads:
             event = payload and _core.decode_device_event(payload)
             if event:
@@ -271,7 +240,7 @@ class DeviceRendezvous:
         for place, shared in enumerate(self.buffers):
             for is_result, buffer in enumerate((shared.operand, shared.result)):
                 if buffer is not None and place != self.me:
-                    needed = 2 * len(self.buffers)
+                    needed = 3 * len(self.buffers)
                     mapped = self.devices.open(shared.process, buffer, needed)
                     opened[place, bool(is_result)] = mapped
         return opened
@@ -279,23 +248,29 @@ class DeviceRendezvous:
     def _can_open_all(self) -> bool:
         try:
             self._open_all()
+            if self.call is not None:
+                self.call.open(self.buffers)
         except OSError:
             return False
         return True
 
     def _begin(self) -> Turn:
         assert self.reads is not None
+        if self.call is not None:
+            self.call.launch(self.buffers)
+            return True, _core.encode_device_event(self.call.event or b"")
         kept, reduction, pulls, shares_result = self.reads
         self._check_all(reduction, pulls)
         # Our own event too: the memory of our result may be in use until then.
         for shared in self.buffers:
-            self.devices.device.wait_beside(shared.event)
+            self.devices.device.beside.wait(shared.event)
         operand, result, opened = self.operand, self.result, self._open_all()
+        self._read_errors()
         if kept is not None and operand is not None and result is not None:
             to, own = _rows(result, kept[1]), _rows(operand, kept[0])
-            self.devices.device.queue_beside(lambda: _copy(own, to))
+            self.devices.device.beside.run(lambda: _copy(own, to))
         if reduction is not None:
-            self.devices.device.queue_beside(lambda: self._reduce(reduction, opened))
+            self.devices.device.beside.run(lambda: self._reduce(reduction, opened))
         if shares_result:
             return False, self._event()
         self._pull()
@@ -317,8 +292,19 @@ class DeviceRendezvous:
                 who = self.members[place]
                 raise RuntimeError(f"worker {who} lends {has} bytes, and {end} are to be read")
 
+    def _read_errors(self) -> None:
+        errors, words = self.errors, []
+        if errors is None:
+            return
+        for place, shared in enumerate(self.buffers):
+            if shared.errors is not None and place != self.me:
+                needed = 3 * len(self.buffers)
+                opened = self.devices.open(shared.process, shared.errors, needed)
+                words.append((opened, shared.errors.start))
+        self.devices.device.beside.run(lambda: errors.read(words))
+
     def _event(self) -> bytes:
-        self.queued.append(self.devices.device.done_beside())
+        self.queued.append(self.devices.device.beside.done())
         return _core.encode_device_event(self.queued[-1])
 
     def _wait_beside(self, payloads: Sequence[bytes]) -> None:
@@ -326,7 +312,7 @@ class DeviceRendezvous:
             event = _core.decode_device_event(payload)
             if event is None:
                 raise ValueError(f"{len(payload)} bytes are no event")
-            self.devices.device.wait_beside(event)
+            self.devices.device.beside.wait(event)
 
     def _reduce(self, reduction: Reduction, opened: dict[tuple[int, bool], int]) -> None:
         name, shards, to = reduction
@@ -356,7 +342,7 @@ class DeviceRendezvous:
     def _pull(self) -> None:
         if self.reads is not None and self.reads[2]:
             pulls, opened = self.reads[2], self._open_all()
-            self.devices.device.queue_beside(lambda: self._pull_all(pulls, opened))
+            self.devices.device.beside.run(lambda: self._pull_all(pulls, opened))
 
     def _pull_all(self, pulls: Sequence[Pull], opened: dict[tuple[int, bool], int]) -> None:
         assert self.result is not None

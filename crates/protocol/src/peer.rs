@@ -14,7 +14,7 @@ mod readable;
 mod tests;
 
 pub use chunk::{CHUNK_HEAD_WORDS, ChunkHead, ChunkKind};
-pub use device::{DeviceBuffer, DeviceBuffers, DevicePayload};
+pub use device::{DeviceBuffer, DeviceBuffers, DevicePayload, KernelOffer};
 pub use failures::{FAILURES_LENGTH_BYTES, Failures};
 pub use group::GroupPayload;
 pub use readable::{ByteRows, FirstPayload};

@@ -28,6 +28,19 @@ pub struct DeviceBuffers<'a> {
     pub event: &'a [u8],
     pub operand: Option<DeviceBuffer<'a>>,
     pub result: Option<DeviceBuffer<'a>>,
+    /// Words that say whether its memory may be wrong; of members whose kernels meet on the devices.
+    pub errors: Option<DeviceBuffer<'a>>,
+    /// What such a kernel would need for this collective; none where it goes otherwise.
+    pub kernel: Option<KernelOffer<'a>>,
+}
+
+/// A member's part in a collective by kernels that meet on the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelOffer<'a> {
+    /// Names the regions of all members among which it has launched one before; zeros for none.
+    pub group: [u8; 16],
+    /// Its memory in which the kernels meet.
+    pub region: DeviceBuffer<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +65,9 @@ impl<'a> DevicePayload<'a> {
                 push_short(&mut out, "an event", buffers.event, HANDLE_BYTES_MAX)?;
                 push_buffer(&mut out, buffers.operand)?;
                 push_buffer(&mut out, buffers.result)?;
+                push_buffer(&mut out, buffers.errors)?;
+                push_buffer(&mut out, buffers.kernel.map(|kernel| kernel.region))?;
+                out.extend(buffers.kernel.iter().flat_map(|kernel| kernel.group));
             }
             Self::Trial(is_mapped) => out.extend([TRIAL, (*is_mapped).into()]),
             Self::Event(event) => {
@@ -74,6 +90,8 @@ impl<'a> DevicePayload<'a> {
                 event: cursor.short("an event", HANDLE_BYTES_MAX)?,
                 operand: buffer(&mut cursor)?,
                 result: buffer(&mut cursor)?,
+                errors: buffer(&mut cursor)?,
+                kernel: kernel(&mut cursor)?,
             }),
             TRIAL => Self::Trial(cursor.bool("a trial")?),
             EVENT => Self::Event(cursor.short("an event", HANDLE_BYTES_MAX)?),
@@ -105,4 +123,9 @@ fn buffer<'a>(cursor: &mut PayloadCursor<'a>) -> Result<Option<DeviceBuffer<'a>>
     }
     let (start, length) = (cursor.u64("a buffer's start")?, cursor.u64("a buffer's length")?);
     Ok(Some(DeviceBuffer { name, start, length }))
+}
+
+fn kernel<'a>(cursor: &mut PayloadCursor<'a>) -> Result<Option<KernelOffer<'a>>, PeerError> {
+    let Some(region) = buffer(cursor)? else { return Ok(None) };
+    Ok(Some(KernelOffer { group: cursor.array("a group of regions")?, region }))
 }

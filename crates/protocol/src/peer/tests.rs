@@ -43,13 +43,20 @@ proptest! {
         event in handle(),
         operand in prop::option::of((handle(), any::<u64>(), any::<u64>())),
         result in prop::option::of((handle(), any::<u64>(), any::<u64>())),
+        errors in prop::option::of((handle(), any::<u64>(), any::<u64>())),
+        region in prop::option::of((handle(), any::<u64>(), any::<u64>())),
+        group: [u8; 16],
     ) {
-        let (operand, result) = (buffer(operand.as_ref()), buffer(result.as_ref()));
-        let buffers = DeviceBuffers { process, knows_all, event: &event, operand, result };
+        let [operand, result, errors, region] =
+            [&operand, &result, &errors, &region].map(|parts| buffer(parts.as_ref()));
+        let kernel = region.map(|region| KernelOffer { group, region });
+        let event = event.as_slice();
+        let buffers =
+            DeviceBuffers { process, knows_all, event, operand, result, errors, kernel };
         for payload in [
             DevicePayload::Buffers(buffers),
             DevicePayload::Trial(knows_all),
-            DevicePayload::Event(&event),
+            DevicePayload::Event(event),
         ] {
             let bytes = payload.encode().unwrap();
             prop_assert_eq!(DevicePayload::decode(&bytes), Ok(payload));

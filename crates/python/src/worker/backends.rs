@@ -23,8 +23,6 @@ struct CollectiveBackend {
 pub struct Rendezvous {
     /// The backend's; none where it cannot be.
     object: Option<Py<PyAny>>,
-    /// It is asked whether it is over.
-    is_polled: bool,
     pub operand: Option<Py<PyAny>>,
     pub result: Option<Py<PyAny>>,
 }
@@ -55,11 +53,11 @@ impl CollectiveBackends {
         operand: Option<Py<PyAny>>,
         result: Option<Py<PyAny>>,
     ) -> PyResult<(Rendezvous, Vec<u8>)> {
-        let (place, is_polled) = match collective.backend {
-            Backend::Device => (0, false),
-            Backend::Group => (1, true),
+        let place = match collective.backend {
+            Backend::Device => 0,
+            Backend::Group => 1,
         };
-        let mut rendezvous = Rendezvous { object: None, is_polled, operand, result };
+        let mut rendezvous = Rendezvous { object: None, operand, result };
         let Some(entry) = &self.backends[place] else { return Ok((rendezvous, Vec::new())) };
         let Instruction { op, attrs, .. } = collective.instruction;
         let attributes = PyDict::new(py);
@@ -101,22 +99,22 @@ impl Rendezvous {
         })
     }
 
-    /// Whether the result can be had, or never will be; at once where the backend does not say.
+    /// Whether the result can be had, or never will be.
     pub fn is_over(&self, py: Python<'_>) -> PyResult<bool> {
         match &self.object {
-            Some(object) if self.is_polled => object.bind(py).call_method0("is_over")?.extract(),
-            Some(_) | None => Ok(true),
+            Some(object) => object.bind(py).call_method0("is_over")?.extract(),
+            None => Ok(true),
         }
     }
 
     pub fn lose(&self, py: Python<'_>, peer: u32) -> PyResult<()> {
-        let Some(object) = self.object.as_ref().filter(|_| self.is_polled) else { return Ok(()) };
+        let Some(object) = &self.object else { return Ok(()) };
         object.bind(py).call_method1("lose", (peer,)).map(drop)
     }
 
     /// All go by messages: a call that waits for its turn is taken out of the others' way.
     pub fn fall_back(&self, py: Python<'_>) -> PyResult<()> {
-        if self.is_polled { self.end(py, &[]) } else { Ok(()) }
+        self.end(py, &[])
     }
 
     /// What takes the result's place, if anything does.

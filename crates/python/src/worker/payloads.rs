@@ -1,18 +1,23 @@
 //! What the backends of collectives send each other, for those that are written in Python: `gt_protocol::peer` as functions.
 
-use gt_protocol::peer::{DeviceBuffer, DeviceBuffers, DevicePayload, GroupPayload, PeerError};
+use gt_protocol::peer::{
+    DeviceBuffer, DeviceBuffers, DevicePayload, GroupPayload, KernelOffer, PeerError,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// Name of an allocation, first byte there, bytes.
 type Buffer<'a> = (&'a [u8], u64, u64);
+type PyBuffer<'py> = (Bound<'py, PyBytes>, u64, u64);
+/// Of an operand, a result, and words of errors.
+type ThreeBuffers<T> = (Option<T>, Option<T>, Option<T>);
 type DeviceParts<'py> = (
     Bound<'py, PyBytes>,
     bool,
     Bound<'py, PyBytes>,
-    Option<(Bound<'py, PyBytes>, u64, u64)>,
-    Option<(Bound<'py, PyBytes>, u64, u64)>,
+    ThreeBuffers<PyBuffer<'py>>,
+    Option<(Bound<'py, PyBytes>, PyBuffer<'py>)>,
 );
 
 fn invalid(error: PeerError) -> PyErr {
@@ -29,8 +34,9 @@ fn encoded<'py>(py: Python<'py>, payload: &DevicePayload<'_>) -> PyResult<Bound<
 ///     process: 16 bytes that name ours.
 ///     `knows_all`: Whether we have read memory of all other members before.
 ///     event: Over when the buffers are computed.
-///     operand: Its allocation's name, its first byte there, and its bytes; None where it has no bytes.
-///     result: The same.
+///     buffers: Of the operand, the result, and the words of errors: the allocation's name, the first byte there,
+///         and the bytes; None where there are no bytes.
+///     kernel: The group in which we launched before (zeros for none) and our region; None where no kernel is launched.
 ///
 /// Raises:
 ///     `ValueError`: A name is too long.
@@ -40,12 +46,14 @@ pub fn encode_device_buffers<'py>(
     process: [u8; 16],
     knows_all: bool,
     event: &[u8],
-    operand: Option<Buffer<'_>>,
-    result: Option<Buffer<'_>>,
+    buffers: ThreeBuffers<Buffer<'_>>,
+    kernel: Option<([u8; 16], Buffer<'_>)>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let buffer = |(name, start, length)| DeviceBuffer { name, start, length };
-    let (operand, result) = (operand.map(buffer), result.map(buffer));
-    let buffers = DeviceBuffers { process, knows_all, event, operand, result };
+    let (operand, result, errors) =
+        (buffers.0.map(buffer), buffers.1.map(buffer), buffers.2.map(buffer));
+    let kernel = kernel.map(|(group, region)| KernelOffer { group, region: buffer(region) });
+    let buffers = DeviceBuffers { process, knows_all, event, operand, result, errors, kernel };
     encoded(py, &DevicePayload::Buffers(buffers))
 }
 
@@ -63,8 +71,10 @@ pub fn decode_device_buffers<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<D
     };
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
     let buffer = |one: DeviceBuffer<'_>| (bytes(one.name), one.start, one.length);
-    let DeviceBuffers { process, knows_all, event, operand, result } = buffers;
-    Ok((bytes(&process), knows_all, bytes(event), operand.map(buffer), result.map(buffer)))
+    let DeviceBuffers { process, knows_all, event, operand, result, errors, kernel } = buffers;
+    let buffers = (operand.map(buffer), result.map(buffer), errors.map(buffer));
+    let kernel = kernel.map(|kernel| (bytes(&kernel.group), buffer(kernel.region)));
+    Ok((bytes(&process), knows_all, bytes(event), buffers, kernel))
 }
 
 /// Whether the memory of all others could be mapped, as a device's payload.

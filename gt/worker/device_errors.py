@@ -1,0 +1,88 @@
+"""Whether numbers on a device may be wrong, because a collective there has not come to its end.
+
+A kernel that waited in vain leaves its result as it was, and what was queued behind it computes on.
+So two words of the device say it beside the numbers: the first is set by such a kernel, the second
+by who has read memory of a worker of which either was set. What leaves the worker comes to the host
+after both words, so a look at the host's copy of them is enough, and waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from gt.worker.device import BorrowedBuffer, Device
+
+_OWN, _READ = 0, 1
+# Members of a group that a word tells apart.
+_RANKS_MAX = 8
+
+
+class LostError(ConnectionError):
+    """All values of this worker may be made of what never came."""
+
+
+class DeviceErrors:
+    """The words of one worker, from one loss to the next.
+
+    Args:
+        device: where they are.
+        timeout_seconds: how long its kernels wait for others.
+    """
+
+    def __init__(self, device: Device, timeout_seconds: float) -> None:
+        self.words = device.zeros(2, torch.int32)
+        self._device, self._seconds = device, timeout_seconds
+        self._seen = device.seen(2)
+        # Of each group, at its number.
+        self._members: list[list[int]] = []
+
+    def offered(self) -> BorrowedBuffer | None:
+        """Where others find the words."""
+        exported = self._device.export(self.words)
+        return exported and BorrowedBuffer(*exported, self.words.nbytes)
+
+    def base(self, members: list[int]) -> int:
+        """A number for one more group: a kernel of it tells an error as that + 1 + a place."""
+        self._members.append(members)
+        return _RANKS_MAX * (len(self._members) - 1)
+
+    def show_own(self) -> None:
+        """Within the queue of kernels, behind one of them."""
+        self._show(_OWN)
+
+    def read(self, words: Iterable[tuple[int, int]]) -> None:
+        """Within the queue that reads, before anybody learns of what has been read.
+
+        Args:
+            words: of other members, by the opened allocation and the first byte there.
+        """
+        for opened, start in words:
+            theirs = self.words.new_empty(1, 2)
+            self._device.read(opened, start, theirs.nbytes, theirs)
+            torch.maximum(self.words[_READ], theirs.ne(0).any(), out=self.words[_READ])
+        self._show(_READ)
+
+    def check(self) -> None:
+        """Raises LostError where a word is set behind which something has come to the host."""
+        own, read = self._seen.tolist()
+        if own:
+            group, place = divmod(own - 1, _RANKS_MAX)
+            raise LostError(
+                f"worker {self._members[group][place]} has not come to a collective on the devices "
+                f"within {self._seconds:g} s; what this worker holds may follow from it"
+            )
+        if read:
+            raise LostError(
+                "a worker has not come to a collective on the devices, and what this worker has "
+                "read from another may follow from it"
+            )
+
+    def is_set(self) -> bool:
+        """Whether `check` raises."""
+        return any(self._seen.tolist())
+
+    def _show(self, which: int) -> None:
+        one = slice(which, which + 1)
+        self._seen[one].copy_(self.words[one], non_blocking=True)

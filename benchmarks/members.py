@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from processes import WAIT_SECONDS, environment
@@ -47,6 +47,7 @@ class Workers:
         arguments: what the worker of an index is started with.
         behind: the instructions that follow each collective of a kind and so many elements; its
             operand is slot 0, its result slot 1, which they free.
+        settings: of their environment, beside ours.
     """
 
     def __init__(
@@ -54,11 +55,12 @@ class Workers:
         count: int,
         arguments: Callable[[int], Sequence[str]],
         behind: Callable[[str, int], Sequence[bytes]],
+        **settings: str,
     ) -> None:
         self.behind = behind
         self.connections = [WorkerRings(index) for index in range(count)]
         self.processes = [
-            _worker(connection, arguments(index))
+            _worker(connection, arguments(index), settings)
             for index, connection in enumerate(self.connections)
         ]
         for place, connection in enumerate(self.connections):
@@ -105,10 +107,12 @@ class Workers:
             process.wait(timeout=WAIT_SECONDS)
 
 
-def _worker(connection: WorkerRings, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+def _worker(
+    connection: WorkerRings, arguments: Sequence[str], settings: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     control = connection.worker_fd()
     command = [sys.executable, "-m", "gt.worker", *arguments, "--control-fd", str(control)]
-    process = subprocess.Popen(command, pass_fds=[control], env=environment())
+    process = subprocess.Popen(command, pass_fds=[control], env=environment() | settings)
     connection.hand_over()
     return process
 

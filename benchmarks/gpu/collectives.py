@@ -1,8 +1,9 @@
-"""`python gpu/collectives.py`: collectives of values on GPUs: device to device, by bytes, and NCCL.
+"""`python gpu/collectives.py`: collectives of values on GPUs: GT's kernels, copies, bytes, NCCL.
 
 To be run from benchmarks/ on a machine with GPUs. Workers share GPUs where there are fewer than
-processes; without MPS these take turns, which NCCL's kernels, waiting on the device, feel most.
-NCCL takes part if it goes with so many processes a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1).
+processes; without MPS these take turns, which kernels that wait on the device feel most, GT's
+(GT_KERNELS=on; of what they do not take, copies) and NCCL's. NCCL takes part if it goes with so
+many processes a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -24,8 +26,9 @@ from worker_words import op
 BEGIN = "<!-- gpu collectives: gpu/collectives.py writes from here -->"
 END = "<!-- gpu collectives: to here -->"
 SIZES = [1_000, 16_000, 256_000, 1_000_000, 16_000_000, 256_000_000]
-HEAD = ["collective", "processes", "bytes", "device, µs", "bytes, µs", "NCCL, µs"]
-BACKENDS = {"device": "device", "bytes": ""}
+HEAD = ["collective", "processes", "bytes", "kernels, µs", "copies, µs", "bytes, µs", "NCCL, µs"]
+# By column, GT_KERNELS of the workers and the backend of their collectives.
+COLUMNS = {"kernels": ("on", "device"), "copies": ("auto", "device"), "bytes": ("auto", "")}
 
 
 def arguments_of(index: int) -> list[str]:
@@ -40,12 +43,14 @@ def behind(kind: str, elements: int) -> list[bytes]:
     return [first, op("neg", (3,), (2,)), op("free", (), (1, 2, 3))]
 
 
-def compare(workers: Workers, nccl: TorchProcesses, kind: str, size: int, rounds: int) -> list[str]:
+def compare(
+    workers: Mapping[str, Workers], nccl: TorchProcesses, kind: str, size: int, rounds: int
+) -> list[str]:
     """One line of the table: medians in microseconds, the systems in turn."""
     repeats = max(3, min(50, 64_000_000 // size))
     sides = {
-        backend: lambda backend=backend: workers.round(kind, size, repeats, BACKENDS[backend])
-        for backend in BACKENDS
+        column: lambda mode=mode, backend=backend: workers[mode].round(kind, size, repeats, backend)
+        for column, (mode, backend) in COLUMNS.items()
     }
     if nccl.works:
         sides["nccl"] = lambda: nccl.round(kind, size, repeats)
@@ -58,10 +63,10 @@ def compare(workers: Workers, nccl: TorchProcesses, kind: str, size: int, rounds
     found = [f"{statistics.median(all_of) * 1e6:.4g}" for all_of in seconds.values()]
     return [
         kind,
-        str(len(workers.connections)),
+        str(nccl.count),
         f"{size:,}",
         *found,
-        *(["refused"] * (3 - len(found))),
+        *(["refused"] * (len(COLUMNS) + 1 - len(found))),
     ]
 
 
@@ -77,7 +82,10 @@ def main() -> None:
     lines, before = [], load()
     for count in given.processes:
         with tempfile.TemporaryDirectory() as folder:
-            workers = Workers(count, arguments_of, behind)
+            modes = sorted({mode for mode, _ in COLUMNS.values()})
+            workers = {
+                mode: Workers(count, arguments_of, behind, GT_KERNELS=mode) for mode in modes
+            }
             store, settings = str(Path(folder) / "store"), {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
             nccl = TorchProcesses("nccl", count, store, **settings)
             for kind in KINDS:
@@ -85,7 +93,8 @@ def main() -> None:
                     lines.append(compare(workers, nccl, kind, size, given.rounds))
                     print(" | ".join(lines[-1]), flush=True)
             nccl.end()
-            workers.end()
+            for group in workers.values():
+                group.end()
     if given.markdown:
         names = {torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())}
         gpus = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}"

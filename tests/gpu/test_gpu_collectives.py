@@ -34,6 +34,78 @@ def group(request):
         worker.end()
 
 
+@pytest.fixture(params=[2, 3, 4])
+def kernel_group(request, monkeypatch):
+    """Workers whose sums go by kernels that wait on the device for each other."""
+    monkeypatch.setenv("GT_KERNELS", "on")
+    workers = [
+        Worker(index, "--backend", "pytorch", "--id", str(index)) for index in range(request.param)
+    ]
+    for one, other in itertools.combinations(workers, 2):
+        one.connection.introduce(other.connection)
+    yield workers
+    for worker in workers:
+        worker.end()
+
+
+def test_kernels_sum_to_the_same_last_bit(kernel_group, capfd):
+    """In one shot, in two, and what is left to copies."""
+    check_reductions(kernel_group, (3, 90_001))
+    told = capfd.readouterr().err
+    assert "PyTorch runs in place of GT's own CUDA kernels" not in told
+    for dtype in ("float32", "bfloat16", "float16"):
+        assert f"does not take sum of torch.{dtype}" not in told
+        assert f"does not take max of torch.{dtype}" in told
+    assert "does not offer" not in told
+
+
+def _answered(worker, requests):
+    """What reads of these numbers are answered; what else comes is thrown away."""
+    found = {}
+    while found.keys() != set(requests):
+        found |= {one.request: one for one in worker.answers(1) if one.request in requests}
+    return found
+
+
+def _check_sums(workers, members, size, tag):
+    """Three sums of ones; the first number of each."""
+    for worker in workers:
+        worker.write(full(0, (size,), 1.0))
+        for number in range(3):
+            attrs = (members, "sum", tag + number, "device")
+            reduce = op("all_reduce", (1,), (0,), attrs)
+            worker.write(reduce, read(1, 1, 50 + number), op("free", (), (1,)))
+        worker.write(op("free", (), (0,)))
+    for worker in workers:
+        for answer in _answered(worker, (50, 51, 52)).values():
+            assert answer.floats == [float(len(members))], answer.text
+
+
+def test_kernels_that_wait_for_a_killed_worker_end_and_name_it(kernel_group):
+    """It is killed before it begins, or while its operand is computed: the others go on."""
+    everyone, size = tuple(range(len(kernel_group))), 300_000
+    _check_sums(kernel_group, everyone, size, 0)
+    for worker in kernel_group:
+        worker.write(full(0, (size,), 1.0))
+    dead = kernel_group.pop()
+    for _ in range(50):
+        dead.write(op("mul", (1,), (0, [1.0])), op("free", (), (1,)))
+    for worker in (dead, *kernel_group):
+        worker.write(op("all_reduce", (1,), (0,), (everyone, "sum", 9, "device")))
+    dead.process.kill()
+    dead.process.wait()
+    for worker in kernel_group:
+        worker.connection.lost(len(kernel_group))
+        worker.write(read(1, 1, 2))
+    for worker in kernel_group:
+        answer = _answered(worker, (2,))[2]
+        failed = f"worker {len(kernel_group)}" in answer.text
+        assert failed or answer.floats == [float(len(everyone))]
+        worker.write(op("free", (), (0, 1)))
+    if len(kernel_group) > 1:
+        _check_sums(kernel_group, everyone[:-1], size, 20)
+
+
 def test_every_dtype_is_reduced_the_same_to_the_last_bit(group):
     check_reductions(group, (3, 90_001))
 

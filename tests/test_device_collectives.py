@@ -6,6 +6,7 @@ tests/gpu/test_gpu_collectives.py.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections import Counter
@@ -17,10 +18,11 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from cluster import Cluster
 from device_reductions import check_reductions
 from emulator_build import CMAKE, build
 from test_worker import F32, Worker, _numbers, _uploaded, _whole, full, op, read
-from test_worker_devices import DEVICE, Group, _introduced, _told
+from test_worker_devices import DEVICE, MODEL, Group, _introduced, _told
 
 pytestmark = [
     pytest.mark.skipif(CMAKE is None, reason="cmake is not installed"),
@@ -41,18 +43,25 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def _environment(library: Path, log: Path, seconds: float = 60) -> Iterator[pytest.MonkeyPatch]:
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", path)
+        patch.setenv("PLAYED_DRIVER", str(library))
+        patch.setenv("PLAYED_LOG", str(log))
+        patch.setenv("PLAYED_SECONDS", str(seconds))
+        patch.setenv("GT_KERNELS", "on")
+        yield patch
+
+
 @pytest.fixture
 def group(library: Path, log: Path) -> Iterator[Callable[..., Group]]:
     """Workers by the mode of each one's device, with these settings; `off`: without kernels."""
     started: Group = []
 
     def start(modes: list[str], seconds: float = 60) -> Group:
-        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PYTHONPATH", path)
-            patch.setenv("PLAYED_DRIVER", str(library))
-            patch.setenv("PLAYED_LOG", str(log))
-            patch.setenv("PLAYED_SECONDS", str(seconds))
+        with _environment(library, log, seconds) as patch:
             for index, mode in enumerate(modes):
                 patch.setenv("GT_KERNELS", "off" if mode == "off" else "on")
                 patch.setenv("PLAYED", mode.removeprefix("off"))
@@ -230,3 +239,30 @@ def test_all_pairs_at_once(group: Callable[..., Group], log: Path) -> None:
         worker.answers(2)
     assert _launched(log)["all_reduce_one_shot"] % 2 == 0
     assert _launched(log)["all_reduce_one_shot"] >= 2 * len(pairs)
+
+
+IN_SINGLE = MODEL.replace("np.float64", "np.float32").replace(
+    "np.ones((8, 32)) * 0.01", "np.full((8, 32), 0.01, np.float32)"
+)
+
+
+def test_a_dispatcher_has_sums_go_by_kernels_and_a_new_worker_joins(
+    library: Path, log: Path
+) -> None:
+    """A model over three workers has the losses of the same on workers that know only bytes."""
+    printed = []
+    for program in (["-m", "gt.worker"], [DEVICE]):
+        with _environment(library, log), Cluster(workers=0, backend="pytorch") as cluster:
+            cluster.command[1:3] = program
+            for _ in range(3):
+                cluster.add_worker()
+            cluster.wait_for_workers()
+            printed.append(cluster.run(IN_SINGLE))
+            before = sum(_launched(log).values())
+            cluster.kill_worker(1)
+            cluster.add_worker()
+            cluster.wait_for_workers()
+            printed.append(cluster.run(IN_SINGLE))
+            after = sum(_launched(log).values())
+    assert len(set(printed)) == 1
+    assert 0 < before < after

@@ -532,3 +532,32 @@ def test_what_is_read_of_a_worker_with_an_error_is_one() -> None:
     with pytest.raises(LostError, match="has read from another"):
         hosts.devices[0].check()
     hosts.devices[1].check()
+
+
+def test_a_launch_that_fails_is_its_own_collectives_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it had to wait for its turn; what stands behind it in another group goes on."""
+    hosts = Hosts(3)
+    for turn in range(2):
+        together(hosts, turn, [0, 1])
+        together(hosts, 10 + turn, [0, 1, 2])
+    for member in (0, 1):
+        hosts.begin(member, Instruction(20, [0, 1], "kernels"))
+    for member in range(3):
+        hosts.begin(member, Instruction(21, [0, 1, 2], "kernels"))
+
+    def refuse(*_: object) -> None:
+        raise ValueError("no such launch")
+
+    ours = hosts.devices[0].kernels
+    assert ours is not None
+    monkeypatch.setattr(ours._groups[0, 1], "launch", refuse)
+    hosts.go_on(0, 21)
+    assert not hosts.begun[0][21].rendezvous.is_over()
+    with pytest.raises(ValueError, match="no such launch"):
+        hosts.go_on(0, 20)
+    assert hosts.use(0, 21)
+    hosts.begun[0][20].rendezvous.end([None, None])
+    assert launched(hosts, 0) == [0, 10, 1, 11, 21]
+    assert len(ours._retired) == 1

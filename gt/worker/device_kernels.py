@@ -147,7 +147,7 @@ class KernelCall:
         """All have agreed: it is launched in its turn.
 
         Raises:
-            ConnectionError, RuntimeError, OSError: It was its turn, and it cannot be.
+            Exception: It was its turn, and it cannot be.
         """
         self._buffers = buffers
         self._kernels.advance()
@@ -173,7 +173,8 @@ class KernelCall:
                 device.meetings.wait(shared.event)
             device.meetings.run(lambda: self._queue(launch))
             self.event = device.meetings.done()
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, OSError, ValueError, TypeError) as error:
+            # It may be another one's turn to speak: this one fails where its result is looked for.
             self._error = error
         else:
             own_calls.count()

@@ -171,7 +171,8 @@ def test_every_row_of_a_chain(native_helper: Trial, size: tuple[int, ...]) -> No
         for power in (2, 2.0, -0.5, -1):
             check(native_helper, [("add", (x, y)), ("pow", (SO_FAR, power))])
         condition = drawn(*size) > 0
-        for some in (condition, condition[..., :1], condition.reshape(-1)[: size[-1]]):
+        columns = condition[..., :1].contiguous()
+        for some in (condition, columns, condition.reshape(-1)[: size[-1]]):
             choices: list[Step] = [
                 ("where", (some, SO_FAR, y)),
                 ("where", (some, 0.3, SO_FAR)),
@@ -255,6 +256,7 @@ X = drawn(90, 50)
         ([("add", (X.t(), X.t())), ("neg", (SO_FAR,))], None),
         ([("add", (X.half(), X.half())), ("neg", (SO_FAR,))], None),
         ([("add", (X[:, :1], X[:1])), ("neg", (SO_FAR,))], None),
+        ([("add", (drawn(4500), drawn(1, 4500))), ("neg", (SO_FAR,))], 1),
         ([("add", (X, X)), ("neg", (SO_FAR,)), ("pow", (SO_FAR, 3))], 1),
         ([("add", (X, X)), ("pow", (2.0, SO_FAR))], None),
         ([("add", (X, X)), ("mul", (SO_FAR, True))], None),

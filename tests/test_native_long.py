@@ -1,4 +1,4 @@
-"""Choices, comparisons and casts of many numbers (gt/worker/native/joined.cpp): every bit of ATen's."""
+"""Choices, comparisons and casts of many numbers by our own loops have every bit of ATen's."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def run(steps: Sequence[Step], reuse: int) -> tuple[int, Array] | None:
     arrays = [one for one in steps[0][1] if isinstance(one, np.ndarray)]
     if len(taken) < 2 or not any(map(is_float32, arrays)):
         return None
-    size = max(arrays, key=lambda one: one.size).shape
+    size = max(arrays, key=lambda one: (one.size, one.ndim)).shape
     out = next((one for one in _reusable(steps[0][1], reuse) if one.shape == size), None)
     if out is None:
         out = np.empty(size, FLOAT32)

@@ -215,12 +215,15 @@ class Chain {
     if (!fits) return false;
     has_float_ |= element == KernelElement::Float32;
     // The kernel looks at the others' shapes: none may be larger.
-    if (count_ == 0 && (largest_ == nullptr || tensor.numel() > largest_->numel()))
-      largest_ = &tensor;
+    if (count_ == 0 && (largest_ == nullptr || is_larger(tensor, *largest_))) largest_ = &tensor;
     given_[++tensors_new_] = {const_cast<void*>(tensor.data()), tensor.sizes().data(),
                               tensor.strides().data(), static_cast<int32_t>(tensor.dim()),
                               *element};
     return true;
+  }
+
+  static bool is_larger(const c10::TensorImpl& one, const c10::TensorImpl& other) {
+    return one.numel() != other.numel() ? one.numel() > other.numel() : one.dim() > other.dim();
   }
 
   std::array<KernelTensor, 1 + SIDES * STEPS_MAX> given_;

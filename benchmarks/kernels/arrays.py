@@ -195,6 +195,42 @@ def _reductions(rows: int, columns: int) -> Iterator[Case]:
             yield Case(title, x.nbytes, torch_call, lambda _, a=(x, out, inner), f=own: f(*a), "B")
 
 
+def _along_dims(rows: int, columns: int) -> Iterator[Case]:
+    """Running sums, places, truth where the whole row is read, and spreads."""
+    x, out = _random(rows, columns), _random(rows, columns)
+    ones, t_x = np.ones_like(x), torch.from_numpy(x)
+    t_ones, t_out = torch.from_numpy(ones), torch.from_numpy(out)
+    for dim, count, inner in ((1, columns, 1), (0, rows, columns)):
+        shape = x.size // count
+        places, truth = np.empty(shape, np.int64), np.empty(shape, np.bool_)
+        spreads, like = np.empty(shape, np.float32), (count, inner)
+        calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "cumsum": (
+                partial(torch.cumsum, t_x, dim, out=t_out),
+                partial(_kernels.cumsum, x, out, *like),
+            ),
+            "argmax": (
+                partial(torch.argmax, t_x, dim, out=torch.from_numpy(places)),
+                partial(_kernels.argmax, x, places, inner),
+            ),
+            "all": (
+                partial(torch.all, t_ones, dim, out=torch.from_numpy(truth)),
+                partial(_kernels.all, ones, truth, inner),
+            ),
+            "var": (
+                partial(torch.var, t_x, dim, out=torch.from_numpy(spreads)),
+                partial(_kernels.var, x, spreads, inner, 1.0),
+            ),
+        }
+        for name, (torch_call, own) in calls.items():
+            title = f"{name} over dim {dim} of {rows} x {columns}"
+            moved = x.nbytes * (2 if name == "cumsum" else 1)
+            yield Case(title, moved, torch_call, lambda _, f=own: f(), "B")
+    spread = np.empty(1, np.float32)
+    own = partial(_kernels.std, x, spread, 1, 1.0)
+    yield Case(f"std of all {rows} x {columns}", x.nbytes, t_x.std, lambda _, f=own: f(), "B")
+
+
 def _at_places(rows: int, columns: int) -> Iterator[Case]:
     """Elements and rows that are read and written at places, and a transposed copy."""
     x, source, out = (_random(rows, columns) for _ in range(3))
@@ -303,6 +339,7 @@ def _cases() -> Iterator[Case]:
         yield from _layer_norm(rows, columns)
         yield from _rms_norm(rows, columns)
         yield from _reductions(rows, columns)
+        yield from _along_dims(rows, columns)
         yield from _cross_entropy(rows, columns)
         yield from _at_places(rows, columns)
     for count in _PARAMETERS:

@@ -12,6 +12,7 @@
 #include "core/tensor_view.h"
 #include "cpu/attention/attention.h"
 #include "cpu/chain.h"
+#include "cpu/dims.h"
 #include "cpu/matmul/matmul.h"
 #include "cpu/norms.h"
 #include "cpu/recurrent/recurrent.h"
@@ -85,6 +86,16 @@ void run_rms_norm_backward(const KernelTensor* t, const double*, int threads) {
   rms_norm_backward({floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), floats(t[4]),
                      floats(t[5]), elements(t[2]), elements(t[5])},
                     threads);
+}
+
+DimShape dim_shape(const double* n) {
+  return {static_cast<std::size_t>(n[0]), static_cast<std::size_t>(n[1]),
+          static_cast<std::size_t>(n[2])};
+}
+
+// x and out, contiguous; outer, count, inner, as in dims.h.
+void run_cumsum(const KernelTensor* t, const double* n, int threads) {
+  cumsum(floats(t[0]), floats(t[1]), dim_shape(n), threads);
 }
 
 // output, logsumexp, query, key, value, mask or absent; is_causal, scale.
@@ -215,6 +226,7 @@ constexpr Row kRows[] = {
     {"recurrent_backward", told<run_recurrent_backward>},
     {"rms_norm", told<run_rms_norm>},
     {"rms_norm_backward", told<run_rms_norm_backward>},
+    {"cumsum", told<run_cumsum>},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "bind/chain.h"
 #include "bind/convolution.h"
 #include "bind/cuda.h"
+#include "bind/dims.h"
 #include "bind/matmul.h"
 #include "bind/norms.h"
 #include "bind/places.h"
@@ -34,4 +35,5 @@ NB_MODULE(_kernels, module) {
   gt::bind_recurrent(module);
   gt::bind_pooling(module);
   gt::bind_norms(module);
+  gt::bind_dims(module);
 }

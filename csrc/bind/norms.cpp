@@ -5,9 +5,8 @@
 #include <stdexcept>
 
 #include "bind/array_argument.h"
-#include "bind/tensor_argument.h"
+#include "bind/contiguous_argument.h"
 #include "core/calls.h"
-#include "core/message.h"
 #include "cpu/norms.h"
 
 namespace nb = nanobind;
@@ -16,35 +15,8 @@ using nb::literals::operator""_a;
 namespace gt {
 namespace {
 
-// A contiguous array of float32, of torch or of numpy: what nanobind's arrays cost of torch is as
-// much as a small norm.
-template <class Argument>
-class Floats {
- public:
-  Floats(const char* op, const char* name, nb::handle object) : argument_(op, name, object) {
-    const TensorView& view = argument_.view();
-    if (view.element != Element::kFloat32) {
-      throw DtypeError(message(op, ": ", name, " is not of float32"));
-    }
-    for (int dim = view.rank; dim-- > 0;) {
-      if (view.size(dim) != 1 && view.strides != nullptr &&
-          view.stride(dim) != static_cast<std::int64_t>(size_) && !view.is_empty()) {
-        throw std::invalid_argument(message(op, ": ", name, " is not contiguous"));
-      }
-      size_ *= static_cast<std::size_t>(view.size(dim));
-    }
-  }
-
-  float* data() const { return static_cast<float*>(argument_.view().data); }
-  std::size_t size() const { return size_; }
-
- private:
-  Argument argument_;
-  std::size_t size_ = 1;
-};
-
-using Read = Floats<TensorArgument>;
-using Written = Floats<OutputArgument>;
+using Read = Contiguous<float, TensorArgument>;
+using Written = Contiguous<float, OutputArgument>;
 
 // Of a weight that may be None.
 class Weight {

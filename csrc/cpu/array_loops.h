@@ -7,6 +7,7 @@
 #include "algo/float_functions.h"
 #include "cpu/array_path.h"
 #include "cpu/chain_loops.h"
+#include "cpu/dim_loops.h"
 #include "cpu/reduction_loops.h"
 
 namespace gt {
@@ -375,6 +376,16 @@ constexpr ArrayPath array_path_of() {
           {{sum_of_row, reduce_columns<Sum>},
            {extreme_of_row<Larger>, reduce_columns<Extreme<Larger>>},
            {extreme_of_row<Smaller>, reduce_columns<Extreme<Smaller>>}},
+          cumsum_rows,
+          cumsum_columns,
+          {{place_in_row<Larger>, places_in_columns<Larger>},
+           {place_in_row<Smaller>, places_in_columns<Smaller>}},
+          {{has_in_row<float, false>, has_in_columns<float, false>},
+           {has_in_row<float, true>, has_in_columns<float, true>}},
+          {{has_in_row<std::uint8_t, false>, has_in_columns<std::uint8_t, false>},
+           {has_in_row<std::uint8_t, true>, has_in_columns<std::uint8_t, true>}},
+          spread_of_row,
+          spread_of_columns,
           kChainLoops,
           kChainCasts};
 }

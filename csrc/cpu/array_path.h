@@ -26,6 +26,39 @@ struct Reduction {
   void (*columns)(const float* x, std::size_t rows, std::size_t columns, float* out);
 };
 
+// Columns that a loop takes at once, at most: what it has of each stays in the first cache.
+inline constexpr std::size_t kColumnsTogether = 512;
+
+// `rows` rows of columns beside each other, each row `stride` numbers behind the one before it.
+struct ColumnBlock {
+  std::size_t rows, stride, columns;
+};
+
+// Where the largest or smallest number is, the first of equal ones; what is no number is above and
+// below all others.
+enum class Place { kLargest, kSmallest };
+inline constexpr std::size_t kPlaceCount = 2;
+
+struct PlaceLoops {
+  std::size_t (*row)(const float* x, std::size_t count);
+  void (*columns)(const float* x, const ColumnBlock& block, std::int64_t* out);
+};
+
+// What is looked for: a number that is not zero, or a zero.
+enum class Sought { kNonzero, kZero };
+inline constexpr std::size_t kSoughtCount = 2;
+
+template <class T>
+struct SearchLoops {
+  bool (*row)(const T* x, std::size_t count);
+  void (*columns)(const T* x, const ColumnBlock& block, std::uint8_t* out);
+};
+
+// The sums of numbers without a first one, and of their squares.
+struct Spread {
+  double sum, squares;
+};
+
 // What IEEE 754 rounds once for each of the operations that its name says, as every library does.
 enum class ChainOp {
   kNeg,
@@ -128,6 +161,14 @@ struct ArrayPath {
               std::size_t count);
   void (*add)(const float* x, float* out, std::size_t count);  // out += x
   Reduction reductions[kReduceCount];
+  // Running sums in float64, each of which is rounded: of rows that stand one behind the other.
+  void (*cumsum_rows)(const float* x, float* out, std::size_t rows, std::size_t count);
+  void (*cumsum_columns)(const float* x, const ColumnBlock& block, float* out);
+  PlaceLoops places[kPlaceCount];
+  SearchLoops<float> float_searches[kSoughtCount];
+  SearchLoops<std::uint8_t> bool_searches[kSoughtCount];
+  Spread (*spread_row)(const float* x, float shift, std::size_t count);
+  void (*spread_columns)(const float* x, const ColumnBlock& block, Spread* out);
   const ChainLoop* chain;  // by ChainOp
   ChainCasts chain_casts;
 };

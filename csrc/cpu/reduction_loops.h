@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kPlaces = 16;
 
 // One number of 16, by pairs: a chain of 16 additions would take longer than a short row.
-template <std::size_t kCount = kPlaces, class Combine>
-inline float combined(const float* places, Combine combine) {
+template <std::size_t kCount = kPlaces, class T, class Combine>
+inline T combined(const T* places, Combine combine) {
   if constexpr (kCount == 1) {
     return *places;
   } else {

@@ -15,6 +15,7 @@
 #include "cpu/array_path.h"
 #include "cpu/attention/attention.h"
 #include "cpu/convolution/convolution.h"
+#include "cpu/dims.h"
 #include "cpu/matmul/matmul.h"
 #include "cpu/norms.h"
 #include "cpu/pooling/max_pool.h"
@@ -252,6 +253,27 @@ Kernel rms_norm_and_gradient() {
   };
 }
 
+// Rows of several tasks, and rows of several parts.
+Kernel loops_along_a_dimension() {
+  const DimShape shapes[] = {{333, 129, 1}, {2, 100001, 1}, {3, 40, 1030}};
+  const Array x = Array::random({3, 40, 1030 * 2}, 21);
+  return [=](int threads) {
+    Array sums = x, spreads = x, found(Element::kInt64, {5000}), truth(Element::kBool, {5000});
+    auto* const flags = static_cast<std::uint8_t*>(truth.view().data);
+    std::vector<char> written;
+    for (const DimShape& shape : shapes) {
+      cumsum(x.floats(), sums.floats(), shape, threads);
+      places(Place::kLargest, x.floats(), static_cast<std::int64_t*>(found.view().data), shape,
+             threads);
+      all(x.floats(), flags, shape, threads);
+      spread({1.0, true}, x.floats(), spreads.floats(), shape, threads);
+      const std::vector<char> bytes = joined({&sums, &spreads, &found, &truth});
+      written.insert(written.end(), bytes.begin(), bytes.end());
+    }
+    return written;
+  };
+}
+
 // Each task of each call runs once, however the calls of several ranks meet.
 Kernel tasks() {
   return [](int threads) {
@@ -310,6 +332,7 @@ int main() {
       {"loops over arrays", gt::array_loops()},
       {"step of Adam", gt::adam_step_of_a_parameter()},
       {"RMS norm and gradient", gt::rms_norm_and_gradient()},
+      {"loops along a dimension", gt::loops_along_a_dimension()},
   };
   bool all_agree = true;
   for (const Row& row : rows) {

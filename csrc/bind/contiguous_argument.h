@@ -1,0 +1,48 @@
+// Contiguous arrays of one dtype, of torch or of numpy: what nanobind's arrays cost of torch is as
+// much as a kernel of a few numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+
+#include "bind/tensor_argument.h"
+#include "core/message.h"
+
+namespace gt {
+
+template <class T>
+inline constexpr Element kElementOf = Element::kFloat32;
+template <>
+inline constexpr Element kElementOf<std::int64_t> = Element::kInt64;
+template <>
+inline constexpr Element kElementOf<bool> = Element::kBool;
+
+// Of a TensorArgument or an OutputArgument.
+template <class T, class Argument>
+class Contiguous {
+ public:
+  Contiguous(const char* op, const char* name, nanobind::handle object)
+      : argument_(op, name, object) {
+    const TensorView& view = argument_.view();
+    if (view.element != kElementOf<T>) {
+      throw DtypeError(message(op, ": ", name, " is not of ", element_name(kElementOf<T>)));
+    }
+    for (int dim = view.rank; dim-- > 0;) {
+      if (view.size(dim) != 1 && view.strides != nullptr &&
+          view.stride(dim) != static_cast<std::int64_t>(size_) && !view.is_empty()) {
+        throw std::invalid_argument(message(op, ": ", name, " is not contiguous"));
+      }
+      size_ *= static_cast<std::size_t>(view.size(dim));
+    }
+  }
+
+  T* data() const { return static_cast<T*>(argument_.view().data); }
+  std::size_t size() const { return size_; }
+
+ private:
+  Argument argument_;
+  std::size_t size_ = 1;
+};
+
+}  // namespace gt

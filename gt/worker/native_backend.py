@@ -12,6 +12,7 @@ import dataclasses
 from gt.worker import (
     native_aten,
     native_chain,
+    native_dims,
     native_elementwise,
     native_indexing,
     native_losses,
@@ -31,6 +32,7 @@ PARTS: dict[str, dict[str, Kernel]] = {
     for part in (
         native_elementwise,
         native_reductions,
+        native_dims,
         native_losses,
         native_indexing,
         native_updates,

@@ -180,7 +180,7 @@ int gt_call(void* pointer, const char* name, const char* overload) {
     call.arguments = std::move(made.pending);
     call.signature = signature_of(*call.op, call.arguments);
     call.small = gt::small_of(*call.op, call.arguments);
-    call.own = std::string_view(overload) == "padding" ? gt::Own::None : gt::own_of(name);
+    call.own = gt::own_of(name, overload);
     call.is_over = schema.is_mutable();
     call.results = schema.returns().size();
     made.temporaries += call.results;

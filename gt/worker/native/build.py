@@ -30,6 +30,7 @@ SOURCES = (
         "memory.cpp",
         "own.cpp",
         "own_attention.cpp",
+        "own_dims.cpp",
         "own_norm.cpp",
         "own_recurrent.cpp",
         "run.cpp",

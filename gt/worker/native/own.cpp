@@ -19,6 +19,7 @@ using at::Tensor;
 struct Replaced {
   std::string_view op;
   Own own;
+  std::string_view overload = "";
 };
 
 constexpr Replaced REPLACED[] = {
@@ -35,6 +36,7 @@ constexpr Replaced REPLACED[] = {
     {"aten::conv_transpose3d", Own::Convolution},
     {"aten::convolution_backward", Own::ConvolutionBackward},
     {"aten::_fused_rms_norm", Own::RmsNorm},
+    {"aten::cumsum", Own::Cumsum},
 };
 
 // Of one parameter: a step of several in a group is for ATen, whose kernel takes lists.
@@ -118,9 +120,9 @@ at::Tensor gated_product(Own own, const Values& values, const at::Tensor& gate) 
   return product_of(own, values, {What::Gate, gate});
 }
 
-Own own_of(std::string_view op) {
+Own own_of(std::string_view op, std::string_view overload) {
   for (const Replaced& one : REPLACED) {
-    if (one.op == op) return one.own;
+    if (one.op == op && one.overload == overload) return one.own;
   }
   return Own::None;
 }
@@ -166,6 +168,8 @@ bool run_own(Own own, const Values& v, Values& results) {
       return rms_norm(v, results);
     case Own::RmsNormBackward:
       return rms_norm_backward(v, results);
+    case Own::Cumsum:
+      return cumsum(v, results);
   }
   return false;
 }
@@ -186,6 +190,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("recurrent_backward"),
                  find("rms_norm"),
                  find("rms_norm_backward"),
+                 find("cumsum"),
                  *sizes,
                  threads};
 }

@@ -30,6 +30,7 @@ struct Kernels {
   KernelCall recurrent_backward = nullptr;
   KernelCall rms_norm = nullptr;
   KernelCall rms_norm_backward = nullptr;
+  KernelCall cumsum = nullptr;
   // None, until they are there.
   OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
   // Of products and updates, whose threads are cheap to wake; the others have as many as ATen's at
@@ -98,5 +99,6 @@ bool attention_backward(const Values& values, Values& results);
 bool run_recurrent(Own own, const Values& v, Values& results);
 bool rms_norm(const Values& values, Values& results);
 bool rms_norm_backward(const Values& values, Values& results);
+bool cumsum(const Values& values, Values& results);
 
 }  // namespace gt

@@ -110,6 +110,7 @@ enum class Own : uint32_t {
   Convolution,
   ConvolutionBackward,
   RmsNorm,
+  Cumsum,
 };
 
 // Threads of gt._kernels that stay, and OpenMP's number of threads in the calling one.
@@ -177,7 +178,7 @@ bool run_small(const Call& call, const Operand* operands, c10::IValue& result);
 bool run_long(const Call& call, const Operand* operands, c10::IValue& result);
 
 // What may run in place of an operator of ATen's.
-Own own_of(std::string_view op);
+Own own_of(std::string_view op, std::string_view overload);
 
 // Whether it is a product that is too small for a kernel of our own, as far as its operands are
 // given.

@@ -1,0 +1,56 @@
+// What GT's own kernels compute along one dimension, or several that stand beside each other.
+#include <ATen/Parallel.h>
+#include <ATen/Tensor.h>
+
+#include "own.h"
+
+namespace gt {
+namespace {
+
+using at::Tensor;
+
+// [outer, count, inner]: `count` numbers along the dimensions.
+struct DimShape {
+  int64_t outer = 1;
+  int64_t count = 1;
+  int64_t inner = 1;
+};
+
+void call_along(KernelCall kernel, const Tensor& x, const Tensor& out, const DimShape& shape,
+                double first = 0, double second = 0) {
+  const auto number = [](int64_t size) { return static_cast<double>(size); };
+  call(kernel, {given(x), given(out)},
+       {number(shape.outer), number(shape.count), number(shape.inner), first, second},
+       at::get_num_threads());
+}
+
+DimShape shape_around(at::IntArrayRef sizes, size_t first, size_t last) {
+  DimShape shape;
+  for (size_t dim = 0; dim < sizes.size(); ++dim)
+    (dim < first ? shape.outer : dim > last ? shape.inner : shape.count) *= sizes[dim];
+  return shape;
+}
+
+// Where a dimension is, counted from the end too; the rank where it is none.
+size_t wrapped_dim(int64_t dim, int64_t rank) {
+  int64_t place = dim < 0 ? dim + rank : dim;
+  return static_cast<size_t>(place < 0 || place >= rank ? rank : place);
+}
+
+}  // namespace
+
+// self, dim, dtype or none.
+bool cumsum(const Values& values, Values& results) {
+  Tensor x = tensor_of(values[0]);
+  if (kernels.cumsum == nullptr || !is_float(x) || !x.is_contiguous() || x.numel() == 0 ||
+      x.dim() == 0 || !(values[2].isNone() || values[2].toScalarType() == at::kFloat))
+    return false;
+  size_t dim = wrapped_dim(values[1].toInt(), x.dim());
+  if (dim == x.sizes().size()) return false;
+  Tensor out = empty(x.sizes(), x);
+  call_along(kernels.cumsum, x, out, shape_around(x.sizes(), dim, dim));
+  results = {out};
+  return true;
+}
+
+}  // namespace gt

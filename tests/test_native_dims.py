@@ -1,0 +1,51 @@
+"""The native backend's rows that look at one dimension, beside PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+
+from gt.worker.native_backend import NATIVE
+from gt.worker.own_calls import kernels_run
+
+SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 1e-40, 3e38, -3e38]
+
+
+def _numbers(*size):
+    return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
+
+
+def _specials(*size):
+    """Small whole numbers, so that many are equal, and some that are special."""
+    random = np.random.default_rng(sum(size) + 1)
+    x = random.integers(-3, 4, size).astype(np.float32)
+    for special in SPECIAL:
+        x[tuple(random.integers(0, one) for one in size)] = special
+    return x
+
+
+def _run(row, x, *attributes, quick):
+    """`quick`: by a kernel of GT's."""
+    before = kernels_run()
+    found = NATIVE[row](x, *attributes)
+    assert (kernels_run() > before) == quick
+    return found
+
+
+def _same_bits(found, wanted):
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    assert np.array_equal(np.isnan(found), np.isnan(wanted))
+    numbers = ~np.isnan(wanted)
+    assert found[numbers].tobytes() == wanted[numbers].tobytes()
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 1), (2, 5, 7), (300, 600)])
+def test_running_sums(shape):
+    x, turned = _specials(*shape), _numbers(*shape[::-1]).T
+    for dim in range(-len(shape), len(shape)):
+        found = _run("cumsum", x, dim, None, quick=True)
+        _same_bits(found, torch.tensor(x).cumsum(dim).numpy())
+        found = _run("cumsum", turned, dim, None, quick=turned.flags.c_contiguous)
+        np.testing.assert_allclose(found, turned.cumsum(dim, np.float64), rtol=1e-4, atol=1e-4)
+    assert _run("cumsum", x, 0, "float64", quick=False).dtype == np.float64
+    assert _run("cumsum", np.float32(3).reshape(()), 0, None, quick=False) == 3
+    assert _run("cumsum", x[:0], 0, None, quick=False).shape == (0, *shape[1:])

@@ -1,0 +1,87 @@
+"""What GT's own kernels compute along a dimension in the helper: the bits of the Python engine."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from native_helper import native_helper  # noqa: E402, F401  a fixture
+from test_native_rows import bits  # noqa: E402
+
+from gt.worker import kernels  # noqa: E402
+from gt.worker.native.trial import Trial  # noqa: E402
+from gt.worker.own_calls import kernels_run  # noqa: E402
+
+DRAWN = torch.Generator().manual_seed(5)
+SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 1e-40, 3e38, -3e38]
+
+
+def drawn(*size: int) -> torch.Tensor:
+    return torch.randn(size, generator=DRAWN)
+
+
+def special(*size: int) -> torch.Tensor:
+    """Small whole numbers, so that many are equal, and some that are special."""
+    x = torch.randint(-3, 4, size, generator=DRAWN).float()
+    for one in SPECIAL:
+        x.view(-1)[torch.randint(0, x.numel(), (1,), generator=DRAWN)] = one
+    return x
+
+
+# What GT's kernels take: contiguous float32 with elements, of any size.
+TAKEN = {
+    "a few": drawn(3),
+    "rows": drawn(19, 33),
+    "large": drawn(513, 515),
+    "three dims": drawn(4, 30, 50),
+    "a dim of one": drawn(40, 1, 9),
+    "special": special(40, 50),
+    "one": drawn(1, 1),
+    "long": special(70_001),
+}
+LEFT = {
+    "transposed": drawn(60, 50).t(),
+    "every other": drawn(40, 60)[:, ::2],
+    "expanded": drawn(1, 50).expand(40, 50),
+    "float64": drawn(40, 50).double(),
+    "bfloat16": drawn(40, 50).bfloat16(),
+    "int64": torch.arange(60).reshape(6, 10),
+    "no dims": drawn(1)[0],
+    "empty": drawn(0, 5),
+}
+
+
+def check(
+    helper: Trial, row: str, x: torch.Tensor, attributes: list[object], *, takes: bool
+) -> torch.Tensor:
+    """The helper's result, which has Python's bits; `takes`: by a kernel of GT's in the helper."""
+    with torch.inference_mode():
+        expected = kernels.TORCH[row](x, *attributes)
+        before = kernels_run()
+        ours = helper.run(row, [x], attributes)
+        ran = kernels_run() - before
+    assert ours is not None
+    assert ran == takes, (row, x.shape, attributes)
+    assert (ours[0].shape, ours[0].stride()) == (expected.shape, expected.stride())
+    if expected.dtype.is_floating_point:  # the sign of what is no number is nobody's
+        assert bits([ours[0].nan_to_num(7.5)]) == bits([expected.nan_to_num(7.5)])
+        expected, ours = expected.isnan(), (ours[0].isnan(),)
+    assert bits(ours) == bits([expected])
+    return ours[0]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_running_sums(native_helper: Trial, name: str) -> None:  # noqa: F811
+    x = TAKEN[name]
+    for dim in range(-x.dim(), x.dim()):
+        check(native_helper, "cumsum", x, [dim, None], takes=True)
+    check(native_helper, "cumsum", x, [0, torch.float32], takes=True)
+    check(native_helper, "cumsum", x, [0, torch.float64], takes=False)
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_running_sums_are_pytorchs(native_helper: Trial, name: str) -> None:  # noqa: F811
+    check(native_helper, "cumsum", LEFT[name], [0, None], takes=False)

@@ -49,3 +49,18 @@ def test_running_sums(shape):
     assert _run("cumsum", x, 0, "float64", quick=False).dtype == np.float64
     assert _run("cumsum", np.float32(3).reshape(()), 0, None, quick=False) == 3
     assert _run("cumsum", x[:0], 0, None, quick=False).shape == (0, *shape[1:])
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 1), (2, 5, 7), (300, 600)])
+@pytest.mark.parametrize("row", ["argmax", "argmin"])
+def test_places(row, shape):
+    x, turned = _specials(*shape), _numbers(*shape[::-1]).T
+    for dim in (None, *range(-len(shape), len(shape))):
+        for keepdim in (False, True):
+            wanted = getattr(torch.tensor(x), row)(dim, keepdim).numpy()
+            _same_bits(_run(row, x, dim, keepdim, quick=True), wanted)
+            wanted = getattr(torch.tensor(turned.copy()), row)(dim, keepdim).numpy()
+            found = _run(row, turned, dim, keepdim, quick=turned.flags.c_contiguous)
+            _same_bits(found, wanted)
+    assert _run(row, x.astype(np.float64), None, False, quick=False).shape == ()
+    assert _run(row, np.float32(3).reshape(()), None, True, quick=False) == 0

@@ -85,3 +85,19 @@ def test_running_sums(native_helper: Trial, name: str) -> None:  # noqa: F811
 @pytest.mark.parametrize("name", LEFT)
 def test_other_running_sums_are_pytorchs(native_helper: Trial, name: str) -> None:  # noqa: F811
     check(native_helper, "cumsum", LEFT[name], [0, None], takes=False)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("row", ["argmax", "argmin"])
+def test_places(native_helper: Trial, row: str, name: str) -> None:  # noqa: F811
+    x = TAKEN[name]
+    for dim in (None, *range(-x.dim(), x.dim())):
+        for keepdim in (False, True):
+            check(native_helper, row, x, [dim, keepdim], takes=True)
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("row", ["argmax", "argmin"])
+def test_other_places_are_pytorchs(native_helper: Trial, row: str, name: str) -> None:  # noqa: F811
+    dim = 1 if name == "empty" else 0
+    check(native_helper, row, LEFT[name], [dim, True], takes=False)

@@ -98,6 +98,12 @@ void run_cumsum(const KernelTensor* t, const double* n, int threads) {
   cumsum(floats(t[0]), floats(t[1]), dim_shape(n), threads);
 }
 
+// x and out of int64; the same, whether of the smallest.
+void run_places(const KernelTensor* t, const double* n, int threads) {
+  places(n[3] != 0 ? Place::kSmallest : Place::kLargest, floats(t[0]),
+         static_cast<std::int64_t*>(t[1].data), dim_shape(n), threads);
+}
+
 // output, logsumexp, query, key, value, mask or absent; is_causal, scale.
 struct AttentionArguments {
   AttentionArguments(const KernelTensor* t, const double* n, int threads)
@@ -227,6 +233,7 @@ constexpr Row kRows[] = {
     {"rms_norm", told<run_rms_norm>},
     {"rms_norm_backward", told<run_rms_norm_backward>},
     {"cumsum", told<run_cumsum>},
+    {"places", told<run_places>},
 };
 
 }  // namespace

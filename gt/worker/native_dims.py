@@ -6,15 +6,19 @@ Quick: contiguous float32 with elements, without `dtype`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from gt import _kernels
 from gt.worker import native_threads
 from gt.worker.backend import Kernel
-from gt.worker.native_values import FLOAT32, is_rows
+from gt.worker.dim_shapes import reduced
+from gt.worker.native_values import FLOAT32, INT64, is_rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
+
+_PLACES_MAX = 2**31 - 1  # csrc/cpu/dims.h
 
 
 def _cumsum(self: Array, dim: int, dtype: str | None) -> object:
@@ -26,6 +30,23 @@ def _cumsum(self: Array, dim: int, dtype: str | None) -> object:
     return out
 
 
+def _place(name: str, function: Callable[[Array, Array, int, int], None]) -> Kernel:
+    def kernel(self: Array, dim: int | None, keepdim: bool) -> object:
+        dims = None if dim is None else (dim,)
+        made = reduced(self.shape, dims, keepdim) if is_rows(self) else None
+        if made is None or made.count > _PLACES_MAX:
+            return NUMPY[name](self, dim, keepdim)
+        out = np.empty(made.shape, INT64)
+        function(self, out, made.inner, native_threads.count())
+        return out
+
+    return kernel
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
-    return {"cumsum": _cumsum}
+    return {
+        "cumsum": _cumsum,
+        "argmax": _place("argmax", _kernels.argmax),
+        "argmin": _place("argmin", _kernels.argmin),
+    }

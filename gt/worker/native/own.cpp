@@ -37,6 +37,8 @@ constexpr Replaced REPLACED[] = {
     {"aten::convolution_backward", Own::ConvolutionBackward},
     {"aten::_fused_rms_norm", Own::RmsNorm},
     {"aten::cumsum", Own::Cumsum},
+    {"aten::argmax", Own::Argmax},
+    {"aten::argmin", Own::Argmin},
 };
 
 // Of one parameter: a step of several in a group is for ATen, whose kernel takes lists.
@@ -170,6 +172,9 @@ bool run_own(Own own, const Values& v, Values& results) {
       return rms_norm_backward(v, results);
     case Own::Cumsum:
       return cumsum(v, results);
+    case Own::Argmax:
+    case Own::Argmin:
+      return places(own, v, results);
   }
   return false;
 }
@@ -191,6 +196,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("rms_norm"),
                  find("rms_norm_backward"),
                  find("cumsum"),
+                 find("places"),
                  *sizes,
                  threads};
 }

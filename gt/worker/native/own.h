@@ -31,6 +31,7 @@ struct Kernels {
   KernelCall rms_norm = nullptr;
   KernelCall rms_norm_backward = nullptr;
   KernelCall cumsum = nullptr;
+  KernelCall places = nullptr;
   // None, until they are there.
   OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
   // Of products and updates, whose threads are cheap to wake; the others have as many as ATen's at
@@ -100,5 +101,6 @@ bool run_recurrent(Own own, const Values& v, Values& results);
 bool rms_norm(const Values& values, Values& results);
 bool rms_norm_backward(const Values& values, Values& results);
 bool cumsum(const Values& values, Values& results);
+bool places(Own own, const Values& values, Values& results);
 
 }  // namespace gt

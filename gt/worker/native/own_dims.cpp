@@ -37,18 +37,51 @@ size_t wrapped_dim(int64_t dim, int64_t rank) {
   return static_cast<size_t>(place < 0 || place >= rank ? rank : place);
 }
 
+// What a reduction is of: contiguous, with elements and dimensions.
+bool is_plain(const Tensor& x) { return x.is_contiguous() && x.numel() != 0 && x.dim() != 0; }
+
+// The dimensions from `first` to `last` reduced to one number each.
+struct Reduced {
+  DimShape shape;
+  std::vector<int64_t> sizes;
+};
+
+Reduced reduced(at::IntArrayRef sizes, size_t first, size_t last, bool keepdim) {
+  Reduced made{shape_around(sizes, first, last), {}};
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    bool is_kept = dim < first || dim > last;
+    if (is_kept || keepdim) made.sizes.push_back(is_kept ? sizes[dim] : 1);
+  }
+  return made;
+}
+
 }  // namespace
 
 // self, dim, dtype or none.
 bool cumsum(const Values& values, Values& results) {
   Tensor x = tensor_of(values[0]);
-  if (kernels.cumsum == nullptr || !is_float(x) || !x.is_contiguous() || x.numel() == 0 ||
-      x.dim() == 0 || !(values[2].isNone() || values[2].toScalarType() == at::kFloat))
+  if (kernels.cumsum == nullptr || !is_float(x) || !is_plain(x) ||
+      !(values[2].isNone() || values[2].toScalarType() == at::kFloat))
     return false;
   size_t dim = wrapped_dim(values[1].toInt(), x.dim());
   if (dim == x.sizes().size()) return false;
   Tensor out = empty(x.sizes(), x);
   call_along(kernels.cumsum, x, out, shape_around(x.sizes(), dim, dim));
+  results = {out};
+  return true;
+}
+
+// self, dim or none, keepdim.
+bool places(Own own, const Values& values, Values& results) {
+  Tensor x = tensor_of(values[0]);
+  if (kernels.places == nullptr || !is_float(x) || !is_plain(x)) return false;
+  size_t rank = x.sizes().size();
+  size_t dim = values[1].isNone() ? 0 : wrapped_dim(values[1].toInt(), x.dim());
+  if (dim == rank) return false;
+  Reduced made = reduced(x.sizes(), dim, values[1].isNone() ? rank - 1 : dim, values[2].toBool());
+  if (made.shape.count > INT32_MAX) return false;
+  Tensor out = at::empty(made.sizes, x.options().dtype(at::kLong));
+  call_along(kernels.places, x, out, made.shape, own == Own::Argmin ? 1 : 0);
   results = {out};
   return true;
 }

@@ -111,6 +111,8 @@ enum class Own : uint32_t {
   ConvolutionBackward,
   RmsNorm,
   Cumsum,
+  Argmax,
+  Argmin,
 };
 
 // Threads of gt._kernels that stay, and OpenMP's number of threads in the calling one.

@@ -1,5 +1,7 @@
 """The native backend's rows that look at one dimension, beside PyTorch."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -38,6 +40,19 @@ def _same_bits(found, wanted):
     assert found[numbers].tobytes() == wanted[numbers].tobytes()
 
 
+def _dims(rank):
+    """All, and every choice of some."""
+    yield None
+    for count in range(1, rank + 1):
+        yield from itertools.combinations(range(-rank, 0), count)
+        yield from itertools.permutations(range(rank), count)
+
+
+def _are_beside(dims):
+    places = sorted(dims or ())
+    return all(one + 1 == other for one, other in itertools.pairwise(places))
+
+
 @pytest.mark.parametrize("shape", [(5,), (3, 1), (2, 5, 7), (300, 600)])
 def test_running_sums(shape):
     x, turned = _specials(*shape), _numbers(*shape[::-1]).T
@@ -64,3 +79,34 @@ def test_places(row, shape):
             _same_bits(found, wanted)
     assert _run(row, x.astype(np.float64), None, False, quick=False).shape == ()
     assert _run(row, np.float32(3).reshape(()), None, True, quick=False) == 0
+
+
+def _truths(*shape):
+    """Numbers of which most are zero, most are not, and all of one."""
+    x = _specials(*shape)
+    most = np.where(_numbers(*shape) > 2, x, np.float32(0))
+    return [
+        x,
+        most,
+        x != 0,
+        most != 0,
+        np.where(x == 0, np.float32(np.nan), x),
+        np.ones(shape, np.bool_),
+    ]
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 1), (2, 5, 7), (30, 600), (3, 4, 5, 6)])
+@pytest.mark.parametrize("row", ["any", "all"])
+def test_truth(row, shape):
+    for x in _truths(*shape):
+        for dim in _dims(len(shape)):
+            for keepdim in (False, True):
+                wanted = getattr(torch.tensor(x), row)(dim, keepdim).numpy()
+                _same_bits(_run(row, x, dim, keepdim, quick=_are_beside(dim)), wanted)
+    turned = x.T
+    quick = turned.flags.c_contiguous
+    wanted = getattr(torch.tensor(turned.copy()), row)(0).numpy()
+    _same_bits(_run(row, turned, (0,), False, quick=quick), wanted)
+    assert _run(row, x.astype(np.int64), None, False, quick=False).dtype == np.bool_
+    assert _run(row, x.astype(np.uint8), None, False, quick=False).dtype == np.uint8
+    assert _run(row, x[:0], None, False, quick=False) == (row == "all")

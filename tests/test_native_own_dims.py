@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 
 import pytest
 
@@ -54,6 +56,18 @@ LEFT = {
 }
 
 
+def dims_of(rank: int) -> Iterator[tuple[int, ...] | None]:
+    """All, and every choice of some."""
+    yield None
+    for count in range(1, rank + 1):
+        yield from itertools.combinations(range(-rank, 0), count)
+        yield from itertools.permutations(range(rank), count)
+
+
+def are_beside(dims: tuple[int, ...] | None) -> bool:
+    return all(one + 1 == other for one, other in itertools.pairwise(sorted(dims or ())))
+
+
 def check(
     helper: Trial, row: str, x: torch.Tensor, attributes: list[object], *, takes: bool
 ) -> torch.Tensor:
@@ -101,3 +115,22 @@ def test_places(native_helper: Trial, row: str, name: str) -> None:  # noqa: F81
 def test_other_places_are_pytorchs(native_helper: Trial, row: str, name: str) -> None:  # noqa: F811
     dim = 1 if name == "empty" else 0
     check(native_helper, row, LEFT[name], [dim, True], takes=False)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("row", ["any", "all"])
+def test_truth(native_helper: Trial, row: str, name: str) -> None:  # noqa: F811
+    x = TAKEN[name]
+    for given in (x, x.relu(), x > 2, x > -9e9, torch.zeros_like(x)):
+        for dims in dims_of(x.dim()):
+            for keepdim in (False, True):
+                takes = are_beside(dims)
+                check(native_helper, row, given, [dims, keepdim], takes=takes)
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("row", ["any", "all"])
+def test_other_truth_is_pytorchs(native_helper: Trial, row: str, name: str) -> None:  # noqa: F811
+    check(native_helper, row, LEFT[name], [None, False], takes=False)
+    if LEFT[name].dim():
+        check(native_helper, row, LEFT[name], [(0,), True], takes=False)

@@ -65,30 +65,23 @@ auto place_of(const char* op, Place kind) {
 }
 
 template <class T, class As>
-void truth_of(const char* op, bool is_all, nb::handle x, nb::handle out, std::size_t inner,
+void truth_of(const char* op, Truth kind, nb::handle x, nb::handle out, std::size_t inner,
               int threads) {
   const Read<T> from(op, "x", x);
   const Written<bool> to(op, "out", out);
   const DimShape shape = checked_shape(op, from.size(), to.size(), inner);
   const int at_most = checked_threads(op, threads);
   const nb::gil_scoped_release release;
-  const auto* numbers = reinterpret_cast<const As*>(from.data());
-  auto* truth = reinterpret_cast<std::uint8_t*>(to.data());
-  if (is_all) {
-    all(numbers, truth, shape, at_most);
-  } else {
-    any(numbers, truth, shape, at_most);
-  }
+  truth(kind, reinterpret_cast<const As*>(from.data()), reinterpret_cast<std::uint8_t*>(to.data()),
+        shape, at_most);
 }
 
-auto truth(const char* op, bool is_all) {
-  return [op, is_all](nb::handle x, nb::handle out, std::size_t inner, int threads) {
+auto truth_by(const char* op, Truth kind) {
+  return [op, kind](nb::handle x, nb::handle out, std::size_t inner, int threads) {
     count_call();
-    if (TensorArgument(op, "x", x).view().element == Element::kBool) {
-      truth_of<bool, std::uint8_t>(op, is_all, x, out, inner, threads);
-    } else {
-      truth_of<float, float>(op, is_all, x, out, inner, threads);
-    }
+    const bool is_bool = TensorArgument(op, "x", x).view().element == Element::kBool;
+    const auto run = is_bool ? truth_of<bool, std::uint8_t> : truth_of<float, float>;
+    run(op, kind, x, out, inner, threads);
   };
 }
 
@@ -131,9 +124,13 @@ void bind_dims(nb::module_& module) {
                     "before all others.")
                    .c_str());
   }
-  for (const char* name : {"any", "all"}) {
+  struct TruthRow {
+    const char* name;
+    Truth kind;
+  };
+  for (const TruthRow& row : {TruthRow{"any", Truth::kAny}, TruthRow{"all", Truth::kAll}}) {
     module.def(
-        name, truth(name, name[1] == 'l'), "x"_a, "out"_a, "inner"_a, "threads"_a = 1,
+        row.name, truth_by(row.name, row.kind), "x"_a, "out"_a, "inner"_a, "threads"_a = 1,
         text("Whether one number, or each, is not zero: bools, of float32 or bools.").c_str());
   }
   for (const char* name : {"var", "std"}) {

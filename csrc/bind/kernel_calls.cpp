@@ -104,6 +104,17 @@ void run_places(const KernelTensor* t, const double* n, int threads) {
          static_cast<std::int64_t*>(t[1].data), dim_shape(n), threads);
 }
 
+// x and out of bool; the same, whether x is of bool, whether of all.
+void run_truth(const KernelTensor* t, const double* n, int threads) {
+  const Truth kind = n[4] != 0 ? Truth::kAll : Truth::kAny;
+  auto* out = static_cast<std::uint8_t*>(t[1].data);
+  if (n[3] != 0) {
+    truth(kind, static_cast<const std::uint8_t*>(t[0].data), out, dim_shape(n), threads);
+  } else {
+    truth(kind, floats(t[0]), out, dim_shape(n), threads);
+  }
+}
+
 // output, logsumexp, query, key, value, mask or absent; is_causal, scale.
 struct AttentionArguments {
   AttentionArguments(const KernelTensor* t, const double* n, int threads)
@@ -234,6 +245,7 @@ constexpr Row kRows[] = {
     {"rms_norm_backward", told<run_rms_norm_backward>},
     {"cumsum", told<run_cumsum>},
     {"places", told<run_places>},
+    {"truth", told<run_truth>},
 };
 
 }  // namespace

@@ -84,31 +84,19 @@ bool is_better(Place kind, float one, float best) {
 }
 
 template <class T>
-const SearchLoops<T>& searches(Sought sought);
-
-template <>
-const SearchLoops<float>& searches(Sought sought) {
-  return array_path().float_searches[static_cast<std::size_t>(sought)];
-}
-
-template <>
-const SearchLoops<std::uint8_t>& searches(Sought sought) {
-  return array_path().bool_searches[static_cast<std::size_t>(sought)];
-}
-
-// out: `if_found` where what is sought is there, else the other one.
-template <class T>
-void search(Sought sought, bool if_found, const T* x, std::uint8_t* out, const DimShape& shape,
-            int threads) {
-  const SearchLoops<T>& loops = searches<T>(sought);
-  const auto truth = [if_found](bool is_found) {
-    return static_cast<std::uint8_t>(is_found == if_found);
+void search(const SearchLoops<T> (&loops)[kSoughtCount], Truth kind, const T* x, std::uint8_t* out,
+            const DimShape& shape, int threads) {
+  const bool is_any = kind == Truth::kAny;
+  const SearchLoops<T>& loop =
+      loops[static_cast<std::size_t>(is_any ? Sought::kNonzero : Sought::kZero)];
+  const auto truth_of = [is_any](bool is_found) {
+    return static_cast<std::uint8_t>(is_found == is_any);
   };
   if (shape.inner > 1) {
     by_columns(shape, 1, threads, [&](std::size_t at, std::size_t to, const ColumnBlock& block) {
-      loops.columns(x + at, block, out + to);
+      loop.columns(x + at, block, out + to);
       for (std::size_t i = 0; i < block.columns; ++i) {
-        out[to + i] = truth(out[to + i] != 0);
+        out[to + i] = truth_of(out[to + i] != 0);
       }
     });
     return;
@@ -116,10 +104,10 @@ void search(Sought sought, bool if_found, const T* x, std::uint8_t* out, const D
   by_rows<bool>(
       shape, threads,
       [&](std::size_t row, std::size_t begin, std::size_t count) {
-        return loops.row(x + row + begin, count);
+        return loop.row(x + row + begin, count);
       },
       [&](std::size_t row, const bool* parts, std::size_t count) {
-        out[row] = truth(std::find(parts, parts + count, true) != parts + count);
+        out[row] = truth_of(std::find(parts, parts + count, true) != parts + count);
       });
 }
 
@@ -171,20 +159,13 @@ void places(Place kind, const float* x, std::int64_t* out, const DimShape& shape
       });
 }
 
-void any(const float* x, std::uint8_t* out, const DimShape& shape, int threads) {
-  search(Sought::kNonzero, true, x, out, shape, threads);
+void truth(Truth kind, const float* x, std::uint8_t* out, const DimShape& shape, int threads) {
+  search(array_path().float_searches, kind, x, out, shape, threads);
 }
 
-void any(const std::uint8_t* x, std::uint8_t* out, const DimShape& shape, int threads) {
-  search(Sought::kNonzero, true, x, out, shape, threads);
-}
-
-void all(const float* x, std::uint8_t* out, const DimShape& shape, int threads) {
-  search(Sought::kZero, false, x, out, shape, threads);
-}
-
-void all(const std::uint8_t* x, std::uint8_t* out, const DimShape& shape, int threads) {
-  search(Sought::kZero, false, x, out, shape, threads);
+void truth(Truth kind, const std::uint8_t* x, std::uint8_t* out, const DimShape& shape,
+           int threads) {
+  search(array_path().bool_searches, kind, x, out, shape, threads);
 }
 
 void spread(const SpreadKind& kind, const float* x, float* out, const DimShape& shape,

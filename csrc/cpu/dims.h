@@ -24,11 +24,13 @@ void cumsum(const float* x, float* out, const DimShape& shape, int threads);
 // out [outer, inner]; count is at most kPlacesMost.
 void places(Place kind, const float* x, std::int64_t* out, const DimShape& shape, int threads);
 
-// out [outer, inner]: whether one number is not zero; whether none is. A bool is a byte.
-void any(const float* x, std::uint8_t* out, const DimShape& shape, int threads);
-void any(const std::uint8_t* x, std::uint8_t* out, const DimShape& shape, int threads);
-void all(const float* x, std::uint8_t* out, const DimShape& shape, int threads);
-void all(const std::uint8_t* x, std::uint8_t* out, const DimShape& shape, int threads);
+// Whether one number is not zero; whether none is zero.
+enum class Truth { kAny, kAll };
+
+// out [outer, inner]. A bool is a byte.
+void truth(Truth kind, const float* x, std::uint8_t* out, const DimShape& shape, int threads);
+void truth(Truth kind, const std::uint8_t* x, std::uint8_t* out, const DimShape& shape,
+           int threads);
 
 struct SpreadKind {
   double correction;  // the sum of squares is divided by count - correction, which is above zero

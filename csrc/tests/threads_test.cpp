@@ -265,7 +265,7 @@ Kernel loops_along_a_dimension() {
       cumsum(x.floats(), sums.floats(), shape, threads);
       places(Place::kLargest, x.floats(), static_cast<std::int64_t*>(found.view().data), shape,
              threads);
-      all(x.floats(), flags, shape, threads);
+      truth(Truth::kAll, x.floats(), flags, shape, threads);
       spread({1.0, true}, x.floats(), spreads.floats(), shape, threads);
       const std::vector<char> bytes = joined({&sums, &spreads, &found, &truth});
       written.insert(written.end(), bytes.begin(), bytes.end());

@@ -1,6 +1,7 @@
 """Rows of the native backend that look at one dimension, or at some that stand beside each other.
 
-Quick: contiguous float32 with elements, without `dtype`.
+Quick: contiguous float32 with elements, without `dtype`; `any` and `all` of bools too. Over several
+dimensions: those that stand beside each other.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 from gt import _kernels
 from gt.worker import native_threads
 from gt.worker.backend import Kernel
-from gt.worker.dim_shapes import reduced
-from gt.worker.native_values import FLOAT32, INT64, is_rows
+from gt.worker.dim_shapes import Dims, reduced
+from gt.worker.native_values import BOOL, FLOAT32, INT64, is_rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
 
@@ -43,10 +44,27 @@ def _place(name: str, function: Callable[[Array, Array, int, int], None]) -> Ker
     return kernel
 
 
+def _truth(name: str, function: Callable[[Array, Array, int, int], None]) -> Kernel:
+    def kernel(self: Array, dim: Dims, keepdim: bool) -> object:
+        is_plain = is_rows(self) or (
+            type(self) is np.ndarray and self.dtype is BOOL and self.flags.c_contiguous
+        )
+        made = reduced(self.shape, dim, keepdim) if is_plain else None
+        if made is None:
+            return NUMPY[name](self, dim, keepdim)
+        out = np.empty(made.shape, BOOL)
+        function(self, out, made.inner, native_threads.count())
+        return out
+
+    return kernel
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
         "cumsum": _cumsum,
         "argmax": _place("argmax", _kernels.argmax),
         "argmin": _place("argmin", _kernels.argmin),
+        "any": _truth("any", _kernels.any),
+        "all": _truth("all", _kernels.all),
     }

@@ -39,6 +39,8 @@ constexpr Replaced REPLACED[] = {
     {"aten::cumsum", Own::Cumsum},
     {"aten::argmax", Own::Argmax},
     {"aten::argmin", Own::Argmin},
+    {"aten::any", Own::Any, "dims"},
+    {"aten::all", Own::All, "dims"},
 };
 
 // Of one parameter: a step of several in a group is for ATen, whose kernel takes lists.
@@ -175,6 +177,9 @@ bool run_own(Own own, const Values& v, Values& results) {
     case Own::Argmax:
     case Own::Argmin:
       return places(own, v, results);
+    case Own::Any:
+    case Own::All:
+      return truth(own, v, results);
   }
   return false;
 }
@@ -197,6 +202,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("rms_norm_backward"),
                  find("cumsum"),
                  find("places"),
+                 find("truth"),
                  *sizes,
                  threads};
 }

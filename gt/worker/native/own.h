@@ -32,6 +32,7 @@ struct Kernels {
   KernelCall rms_norm_backward = nullptr;
   KernelCall cumsum = nullptr;
   KernelCall places = nullptr;
+  KernelCall truth = nullptr;
   // None, until they are there.
   OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
   // Of products and updates, whose threads are cheap to wake; the others have as many as ATen's at
@@ -41,10 +42,12 @@ struct Kernels {
 
 extern Kernels kernels;
 
-inline bool is_float(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.scalar_type() == at::kFloat && tensor.is_cpu() &&
+inline bool is_of(at::ScalarType dtype, const at::Tensor& tensor) {
+  return tensor.defined() && tensor.scalar_type() == dtype && tensor.is_cpu() &&
          tensor.layout() == at::kStrided && !tensor.is_neg();
 }
+
+inline bool is_float(const at::Tensor& tensor) { return is_of(at::kFloat, tensor); }
 
 inline bool are_floats(std::initializer_list<const at::Tensor*> tensors) {
   return std::all_of(tensors.begin(), tensors.end(),
@@ -102,5 +105,6 @@ bool rms_norm(const Values& values, Values& results);
 bool rms_norm_backward(const Values& values, Values& results);
 bool cumsum(const Values& values, Values& results);
 bool places(Own own, const Values& values, Values& results);
+bool truth(Own own, const Values& values, Values& results);
 
 }  // namespace gt

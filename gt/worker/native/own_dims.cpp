@@ -55,6 +55,20 @@ Reduced reduced(at::IntArrayRef sizes, size_t first, size_t last, bool keepdim) 
   return made;
 }
 
+// Over these dimensions, or over all; none where they are not beside each other, or not its own.
+std::optional<Reduced> reduced_over(const Tensor& x, const c10::IValue& dims, bool keepdim) {
+  if (dims.isNone()) return reduced(x.sizes(), 0, x.sizes().size() - 1, keepdim);
+  std::vector<size_t> places;
+  for (int64_t dim : dims.toIntVector()) places.push_back(wrapped_dim(dim, x.dim()));
+  if (places.empty()) return std::nullopt;
+  std::sort(places.begin(), places.end());
+  for (size_t at = 0; at < places.size(); ++at) {
+    if (places[at] != places[0] + at) return std::nullopt;
+  }
+  if (places.back() >= x.sizes().size()) return std::nullopt;
+  return reduced(x.sizes(), places.front(), places.back(), keepdim);
+}
+
 }  // namespace
 
 // self, dim, dtype or none.
@@ -82,6 +96,19 @@ bool places(Own own, const Values& values, Values& results) {
   if (made.shape.count > INT32_MAX) return false;
   Tensor out = at::empty(made.sizes, x.options().dtype(at::kLong));
   call_along(kernels.places, x, out, made.shape, own == Own::Argmin ? 1 : 0);
+  results = {out};
+  return true;
+}
+
+// self, dims or none, keepdim.
+bool truth(Own own, const Values& values, Values& results) {
+  Tensor x = tensor_of(values[0]);
+  bool is_bool = is_of(at::kBool, x);
+  if (kernels.truth == nullptr || !(is_bool || is_float(x)) || !is_plain(x)) return false;
+  std::optional<Reduced> made = reduced_over(x, values[1], values[2].toBool());
+  if (!made) return false;
+  Tensor out = at::empty(made->sizes, x.options().dtype(at::kBool));
+  call_along(kernels.truth, x, out, made->shape, is_bool ? 1 : 0, own == Own::All ? 1 : 0);
   results = {out};
   return true;
 }

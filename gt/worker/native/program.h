@@ -113,6 +113,8 @@ enum class Own : uint32_t {
   Cumsum,
   Argmax,
   Argmin,
+  Any,
+  All,
 };
 
 // Threads of gt._kernels that stay, and OpenMP's number of threads in the calling one.

@@ -8,6 +8,7 @@ import torch
 
 from gt.worker.native_backend import NATIVE
 from gt.worker.own_calls import kernels_run
+from gt.worker.reference import NUMPY
 
 SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 1e-40, 3e38, -3e38]
 
@@ -110,3 +111,29 @@ def test_truth(row, shape):
     assert _run(row, x.astype(np.int64), None, False, quick=False).dtype == np.bool_
     assert _run(row, x.astype(np.uint8), None, False, quick=False).dtype == np.uint8
     assert _run(row, x[:0], None, False, quick=False) == (row == "all")
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 2), (2, 5, 7), (30, 600), (3, 4, 5, 6)])
+@pytest.mark.parametrize("row", ["var", "std"])
+def test_spreads(row, shape):
+    """Far from zero too; over dimensions that are not beside each other as numpy has them."""
+    for x in (_numbers(*shape), _numbers(*shape[::-1]).T + np.float32(1e4), _specials(*shape)):
+        wide = torch.tensor(x.astype(np.float64))
+        for dim, correction in itertools.product(_dims(len(shape)), (0.0, 1.0, 1.5)):
+            given = (dim, correction, correction == 1)
+            with np.errstate(all="ignore"):
+                found = _run(row, x, *given, quick=_are_beside(dim))
+                wanted = NUMPY[row](x, *given)
+            if _are_beside(dim):
+                exact = getattr(wide, row)(dim, correction=correction, keepdim=correction == 1)
+                wanted = exact.float().numpy()
+            assert (found.dtype, found.shape) == (np.float32, wanted.shape)
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("row", ["var", "std"])
+def test_other_spreads(row):
+    x = _numbers(30, 1)
+    with np.errstate(all="ignore"):
+        assert np.isnan(_run(row, x, (1,), 1.0, False, quick=False)).all()
+    assert _run(row, x.astype(np.float64), None, 1.0, False, quick=False).dtype == np.float64

@@ -69,21 +69,36 @@ def are_beside(dims: tuple[int, ...] | None) -> bool:
 
 
 def check(
-    helper: Trial, row: str, x: torch.Tensor, attributes: list[object], *, takes: bool
+    helper: Trial,
+    row: str,
+    x: torch.Tensor,
+    attributes: list[object],
+    *,
+    takes: bool,
+    in_python: bool = False,
 ) -> torch.Tensor:
-    """The helper's result, which has Python's bits; `takes`: by a kernel of GT's in the helper."""
+    """The helper's result, which has Python's bits.
+
+    Args:
+        takes: A kernel of GT's runs it in the helper.
+        in_python: And in the Python engine.
+    """
     with torch.inference_mode():
+        before = kernels_run()
         expected = kernels.TORCH[row](x, *attributes)
+        assert kernels_run() - before == in_python
         before = kernels_run()
         ours = helper.run(row, [x], attributes)
         ran = kernels_run() - before
     assert ours is not None
     assert ran == takes, (row, x.shape, attributes)
     assert (ours[0].shape, ours[0].stride()) == (expected.shape, expected.stride())
+    pairs = [(ours[0], expected)]
     if expected.dtype.is_floating_point:  # the sign of what is no number is nobody's
-        assert bits([ours[0].nan_to_num(7.5)]) == bits([expected.nan_to_num(7.5)])
-        expected, ours = expected.isnan(), (ours[0].isnan(),)
-    assert bits(ours) == bits([expected])
+        pairs = [(one.nan_to_num(7.5), one.isnan()) for one in (ours[0], expected)]
+        pairs = list(zip(*pairs, strict=True))
+    for found, wanted in pairs:
+        assert bits([found]) == bits([wanted])
     return ours[0]
 
 
@@ -134,3 +149,52 @@ def test_other_truth_is_pytorchs(native_helper: Trial, row: str, name: str) -> N
     check(native_helper, row, LEFT[name], [None, False], takes=False)
     if LEFT[name].dim():
         check(native_helper, row, LEFT[name], [(0,), True], takes=False)
+
+
+@pytest.mark.parametrize("row", ["var", "std"])
+@pytest.mark.parametrize("name", [*TAKEN, "transposed", "every other", "expanded"])
+def test_spreads(native_helper: Trial, row: str, name: str) -> None:  # noqa: F811
+    """By GT's kernel in both engines, beside float64; far from zero too."""
+    x = (TAKEN | LEFT)[name]
+    given = [x] if name in ("special", "long") else [x, x + 1e4]
+    for one, dims in itertools.product(given, dims_of(x.dim())):
+        count = math.prod(x.shape if dims is None else [x.shape[dim] for dim in dims])
+        for correction, keepdim in [(1.0, False), (0.0, True), (0.5, False)]:
+            takes = are_beside(dims) and correction < count
+            if correction >= count:
+                continue  # PyTorch warns
+            found = check(
+                native_helper, row, one, [dims, correction, keepdim], takes=takes, in_python=takes
+            )
+            exact = getattr(one.double(), row)(dims, correction=correction, keepdim=keepdim)
+            wanted = exact.float()
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("row", ["var", "std"])
+@pytest.mark.parametrize("name", ["float64", "bfloat16"])
+def test_other_spreads_are_pytorchs(native_helper: Trial, row: str, name: str) -> None:  # noqa: F811
+    check(native_helper, row, LEFT[name], [None, 1.0, False], takes=False)
+    check(native_helper, row, LEFT[name].float().double(), [(0,), 1.0, False], takes=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("row", ["var", "std"])
+def test_spreads_with_nothing_to_divide_by_are_pytorchs(
+    native_helper: Trial,  # noqa: F811
+    row: str,
+) -> None:
+    for correction in (1.0, 2.0):
+        found = check(native_helper, row, drawn(40, 1), [(1,), correction, False], takes=False)
+        assert not found.isfinite().any()
+
+
+@pytest.mark.parametrize("row", ["var", "std"])
+def test_without_kernels_spreads_are_pytorchs(monkeypatch: pytest.MonkeyPatch, row: str) -> None:
+    monkeypatch.setenv("GT_KERNELS", "off")
+    x, before = drawn(300, 200), kernels_run()
+    with torch.inference_mode():
+        for dims in (None, (1,), (0,)):
+            found = kernels.TORCH[row](x, dims, 1.0, False)
+            assert bits([found]) == bits([getattr(x, row)(dims, correction=1)])
+    assert kernels_run() == before

@@ -115,6 +115,11 @@ void run_truth(const KernelTensor* t, const double* n, int threads) {
   }
 }
 
+// x and out; the same, correction, whether of roots.
+void run_spread(const KernelTensor* t, const double* n, int threads) {
+  spread({n[3], n[4] != 0}, floats(t[0]), floats(t[1]), dim_shape(n), threads);
+}
+
 // output, logsumexp, query, key, value, mask or absent; is_causal, scale.
 struct AttentionArguments {
   AttentionArguments(const KernelTensor* t, const double* n, int threads)
@@ -246,6 +251,7 @@ constexpr Row kRows[] = {
     {"cumsum", told<run_cumsum>},
     {"places", told<run_places>},
     {"truth", told<run_truth>},
+    {"spread", told<run_spread>},
 };
 
 }  // namespace

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from typing import NamedTuple
 
 Dims = tuple[int, ...] | None
 
 
-class Reduced(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduced:
     """The result's shape, how many numbers are reduced to one, and how many stand behind them."""
 
     shape: tuple[int, ...]

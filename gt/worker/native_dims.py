@@ -1,7 +1,7 @@
 """Rows of the native backend that look at one dimension, or at some that stand beside each other.
 
-Quick: contiguous float32 with elements, without `dtype`; `any` and `all` of bools too. Over several
-dimensions: those that stand beside each other.
+Quick: contiguous float32 with elements, without `dtype`; `any` and `all` of bools too, `var` and
+`std` of any strides. Over several dimensions: those that stand beside each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gt import _kernels
 from gt.worker import native_threads
 from gt.worker.backend import Kernel
 from gt.worker.dim_shapes import Dims, reduced
-from gt.worker.native_values import BOOL, FLOAT32, INT64, is_rows
+from gt.worker.native_values import BOOL, FLOAT32, INT64, is_float32, is_rows, rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
 
@@ -59,6 +59,18 @@ def _truth(name: str, function: Callable[[Array, Array, int, int], None]) -> Ker
     return kernel
 
 
+def _spread(name: str, function: Callable[[Array, Array, int, float, int], None]) -> Kernel:
+    def kernel(self: Array, dim: Dims, correction: float, keepdim: bool) -> object:
+        made = reduced(self.shape, dim, keepdim) if is_float32(self) else None
+        if made is None or not correction < made.count:
+            return NUMPY[name](self, dim, correction, keepdim)
+        out = np.empty(made.shape, FLOAT32)
+        function(rows(self), out, made.inner, correction, native_threads.count())
+        return out
+
+    return kernel
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -67,4 +79,6 @@ def kernels() -> dict[str, Kernel]:
         "argmin": _place("argmin", _kernels.argmin),
         "any": _truth("any", _kernels.any),
         "all": _truth("all", _kernels.all),
+        "var": _spread("var", _kernels.var),
+        "std": _spread("std", _kernels.std),
     }

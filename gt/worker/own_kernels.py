@@ -43,7 +43,7 @@ def _has_queries(query: Tensor, key: Tensor, *_: Tensor) -> bool:
 
 
 def _always(*_: Tensor) -> bool:
-    """One pass, where PyTorch makes several operators of it."""
+    """One pass, where PyTorch makes several operators or a division for each element of it."""
     return True
 
 
@@ -52,6 +52,8 @@ _TABLE = {
     "attention_backward": _Row((torch.float32,), _has_queries),
     "rms_norm": _Row((torch.float32,), _always),
     "rms_norm_backward": _Row((torch.float32,), _always),
+    "var": _Row((torch.float32,), _always),
+    "std": _Row((torch.float32,), _always),
     "matmul": _Row((torch.float32,), _is_product),
     "adam": _Row((torch.float32,), _is_update),
 }

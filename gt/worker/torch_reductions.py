@@ -9,8 +9,8 @@ from torch import Tensor
 
 from gt.worker import own_kernels
 from gt.worker.backend import Kernel
+from gt.worker.dim_shapes import Dims, reduced
 
-Dims = tuple[int, ...] | None
 _aten = torch.ops.aten
 _nn = torch._C._nn  # noqa: SLF001  torch.nn.functional checks arguments again and costs as much as the kernel
 
@@ -47,7 +47,24 @@ def _amin(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return self.amin(dim or (), keepdim)
 
 
+def _own_spread(
+    operator: str, self: Tensor, dim: Dims, correction: float, keepdim: bool
+) -> Tensor | None:
+    """By GT's kernel, over dimensions beside each other; None: PyTorch does."""
+    own = own_kernels.chosen(operator, self)
+    made = None if own is None else reduced(self.shape, dim, keepdim)
+    if made is None or not correction < made.count:
+        return None
+    x = self.contiguous()
+    out = x.new_empty(made.shape)
+    getattr(own, operator)(x, out, made.inner, correction, own_kernels.threads())
+    return out
+
+
 def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
+    own = _own_spread("var", self, dim, correction, keepdim)
+    if own is not None:
+        return own
     if self.numel() == 0:
         out = self.sum(dim, keepdim=keepdim)
         if out.numel() == 0:  # a worker's empty shard, of which torch would warn
@@ -56,6 +73,9 @@ def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
 
 
 def _std(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
+    own = _own_spread("std", self, dim, correction, keepdim)
+    if own is not None:
+        return own
     if self.numel() == 0:
         return _var(self, dim, correction, keepdim)  # of nothing, or not a number
     return self.std(dim, correction=correction, keepdim=keepdim)

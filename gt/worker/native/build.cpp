@@ -227,6 +227,10 @@ void gt_state_result(void* pointer, void* impl, size_t operands) {
   program(pointer).operands = operands;
   program(pointer).stated.push_back(
       {c10::typeMetaToScalarType(like->dtype()), like->sizes().vec()});
+  // Python runs a generic instruction by PyTorch's operator, whose spreads have other bits.
+  for (gt::Call& call : program(pointer).calls) {
+    if (call.own == gt::Own::Var || call.own == gt::Own::Std) call.own = gt::Own::None;
+  }
 }
 
 // The type of an argument of an operator, as its schema writes it; empty where there is none such.

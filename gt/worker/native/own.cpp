@@ -41,6 +41,8 @@ constexpr Replaced REPLACED[] = {
     {"aten::argmin", Own::Argmin},
     {"aten::any", Own::Any, "dims"},
     {"aten::all", Own::All, "dims"},
+    {"aten::var", Own::Var, "correction"},
+    {"aten::std", Own::Std, "correction"},
 };
 
 // Of one parameter: a step of several in a group is for ATen, whose kernel takes lists.
@@ -180,6 +182,9 @@ bool run_own(Own own, const Values& v, Values& results) {
     case Own::Any:
     case Own::All:
       return truth(own, v, results);
+    case Own::Var:
+    case Own::Std:
+      return spread(own, v, results);
   }
   return false;
 }
@@ -203,6 +208,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("cumsum"),
                  find("places"),
                  find("truth"),
+                 find("spread"),
                  *sizes,
                  threads};
 }

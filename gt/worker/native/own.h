@@ -33,6 +33,7 @@ struct Kernels {
   KernelCall cumsum = nullptr;
   KernelCall places = nullptr;
   KernelCall truth = nullptr;
+  KernelCall spread = nullptr;
   // None, until they are there.
   OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
   // Of products and updates, whose threads are cheap to wake; the others have as many as ATen's at
@@ -106,5 +107,6 @@ bool rms_norm_backward(const Values& values, Values& results);
 bool cumsum(const Values& values, Values& results);
 bool places(Own own, const Values& values, Values& results);
 bool truth(Own own, const Values& values, Values& results);
+bool spread(Own own, const Values& values, Values& results);
 
 }  // namespace gt

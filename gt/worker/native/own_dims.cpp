@@ -113,4 +113,17 @@ bool truth(Own own, const Values& values, Values& results) {
   return true;
 }
 
+// self, dims or none, correction, keepdim: as in gt/worker/torch_reductions.py, of any strides.
+bool spread(Own own, const Values& values, Values& results) {
+  Tensor x = tensor_of(values[0]);
+  if (kernels.spread == nullptr || !is_float(x) || x.numel() == 0 || x.dim() == 0) return false;
+  double correction = values[2].isNone() ? 1 : values[2].toScalar().toDouble();
+  std::optional<Reduced> made = reduced_over(x, values[1], values[3].toBool());
+  if (!made || !(correction < static_cast<double>(made->shape.count))) return false;
+  Tensor out = empty(made->sizes, x);
+  call_along(kernels.spread, x.contiguous(), out, made->shape, correction, own == Own::Std ? 1 : 0);
+  results = {out};
+  return true;
+}
+
 }  // namespace gt

@@ -115,6 +115,8 @@ enum class Own : uint32_t {
   Argmin,
   Any,
   All,
+  Var,
+  Std,
 };
 
 // Threads of gt._kernels that stay, and OpenMP's number of threads in the calling one.

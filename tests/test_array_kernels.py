@@ -385,3 +385,38 @@ def test_every_instruction_set_gives_the_same_bits(path):
             getattr(_kernels, function)(x, out)
         found[name] = b"".join(out.tobytes() for out in outs)
     assert len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("beta", "threshold"), [(1.0, 20.0), (2.0, 3.0), (-0.5, 1.0), (1.0, 200.0)]
+)
+def test_softplus_and_its_gradient(beta, threshold):
+    x = np.concatenate([np.linspace(-120, 60, 20_001), np.linspace(-1, 1, 5_001)])
+    x = np.concatenate([x, [np.nan, np.inf, -np.inf, -0.0]]).astype(np.float32)
+    grad = _numbers(x.size)
+    wide = _wide(x).requires_grad_()
+    wanted = torch.where(
+        wide * beta > threshold, wide, torch.logaddexp(wide * beta, wide * 0) / beta
+    )
+    finite = torch.isfinite(wide)
+    (slopes,) = torch.autograd.grad(wanted, wide, _wide(grad))
+    whole, out = _poisoned(x.size)
+    _kernels.softplus(x, beta, threshold, out)
+    found = out[finite.numpy()]
+    exact = wanted.detach()[finite].numpy()
+    unit = np.spacing(np.maximum(np.abs(exact), SMALL).astype(np.float32))
+    assert np.max(np.abs(found - exact) / unit) < 4
+    theirs = F.softplus(torch.tensor(x[-4:]), beta, threshold).numpy()
+    np.testing.assert_allclose(out[-4:], theirs, rtol=4 * EPSILON)
+    _kernels.softplus_backward(grad, x, beta, threshold, out)
+    _close(out[finite.numpy()], slopes[finite], terms=np.abs(grad).max())
+    assert np.isnan(out[-4])
+    assert whole[0] == whole[-1] == POISON
+
+
+def test_softplus_of_other_sizes_is_refused():
+    x = _numbers(5)
+    with pytest.raises(ValueError, match="softplus: out has 4 elements, not 5"):
+        _kernels.softplus(x, 1.0, 20.0, x[:4])
+    with pytest.raises(ValueError, match="softplus_backward: x has 4 elements, not 5"):
+        _kernels.softplus_backward(x, x[:4], 1.0, 20.0, x)

@@ -7,6 +7,7 @@ import pytest
 
 from gt import _kernels
 from gt.worker.native_backend import NATIVE
+from gt.worker.own_calls import kernels_run
 
 torch = pytest.importorskip("torch")
 
@@ -126,3 +127,21 @@ def test_arrays_that_do_not_fit_are_refused():
             call()
     with pytest.raises(TypeError):
         _kernels.where(x, x, x, x)
+
+
+def test_softplus_of_rows_and_of_others():
+    """By a kernel where they are contiguous, else numpy's: the same numbers."""
+    x = np.linspace(-8, 8, 60).astype(np.float32).reshape(6, 10)
+    grad = x[::-1].copy()
+    for beta, threshold in ((1.0, 20.0), (2.0, 3.0)):
+        for order in ("C", "F"):
+            one, other = np.asarray(x, order=order), np.asarray(grad, order=order)
+            wide = torch.tensor(x, dtype=torch.float64).requires_grad_()
+            wanted = torch.nn.functional.softplus(wide, beta, threshold)
+            (slopes,) = torch.autograd.grad(wanted, wide, torch.tensor(grad).double())
+            before = kernels_run()
+            found = NATIVE["softplus"](one, beta, threshold)
+            of_grad = NATIVE["softplus_backward"](other, one, beta, threshold)
+            assert kernels_run() - before == (2 if order == "C" else 0)
+            np.testing.assert_allclose(found, wanted.detach(), rtol=1e-6)
+            np.testing.assert_allclose(of_grad, slopes, rtol=1e-6)

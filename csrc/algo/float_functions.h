@@ -59,6 +59,23 @@ inline float exp_of_negative_f32(float x) {
 
 inline float sigmoid_f32(float x) { return 1.0F / (1.0F + exp_f32(-x)); }
 
+// ln(1 + e^x) for any x: what e^-|x| adds to x, or to 0, as twice the area tangent of s = u / (2 +
+// u) with s up to 1/3.
+inline float softplus_f32(float x) {
+  const float u = exp_f32(-std::fabs(x));
+  const float s = u / (2.0F + u);
+  const float square = s * s;
+  float poly = 1.0F / 15;
+  poly = poly * square + 1.0F / 13;
+  poly = poly * square + 1.0F / 11;
+  poly = poly * square + 1.0F / 9;
+  poly = poly * square + 1.0F / 7;
+  poly = poly * square + 1.0F / 5;
+  poly = poly * square + 1.0F / 3;
+  const float near = 2.0F * s + 2.0F * s * square * poly;
+  return (x > 0.0F ? x : 0.0F) + near;
+}
+
 inline float tanh_f32(float x) {
   const float square = x * x;
   float poly = -0.006104948029F;

@@ -46,6 +46,19 @@ void leaky_relu(const In& x, float slope, const Out& out) {
   array_path().leaky_relu(x.data(), slope, out.data(), x.size());
 }
 
+void softplus(const In& x, float beta, float threshold, const Out& out) {
+  count_call();
+  check_count("softplus", "out", out.size(), x.size());
+  array_path().softplus(x.data(), beta, threshold, out.data(), x.size());
+}
+
+void softplus_backward(const In& grad, const In& x, float beta, float threshold, const Out& out) {
+  count_call();
+  check_count("softplus_backward", "x", x.size(), grad.size());
+  check_count("softplus_backward", "out", out.size(), grad.size());
+  array_path().softplus_backward(grad.data(), x.data(), beta, threshold, out.data(), grad.size());
+}
+
 void leaky_relu_backward(const In& grad, const In& x, float slope, const Out& out) {
   count_call();
   check_count("leaky_relu_backward", "x", x.size(), grad.size());
@@ -268,6 +281,10 @@ void bind_elementwise(nb::module_& module) {
   }
   module.def("leaky_relu", &leaky_relu, "x"_a.noconvert(), "slope"_a, "out"_a.noconvert(),
              "x where positive, else slope times x; contiguous float32.");
+  module.def("softplus", &softplus, "x"_a.noconvert(), "beta"_a, "threshold"_a, "out"_a.noconvert(),
+             "ln(1 + e^(x beta)) / beta of each element; x where x beta is above the threshold.");
+  module.def("softplus_backward", &softplus_backward, "grad"_a.noconvert(), "x"_a.noconvert(),
+             "beta"_a, "threshold"_a, "out"_a.noconvert(), "Gradient of softplus by x.");
   module.def("leaky_relu_backward", &leaky_relu_backward, "grad"_a.noconvert(), "x"_a.noconvert(),
              "slope"_a, "out"_a.noconvert(), "Gradient of leaky_relu by its operand x.");
   module.def("clamp", &clamp, "x"_a.noconvert(), "low"_a, "high"_a, "out"_a.noconvert(),

@@ -113,6 +113,24 @@ void leaky_relu_backward(const float* grad, const float* x, float slope, float* 
   }
 }
 
+void softplus(const float* x, float beta, float threshold, float* out, std::size_t count) {
+  const float per_beta = 1.0F / beta;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float scaled = x[i] * beta;
+    const float below = softplus_f32(scaled) * per_beta;
+    out[i] = scaled > threshold ? x[i] : below;
+  }
+}
+
+void softplus_backward(const float* grad, const float* x, float beta, float threshold, float* out,
+                       std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float scaled = x[i] * beta;
+    const float below = grad[i] * sigmoid_f32(scaled);
+    out[i] = scaled > threshold ? grad[i] : below;
+  }
+}
+
 // NaN stays; where low is above high, it is high.
 void clamp(const float* x, float low, float high, float* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -359,6 +377,8 @@ constexpr ArrayPath array_path_of() {
            unary_backward<SiluOf>, unary_backward<GeluOf>, unary_backward<GeluTanhOf>},
           leaky_relu,
           leaky_relu_backward,
+          softplus,
+          softplus_backward,
           clamp,
           where,
           softmax,

@@ -128,6 +128,10 @@ struct ArrayPath {
   void (*leaky_relu)(const float* x, float slope, float* out, std::size_t count);
   void (*leaky_relu_backward)(const float* grad, const float* x, float slope, float* out,
                               std::size_t count);
+  // x where x beta is above the threshold.
+  void (*softplus)(const float* x, float beta, float threshold, float* out, std::size_t count);
+  void (*softplus_backward)(const float* grad, const float* x, float beta, float threshold,
+                            float* out, std::size_t count);
   void (*clamp)(const float* x, float low, float high, float* out, std::size_t count);
   // condition != 0 ? x : y
   void (*where)(const std::uint8_t* condition, const float* x, const float* y, float* out,

@@ -170,6 +170,22 @@ def _gelu_backward(grad: Array, self: Array, approximate: str) -> object:
     return out
 
 
+def _softplus(self: Array, beta: float, threshold: float) -> object:
+    if not is_rows(self):
+        return NUMPY["softplus"](self, beta, threshold)
+    out = np.empty(self.shape, FLOAT32)
+    _kernels.softplus(self, beta, threshold, out)
+    return out
+
+
+def _softplus_backward(grad: Array, self: Array, beta: float, threshold: float) -> object:
+    if not (is_rows(grad) and is_rows(self) and grad.shape == self.shape):
+        return NUMPY["softplus_backward"](grad, self, beta, threshold)
+    out = np.empty(self.shape, FLOAT32)
+    _kernels.softplus_backward(grad, self, beta, threshold, out)
+    return out
+
+
 def _leaky_relu(self: Array, negative_slope: float) -> object:
     if not is_rows(self):
         return NUMPY["leaky_relu"](self, negative_slope)
@@ -270,6 +286,8 @@ def kernels() -> dict[str, Kernel]:
     return table | {
         "gelu": _gelu,
         "gelu_backward": _gelu_backward,
+        "softplus": _softplus,
+        "softplus_backward": _softplus_backward,
         "leaky_relu": _leaky_relu,
         "leaky_relu_backward": _leaky_relu_backward,
         "elu": _elu,

@@ -121,6 +121,23 @@ def test_gradients_far_from_zero(name):
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("columns", [1, 10, 64, 150, 700, 3000])
+def test_rows_have_the_bits_that_each_has_alone(name, columns):
+    """Also beside one that is no number."""
+    x = _numbers(37, columns) * 5
+    x[5, columns // 2] = np.nan
+    together, alone = np.empty_like(x), np.empty_like(x)
+    getattr(_kernels, name)(x, together)
+    for row in range(len(x)):
+        getattr(_kernels, name)(x[row : row + 1], alone[row : row + 1])
+    assert together.tobytes() == alone.tobytes()
+    assert np.isnan(together[5]).all()
+    _close(
+        np.delete(together, 5, 0), getattr(torch, name)(_wide(np.delete(x, 5, 0)), -1), terms=8.0
+    )
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_rows_and_their_gradients(name):
     for columns in SIZES[1:]:
         x, grad = _numbers(5, columns) * 4, _numbers(columns, 5).T.copy()

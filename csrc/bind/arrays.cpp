@@ -84,17 +84,14 @@ void where(const Bools& condition, const In& x, const In& y, const Out& out) {
                      out.data(), condition.size());
 }
 
-using RowLoop = void (*ArrayPath::*)(const float*, float*, std::size_t);
+using RowsLoop = void (*ArrayPath::*)(const float*, float*, std::size_t, std::size_t);
 
-auto row_function(const char* name, RowLoop loop) {
+auto rows_function(const char* name, RowsLoop loop) {
   return [name, loop](const In& x, const Out& out) {
     count_call();
     const Rows rows = rows_of(name, x);
     check_count(name, "out", out.size(), x.size());
-    const auto run = array_path().*loop;
-    for (std::size_t row = 0; row < rows.count; ++row) {
-      run(x.data() + row * rows.columns, out.data() + row * rows.columns, rows.columns);
-    }
+    (array_path().*loop)(x.data(), out.data(), rows.count, rows.columns);
   };
 }
 
@@ -185,11 +182,11 @@ std::int64_t cross_entropy(const In& x, const Indices& target, std::int64_t igno
   check_count(kOp, "target", target.size(), rows.count);
   check_count(kOp, "log_probs", log_probs.size(), x.size());
   check_count(kOp, "losses", losses.size(), rows.count);
+  array_path().log_softmax(x.data(), log_probs.data(), rows.count, rows.columns);
   std::int64_t kept = 0;
   for (std::size_t row = 0; row < rows.count; ++row) {
     const std::int64_t place = target.data()[row];
-    float* out = log_probs.data() + row * rows.columns;
-    array_path().log_softmax(x.data() + row * rows.columns, out, rows.columns);
+    const float* out = log_probs.data() + row * rows.columns;
     losses.data()[row] = 0.0F;
     if (place == ignore_index) {
       continue;
@@ -309,10 +306,11 @@ void bind_elementwise(nb::module_& module) {
 }
 
 void bind_rows(nb::module_& module) {
-  module.def("softmax", row_function("softmax", &ArrayPath::softmax), "x"_a.noconvert(),
+  module.def("softmax", rows_function("softmax", &ArrayPath::softmax), "x"_a.noconvert(),
              "out"_a.noconvert(), "Softmax over the last dimension; contiguous float32.");
-  module.def("log_softmax", row_function("log_softmax", &ArrayPath::log_softmax), "x"_a.noconvert(),
-             "out"_a.noconvert(), "Log-softmax over the last dimension; contiguous float32.");
+  module.def("log_softmax", rows_function("log_softmax", &ArrayPath::log_softmax),
+             "x"_a.noconvert(), "out"_a.noconvert(),
+             "Log-softmax over the last dimension; contiguous float32.");
   module.def("softmax_backward", row_backward("softmax_backward", &ArrayPath::softmax_backward),
              "grad"_a.noconvert(), "y"_a.noconvert(), "out"_a.noconvert(),
              "Gradient of softmax by its operand; y is its result.");

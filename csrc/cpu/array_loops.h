@@ -2,6 +2,7 @@
 // each instruction set; nothing here may have external linkage.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "algo/float_functions.h"
@@ -147,24 +148,69 @@ void where(const std::uint8_t* condition, const float* x, const float* y, float*
   }
 }
 
-void softmax(const float* x, float* out, std::size_t count) {
-  const float largest = largest_of(x, count);
-  for (std::size_t i = 0; i < count; ++i) {
-    out[i] = exp_of_negative_f32(x[i] - largest);
+// Each step for a few rows, which stay in the first cache, before the next one: a short row would
+// wait for its own maximum, sum and logarithm.
+constexpr std::size_t kRowsAtOnce = 16;
+
+inline std::size_t rows_at_once(std::size_t count) {
+  return std::clamp<std::size_t>(2048 / std::max<std::size_t>(1, count), 1, kRowsAtOnce);
+}
+
+void softmax_of_few(const float* x, float* out, std::size_t rows, std::size_t count) {
+  float levels[kRowsAtOnce];
+  for (std::size_t row = 0; row < rows; ++row) {
+    levels[row] = largest_of(x + row * count, count);
   }
-  const float scale = 1.0F / sum_of(count, [out](std::size_t i) { return out[i]; });
-  for (std::size_t i = 0; i < count; ++i) {
-    out[i] *= scale;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* from = x + row * count;
+    float* to = out + row * count;
+    const float largest = levels[row];
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = exp_of_negative_f32(from[i] - largest);
+    }
+  }
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* to = out + row * count;
+    levels[row] = 1.0F / sum_of(count, [to](std::size_t i) { return to[i]; });
+  }
+  for (std::size_t row = 0; row < rows; ++row) {
+    float* to = out + row * count;
+    const float scale = levels[row];
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] *= scale;
+    }
   }
 }
 
-void log_softmax(const float* x, float* out, std::size_t count) {
-  const float largest = largest_of(x, count);
-  const float total =
-      sum_of(count, [x, largest](std::size_t i) { return exp_of_negative_f32(x[i] - largest); });
-  const float level = std::log(total);
-  for (std::size_t i = 0; i < count; ++i) {
-    out[i] = (x[i] - largest) - level;
+void log_softmax_of_few(const float* x, float* out, std::size_t rows, std::size_t count) {
+  float maxima[kRowsAtOnce], levels[kRowsAtOnce];
+  for (std::size_t row = 0; row < rows; ++row) {
+    maxima[row] = largest_of(x + row * count, count);
+  }
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* from = x + row * count;
+    const float largest = maxima[row];
+    levels[row] = sum_of(
+        count, [from, largest](std::size_t i) { return exp_of_negative_f32(from[i] - largest); });
+  }
+  for (std::size_t row = 0; row < rows; ++row) {
+    levels[row] = std::log(levels[row]);
+  }
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* from = x + row * count;
+    float* to = out + row * count;
+    const float largest = maxima[row], level = levels[row];
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = (from[i] - largest) - level;
+    }
+  }
+}
+
+template <void (*kFew)(const float* x, float* out, std::size_t rows, std::size_t count)>
+void by_few_rows(const float* x, float* out, std::size_t rows, std::size_t count) {
+  const std::size_t together = rows_at_once(count);
+  for (std::size_t row = 0; row < rows; row += together) {
+    kFew(x + row * count, out + row * count, std::min(together, rows - row), count);
   }
 }
 
@@ -381,8 +427,8 @@ constexpr ArrayPath array_path_of() {
           softplus_backward,
           clamp,
           where,
-          softmax,
-          log_softmax,
+          by_few_rows<softmax_of_few>,
+          by_few_rows<log_softmax_of_few>,
           softmax_backward,
           log_softmax_backward,
           layer_norm,

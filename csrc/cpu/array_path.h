@@ -137,8 +137,8 @@ struct ArrayPath {
   void (*where)(const std::uint8_t* condition, const float* x, const float* y, float* out,
                 std::size_t count);
   // Rows of `count` elements.
-  void (*softmax)(const float* x, float* out, std::size_t count);
-  void (*log_softmax)(const float* x, float* out, std::size_t count);
+  void (*softmax)(const float* x, float* out, std::size_t rows, std::size_t count);
+  void (*log_softmax)(const float* x, float* out, std::size_t rows, std::size_t count);
   void (*softmax_backward)(const float* grad, const float* y, float* out, std::size_t count);
   void (*log_softmax_backward)(const float* grad, const float* y, float* out, std::size_t count);
   // weight and bias may be null; mean and rstd get one number.

@@ -202,7 +202,7 @@ Kernel array_loops() {
     path.unary_backward[static_cast<std::size_t>(UnaryBackward::kGelu)](
         grad.floats(), x.floats(), gradient.floats(), x.count());
     for (std::size_t at = 0; at < x.count(); at += kColumns) {
-      path.softmax(x.floats() + at, softmax.floats() + at, kColumns);
+      path.softmax(x.floats() + at, softmax.floats() + at, 1, kColumns);
     }
     const SgdStep step{.lr = 0.1F,
                        .momentum = 0.9F,

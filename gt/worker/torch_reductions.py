@@ -52,7 +52,8 @@ def _own_spread(
 ) -> Tensor | None:
     """By GT's kernel, over dimensions beside each other; None: PyTorch does."""
     own = own_kernels.chosen(operator, self)
-    made = None if own is None else reduced(self.shape, dim, keepdim)
+    dims = dim if dim is None else tuple(dim)
+    made = None if own is None else reduced(self.shape, dims, keepdim)
     if made is None or not correction < made.count:
         return None
     x = self.contiguous()

@@ -21,7 +21,7 @@ from gt import _kernels
 _Array = npt.NDArray[np.float32]
 
 _ELEMENTS = (2**10, 2**18)
-_ROWS = ((64, 10), (512, 512))  # rows, columns
+_ROWS = ((64, 10), (4096, 64), (512, 512))  # rows, columns
 _PARAMETERS = (2**12, 2**20)
 
 _aten = torch.ops.aten
@@ -84,6 +84,10 @@ def _of_numbers_and_conditions(count: int) -> Iterator[Case]:
         "leaky_relu": (
             lambda: _aten.leaky_relu.out(t_x, 0.1, out=t_out),
             lambda: _kernels.leaky_relu(x, 0.1, out),
+        ),
+        "softplus": (
+            lambda: _aten.softplus.out(t_x, out=t_out),
+            lambda: _kernels.softplus(x, 1.0, 20.0, out),
         ),
         "clamp": (
             lambda: torch.clamp(t_x, -1, 1, out=t_out),

@@ -258,8 +258,8 @@ Kernel loops_along_a_dimension() {
   const DimShape shapes[] = {{333, 129, 1}, {2, 100001, 1}, {3, 40, 1030}};
   const Array x = Array::random({3, 40, 1030 * 2}, 21);
   return [=](int threads) {
-    Array sums = x, spreads = x, found(Element::kInt64, {5000}), truth(Element::kBool, {5000});
-    auto* const flags = static_cast<std::uint8_t*>(truth.view().data);
+    Array sums = x, spreads = x, found(Element::kInt64, {5000}), truths(Element::kBool, {5000});
+    auto* const flags = static_cast<std::uint8_t*>(truths.view().data);
     std::vector<char> written;
     for (const DimShape& shape : shapes) {
       cumsum(x.floats(), sums.floats(), shape, threads);
@@ -267,7 +267,7 @@ Kernel loops_along_a_dimension() {
              threads);
       truth(Truth::kAll, x.floats(), flags, shape, threads);
       spread({1.0, true}, x.floats(), spreads.floats(), shape, threads);
-      const std::vector<char> bytes = joined({&sums, &spreads, &found, &truth});
+      const std::vector<char> bytes = joined({&sums, &spreads, &found, &truths});
       written.insert(written.end(), bytes.begin(), bytes.end());
     }
     return written;

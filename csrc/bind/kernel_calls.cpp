@@ -169,6 +169,8 @@ void run_recurrent_backward(const KernelTensor* t, const double* n, int threads)
       floats(t[4]), threads);
 }
 
+static_assert(kChainSteps == CHAIN_STEPS_MAX);
+
 // In the order of ChainCode.
 constexpr ChainOp kChainOps[] = {
     ChainOp::kNeg,  ChainOp::kAbs,          ChainOp::kSquare, ChainOp::kReciprocal, ChainOp::kRsqrt,

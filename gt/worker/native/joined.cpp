@@ -13,9 +13,8 @@ namespace gt {
 
 namespace {
 
-// Steps of a chain at most, as csrc/cpu/chain.h has it; its operands, and what each step is told
-// by.
-constexpr size_t STEPS_MAX = 16;
+// Of a chain; operands of a step, and the numbers that it is told by.
+constexpr size_t STEPS_MAX = CHAIN_STEPS_MAX;
 constexpr size_t SIDES = 3;
 constexpr size_t NUMBERS = 1 + 2 * SIDES;
 // Elements times steps from which on threads are worth waking.

@@ -42,6 +42,9 @@ enum class ChainCode : int32_t {
   Where
 };
 
+// Steps of a chain, at most.
+constexpr int CHAIN_STEPS_MAX = 16;
+
 // What an operand of a chain's step is: the result so far, a number, or the next tensor.
 enum class ChainSource : int32_t { Result, Number, Tensor };
 

@@ -118,25 +118,25 @@ inline float erf_f32(float x) {
 
 // What of a normal distribution is below x, (1 + erf(x / sqrt 2)) / 2, within 2^-22 (no relative
 // bound: its product with x, gelu, is as exact as x). 0.5 + x times a rational function of the
-// square, with one division where erf_f32 has two and an exponential.
-inline float normal_below_f32(float x) {
+// square, with one division where erf_f32 has two and an exponential. Of a float or a vector.
+template <class Float>
+inline Float normal_below_f32(Float x) {
   constexpr float kEnd = 5.4F;  // beyond it is 0 or 1 in float32, and at it the fit too
-  const float bounded = x < -kEnd ? -kEnd : (x > kEnd ? kEnd : x);
-  const float square = bounded * bounded;
-  float top = 1.1686947e-10F;
-  top = top * square + -2.20014631e-08F;
+  const Float end = Float{} + kEnd;
+  const Float bounded = x < -kEnd ? -end : (x > kEnd ? end : x);
+  const Float square = bounded * bounded;
+  Float top = 1.1686947e-10F * square + -2.20014631e-08F;
   top = top * square + 3.00270264e-06F;
   top = top * square + 0.000148451237F;
   top = top * square + 0.00437033891F;
   top = top * square + 0.0338094496F;
   top = top * square + 0.398942265F;
-  float bottom = 5.50180141e-05F;
-  bottom = bottom * square + 0.00170428728F;
+  Float bottom = 5.50180141e-05F * square + 0.00170428728F;
   bottom = bottom * square + 0.0278588104F;
   bottom = bottom * square + 0.25141376F;
   bottom = bottom * square + 1.0F;
-  const float below = 0.5F + bounded * (top / bottom);
-  return below < 0.0F ? 0.0F : below;
+  const Float below = 0.5F + bounded * (top / bottom);
+  return (below < 0.0F) | (x <= -kEnd) ? Float{} : below;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "algo/float_functions.h"
 #include "cpu/matmul/pack.h"
 
 namespace gt {
@@ -15,18 +16,7 @@ constexpr double kRootHalf = 0.70710678118654752440;
 constexpr double kTanhScale = 1.59576912160573071176;  // 2 sqrt(2 / pi)
 constexpr double kTanhCube = 0.044715;
 
-// x times the normal distribution's integral up to x. The complement of the error function is
-// Abramowitz and Stegun 7.1.26, whose error is below 1.5e-7.
-inline Vector<float> gelu(Vector<float> x) {
-  const Vector<float> size = (x < 0.0F ? -x : x) * static_cast<float>(kRootHalf);
-  const Vector<float> t = 1.0F / (1.0F + 0.3275911F * size);
-  Vector<float> sum = t * 1.061405429F - 1.453152027F;
-  sum = sum * t + 1.421413741F;
-  sum = sum * t - 0.284496736F;
-  sum = sum * t + 0.254829592F;
-  const Vector<float> half = 0.5F * (sum * t * exponential(-size * size));
-  return x * (x < 0.0F ? half : 1.0F - half);
-}
+inline Vector<float> gelu(Vector<float> x) { return x * normal_below_f32(x); }
 
 inline Vector<float> silu(Vector<float> x, Vector<float> steep) {
   return x / (1.0F + exponential(-steep));
@@ -121,8 +111,8 @@ template <class T, class Number>
 void finish_numbers(const Epilogue& epilogue, std::int64_t count, const T* sums, const Number* bias,
                     const Number* residual, Number* out) {
   const T scale = static_cast<T>(epilogue.scale);
-  for (std::int64_t at = 0; at < count; at += kLanes<T>) {
-    const auto lanes = static_cast<int>(count - at < kLanes<T> ? count - at : kLanes<T>);
+  const bool is_gate = epilogue.activation == Activation::kGate;
+  const auto finish = [&](std::int64_t at, int lanes) __attribute__((always_inline)) {
     Vector<T> value = read_numbers<T>(sums + at, lanes) * scale;
     if (bias != nullptr) {
       value += read_numbers<T>(bias + at, lanes);
@@ -130,10 +120,16 @@ void finish_numbers(const Epilogue& epilogue, std::int64_t count, const T* sums,
     value = activated(value, epilogue.activation);
     if (residual != nullptr) {
       const Vector<T> other = read_numbers<T>(residual + at, lanes);
-      const bool is_gate = epilogue.activation == Activation::kGate;
       value = is_gate ? (other <= T{} ? Vector<T>{} : value) : value + other;
     }
     write_numbers<T>(out + at, value, lanes);
+  };
+  std::int64_t at = 0;
+  for (; at + kLanes<T> <= count; at += kLanes<T>) {
+    finish(at, kLanes<T>);
+  }
+  if (at < count) {
+    finish(at, static_cast<int>(count - at));
   }
 }
 

@@ -32,7 +32,7 @@ inline void fetch_ahead(const Number* from) {
 
 // sums[row][column] (+)= x[row][steps] * right[steps] for a vector of columns.
 template <class T, int kSteps, int kRows>
-[[gnu::always_inline]] inline void add_rows(const T* x, std::int64_t depth,
+[[gnu::always_inline]] inline void add_rows(const T* x, std::int64_t depth, std::int64_t apart,
                                             const Vector<T> (&right)[kSteps], T* sums,
                                             std::int64_t ld, int lanes, bool add) {
 #pragma GCC unroll 8
@@ -41,7 +41,7 @@ template <class T, int kSteps, int kRows>
     Vector<T> sum = add ? read_numbers<T>(to, lanes) : Vector<T>{};
 #pragma GCC unroll 8
     for (int step = 0; step < kSteps; ++step) {
-      sum += x[row * depth + step] * right[step];
+      sum += x[row * depth + step * apart] * right[step];
     }
     write_numbers<T>(to, sum, lanes);
   }
@@ -50,70 +50,82 @@ template <class T, int kSteps, int kRows>
 // The same for all rows of x and kSteps steps from memory.
 template <class T, class Number, int kSteps>
 [[gnu::always_inline]] inline void add_columns(int m, const T* x, std::int64_t depth,
-                                               const Number* w, std::int64_t along, T* sums,
-                                               std::int64_t ld, int lanes, bool add) {
+                                               std::int64_t apart, const Number* w,
+                                               std::int64_t along, T* sums, std::int64_t ld,
+                                               int lanes, bool add) {
   Vector<T> right[kSteps];
 #pragma GCC unroll 8
   for (int step = 0; step < kSteps; ++step) {
-    fetch_ahead<T>(w + step * along);
-    right[step] = lanes == kLanes<T> ? read_vector<T>(w + step * along)
-                                     : read_numbers<T>(w + step * along, lanes);
+    fetch_ahead<T>(w + step * apart * along);
+    right[step] = lanes == kLanes<T> ? read_vector<T>(w + step * apart * along)
+                                     : read_numbers<T>(w + step * apart * along, lanes);
   }
   if (m == kSkinnyRowsMax) {
-    return add_rows<T, kSteps, kSkinnyRowsMax>(x, depth, right, sums, ld, lanes, add);
+    return add_rows<T, kSteps, kSkinnyRowsMax>(x, depth, apart, right, sums, ld, lanes, add);
   }
   int row = 0;
   if ((m & 4) != 0) {
-    add_rows<T, kSteps, 4>(x, depth, right, sums, ld, lanes, add);
+    add_rows<T, kSteps, 4>(x, depth, apart, right, sums, ld, lanes, add);
     row = 4;
   }
   if ((m & 2) != 0) {
-    add_rows<T, kSteps, 2>(x + row * depth, depth, right, sums + row * ld, ld, lanes, add);
+    add_rows<T, kSteps, 2>(x + row * depth, depth, apart, right, sums + row * ld, ld, lanes, add);
     row += 2;
   }
   if ((m & 1) != 0) {
-    add_rows<T, kSteps, 1>(x + row * depth, depth, right, sums + row * ld, ld, lanes, add);
+    add_rows<T, kSteps, 1>(x + row * depth, depth, apart, right, sums + row * ld, ld, lanes, add);
   }
 }
 
 // w[step][column] with its columns side by side: eight steps at once, so that sums are read and
 // written an eighth as often and eight streams of memory run.
 template <class T, class Number, int kSteps>
-inline void add_steps(int m, const T* x, std::int64_t depth, const Number* w, std::int64_t along,
-                      std::int64_t columns, T* sums, std::int64_t ld, bool add) {
+inline void add_steps(int m, const T* x, std::int64_t depth, std::int64_t apart, const Number* w,
+                      std::int64_t along, std::int64_t columns, T* sums, std::int64_t ld,
+                      bool add) {
   constexpr int kWhole = kLanes<T>;
   std::int64_t column = 0;
   for (; column + kWhole <= columns; column += kWhole) {
-    add_columns<T, Number, kSteps>(m, x, depth, w + column, along, sums + column, ld, kWhole, add);
+    add_columns<T, Number, kSteps>(m, x, depth, apart, w + column, along, sums + column, ld, kWhole,
+                                   add);
   }
   if (column < columns) {
-    add_columns<T, Number, kSteps>(m, x, depth, w + column, along, sums + column, ld,
+    add_columns<T, Number, kSteps>(m, x, depth, apart, w + column, along, sums + column, ld,
                                    static_cast<int>(columns - column), add);
   }
 }
+
+// Of so few rows the steps that are taken together are far from each other, each followed by its
+// next one: streams of memory that go on. The steps of more rows would drive each other out of the
+// first cache.
+constexpr int kRowsApartMax = 2;
 
 template <class T, class Number>
 void skinny_rows_of(int m, std::int64_t depth, const T* x, const PanelSource& source,
                     std::int64_t begin, std::int64_t end, T* sums, std::int64_t ld) {
   constexpr int kSteps = 8;
   const auto* w = static_cast<const Number*>(source.data) + begin;
-  std::int64_t step = 0;
-  for (; step + kSteps <= depth; step += kSteps) {
-    add_steps<T, Number, kSteps>(m, x + step, depth, w + step * source.along, source.along,
-                                 end - begin, sums + begin, ld, step > 0);
+  const std::int64_t whole = depth / kSteps;
+  const std::int64_t apart = m <= kRowsApartMax ? whole : 1;
+  const std::int64_t next = m <= kRowsApartMax ? 1 : kSteps;
+  for (std::int64_t at = 0; at < whole; ++at) {
+    const std::int64_t step = at * next;
+    add_steps<T, Number, kSteps>(m, x + step, depth, apart, w + step * source.along, source.along,
+                                 end - begin, sums + begin, ld, at > 0);
   }
-  for (; step < depth; ++step) {
-    add_steps<T, Number, 1>(m, x + step, depth, w + step * source.along, source.along, end - begin,
-                            sums + begin, ld, step > 0);
+  for (std::int64_t step = kSteps * whole; step < depth; ++step) {
+    add_steps<T, Number, 1>(m, x + step, depth, 0, w + step * source.along, source.along,
+                            end - begin, sums + begin, ld, step > 0);
   }
 }
 
-// w[step][column] with its steps side by side: kColumns dot products of kRows rows at once.
-template <class T, class Number, int kRows, int kColumns>
+// w[step][column] with its steps side by side: kColumns dot products of kRows rows at once, each in
+// kParts sums.
+template <class T, class Number, int kRows, int kColumns, int kParts>
 inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t across, T* sums,
-                std::int64_t ld) {
-  Vector<T> sum[kRows][kColumns] = {};
-  const auto add = [&](std::int64_t step, const auto& read) {
+                std::int64_t ld, std::int64_t apart) {
+  Vector<T> sum[kParts][kRows][kColumns] = {};
+  const auto add = [&](std::int64_t step, Vector<T>(&to)[kRows][kColumns], const auto& read) {
     Vector<T> right[kColumns];
 #pragma GCC unroll 8
     for (int column = 0; column < kColumns; ++column) {
@@ -125,16 +137,23 @@ inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t ac
       const Vector<T> left = read(x + row * depth + step);
 #pragma GCC unroll 8
       for (int column = 0; column < kColumns; ++column) {
-        sum[row][column] += left * right[column];
+        to[row][column] += left * right[column];
       }
     }
   };
+  const auto read_whole = [](const auto* from) { return read_vector<T>(from); };
   std::int64_t step = 0;
+  for (; step + kParts * kLanes<T> <= depth; step += kParts * kLanes<T>) {
+#pragma GCC unroll 8
+    for (int part = 0; part < kParts; ++part) {
+      add(step + part * kLanes<T>, sum[part], read_whole);
+    }
+  }
   for (; step + kLanes<T> <= depth; step += kLanes<T>) {
-    add(step, [](const auto* from) { return read_vector<T>(from); });
+    add(step, sum[0], read_whole);
   }
   if (step < depth) {
-    add(step, [lanes = static_cast<int>(depth - step)](const auto* from) {
+    add(step, sum[0], [lanes = static_cast<int>(depth - step)](const auto* from) {
       return read_numbers<T>(from, lanes);
     });
   }
@@ -143,22 +162,30 @@ inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t ac
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 8
     for (int column = 0; column < kColumns; ++column) {
-      sums[row * ld + column] = lane_sum<T>(sum[row][column]);
+      Vector<T> whole = sum[0][row][column];
+#pragma GCC unroll 8
+      for (int part = 1; part < kParts; ++part) {
+        whole += sum[part][row][column];
+      }
+      sums[row * ld + column * apart] = lane_sum<T>(whole);
     }
   }
 }
 
+// Columns far from each other, each followed by its next one: few streams of memory that go on.
 template <class T, class Number, int kRows>
 void dots(std::int64_t depth, const T* x, const Number* w, std::int64_t across, std::int64_t begin,
           std::int64_t end, T* sums, std::int64_t ld) {
+  constexpr int kColumns = 4;
   // Sums that do not wait for each other: enough for the latency of a multiply-add.
-  constexpr int kColumns = kRows == 1 ? 8 : kRows == 2 ? 4 : 2;
-  std::int64_t column = begin;
-  for (; column + kColumns <= end; column += kColumns) {
-    dot<T, Number, kRows, kColumns>(depth, x, w + column * across, across, sums + column, ld);
+  constexpr int kParts = kRows * kColumns >= 8 ? 1 : 8 / (kRows * kColumns);
+  const std::int64_t apart = (end - begin) / kColumns;
+  for (std::int64_t column = begin; column < begin + apart; ++column) {
+    dot<T, Number, kRows, kColumns, kParts>(depth, x, w + column * across, apart * across,
+                                            sums + column, ld, apart);
   }
-  for (; column < end; ++column) {
-    dot<T, Number, kRows, 1>(depth, x, w + column * across, across, sums + column, ld);
+  for (std::int64_t column = begin + kColumns * apart; column < end; ++column) {
+    dot<T, Number, kRows, 1, kParts>(depth, x, w + column * across, 0, sums + column, ld, 0);
   }
 }
 

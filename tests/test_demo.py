@@ -3,10 +3,12 @@
 Each in a process of its own, because the number of workers is chosen before the first operation.
 """
 
+import os
 import subprocess
 import sys
 
 import pytest
+from without_torch import path_without_torch
 
 SEEDS = range(5)
 
@@ -26,7 +28,8 @@ from gt.demo import chargpt
 torch.set_num_threads(1)
 gt.gpu_workers(2)
 result = chargpt.compare(seed=0, dtype={dtype!r}, show_progress=False)
-print(result.difference, result.limit, result.losses[0], result.losses[-1], len(result.losses))
+losses = result.ours.losses
+print(result.difference, result.limit, losses[0], losses[-1], len(losses))
 """
 
 
@@ -62,4 +65,17 @@ def test_the_command(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     for part in ("held-out scans right", "PyTorch's by at most", "steps/s", "what the GPT writes"):
+        assert part in done.stdout
+
+
+@pytest.mark.timeout(120)
+def test_the_command_without_pytorch(tmp_path):
+    command = [sys.executable, "-m", "gt.demo", "--quick", "--no-progress"]
+    path = {"PYTHONPATH": path_without_torch(tmp_path)}
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | path
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "demo.png").exists()
+    for part in ("held-out scans right", "PyTorch is not installed", "what the GPT writes"):
         assert part in done.stdout

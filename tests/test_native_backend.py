@@ -1,6 +1,5 @@
 """A worker of GT's own kernels, where PyTorch cannot be imported: the same losses."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -9,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from without_torch import path_without_torch
 
 import gt
 from gt import errors
-from gt.demo import digits
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "tests" / "harness" / "small_programs.py"
@@ -21,9 +20,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture
 def without_torch(tmp_path):
-    """A path on which no process can import torch."""
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['torch'] = None")
-    return os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), str(ROOT)])
+    return path_without_torch(tmp_path)
 
 
 def _losses(**settings):
@@ -161,21 +158,15 @@ def test_gradients_of_pools_read_the_places_that_forward_found(monkeypatch):
     assert stats["own_calls"] == 3  # forward, its gradient and the sum
 
 
-def test_digits_reach_97_percent_without_torch(without_torch, tmp_path):
-    # scikit-learn has the scans and stumbles over a torch that is not there: they are read here
-    parts = dataclasses.astuple(digits.load(0))
-    np.savez(tmp_path / "scans.npz", *parts)
+def test_digits_reach_97_percent_without_torch(without_torch):
     code = (
-        "import sys, numpy\n"
         "from gt.demo import digits\n"
-        "parts = numpy.load(sys.argv[1])\n"
-        "scans = digits.Digits(*(parts[name] for name in parts.files))\n"
-        "print(digits.train(scans, seed=0, show_progress=False).accuracy)"
+        "print(digits.train(digits.load(0), seed=0, show_progress=False).accuracy)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "scans.npz"],
+        [sys.executable, "-c", code],
         capture_output=True, text=True, timeout=120,
-        env=os.environ | {"PYTHONPATH": without_torch, "GT_BACKEND": "native", "GT_WORKERS": "2"},
+        env=os.environ | {"PYTHONPATH": without_torch, "GT_WORKERS": "2"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert float(done.stdout) >= 0.97

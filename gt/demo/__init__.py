@@ -1,7 +1,8 @@
 """`gt demo`: two small models on real data, through the dispatcher and two workers.
 
 digits.py trains data-parallel; chargpt.py trains a GPT beside PyTorch; model.py is that GPT.
-Needs `gt-tensor[demo]`.
+Needs `gt-tensor[demo]`; of that all but PyTorch, without which workers run GT's own kernels and the
+GPT has nobody beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 WORKERS = 2
 ACCURACY_MIN = 0.97
-NEEDED = ("torch", "sklearn", "matplotlib", "tqdm")
+NEEDED = ("sklearn", "matplotlib", "tqdm")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,13 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing:
         print(f"gt demo needs {', '.join(missing)}: pip install 'gt-tensor[demo]'", file=sys.stderr)
         return 2
-    import torch
-
     import gt
     from gt.demo import chargpt, digits, plot
 
     threads = max(1, len(os.sched_getaffinity(0)) // WORKERS)
-    torch.set_num_threads(threads)  # as many as each of GT's workers has
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        torch.set_num_threads(threads)  # as many as each of GT's workers has
     gt.gpu_workers(WORKERS)
     scans = digits.train(
         digits.load(options.seed),
@@ -81,16 +83,22 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _report(text: chargpt.Result, threads: int) -> None:
-    steps = len(text.losses)
-    ratio = text.seconds / text.torch_seconds
-    print(
-        f"GPT: loss {text.losses[0]:.3f} -> {text.losses[-1]:.3f} in {steps} steps; differs from "
-        f"PyTorch's by at most {text.difference:.1e} (limit {text.limit:.0e}, {text.dtype})"
-    )
-    print(
-        f"speed: GT {steps / text.seconds:.0f} steps/s, PyTorch {steps / text.torch_seconds:.0f} "
-        f"steps/s, {threads} thread(s) each: {ratio:.2f} x PyTorch's time"
-    )
+    ours, theirs = text.ours, text.torch
+    steps = len(ours.losses)
+    learned = f"GPT: loss {ours.losses[0]:.3f} -> {ours.losses[-1]:.3f} in {steps} steps"
+    speed = f"speed: GT {steps / ours.seconds:.0f} steps/s"
+    if theirs is None:
+        print(f"{learned}; PyTorch is not installed, which would train the same beside it")
+        print(f"{speed}, {threads} thread(s) each worker")
+    else:
+        print(
+            f"{learned}; differs from PyTorch's by at most {text.difference:.1e} "
+            f"(limit {text.limit:.0e}, {text.dtype})"
+        )
+        print(
+            f"{speed}, PyTorch {steps / theirs.seconds:.0f} steps/s, {threads} thread(s) each: "
+            f"{ours.seconds / theirs.seconds:.2f} x PyTorch's time"
+        )
     print(f"what the GPT writes:\n{_indented(text.sample)}")
 
 

@@ -1,10 +1,12 @@
-"""The small GPT on real text, trained in GT and in PyTorch: same weights, same batches.
+"""The small GPT on real text, trained in GT and, where it is installed, in PyTorch: same weights,
+same batches.
 
 The text is the source of the running interpreter's standard library: always there, nothing shipped.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sysconfig
 import time
 from dataclasses import dataclass
@@ -39,20 +41,28 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Result:
-    """Two training runs, and what the first one's model writes."""
+class Curve:
+    """A training run."""
 
-    losses: list[float]  # GT's, of each step
-    torch_losses: list[float]
+    losses: list[float]  # of each step
     seconds: float
-    torch_seconds: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """GT's training run and PyTorch's, and what the first one's model writes."""
+
+    ours: Curve
+    torch: Curve | None  # where PyTorch is not installed
     dtype: str
     sample: str
 
     @property
     def difference(self) -> float:
-        """The largest relative difference of the two curves."""
-        ours, theirs = np.array(self.losses), np.array(self.torch_losses)
+        """The largest relative difference of the two curves; 0 where there is one."""
+        if self.torch is None:
+            return 0.0
+        ours, theirs = np.array(self.ours.losses), np.array(self.torch.losses)
         return float(np.max(np.abs(ours - theirs) / np.abs(theirs)))
 
     @property
@@ -88,26 +98,30 @@ def compare(
     *, seed: int, steps: int = STEPS, dtype: str = "float32", show_progress: bool = True
 ) -> Result:
     """Train in GT and in PyTorch, from the same weights on the same batches."""
-    import torch
-
     text = load_text()
     sizes = Sizes(len(text.alphabet))
     windows = batches(text, sizes, steps=steps, seed=seed)
     gt.manual_seed(seed)
     model = char_gpt(gt, sizes).to(getattr(gt, dtype))
+    beside = _beside(model, sizes, dtype) if importlib.util.find_spec("torch") else None
+    ours = train(gt, model, windows, show_progress=show_progress)
+    theirs = beside and train(*beside, windows, show_progress=show_progress)
+    sample = write(model, text, sizes, seed=seed)
+    return Result(ours, theirs, dtype, sample)
+
+
+def _beside(model: Module, sizes: Sizes, dtype: str) -> tuple[ModuleType, Module]:
+    """PyTorch, and the same model in it."""
+    import torch
+
     twin = char_gpt(torch, sizes).to(getattr(torch, dtype))
     weights = {name: torch.tensor(w.numpy()) for name, w in model.state_dict().items()}
     twin.load_state_dict(weights)
-    losses, seconds = train(gt, model, windows, show_progress=show_progress)
-    torch_losses, torch_seconds = train(torch, twin, windows, show_progress=show_progress)
-    sample = write(model, text, sizes, seed=seed)
-    return Result(losses, torch_losses, seconds, torch_seconds, dtype, sample)
+    return torch, twin
 
 
-def train(
-    lib: ModuleType, model: Module, windows: Codes, *, show_progress: bool
-) -> tuple[list[float], float]:
-    """The loss of each step and the seconds of all; the same lines train in both libraries."""
+def train(lib: ModuleType, model: Module, windows: Codes, *, show_progress: bool) -> Curve:
+    """The same lines train in both libraries."""
     from tqdm import tqdm
 
     optimizer = lib.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
@@ -122,7 +136,7 @@ def train(
         optimizer.step()
         losses.append(loss.detach())
     curve = [loss.item() for loss in losses]
-    return curve, time.perf_counter() - start
+    return Curve(curve, time.perf_counter() - start)
 
 
 def write(model: Module, text: Text, sizes: Sizes, *, seed: int, characters: int = 300) -> str:

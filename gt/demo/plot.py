@@ -22,10 +22,13 @@ def draw(scans: digits.Result, text: chargpt.Result, path: Path) -> None:
         ylabel="cross entropy",
         yscale="log",
     )
-    right.plot(text.torch_losses, linewidth=4, alpha=0.35, label="PyTorch")
-    right.plot(text.losses, linewidth=1, label="GT")
+    title = "character GPT"
+    if text.torch is not None:
+        right.plot(text.torch.losses, linewidth=4, alpha=0.35, label="PyTorch")
+        title += f": curves differ by at most {text.difference:.1e}"
+    right.plot(text.ours.losses, linewidth=1, label="GT")
     right.set(
-        title=f"character GPT: curves differ by at most {text.difference:.1e}",
+        title=title,
         xlabel="step",
         ylabel="cross entropy per character",
     )

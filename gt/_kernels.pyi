@@ -114,6 +114,30 @@ def rms_norm_backward(
     weight_grad: object,
     threads: int = 1,
 ) -> None: ...
+def batch_norm(
+    x: object,
+    weight: object | None,
+    bias: object | None,
+    inner: int,
+    eps: float,
+    out: object,
+    mean: object,
+    rstd: object,
+    var: object,
+    threads: int = 1,
+) -> None: ...
+def batch_norm_backward(
+    grad: object,
+    x: object,
+    mean: object,
+    rstd: object,
+    weight: object | None,
+    inner: int,
+    x_grad: object,
+    weight_grad: object,
+    bias_grad: object,
+    threads: int = 1,
+) -> None: ...
 def cumsum(x: object, out: object, count: int, inner: int, threads: int = 1) -> None: ...
 def argmax(x: object, out: object, inner: int, threads: int = 1) -> None: ...
 def argmin(x: object, out: object, inner: int, threads: int = 1) -> None: ...

@@ -11,6 +11,7 @@
 #include "core/pool.h"
 #include "core/tensor_view.h"
 #include "cpu/attention/attention.h"
+#include "cpu/batch_norm.h"
 #include "cpu/chain.h"
 #include "cpu/dims.h"
 #include "cpu/matmul/matmul.h"
@@ -86,6 +87,28 @@ void run_rms_norm_backward(const KernelTensor* t, const double*, int threads) {
   rms_norm_backward({floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), floats(t[4]),
                      floats(t[5]), elements(t[2]), elements(t[5])},
                     threads);
+}
+
+// Channels of x, which has elements.
+ChannelShape channel_shape(const KernelTensor& x, const KernelTensor& mean, double inner) {
+  const auto beside = static_cast<std::size_t>(inner);
+  const std::size_t channels = elements(mean);
+  return {elements(x) / (channels * beside), channels, beside};
+}
+
+// x, weight or absent, bias or absent, out, mean, rstd, var, all contiguous; inner, of those that
+// takes_batch_norm, eps.
+void run_batch_norm(const KernelTensor* t, const double* n, int threads) {
+  batch_norm({floats(t[0]), floats(t[1]), floats(t[2]), n[1], floats(t[3]), floats(t[4]),
+              floats(t[5]), floats(t[6]), channel_shape(t[0], t[4], n[0])},
+             threads);
+}
+
+// grad, x, mean, rstd, weight or absent, x_grad, weight_grad, bias_grad; inner, as above.
+void run_batch_norm_backward(const KernelTensor* t, const double* n, int threads) {
+  batch_norm_backward({floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), floats(t[4]),
+                       floats(t[5]), floats(t[6]), floats(t[7]), channel_shape(t[1], t[2], n[0])},
+                      threads);
 }
 
 DimShape dim_shape(const double* n) {
@@ -170,6 +193,7 @@ void run_recurrent_backward(const KernelTensor* t, const double* n, int threads)
 }
 
 static_assert(kChainSteps == CHAIN_STEPS_MAX);
+static_assert(kInnerMin == CHANNEL_MIN);
 
 // In the order of ChainCode.
 constexpr ChainOp kChainOps[] = {
@@ -250,6 +274,8 @@ constexpr Row kRows[] = {
     {"recurrent_backward", told<run_recurrent_backward>},
     {"rms_norm", told<run_rms_norm>},
     {"rms_norm_backward", told<run_rms_norm_backward>},
+    {"batch_norm", told<run_batch_norm>},
+    {"batch_norm_backward", told<run_batch_norm_backward>},
     {"cumsum", told<run_cumsum>},
     {"places", told<run_places>},
     {"truth", told<run_truth>},

@@ -1,4 +1,4 @@
-// Binds RMS norm into the module.
+// Binds RMS norm and batch norm into the module.
 #pragma once
 
 #include <nanobind/nanobind.h>

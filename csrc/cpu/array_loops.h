@@ -7,6 +7,7 @@
 
 #include "algo/float_functions.h"
 #include "cpu/array_path.h"
+#include "cpu/batch_norm_loops.h"
 #include "cpu/chain_loops.h"
 #include "cpu/dim_loops.h"
 #include "cpu/reduction_loops.h"
@@ -435,6 +436,8 @@ constexpr ArrayPath array_path_of() {
           layer_norm_backward,
           rms_norm,
           rms_norm_backward,
+          {normalize, normalize_each, grad_sums_of_rows, grad_sums_of_columns, normalize_backward,
+           normalize_backward_each},
           cross_entropy_backward,
           adam,
           sgd,
@@ -450,7 +453,7 @@ constexpr ArrayPath array_path_of() {
            {has_in_row<float, true>, has_in_columns<float, true>}},
           {{has_in_row<std::uint8_t, false>, has_in_columns<std::uint8_t, false>},
            {has_in_row<std::uint8_t, true>, has_in_columns<std::uint8_t, true>}},
-          spread_of_row,
+          spread_of_rows,
           spread_of_columns,
           kChainLoops,
           kChainCasts};

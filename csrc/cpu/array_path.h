@@ -121,6 +121,39 @@ struct SgdStep {
   bool nesterov, first;
 };
 
+// Of a channel, or of each of a row: (x - mean) * scale + shift.
+struct ChannelScale {
+  const float* mean;
+  const float* scale;
+  const float* shift;
+};
+
+// (grad - level - (x - mean) * slope) * scale.
+struct ChannelSlope {
+  const float* mean;
+  const float* level;
+  const float* slope;
+  const float* scale;
+};
+
+// The sums of gradients, and of their products with x - mean.
+struct GradSums {
+  double grad, product;
+};
+
+// Rows of one channel, and rows with a number of each channel.
+struct BatchNormLoops {
+  void (*normalize)(const float* x, const ChannelScale& of, float* out, std::size_t count);
+  void (*normalize_each)(const float* x, const ChannelScale& of, float* out, std::size_t count);
+  GradSums (*sums_of_rows)(const float* grad, const float* x, float mean, const ColumnBlock& block);
+  void (*sums_of_columns)(const float* grad, const float* x, const float* mean,
+                          const ColumnBlock& block, GradSums* out);
+  void (*backward)(const float* grad, const float* x, const ChannelSlope& of, float* out,
+                   std::size_t count);
+  void (*backward_each)(const float* grad, const float* x, const ChannelSlope& of, float* out,
+                        std::size_t count);
+};
+
 struct ArrayPath {
   void (*unary[kUnaryCount])(const float* x, float* out, std::size_t count);
   void (*unary_backward[kUnaryBackwardCount])(const float* grad, const float* kept, float* out,
@@ -154,6 +187,7 @@ struct ArrayPath {
   void (*rms_norm_backward)(const float* grad, const float* x, const float* rstd,
                             const float* weight, float* x_grad, float* weight_grad,
                             std::size_t rows, std::size_t count);
+  BatchNormLoops batch_norm;
   // out = scale (e^log_probs - one at target); target < 0 where the row is left out (out = 0).
   void (*cross_entropy_backward)(const float* log_probs, std::int64_t target, float scale,
                                  float* out, std::size_t count);
@@ -171,7 +205,7 @@ struct ArrayPath {
   PlaceLoops places[kPlaceCount];
   SearchLoops<float> float_searches[kSoughtCount];
   SearchLoops<std::uint8_t> bool_searches[kSoughtCount];
-  Spread (*spread_row)(const float* x, float shift, std::size_t count);
+  Spread (*spread_rows)(const float* x, float shift, const ColumnBlock& block);  // of all rows
   void (*spread_columns)(const float* x, const ColumnBlock& block, Spread* out);
   const ChainLoop* chain;  // by ChainOp
   ChainCasts chain_casts;

@@ -213,17 +213,26 @@ inline Vector<double> load_wide(const float* from) {
 // In float64, of what is left of the numbers without `shift`: where that is one of them, its
 // distance from their mean is at most the root of their count times their deviation, so that what
 // is subtracted later costs no more digits than that count has.
-Spread spread_of_row(const float* x, float shift, std::size_t count) {
+Spread spread_of_rows(const float* x, float shift, const ColumnBlock& block) {
   constexpr std::size_t kWidth = kLanes<double>;
   constexpr std::size_t kVectors = kPlaces / kWidth;
   const auto from = static_cast<double>(shift);
   Vector<double> sums_of[kVectors] = {}, squares_of[kVectors] = {};
-  std::size_t i = 0;
-  for (; i + kPlaces <= count; i += kPlaces) {
-    for (std::size_t at = 0; at < kVectors; ++at) {
-      const Vector<double> left = load_wide(x + i + at * kWidth) - from;
-      sums_of[at] += left;
-      squares_of[at] += left * left;
+  double rests[2][kPlaces] = {};
+  for (std::size_t row = 0; row < block.rows; ++row) {
+    const float* numbers = x + row * block.stride;
+    std::size_t i = 0;
+    for (; i + kPlaces <= block.columns; i += kPlaces) {
+      for (std::size_t at = 0; at < kVectors; ++at) {
+        const Vector<double> left = load_wide(numbers + i + at * kWidth) - from;
+        sums_of[at] += left;
+        squares_of[at] += left * left;
+      }
+    }
+    for (std::size_t place = 0; i < block.columns; ++i, ++place) {
+      const double left = static_cast<double>(numbers[i]) - from;
+      rests[0][place] += left;
+      rests[1][place] += left * left;
     }
   }
   double sums[kPlaces], squares[kPlaces];
@@ -231,10 +240,9 @@ Spread spread_of_row(const float* x, float shift, std::size_t count) {
     store(sums + at * kWidth, sums_of[at]);
     store(squares + at * kWidth, squares_of[at]);
   }
-  for (std::size_t place = 0; i < count; ++i, ++place) {
-    const double left = static_cast<double>(x[i]) - from;
-    sums[place] += left;
-    squares[place] += left * left;
+  for (std::size_t place = 0; place < kPlaces; ++place) {
+    sums[place] += rests[0][place];
+    squares[place] += rests[1][place];
   }
   const auto add = [](double one, double other) { return one + other; };
   return {combined(sums, add), combined(squares, add)};

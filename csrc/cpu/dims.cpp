@@ -184,7 +184,7 @@ void spread(const SpreadKind& kind, const float* x, float* out, const DimShape& 
   by_rows<Spread>(
       shape, threads,
       [&](std::size_t row, std::size_t begin, std::size_t count) {
-        return path.spread_row(x + row + begin, x[row], count);
+        return path.spread_rows(x + row + begin, x[row], {1, count, count});
       },
       [&](std::size_t row, const Spread* parts, std::size_t count) {
         Spread sums = parts[0];

@@ -6,4 +6,5 @@ same ones tomorrow. Figures: benchmarks/RESULTS.md.
 
 PRODUCT_WORK_MIN = 64**3  # multiplications
 UPDATE_ELEMENTS_MIN = 2**17  # of one parameter
+CHANNEL_MIN = 8  # numbers beside each other, of batch norm
 QUERIES_MIN = 8  # of attention

@@ -16,7 +16,7 @@ import numpy as np
 from gt import _kernels
 from gt.worker import native_threads
 from gt.worker.backend import Kernel
-from gt.worker.kernel_sizes import PRODUCT_WORK_MIN
+from gt.worker.kernel_sizes import CHANNEL_MIN, PRODUCT_WORK_MIN
 from gt.worker.native_values import FLOAT32, FLOAT64, as_array, is_float32, is_rows, rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
@@ -218,6 +218,44 @@ def _rms_norm_backward(
     return grads
 
 
+def _batch_norm(input: Array, weight: Array | None, bias: Array | None, eps: float) -> object:
+    given = [x for x in (input, weight, bias) if x is not None]
+    inner = _inner(input)
+    if not all(map(is_float32, given)) or not _takes_batch_norm(input, inner):
+        return NUMPY["batch_norm"](input, weight, bias, eps)
+    made = (np.empty(input.shape, FLOAT32), *(np.empty(input.shape[1], FLOAT32) for _ in range(3)))
+    weight, bias = (None if x is None else rows(x) for x in (weight, bias))
+    threads = native_threads.count()
+    _kernels.batch_norm(rows(input), weight, bias, inner, eps, *made, threads=threads)
+    return made
+
+
+def _batch_norm_backward(
+    grad: Array, input: Array, mean: Array, rstd: Array, weight: Array | None
+) -> object:
+    given = [x for x in (grad, input, mean, rstd, weight) if x is not None]
+    inner = _inner(input)
+    if not all(map(is_float32, given)) or not _takes_batch_norm(input, inner):
+        return NUMPY["batch_norm_backward"](grad, input, mean, rstd, weight)
+    grads = (
+        np.empty(input.shape, FLOAT32),
+        np.empty(mean.shape, FLOAT32),
+        np.empty(mean.shape, FLOAT32),
+    )
+    saved = (*map(rows, (grad, input, mean, rstd)), None if weight is None else rows(weight))
+    _kernels.batch_norm_backward(*saved, inner, *grads, threads=native_threads.count())
+    return grads
+
+
+def _inner(input: Array) -> int:
+    """Numbers of a channel beside each other."""
+    return math.prod(input.shape[2:])
+
+
+def _takes_batch_norm(input: Array, inner: int) -> bool:
+    return input.size > 0 and (inner == 1 or inner >= CHANNEL_MIN)
+
+
 def _of_rows(input: Array, size: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a number for each row that is normalized over."""
     return input.shape[: input.ndim - len(size)] + (1,) * len(size)
@@ -238,6 +276,8 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
+        "batch_norm": _batch_norm,
+        "batch_norm_backward": _batch_norm_backward,
         "rms_norm": _rms_norm,
         "rms_norm_backward": _rms_norm_backward,
     }

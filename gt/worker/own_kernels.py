@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gt import config
 from gt.worker import torch_threads
-from gt.worker.kernel_sizes import PRODUCT_WORK_MIN, QUERIES_MIN, UPDATE_ELEMENTS_MIN
+from gt.worker.kernel_sizes import CHANNEL_MIN, PRODUCT_WORK_MIN, QUERIES_MIN, UPDATE_ELEMENTS_MIN
 
 _THREADS_MAX = 256  # csrc/core/parallel.h
 
@@ -42,6 +42,14 @@ def _has_queries(query: Tensor, key: Tensor, *_: Tensor) -> bool:
     return query.shape[-2] >= QUERIES_MIN and key.shape[-2] > 0
 
 
+def _has_channels(input: Tensor, *_: Tensor) -> bool:
+    """The loops go over a channel's numbers that stand beside each other, or over channels."""
+    if input.dim() < 2 or not input.numel():
+        return False
+    inner = input.numel() // (input.shape[0] * input.shape[1])
+    return inner == 1 or inner >= CHANNEL_MIN
+
+
 def _always(*_: Tensor) -> bool:
     """One pass, where PyTorch makes several operators or a division for each element of it."""
     return True
@@ -52,6 +60,8 @@ _TABLE = {
     "attention_backward": _Row((torch.float32,), _has_queries),
     "rms_norm": _Row((torch.float32,), _always),
     "rms_norm_backward": _Row((torch.float32,), _always),
+    "batch_norm": _Row((torch.float32,), _has_channels),
+    "batch_norm_backward": _Row((torch.float32,), _has_channels),
     "var": _Row((torch.float32,), _always),
     "std": _Row((torch.float32,), _always),
     "matmul": _Row((torch.float32,), _is_product),

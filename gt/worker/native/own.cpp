@@ -36,6 +36,7 @@ constexpr Replaced REPLACED[] = {
     {"aten::conv_transpose3d", Own::Convolution},
     {"aten::convolution_backward", Own::ConvolutionBackward},
     {"aten::_fused_rms_norm", Own::RmsNorm},
+    {"aten::native_batch_norm_backward", Own::BatchNormBackward},
     {"aten::cumsum", Own::Cumsum},
     {"aten::argmax", Own::Argmax},
     {"aten::argmin", Own::Argmin},
@@ -174,6 +175,10 @@ bool run_own(Own own, const Values& v, Values& results) {
       return rms_norm(v, results);
     case Own::RmsNormBackward:
       return rms_norm_backward(v, results);
+    case Own::BatchNorm:
+      return batch_norm(v, results);
+    case Own::BatchNormBackward:
+      return batch_norm_backward(v, results);
     case Own::Cumsum:
       return cumsum(v, results);
     case Own::Argmax:
@@ -205,6 +210,8 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("recurrent_backward"),
                  find("rms_norm"),
                  find("rms_norm_backward"),
+                 find("batch_norm"),
+                 find("batch_norm_backward"),
                  find("cumsum"),
                  find("places"),
                  find("truth"),

@@ -30,6 +30,8 @@ struct Kernels {
   KernelCall recurrent_backward = nullptr;
   KernelCall rms_norm = nullptr;
   KernelCall rms_norm_backward = nullptr;
+  KernelCall batch_norm = nullptr;
+  KernelCall batch_norm_backward = nullptr;
   KernelCall cumsum = nullptr;
   KernelCall places = nullptr;
   KernelCall truth = nullptr;
@@ -104,6 +106,8 @@ bool attention_backward(const Values& values, Values& results);
 bool run_recurrent(Own own, const Values& v, Values& results);
 bool rms_norm(const Values& values, Values& results);
 bool rms_norm_backward(const Values& values, Values& results);
+bool batch_norm(const Values& values, Values& results);
+bool batch_norm_backward(const Values& values, Values& results);
 bool cumsum(const Values& values, Values& results);
 bool places(Own own, const Values& values, Values& results);
 bool truth(Own own, const Values& values, Values& results);

@@ -26,6 +26,7 @@ OWN = {
     "rnn_layer": (7, 1),
     "rnn_layer_backward": (8, 3),
     "rms_norm_backward": (9, 2),
+    "batch_norm": (10, 4),
 }
 _GUARDS = {"rank": 0, "numel": 1, "real": 2}
 

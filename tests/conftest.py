@@ -38,6 +38,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kernel_path" in metafunc.fixturenames:
+        metafunc.parametrize("kernel_path", load_kernels().paths(), indirect=True)
+
+
+@pytest.fixture
+def kernel_path(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One instruction set of this machine, by which kernels run (kernel_module.on_every_path)."""
+    load_kernels().set_path(request.param)
+    yield
+    load_kernels().set_path("auto")
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compiles once what the workers of all tests use, which would else begin each anew."""
     if "torch" in sys.modules and session.items and not session.config.option.collectonly:

@@ -11,6 +11,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+# Runs a test once for each instruction set of this machine.
+on_every_path = pytest.mark.usefixtures("kernel_path")
+
 _SOURCE = Path(__file__).parent.parent
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from kernel_module import on_every_path
 
 from gt import _kernels
 
@@ -28,13 +29,7 @@ BY_ABSOLUTE = ("gelu", "gelu_tanh")
 POISON = np.float32(7777.0)
 SMALL = 1e-35  # below, 1 + exp(-x) is infinite, in PyTorch's float32 too
 
-
-@pytest.fixture(autouse=True, params=_kernels.paths())
-def path(request):
-    """Runs each test once for each instruction set of this machine."""
-    _kernels.set_path(request.param)
-    yield
-    _kernels.set_path("auto")
+pytestmark = on_every_path
 
 
 def _numbers(*size):
@@ -392,7 +387,7 @@ def test_arrays_that_do_not_fit_are_refused(arguments, error):
         _kernels.relu(*arguments)
 
 
-def test_every_instruction_set_gives_the_same_bits(path):
+def test_every_instruction_set_gives_the_same_bits():
     x = _numbers(4, 1001) * 3
     found = {}
     for name in _kernels.paths():

@@ -8,21 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_module import load_kernels  # noqa: E402
+from kernel_module import load_kernels, on_every_path  # noqa: E402
 
 from gt.worker import random_reference  # noqa: E402
 
 kernels = load_kernels()
-
-
-@pytest.fixture(params=kernels.paths())
-def path(request):
-    kernels.set_path(request.param)
-    yield request.param
-    kernels.set_path("auto")
-
-
-on_every_path = pytest.mark.usefixtures("path")
 
 
 def _expected(query, key, value, mask, grad, *, causal, scale, weight_factors=1.0):

@@ -5,6 +5,7 @@ import operator
 
 import numpy as np
 import pytest
+from kernel_module import on_every_path
 
 from gt import _kernels
 
@@ -30,13 +31,7 @@ UNARY, BINARY = [*list(FUNCTIONS)[:7], "copy"], list(FUNCTIONS)[7:18]
 SIZES = [(1,), (17,), (2048,), (2049,), (16385,), (3, 5000), (700, 33), (2, 20000), (4, 5, 64)]
 POISON = np.float32(7777)
 
-
-@pytest.fixture(autouse=True, params=_kernels.paths())
-def path(request):
-    """Runs each test once for each instruction set of this machine."""
-    _kernels.set_path(request.param)
-    yield
-    _kernels.set_path("auto")
+pytestmark = on_every_path
 
 
 def drawn(*size, seed=0):

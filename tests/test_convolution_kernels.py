@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernel_module import on_every_path
 
 from gt import _kernels
 
@@ -25,13 +26,7 @@ CASES = [
     ((0, 3, 6, 6), (2, 3, 3, 3), 1, [3, 3, 1, 1, 0, 0, 1, 1]),
 ]
 
-
-@pytest.fixture(autouse=True, params=_kernels.paths())
-def path(request):
-    """Runs each test once for each instruction set of this machine."""
-    _kernels.set_path(request.param)
-    yield
-    _kernels.set_path("auto")
+pytestmark = on_every_path
 
 
 def _numbers(*size):

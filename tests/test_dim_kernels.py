@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from kernel_module import on_every_path
 
 from gt import _kernels
 
@@ -17,13 +18,7 @@ SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38]
 POISON = 77
 EPSILON = float(np.finfo(np.float32).eps)
 
-
-@pytest.fixture(autouse=True, params=_kernels.paths())
-def path(request):
-    """Runs each test once for each instruction set of this machine."""
-    _kernels.set_path(request.param)
-    yield
-    _kernels.set_path("auto")
+pytestmark = on_every_path
 
 
 def _numbers(*size):

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_module import load_kernels  # noqa: E402
+from kernel_module import load_kernels, on_every_path  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 kernels = load_kernels()
@@ -25,17 +25,6 @@ ACTIVATIONS = {
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
     "silu": functional.silu,
 }
-PATHS = kernels.paths()
-
-
-@pytest.fixture(params=PATHS)
-def path(request):
-    kernels.set_path(request.param)
-    yield request.param
-    kernels.set_path("auto")
-
-
-on_every_path = pytest.mark.usefixtures("path")
 of_every_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 
 

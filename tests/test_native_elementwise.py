@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from kernel_module import on_every_path
 
 from gt import _kernels
 from gt.worker.native_backend import NATIVE
@@ -27,13 +28,7 @@ ROWS = {
     )},
 }  # fmt: skip
 
-
-@pytest.fixture(autouse=True, params=_kernels.paths())
-def path(request):
-    """Runs each test once for each instruction set of this machine."""
-    _kernels.set_path(request.param)
-    yield
-    _kernels.set_path("auto")
+pytestmark = on_every_path
 
 
 def _views():

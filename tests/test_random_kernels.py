@@ -7,23 +7,12 @@ import re
 
 import numpy as np
 import pytest
-from kernel_module import load_kernels, load_reference
+from kernel_module import load_kernels, load_reference, on_every_path
 
 SEED, DRAW = 0x299F31D0_A4093822, 0x03707344_13198A2E  # digits of pi
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 
 kernels, reference = load_kernels(), load_reference()
-
-
-@pytest.fixture(params=kernels.paths())
-def path(request):
-    """Runs a test once for each instruction set of this machine."""
-    kernels.set_path(request.param)
-    yield request.param
-    kernels.set_path("auto")
-
-
-on_every_path = pytest.mark.usefixtures("path")
 
 
 def _made(name, shape, dtype_name, values, *, whole=None, start=None, **options):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from kernel_module import on_every_path  # noqa: E402
 
 import gt  # noqa: E402
 from gt.worker import recurrent_kernel, torch_recurrent  # noqa: E402  torch may be absent
@@ -20,14 +21,6 @@ KINDS = ("lstm", "gru", "tanh", "relu")
 # Steps, rows and units: of one vector and beside it, blocks of rows and what is left.
 SIZES = [(1, 1, 1), (3, 2, 7), (64, 1, 33), (5, 15, 16), (64, 3, 65), (2, 9, 32)]
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
-
-
-@pytest.fixture(params=kernels.paths())
-def path(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Runs a test once for each instruction set of this machine."""
-    kernels.set_path(request.param)
-    yield request.param
-    kernels.set_path("auto")
 
 
 @pytest.fixture
@@ -101,7 +94,7 @@ def _close(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0, atol=3e-6 * float(b.abs().max()))
 
 
-@pytest.mark.usefixtures("path", "poisoned")
+@pytest.mark.usefixtures("kernel_path", "poisoned")
 @pytest.mark.parametrize(
     ("kind", "size", "reverse"), list(itertools.product(KINDS, SIZES, (False, True)))
 )
@@ -114,7 +107,7 @@ def test_values_and_gradients(kind: str, size: tuple[int, int, int], reverse: bo
     _close(_run(kind, _single(given), _single(grads), reverse), _run(kind, given, grads, reverse))
 
 
-@pytest.mark.usefixtures("path")
+@on_every_path
 def test_sigmoid_and_tanh() -> None:
     """A GRU of one step and no state is both: within a few units of the last place, everywhere."""
     size = 4099
@@ -132,7 +125,7 @@ def test_sigmoid_and_tanh() -> None:
         np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=5e-7, atol=1e-37)
 
 
-@pytest.mark.usefixtures("path")
+@on_every_path
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_does_not_depend_on_the_batch(kind: str) -> None:
     """Bits: a cut of the batch, and its place among the others, changes nothing."""
@@ -154,7 +147,7 @@ def test_a_row_does_not_depend_on_the_batch(kind: str) -> None:
                 assert torch.equal(got, rows(all_rows, begin, end))
 
 
-@pytest.mark.usefixtures("path")
+@on_every_path
 @pytest.mark.parametrize("kind", KINDS)
 def test_threads_change_no_bit(kind: str) -> None:
     size = (40, 13, 130)

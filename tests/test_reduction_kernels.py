@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from kernel_module import on_every_path
 
 from gt import _kernels
 from gt.worker.native_backend import NATIVE
@@ -16,13 +17,7 @@ TORCH = {"sum": torch.sum, "amax": torch.amax, "amin": torch.amin}
 EPSILON = float(np.finfo(np.float32).eps)
 POISON = np.float32(7777.0)
 
-
-@pytest.fixture(autouse=True, params=_kernels.paths())
-def path(request):
-    """Runs each test once for each instruction set of this machine."""
-    _kernels.set_path(request.param)
-    yield
-    _kernels.set_path("auto")
+pytestmark = on_every_path
 
 
 def _numbers(*size):

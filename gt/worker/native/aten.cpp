@@ -1,7 +1,9 @@
 // All of the helper as one translation unit: torch's headers are read once, which is nearly all of
 // the time it takes.
+#include "arguments.cpp"
 #include "batch.cpp"
 #include "build.cpp"
+#include "groups.cpp"
 #include "joined.cpp"
 #include "memory.cpp"
 #include "own.cpp"

@@ -23,9 +23,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 SOURCES = (
     *(
+        "arguments.cpp",
         "aten.cpp",
         "batch.cpp",
         "build.cpp",
+        "groups.cpp",
         "joined.cpp",
         "memory.cpp",
         "own.cpp",
@@ -36,7 +38,7 @@ SOURCES = (
         "run.cpp",
         "small.cpp",
     ),
-    *("kernel_calls.h", "own.h", "program.h"),
+    *("frame.h", "kernel_calls.h", "own.h", "program.h"),
 )
 HERE = pathlib.Path(__file__).resolve().parent
 # A minute on a busy machine; a compiler that takes longer is stuck.

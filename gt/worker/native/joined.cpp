@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "frame.h"
 #include "own.h"
 
 namespace gt {
@@ -34,8 +35,7 @@ const c10::TensorImpl* impl_of(const Operand& operand) {
 }
 
 at::Tensor counted(const Operand& operand) {
-  using Counted = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  return at::Tensor(Counted::reclaim_copy(const_cast<c10::TensorImpl*>(impl_of(operand))));
+  return at::Tensor(TensorPointer::reclaim_copy(const_cast<c10::TensorImpl*>(impl_of(operand))));
 }
 
 at::Tensor joined_product(const JoinedStep* steps) {

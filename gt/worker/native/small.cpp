@@ -9,13 +9,11 @@
 #include <string_view>
 #include <utility>
 
-#include "program.h"
+#include "frame.h"
 
 namespace gt {
 
 namespace {
-
-using Counted = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 // Where ATen's vectors have made up for its preparations.
 constexpr int64_t ELEMENTS_MAX = 2048;
@@ -283,7 +281,7 @@ bool run_small(const Call& call, const Operand* operands, c10::IValue& result) {
     if (lhs.tensor == nullptr || lhs.tensor->sizes() != like->sizes()) return false;
     auto* written = const_cast<c10::TensorImpl*>(lhs.tensor);
     written->bump_version();
-    out = at::Tensor(Counted::reclaim_copy(written));
+    out = at::Tensor(TensorPointer::reclaim_copy(written));
   } else {
     out = at::detail::empty_cpu(like->sizes(), small >= Small::Eq ? at::kBool : dtype);
   }

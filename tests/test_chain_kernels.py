@@ -56,8 +56,7 @@ def check(steps, size, threads=1, over=None):
     expected = one_by_one(steps)
     room = np.full(int(np.prod(size)) + 2, POISON)
     out = room[1:-1].reshape(size) if over is None else over
-    assert _kernels.fitting_chain(out, steps) == len(steps)
-    _kernels.chain(out, steps, threads)
+    assert _kernels.fitting_chain(out, steps, len(steps), threads) == len(steps)
     assert room[0] == room[-1] == POISON
     missing = np.isnan(expected)
     assert np.array_equal(np.isnan(out), missing)

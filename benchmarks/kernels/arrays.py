@@ -95,7 +95,7 @@ def _of_numbers_and_conditions(count: int) -> Iterator[Case]:
         ),
         "where": (
             lambda: torch.where(t_condition, t_x, t_y, out=t_out),
-            lambda: _kernels.where(condition, x, y, out),
+            lambda: _kernels.chain(out, [("where", condition, x, y)]),
         ),
     }
     for name, (torch_call, own) in calls.items():

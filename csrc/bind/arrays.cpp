@@ -73,17 +73,6 @@ void clamp(const In& x, double low, double high, const Out& out) {
                      x.size());
 }
 
-using Bools = nb::ndarray<const bool, nb::c_contig, nb::device::cpu>;
-
-void where(const Bools& condition, const In& x, const In& y, const Out& out) {
-  count_call();
-  check_count("where", "x", x.size(), condition.size());
-  check_count("where", "y", y.size(), condition.size());
-  check_count("where", "out", out.size(), condition.size());
-  array_path().where(reinterpret_cast<const std::uint8_t*>(condition.data()), x.data(), y.data(),
-                     out.data(), condition.size());
-}
-
 using RowsLoop = void (*ArrayPath::*)(const float*, float*, std::size_t, std::size_t);
 
 auto rows_function(const char* name, RowsLoop loop) {
@@ -286,9 +275,6 @@ void bind_elementwise(nb::module_& module) {
              "slope"_a, "out"_a.noconvert(), "Gradient of leaky_relu by its operand x.");
   module.def("clamp", &clamp, "x"_a.noconvert(), "low"_a, "high"_a, "out"_a.noconvert(),
              "x limited to [low, high], NaN as it is; contiguous float32.");
-  module.def("where", &where, "condition"_a.noconvert(), "x"_a.noconvert(), "y"_a.noconvert(),
-             "out"_a.noconvert(),
-             "x where condition, else y: contiguous arrays of bool and float32.");
   struct BackwardRow {
     const char* name;
     UnaryBackward kind;

@@ -67,23 +67,27 @@ struct Steps {
   int count() const { return static_cast<int>(steps.size()); }
 };
 
-int fitting(const OutputArgument& out, const Steps& steps) {
-  return fitting_chain(out.view(), steps.steps.data(), steps.count());
-}
-
 }  // namespace
 
 void bind_chain(nb::module_& module) {
   module.def(
       "fitting_chain",
-      [](nb::handle out, const nb::sequence& steps) {
-        return fitting({"fitting_chain", "out", out}, Steps(steps));
+      [](nb::handle out, const nb::sequence& given, int least, int threads) {
+        const OutputArgument result("fitting_chain", "out", out);
+        const Steps steps(given);
+        const nb::gil_scoped_release others;
+        const int ran =
+            fitting_chain(result.view(), steps.steps.data(), steps.count(), least, threads);
+        if (ran > 0) {
+          count_call();
+        }
+        return ran;
       },
-      "out"_a, "steps"_a,
-      "How many steps from the first on `chain` takes: arrays are contiguous, of float32\n"
-      "(or bool, int32 and int64, which stand for float32), and as `out` is, of one element, or "
-      "rows\n"
-      "or columns that are repeated.");
+      "out"_a, "steps"_a, "least"_a = 1, "threads"_a = 1,
+      "Computes as many steps of a chain from the first on as fit, and returns how many; 0,\n"
+      "with nothing done, where fewer than `least` do. They fit where arrays are contiguous, of\n"
+      "float32 (or bool, int32 and int64, which stand for float32), and as `out` is, of one\n"
+      "element, or rows or columns that are repeated.");
   module.def(
       "chain",
       [](nb::handle out, const nb::sequence& given, int threads) {

@@ -229,13 +229,11 @@ int run_chain(const KernelTensor* t, const double* n, int threads) {
       n += 2;
     }
   }
-  const int fitting = fitting_chain(view(t[0]), steps, count);
-  if (fitting < least) {
-    return 0;
+  const int ran = fitting_chain(view(t[0]), steps, count, least, threads);
+  if (ran > 0) {
+    count_call();
   }
-  count_call();
-  chain(view(t[0]), steps, fitting, threads);
-  return fitting;
+  return ran;
 }
 
 // What a kernel throws, as text.

@@ -141,14 +141,6 @@ void clamp(const float* x, float low, float high, float* out, std::size_t count)
   }
 }
 
-void where(const std::uint8_t* condition, const float* x, const float* y, float* out,
-           std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const float one = x[i], other = y[i];
-    out[i] = condition[i] != 0 ? one : other;
-  }
-}
-
 // Each step for a few rows, which stay in the first cache, before the next one: a short row would
 // wait for its own maximum, sum and logarithm.
 constexpr std::size_t kRowsAtOnce = 16;
@@ -427,7 +419,6 @@ constexpr ArrayPath array_path_of() {
           softplus,
           softplus_backward,
           clamp,
-          where,
           by_few_rows<softmax_of_few>,
           by_few_rows<log_softmax_of_few>,
           softmax_backward,

@@ -88,7 +88,8 @@ constexpr int operands_of(ChainOp op) {
   return op < ChainOp::kAdd ? 1 : op == ChainOp::kWhere ? 3 : 2;
 }
 
-// An operand over a block: as many numbers as it has, or one for all.
+// An operand over a block: as many numbers as it has, or one for all. A condition's are bools, a
+// byte each.
 struct ChainSide {
   const float* data;
   bool is_one;
@@ -166,9 +167,6 @@ struct ArrayPath {
   void (*softplus_backward)(const float* grad, const float* x, float beta, float threshold,
                             float* out, std::size_t count);
   void (*clamp)(const float* x, float low, float high, float* out, std::size_t count);
-  // condition != 0 ? x : y
-  void (*where)(const std::uint8_t* condition, const float* x, const float* y, float* out,
-                std::size_t count);
   // Rows of `count` elements.
   void (*softmax)(const float* x, float* out, std::size_t rows, std::size_t count);
   void (*log_softmax)(const float* x, float* out, std::size_t rows, std::size_t count);

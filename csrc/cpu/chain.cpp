@@ -83,6 +83,8 @@ bool is_known(Element element) {
          element == Element::kInt64;
 }
 
+bool is_condition(ChainOp op, int side) { return op == ChainOp::kWhere && side == 0; }
+
 // Whether a step's operands fit, with rows of so many columns, or of any where that is 0.
 bool fits(const TensorView& out, const ChainStep& step, bool is_first, std::int64_t& columns) {
   for (int side = 0; side < operands_of(step.op); ++side) {
@@ -91,8 +93,7 @@ bool fits(const TensorView& out, const ChainStep& step, bool is_first, std::int6
     if (operand.kind == ChainOperand::Kind::kResult && is_first) {
       return false;
     }
-    if (step.op == ChainOp::kWhere && side == 0 &&
-        !(is_tensor && operand.tensor.element == Element::kBool)) {
+    if (is_condition(step.op, side) && !(is_tensor && operand.tensor.element == Element::kBool)) {
       return false;
     }
     if (!is_tensor) {
@@ -140,7 +141,7 @@ struct Side {
   std::int64_t bytes = sizeof(float);
   Cast cast = nullptr;
 
-  // `width` elements from a column on, as float32: where they are, or cast to `scratch`.
+  // `width` elements from a column on: where they are, or cast to `scratch`.
   ChainSide at(std::int64_t row, std::int64_t column, std::size_t width, const float* result,
                float* scratch) const {
     if (data == nullptr) {
@@ -155,7 +156,8 @@ struct Side {
   }
 };
 
-Side side_of(const ChainOperand& operand, const TensorView& out, std::int64_t columns) {
+Side side_of(const ChainStep& step, int place, const TensorView& out, std::int64_t columns) {
+  const ChainOperand& operand = step.operands[place];
   if (operand.kind == ChainOperand::Kind::kResult) {
     return {};
   }
@@ -164,7 +166,7 @@ Side side_of(const ChainOperand& operand, const TensorView& out, std::int64_t co
   }
   Side side{static_cast<const char*>(operand.tensor.data)};
   side.bytes = static_cast<std::int64_t>(element_bytes(operand.tensor.element));
-  side.cast = cast_of(operand.tensor.element);
+  side.cast = is_condition(step.op, place) ? nullptr : cast_of(operand.tensor.element);
   const Form form = repeated(operand.tensor, out).form;
   side.row_step = form == Form::kSame ? columns : form == Form::kColumn ? 1 : 0;
   side.column_step = form == Form::kSame || form == Form::kRow ? 1 : 0;
@@ -186,43 +188,44 @@ struct Scratch {
   alignas(64) float result[kBlock];
 };
 
-}  // namespace
-
-int fitting_chain(const TensorView& out, const ChainStep* steps, int count) {
-  const bool is_float = out.element == Element::kFloat32;
-  if ((!is_float && out.element != Element::kBool) || out.is_empty() || !is_contiguous(out)) {
-    return 0;
-  }
+// How many steps fit, and the numbers of a row; of all in it where no operand is repeated.
+struct Fitting {
+  int steps = 0;
   std::int64_t columns = 0;
-  int step = 0;
-  while (step < std::min(count, kChainSteps) && fits(out, steps[step], step == 0, columns)) {
-    ++step;
+};
+
+Fitting fitting(const TensorView& out, const ChainStep* steps, int count) {
+  const bool has_kind = out.element == Element::kFloat32 || out.element == Element::kBool;
+  Fitting found;
+  if (!has_kind || out.is_empty() || !is_contiguous(out)) {
+    return found;
   }
-  return step;
+  const int most = std::min(count, kChainSteps);
+  std::int64_t columns = 0;
+  while (found.steps < most && fits(out, steps[found.steps], found.steps == 0, columns)) {
+    found = {found.steps + 1, columns};
+  }
+  if (found.columns == 0) {
+    found.columns = elements(out);
+  }
+  return found;
 }
 
-void chain(const TensorView& out, const ChainStep* steps, int count, int threads) {
-  const int fitting = fitting_chain(out, steps, count);
-  if (count < 1 || fitting < count) {
-    throw std::invalid_argument(message("chain: of ", count, " steps ", fitting, " fit"));
-  }
-  std::int64_t columns = 0;
-  for (int at = 0; at < count; ++at) {
-    fits(out, steps[at], at == 0, columns);
-  }
+void run(const TensorView& out, const ChainStep* steps, const Fitting& found, int threads) {
+  const int count = found.steps;
+  const std::int64_t columns = found.columns;
   const std::int64_t all = elements(out);
-  columns = columns == 0 ? all : columns;
   Step made[kChainSteps];
   for (int at = 0; at < count; ++at) {
     made[at].loop = array_path().chain[static_cast<std::size_t>(steps[at].op)];
     made[at].operands = operands_of(steps[at].op);
     for (int side = 0; side < made[at].operands; ++side) {
-      made[at].sides[side] = side_of(steps[at].operands[side], out, columns);
+      made[at].sides[side] = side_of(steps[at], side, out, columns);
     }
   }
   const auto to_bools = array_path().chain_casts.to_bools;
   const bool is_float = out.element == Element::kFloat32;
-  const auto run = [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+  const auto compute = [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
     Scratch scratch;
     for (std::int64_t column = begin; column < end; column += kBlock) {
       const std::int64_t place = row * columns + column;
@@ -244,7 +247,7 @@ void chain(const TensorView& out, const ChainStep* steps, int count, int threads
     const std::int64_t parts = (columns + kTogether - 1) / kTogether;
     run_tasks(all / columns * parts, threads, [&](std::int64_t task) {
       const std::int64_t begin = task % parts * kTogether;
-      run(task / parts, begin, std::min(begin + kTogether, columns));
+      compute(task / parts, begin, std::min(begin + kTogether, columns));
     });
     return;
   }
@@ -253,9 +256,29 @@ void chain(const TensorView& out, const ChainStep* steps, int count, int threads
   run_tasks((rows + together - 1) / together, threads, [&](std::int64_t task) {
     const std::int64_t end = std::min((task + 1) * together, rows);
     for (std::int64_t row = task * together; row < end; ++row) {
-      run(row, 0, columns);
+      compute(row, 0, columns);
     }
   });
+}
+
+}  // namespace
+
+int fitting_chain(const TensorView& out, const ChainStep* steps, int count, int least,
+                  int threads) {
+  const Fitting found = fitting(out, steps, count);
+  if (found.steps < std::max(least, 1)) {
+    return 0;
+  }
+  run(out, steps, found, threads);
+  return found.steps;
+}
+
+void chain(const TensorView& out, const ChainStep* steps, int count, int threads) {
+  const Fitting found = fitting(out, steps, count);
+  if (count < 1 || found.steps < count) {
+    throw std::invalid_argument(message("chain: of ", count, " steps ", found.steps, " fit"));
+  }
+  run(out, steps, found, threads);
 }
 
 }  // namespace gt

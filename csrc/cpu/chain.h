@@ -23,14 +23,16 @@ struct ChainStep {
   ChainOperand operands[3];
 };
 
-// How many steps from the first on `chain` takes: their tensors, in the host's memory, have
-// elements of float32, or of bool, int32 and int64, which stand for numbers of float32; are
-// contiguous; and are as the result, of one element, one row of it repeated, or one number for each
-// row; rows have the same length for all. Conditions are bools. The result is float32, or bool.
-int fitting_chain(const TensorView& out, const ChainStep* steps, int count);
+// Computes steps, at most kChainSteps, into the contiguous `out`, of float32 or bool, which may be
+// the memory of a tensor of its size that the first step alone reads; on at most `threads` threads.
+// As many from the first on as fit: their tensors, in the host's memory, have elements of float32,
+// or of bool, int32 and int64, which stand for numbers of float32; are contiguous; and are as the
+// result, of one element, one row of it repeated, or one number for each row; rows have the same
+// length for all. Conditions are bools. Returns how many; 0, with nothing done, where fewer than
+// `least` fit.
+int fitting_chain(const TensorView& out, const ChainStep* steps, int count, int least, int threads);
 
-// Computes steps that fit, at most kChainSteps, into the contiguous `out`, which may be the memory
-// of a tensor of its size that the first step alone reads. On at most `threads` threads.
+// The same where all of them must fit.
 void chain(const TensorView& out, const ChainStep* steps, int count, int threads);
 
 constexpr int kChainSteps = 16;

@@ -57,9 +57,9 @@ void of_two(const ChainSide* sides, float* out, std::size_t count) {
 
 // By masks and not by branches, which a random condition makes wait.
 void chosen(const ChainSide* sides, float* out, std::size_t count) {
-  const float* condition = sides[0].data;
+  const auto* condition = reinterpret_cast<const std::uint8_t*>(sides[0].data);
   if (sides[0].is_one) {
-    const ChainSide& side = sides[*condition != 0.0F ? 1 : 2];
+    const ChainSide& side = sides[*condition != 0 ? 1 : 2];
     for (std::size_t i = 0; i < count; ++i) {
       out[i] = side.data[side.is_one ? 0 : i];
     }
@@ -71,23 +71,23 @@ void chosen(const ChainSide* sides, float* out, std::size_t count) {
   const float second = *right;
   if (sides[1].is_one && sides[2].is_one) {
     for (std::size_t i = 0; i < count; ++i) {
-      out[i] = condition[i] != 0.0F ? first : second;
+      out[i] = condition[i] != 0 ? first : second;
     }
   } else if (sides[1].is_one) {
     for (std::size_t i = 0; i < count; ++i) {
       const float other = right[i];
-      out[i] = condition[i] != 0.0F ? first : other;
+      out[i] = condition[i] != 0 ? first : other;
     }
   } else if (sides[2].is_one) {
     for (std::size_t i = 0; i < count; ++i) {
       const float one = left[i];
-      out[i] = condition[i] != 0.0F ? one : second;
+      out[i] = condition[i] != 0 ? one : second;
     }
   } else {
     for (std::size_t i = 0; i < count; ++i) {
       const float one = left[i];
       const float other = right[i];
-      out[i] = condition[i] != 0.0F ? one : other;
+      out[i] = condition[i] != 0 ? one : other;
     }
   }
 }

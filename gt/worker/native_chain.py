@@ -34,11 +34,8 @@ def run(steps: Sequence[Step], reuse: int) -> tuple[int, Array] | None:
     out = next((one for one in _reusable(steps[0][1], reuse) if one.shape == size), None)
     if out is None:
         out = np.empty(size, FLOAT32)
-    fitting = _kernels.fitting_chain(out, taken)
-    if fitting < 2:
-        return None
-    _kernels.chain(out, taken[:fitting], native_threads.count())
-    return fitting - 1, out
+    ran = _kernels.fitting_chain(out, taken, 2, native_threads.count())
+    return (ran - 1, out) if ran else None
 
 
 def _reusable(operands: Sequence[object], reuse: int) -> Iterator[Array]:

@@ -15,7 +15,16 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker.backend import InPlace, Kernel
-from gt.worker.native_values import BOOL, FLOAT32, FLOAT64, as_array, is_float32, is_rows, rows
+from gt.worker.native_values import (
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    as_array,
+    copied,
+    is_float32,
+    is_rows,
+    rows,
+)
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array, storage
 
@@ -212,12 +221,14 @@ def _elu(self: Array, alpha: float) -> object:
 
 
 def _elu_backward(grad: Array, self: Array, alpha: float) -> object:
-    if not (is_rows(grad) and is_rows(self) and grad.shape == self.shape):
+    is_plain = is_rows(grad) and is_rows(self) and grad.shape == self.shape
+    if not is_plain or not self.size:
         return NUMPY["elu_backward"](grad, self, alpha)
     out = np.empty(self.shape, FLOAT32)
     _kernels.exp(self, out)
-    np.multiply(out, np.float32(alpha), out=out)
-    _kernels.where(np.greater(self, 0), grad, np.multiply(grad, out, out=out), out)
+    is_above = np.greater(self, 0)
+    steps = [("mul", out, alpha), ("mul", grad, None), ("where", is_above, grad, None)]
+    _kernels.chain(out, steps)
     return out
 
 
@@ -248,19 +259,20 @@ def _where(condition: Any, self: Any, other: Any) -> object:  # noqa: ANN401 - a
 
 def _selected(condition: Array, self: Array | float, other: Array | float) -> Array:
     """By a kernel of whole arrays: numpy's function branches for each element."""
+    operands: list[Array | float] = [condition, self, other]
     size = condition.shape
-    if any(x.shape != size for x in (self, other) if isinstance(x, np.ndarray)):
-        size = np.broadcast_shapes(size, np.shape(self), np.shape(other))
+    for place, x in enumerate(operands):
+        if isinstance(x, np.ndarray):
+            if x.shape != size:
+                size = np.broadcast_shapes(size, x.shape)
+            if not x.flags.c_contiguous:
+                operands[place] = copied(x)
     out = np.empty(size, FLOAT32)
-    _kernels.where(_spread(condition, size), _spread(self, size), _spread(other, size), out)
+    if out.size and not _kernels.fitting_chain(out, [("where", *operands)]):
+        # The kernel repeats rows or columns of one size.
+        spread = [rows(np.broadcast_to(x, size)) if np.ndim(x) else x for x in operands]
+        _kernels.chain(out, [("where", *spread)])
     return out
-
-
-def _spread(value: Array | float, size: tuple[int, ...]) -> Array:
-    """Contiguous, of that size."""
-    if not isinstance(value, np.ndarray):
-        return np.full(size, value, FLOAT32)
-    return rows(value if value.shape == size else np.broadcast_to(value, size))
 
 
 def _masked_fill(self: Array, mask: Any, value: Any) -> object:  # noqa: ANN401 - as where

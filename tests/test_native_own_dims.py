@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -14,6 +15,7 @@ from native_helper import native_helper  # noqa: E402, F401  a fixture
 from test_native_rows import bits  # noqa: E402
 
 from gt.worker import kernels  # noqa: E402
+from gt.worker.dim_shapes import reduced  # noqa: E402
 from gt.worker.native.trial import Trial  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402
 
@@ -64,7 +66,7 @@ def dims_of(rank: int) -> Iterator[tuple[int, ...] | None]:
         yield from itertools.permutations(range(rank), count)
 
 
-def are_beside(dims: tuple[int, ...] | None) -> bool:
+def are_beside(dims: Sequence[int] | None) -> bool:
     return all(one + 1 == other for one, other in itertools.pairwise(sorted(dims or ())))
 
 
@@ -169,6 +171,24 @@ def test_spreads(native_helper: Trial, row: str, name: str) -> None:  # noqa: F8
             exact = getattr(one.double(), row)(dims, correction=correction, keepdim=keepdim)
             wanted = exact.float()
             torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0, equal_nan=True)
+
+
+def test_both_engines_take_the_same_dims(native_helper: Trial) -> None:  # noqa: F811
+    """own_dims.cpp and dim_shapes.py say which stand beside each other, and what results."""
+    draw = random.Random(9)
+    for _ in range(300):
+        rank = draw.randint(1, 6)
+        x = drawn(*(draw.randint(1, 3) for _ in range(rank)))
+        some = draw.sample(range(rank), draw.randint(1, min(rank, 3)))
+        dims = tuple(one - draw.choice((0, rank)) for one in some)
+        keepdim = draw.random() < 0.5
+        said, takes = (
+            reduced(tuple(x.shape), dims, keepdim),
+            are_beside([one % rank for one in dims]),
+        )
+        found = check(native_helper, "var", x, [dims, 0.0, keepdim], takes=takes, in_python=takes)
+        assert (said is not None) == takes
+        assert said is None or (said.shape, said.count) == (found.shape, x.numel() // found.numel())
 
 
 @pytest.mark.parametrize("row", ["var", "std"])

@@ -8,7 +8,7 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker import native_threads
-from gt.worker.native_values import BOOL, FLOAT32, is_float32
+from gt.worker.native_values import BOOL, FLOAT32, POWERS, is_float32
 from gt.worker.reference_values import Array
 
 # A row and its operands; None: the result of the step before.
@@ -16,7 +16,6 @@ Step = tuple[str, Sequence[object]]
 
 _UNARY = ("neg", "abs", "square", "reciprocal", "sqrt", "rsqrt", "relu")
 _ROWS = frozenset((*_UNARY, "relu_backward", "add", "sub", "mul", "div", "where"))
-_POWERS: dict[object, str] = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 
 
 def run(steps: Sequence[Step], reuse: int) -> tuple[int, Array] | None:
@@ -50,9 +49,9 @@ def _taken(steps: Sequence[Step]) -> Iterator[tuple[object, ...]]:
         name, given = row, tuple(operands)
         if row == "pow":
             base, exponent = operands
-            if isinstance(exponent, np.ndarray) or exponent not in _POWERS:
+            if not isinstance(exponent, int | float) or exponent not in POWERS:
                 return
-            name, given = _POWERS[exponent], (base,)
+            name, given = POWERS[exponent], (base,)
         if row == "masked_fill":
             name, given = "where", (operands[1], operands[2], operands[0])
         if name not in _ROWS or not all(map(_is_taken, given)):

@@ -19,6 +19,7 @@ from gt.worker.native_values import (
     BOOL,
     FLOAT32,
     FLOAT64,
+    POWERS,
     as_array,
     copied,
     is_float32,
@@ -70,14 +71,12 @@ _COMPARISON: dict[str, Function] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-# Exponents for which PyTorch has these functions too: of -0 and infinities a power is another
-# number, and numpy's takes up to a hundred times as long.
-_POWERS: dict[float, Function] = {
-    2: np.square,
+_ROOTS = {"rsqrt": lambda x: np.true_divide(1.0, np.sqrt(x))}
+# Exponents for which PyTorch has these functions too; numpy's power takes up to a hundred times as
+# long.
+_POWERS: dict[float, Function] = {power: (_UNARY | _ROOTS)[name] for power, name in POWERS.items()}
+_POWERS |= {
     3: lambda x: np.square(x) * x,
-    0.5: np.sqrt,
-    -0.5: lambda x: np.true_divide(1.0, np.sqrt(x)),
-    -1: _UNARY["reciprocal"],
     -2: lambda x: np.true_divide(1.0, np.square(x)),
 }
 _OWN = {

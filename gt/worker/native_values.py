@@ -13,6 +13,8 @@ FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
 INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
+# Exponents that are rows of their own: of -0 and infinities a power is another number.
+POWERS: dict[float, str] = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 # Elements from which a copy by tiles is quicker than numpy's, which goes through one side by
 # columns: below, all of it is in the first cache.
 _TURNED_MIN = 1 << 12

@@ -52,7 +52,8 @@ constexpr Name NAMES[] = {
     {"ge", Small::Ge, 2},
 };
 
-// Numbers that ATen raises to by these operators.
+// Numbers that ATen raises to by these operators: those of gt/worker/native_values.py but for
+// roots.
 constexpr std::pair<double, Small> POWERS[] = {
     {2.0, Small::Square}, {-0.5, Small::Rsqrt}, {-1.0, Small::Reciprocal}};
 

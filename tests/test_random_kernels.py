@@ -393,7 +393,7 @@ def test_wrong_values(name, dtype_name, values, text):
 
 
 def test_not_an_array():
-    with pytest.raises(TypeError, match="incompatible function arguments"):
+    with pytest.raises(TypeError, match="out is a list, not an array"):
         kernels.uniform([0.0], 1, 2, 0, 1, [1], [0])
 
 
@@ -406,7 +406,7 @@ def test_wrong_threads(threads):
 def test_read_only_array():
     out = _array(4)
     out.flags.writeable = False
-    with pytest.raises(TypeError, match="incompatible function arguments"):
+    with pytest.raises(TypeError, match="out is a ndarray, not an array that can be used"):
         kernels.uniform(out, 1, 2, 0, 1, [4], [0])
 
 

@@ -28,21 +28,16 @@ class Contiguous {
     if (view.element != kElementOf<T>) {
       throw DtypeError(message(op, ": ", name, " is not of ", element_name(kElementOf<T>)));
     }
-    for (int dim = view.rank; dim-- > 0;) {
-      if (view.size(dim) != 1 && view.strides != nullptr &&
-          view.stride(dim) != static_cast<std::int64_t>(size_) && !view.is_empty()) {
-        throw std::invalid_argument(message(op, ": ", name, " is not contiguous"));
-      }
-      size_ *= static_cast<std::size_t>(view.size(dim));
+    if (!view.is_contiguous()) {
+      throw std::invalid_argument(message(op, ": ", name, " is not contiguous"));
     }
   }
 
   T* data() const { return static_cast<T*>(argument_.view().data); }
-  std::size_t size() const { return size_; }
+  std::size_t size() const { return static_cast<std::size_t>(argument_.view().elements()); }
 
  private:
   Argument argument_;
-  std::size_t size_ = 1;
 };
 
 }  // namespace gt

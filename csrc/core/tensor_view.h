@@ -33,6 +33,26 @@ struct TensorView {
     return false;
   }
 
+  std::int64_t elements() const {
+    std::int64_t count = 1;
+    for (int dim = 0; dim < rank; ++dim) {
+      count *= shape[dim];
+    }
+    return count;
+  }
+
+  // Row after row without gaps. Strides may be absent; those of dims of one element say nothing.
+  bool is_contiguous() const {
+    std::int64_t expected = 1;
+    for (int dim = rank - 1; dim >= 0 && strides != nullptr; --dim) {
+      if (shape[dim] != 1 && strides[dim] != expected) {
+        return is_empty();
+      }
+      expected *= shape[dim];
+    }
+    return true;
+  }
+
   // The element at byte granularity, for a pointer that moves by strides.
   const void* at(std::int64_t offset) const {
     return static_cast<const char*>(data) +

@@ -14,25 +14,6 @@ constexpr std::int64_t kBlock = 2048;
 // Elements of one task: a few us for each step.
 constexpr std::int64_t kTogether = 16 * 1024;
 
-std::int64_t elements(const TensorView& tensor) {
-  std::int64_t count = 1;
-  for (int dim = 0; dim < tensor.rank; ++dim) {
-    count *= tensor.shape[dim];
-  }
-  return count;
-}
-
-bool is_contiguous(const TensorView& tensor) {
-  std::int64_t expected = 1;
-  for (int dim = tensor.rank - 1; dim >= 0; --dim) {
-    if (tensor.shape[dim] != 1 && tensor.strides[dim] != expected) {
-      return false;
-    }
-    expected *= tensor.shape[dim];
-  }
-  return true;
-}
-
 // How a tensor is repeated over the result.
 enum class Form { kOther, kSame, kOne, kRow, kColumn };
 
@@ -42,7 +23,7 @@ struct Repeated {
 };
 
 Repeated repeated(const TensorView& tensor, const TensorView& out) {
-  if (tensor.rank > out.rank || !is_contiguous(tensor)) {
+  if (tensor.rank > out.rank || !tensor.is_contiguous()) {
     return {Form::kOther, 0};
   }
   // From the last dimension on: those that the tensor has and those that it is repeated over.
@@ -197,7 +178,7 @@ struct Fitting {
 Fitting fitting(const TensorView& out, const ChainStep* steps, int count) {
   const bool has_kind = out.element == Element::kFloat32 || out.element == Element::kBool;
   Fitting found;
-  if (!has_kind || out.is_empty() || !is_contiguous(out)) {
+  if (!has_kind || out.is_empty() || !out.is_contiguous()) {
     return found;
   }
   const int most = std::min(count, kChainSteps);
@@ -206,7 +187,7 @@ Fitting fitting(const TensorView& out, const ChainStep* steps, int count) {
     found = {found.steps + 1, columns};
   }
   if (found.columns == 0) {
-    found.columns = elements(out);
+    found.columns = out.elements();
   }
   return found;
 }
@@ -214,7 +195,7 @@ Fitting fitting(const TensorView& out, const ChainStep* steps, int count) {
 void run(const TensorView& out, const ChainStep* steps, const Fitting& found, int threads) {
   const int count = found.steps;
   const std::int64_t columns = found.columns;
-  const std::int64_t all = elements(out);
+  const std::int64_t all = out.elements();
   Step made[kChainSteps];
   for (int at = 0; at < count; ++at) {
     made[at].loop = array_path().chain[static_cast<std::size_t>(steps[at].op)];

@@ -22,14 +22,10 @@ void check_one(const char* name, const TensorView& view, const Shape& shape,
 void check_written(const char* name, const TensorView& view, const Shape& shape,
                    Element element = Element::kFloat32) {
   check_one(name, view, shape, element);
-  std::int64_t expected = 1;
-  for (int dim = view.rank - 1; dim >= 0 && !view.is_empty(); --dim) {
-    if (view.shape[dim] != 1 && view.strides[dim] != expected) {
-      throw std::invalid_argument(message("attention: ", name, " ", view.shape_copy(),
-                                          " with strides ", view.strides_copy(),
-                                          " is not C-contiguous"));
-    }
-    expected *= view.shape[dim];
+  if (!view.is_contiguous()) {
+    throw std::invalid_argument(message("attention: ", name, " ", view.shape_copy(),
+                                        " with strides ", view.strides_copy(),
+                                        " is not C-contiguous"));
   }
 }
 

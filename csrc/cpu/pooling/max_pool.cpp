@@ -101,17 +101,6 @@ void check_window(const Window& window, std::int64_t size, std::int64_t places) 
   }
 }
 
-bool is_contiguous(const TensorView& view) {
-  std::int64_t expected = 1;
-  for (int dim = view.rank - 1; dim >= 0; --dim) {
-    if (view.size(dim) != 1 && view.stride(dim) != expected) {
-      return false;
-    }
-    expected *= view.size(dim);
-  }
-  return true;
-}
-
 void check(const MaxPoolCall& call) {
   if (call.input.element != Element::kFloat32 || call.out.element != Element::kFloat32 ||
       call.indices.element != Element::kInt64) {
@@ -122,8 +111,8 @@ void check(const MaxPoolCall& call) {
                     std::equal(input.begin(), input.end() - 2, out.begin()) &&
                     call.indices.shape_copy() == out && !call.input.is_empty() &&
                     !call.out.is_empty();
-  if (!fits || !is_contiguous(call.input) || !is_contiguous(call.out) ||
-      !is_contiguous(call.indices)) {
+  if (!fits || !call.input.is_contiguous() || !call.out.is_contiguous() ||
+      !call.indices.is_contiguous()) {
     throw std::invalid_argument(message("max_pool: input ", input, ", out ", out, " and indices ",
                                         call.indices.shape_copy(),
                                         " must fit, be contiguous and not be empty"));

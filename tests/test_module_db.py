@@ -16,6 +16,7 @@ from harness.convert import (  # noqa: E402
     to_gt,
 )
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db  # noqa: E402
+from torch_session import torch_workers  # noqa: E402
 
 import gt  # noqa: E402
 
@@ -28,16 +29,9 @@ DRIVEN_MIN = 105
 
 @pytest.fixture(scope="module", autouse=True)
 def torch_worker_on_the_cpu() -> Iterator[None]:
-    """One worker for all entries, on the device and with the backend of the oracle."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_VISIBLE_DEVICES", "")
-        patch.setenv("GT_BACKEND", "pytorch")
-        gt.disconnect()
+    """One worker for all entries."""
+    with torch_workers(1):
         yield
-        gt.disconnect()
-    torch.set_num_threads(threads)
 
 
 def inputs(info: ModuleInfo, *, training: bool) -> list[ModuleInput]:

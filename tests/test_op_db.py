@@ -19,8 +19,7 @@ if sys.version_info < (3, 11):
 from harness.drive import drive  # noqa: E402
 from harness.entries import ROOT, ROWS, entries, row_of, title  # noqa: E402
 from harness.report import RESULTS, TORCH, facts, missing, record  # noqa: E402
-
-import gt  # noqa: E402
+from torch_session import torch_workers  # noqa: E402
 
 ENTRIES = entries()
 KNOWN = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -37,16 +36,9 @@ NUMPY_SECONDS_MAX = 300
 
 @pytest.fixture(scope="module", autouse=True)
 def torch_worker_on_the_cpu() -> Iterator[None]:
-    """One worker for all entries, on the device and with the backend of the oracle."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_VISIBLE_DEVICES", "")
-        patch.setenv("GT_BACKEND", "pytorch")
-        gt.disconnect()
+    """One worker for all entries."""
+    with torch_workers(1):
         yield
-        gt.disconnect()
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("op", ENTRIES, ids=title)

@@ -19,6 +19,7 @@ from harness.entries import entries, placed, title  # noqa: E402
 from harness.layouts import WHOLE, drawn, place  # noqa: E402
 from harness.placements import Driver, drive_entry, drive_row, rows  # noqa: E402
 from layout_programs import Name, Step, ours, program, theirs, values_of  # noqa: E402
+from torch_session import torch_workers  # noqa: E402
 
 import gt  # noqa: E402
 from gt import _core  # noqa: E402
@@ -40,22 +41,14 @@ def driver(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Driver]:
     """A session with that many torch workers on the CPU; at its end the counts are printed."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_VISIBLE_DEVICES", "")
-        patch.setenv("GT_BACKEND", "pytorch")
-        if request.param != 3:
-            prices = tmp_path_factory.mktemp("placements") / "prices"
-            prices.write_text(FREE_MESSAGES)
-            patch.setenv("GT_PRICES", str(prices))
-        gt.disconnect()
-        gt.gpu_workers(request.param)
+    environment = {}
+    if request.param != 3:
+        prices = tmp_path_factory.mktemp("placements") / "prices"
+        prices.write_text(FREE_MESSAGES)
+        environment["GT_PRICES"] = str(prices)
+    with torch_workers(request.param, **environment):
         instance = Driver(request.param)
         yield instance
-        gt.disconnect()
-        gt.gpu_workers(1)
-    torch.set_num_threads(threads)
     capture = request.config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled():
         print("", f"{request.param} workers", *instance.tally.table(), sep="\n")

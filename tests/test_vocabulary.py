@@ -12,6 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch_session import torch_workers  # noqa: E402
+
 import gt  # noqa: E402
 from gt import _core  # noqa: E402
 from gt.nn import functional  # noqa: E402
@@ -28,17 +30,8 @@ Cut = int | str | None  # a dimension, on every worker, or on one
 @pytest.fixture(scope="module", params=WORKERS, ids=lambda count: f"{count} workers")
 def workers(request: pytest.FixtureRequest) -> Iterator[int]:
     """A session with that many torch workers on the CPU."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_VISIBLE_DEVICES", "")
-        patch.setenv("GT_BACKEND", "pytorch")
-        gt.disconnect()
-        gt.gpu_workers(request.param)
+    with torch_workers(request.param):
         yield request.param
-        gt.disconnect()
-        gt.gpu_workers(1)
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -91,55 +91,10 @@ _NUMBER_FIRST = [
     "bitwise_xor",
     "where",
 ]
-_IN_PLACE_UNARY = [
-    "neg",
-    "abs",
-    "sign",
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "sqrt",
-    "rsqrt",
-    "reciprocal",
-    "square",
-    "sin",
-    "cos",
-    "tan",
-    "tanh",
-    "sigmoid",
-    "sinh",
-    "cosh",
-    "asin",
-    "acos",
-    "atan",
-    "acosh",
-    "atanh",
-    "erf",
-    "relu",
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "bitwise_not",
-]
-_IN_PLACE_BINARY = [
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "floor_divide",
-    "remainder",
-    "fmod",
-    "pow",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "lerp",
-    "masked_fill",
-]
+# Rows whose results are bools, which no operand's buffer holds.
+_OF_BOOLS = {"isnan", "isinf", "isfinite", "logical_not", "eq", "ne", "lt", "le", "gt", "ge"}
+_IN_PLACE_UNARY = [name for name in _UNARY if name not in _OF_BOOLS]
+_IN_PLACE_BINARY = [*(name for name in _BINARY if name not in _OF_BOOLS), "masked_fill"]
 # self op other is other op self to the last bit, so either operand's buffer will do.
 _COMMUTATIVE = ["add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"]
 

@@ -1,14 +1,11 @@
 """Attention as users call it: never all scores in memory, any form's values, PyTorch's words."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from same_program import check
 
 import gt
+from gt.worker import dropout_attention, own_kernels
 
 HEADS, LENGTH, WIDTH = 12, 1024, 64
 SCORES_BYTES = HEADS * LENGTH * LENGTH * 4  # what a matrix of all scores takes in float32
@@ -142,22 +139,15 @@ def test_no_step_with_dropout_holds_the_scores(dtype):
     assert 0 < peak < SCORES_BYTES * (1 if dtype == "float32" else 2)
 
 
-def test_what_is_dropped_follows_from_the_seed_alone():
+def test_what_is_dropped_follows_from_the_seed_alone(monkeypatch):
     """Without GT's kernels, PyTorch's operators draw the same words."""
-    code = (
-        "import torch\n"
-        "from gt.worker import dropout_attention\n"
-        "seeds = torch.randint(-2**63, 2**63 - 1, (2, 3, 50))\n"
-        "words = dropout_attention.words(seeds, 33)\n"
-        "kept = dropout_attention.kept(seeds, 33, 0.3)\n"
-        "print(torch.equal(kept, words >= -(-3 * 2**32 // 10)), kept.float().mean().item())\n"
-    )
-    command = [sys.executable, "-c", code]
-    environment = os.environ | {"GT_KERNELS": "auto"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    same, mean = done.stdout.split()
-    assert same == "True"
-    assert abs(float(mean) - 0.7) < 0.02
+    monkeypatch.setenv("GT_KERNELS", "auto")
+    draw = torch.Generator().manual_seed(1)
+    seeds = torch.randint(-(2**63), 2**63 - 1, (2, 3, 50), generator=draw)
+    words = dropout_attention.words(seeds, 33)
+    kept = dropout_attention.kept(seeds, 33, 0.3)
+    assert torch.equal(kept, words >= -(-3 * 2**32 // 10))
+    assert abs(kept.float().mean().item() - 0.7) < 0.02
 
 
 def test_a_second_derivative_under_dropout():
@@ -221,27 +211,20 @@ def test_gradients_of_gradients_are_refused_as_by_pytorch():
     assert words in read(gt)
 
 
-def test_which_kernel_runs():
-    code = (
-        "import torch\n"
-        "from gt.worker import own_kernels\n"
-        "def own(queries, keys, **options):\n"
-        "    query, key = (torch.ones(1, 1, n, 4, **options) for n in (queries, keys))\n"
-        "    return own_kernels.chosen('attention', query, key, key) is not None\n"
-        "print([own(8, 999), own(8, 8), own(7, 999), own(7, 8), own(1, 1), own(8, 0)])\n"
-        "print([own(8, 8, dtype=torch.float64), own(8, 8, requires_grad=True)])\n"
-    )
+def test_which_kernel_runs(monkeypatch):
+    def own(queries, keys, **options):
+        query, key = (torch.ones(1, 1, n, 4, **options) for n in (queries, keys))
+        return own_kernels.chosen("attention", query, key, key) is not None
 
-    def answer(word):
-        environment = os.environ | {"GT_KERNELS": word}
-        command = [sys.executable, "-c", code]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-    other = "[False, False]\n"
-    assert answer("").stdout == "[True, True, False, False, False, False]\n" + other
-    assert answer("on").stdout == f"{[True] * 6}\n" + other
-    assert answer("off").stdout == f"{[False] * 6}\n" + other
-    assert "GT_KERNELS=fast: expected one of auto, off, on" in answer("fast").stderr
+    few = [(8, 999), (8, 8), (7, 999), (7, 8), (1, 1), (8, 0)]
+    for word, taken in (("", [True, True] + [False] * 4), ("on", [True] * 6), ("off", [False] * 6)):
+        monkeypatch.setenv("GT_KERNELS", word)
+        assert [own(*sizes) for sizes in few] == taken
+        assert not own(8, 8, dtype=torch.float64)
+        assert not own(8, 8, requires_grad=True)
+    monkeypatch.setenv("GT_KERNELS", "fast")
+    with pytest.raises(ValueError, match="GT_KERNELS=fast: expected one of auto, off, on"):
+        own(8, 8)
 
 
 Q, K = (2, 4, 5, 8), (2, 4, 6, 8)

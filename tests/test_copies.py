@@ -16,7 +16,7 @@ from gt import Layout
 LINE = gt.DeviceMesh(3)
 
 
-@pytest.fixture(params=["numpy", "pytorch"], autouse=True)
+@pytest.fixture(scope="module", params=["numpy", "pytorch"], autouse=True)
 def three_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GT_BACKEND", request.param)

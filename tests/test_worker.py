@@ -239,8 +239,9 @@ def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
     return [found[request] for request in sizes]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def four() -> Iterator[list[Worker]]:
+    """They have no values before a test, nor after it."""
     all_four = [Worker(index) for index in range(4)]
     for one, other in itertools.combinations(all_four, 2):
         one.connection.introduce(other.connection)
@@ -322,6 +323,7 @@ def test_shards_change_hands(four: list[Worker]) -> None:
                 worker.write(op("read", (), (slot,), (9, start, window.numel())))
                 (answer,) = _whole(worker, {9: 4 * window.numel()})
                 assert answer.data == _numbers(window), (place, slot, start)
+        worker.write(op("free", (), tuple(range(6))))
 
 
 def _uploaded(slot: int, value: torch.Tensor, dtype: int) -> list[bytes]:

@@ -5,10 +5,11 @@ What comes out is compared with the same collectives by bytes, to the last bit.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pathlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -41,26 +42,24 @@ def _introduced(workers: Group) -> Group:
     return workers
 
 
-@pytest.fixture
-def group() -> Iterator[Callable[[list[str]], Group]]:
+@contextlib.contextmanager
+def _played(*modes: str) -> Iterator[Group]:
     """Workers whose devices are in these modes."""
     started: Group = []
-
-    def start(modes: list[str]) -> Group:
-        with pytest.MonkeyPatch.context() as patch:
-            for index, mode in enumerate(modes):
-                patch.setenv("PLAYED", mode)
-                started.append(Worker(index, "--backend", "pytorch", program=(DEVICE,)))
-        return _introduced(started)
-
-    yield start
+    with pytest.MonkeyPatch.context() as patch:
+        for index, mode in enumerate(modes):
+            patch.setenv("PLAYED", mode)
+            started.append(Worker(index, "--backend", "pytorch", program=(DEVICE,)))
+    yield _introduced(started)
     for worker in started:
         worker.end()
 
 
-@pytest.fixture
-def four(group: Callable[[list[str]], Group]) -> Group:
-    return group([""] * 4)
+@pytest.fixture(scope="module")
+def four() -> Iterator[Group]:
+    """They have no values before a test, nor after it."""
+    with _played("", "", "", "") as workers:
+        yield workers
 
 
 def _told(worker: Worker, request: int) -> str:
@@ -126,6 +125,7 @@ def test_shards_change_hands(four: Group) -> None:
                 worker.write(read(slot, value.numel(), slot))
                 (answer,) = _whole(worker, {slot: value.nbytes})
                 assert answer.data == _numbers(value), (place, slot)
+        worker.write(op("free", (), tuple(range(10 if place < 2 else 9))))
 
 
 def test_memory_is_taken_again_while_others_read(four: Group) -> None:
@@ -159,10 +159,12 @@ def test_memory_is_taken_again_while_others_read(four: Group) -> None:
 
 
 @pytest.mark.parametrize("mode", ["private", "shut"])
-def test_who_cannot_be_read_makes_all_go_by_bytes(
-    group: Callable[[list[str]], Group], mode: str
-) -> None:
-    workers = group(["", "", mode])
+def test_who_cannot_be_read_makes_all_go_by_bytes(mode: str) -> None:
+    with _played("", "", mode) as workers:
+        _check_all_by_bytes(workers)
+
+
+def _check_all_by_bytes(workers: Group) -> None:
     for place, worker in enumerate(workers):
         for number, size in enumerate((5, 9_001, 5)):
             attrs = ((0, 1, 2), "sum", 10 + number, "device")
@@ -188,8 +190,13 @@ def test_who_cannot_be_read_makes_all_go_by_bytes(
     assert _mapped(workers[0]) > 0 == _mapped(workers[2])
 
 
-def test_a_failed_operand_and_a_killed_worker(four: Group) -> None:
+def test_a_failed_operand_and_a_killed_worker() -> None:
     """The others hear of it, wait for nobody, and go on among themselves."""
+    with _played("", "", "", "") as workers:
+        _check_losses(workers)
+
+
+def _check_losses(four: Group) -> None:
     everyone, size = (0, 1, 2, 3), 20_000
     reduce = op("all_reduce", (1,), (0,), (everyone, "sum", 1, "device"), tag=7)
     for worker in four[1:]:

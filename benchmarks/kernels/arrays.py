@@ -22,6 +22,7 @@ _Array = npt.NDArray[np.float32]
 
 _ELEMENTS = (2**10, 2**18)
 _ROWS = ((64, 10), (4096, 64), (512, 512))  # rows, columns
+_CHANNELS = ((64, 16, 14), (64, 32, 28), (16, 256, 7), (64, 128, 1))  # batch, channels, side
 _PARAMETERS = (2**12, 2**20)
 
 _aten = torch.ops.aten
@@ -187,6 +188,39 @@ def _rms_norm(rows: int, columns: int) -> Iterator[Case]:
     yield Case(f"{title} and gradient", 5 * x.nbytes, torch_both, own_both, "B")
 
 
+def _batch_norm(batch: int, channels: int, side: int) -> Iterator[Case]:
+    """The gradient of PyTorch's runs its forward pass too, as that of `_rms_norm`."""
+    size = (batch, channels, side, side) if side > 1 else (batch, channels)
+    x, grad, weight = _random(*size), _random(*size), _random(channels)
+    t_x, t_weight = torch.from_numpy(x), torch.from_numpy(weight)
+    with torch.inference_mode(False):
+        t_grad = torch.from_numpy(grad)
+        leaves = [torch.from_numpy(one.copy()).requires_grad_() for one in (x, weight, weight)]
+    inner = side * side
+
+    def own_forward(_: int) -> list[_Array]:
+        results = [np.empty(one, np.float32) for one in (x.shape, *(channels,) * 3)]
+        _kernels.batch_norm(x, weight, weight, inner, 1e-5, *results)
+        return results
+
+    def own_both(threads: int) -> list[_Array]:
+        _, mean, rstd, _ = own_forward(threads)
+        grads = [np.empty(one, np.float32) for one in (x.shape, channels, channels)]
+        _kernels.batch_norm_backward(grad, x, mean, rstd, weight, inner, *grads)
+        return grads
+
+    def of(values: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.batch_norm(values, None, None, *parameters, training=True)
+
+    def torch_both() -> object:
+        with torch.inference_mode(False), torch.enable_grad():
+            return torch.autograd.grad(of(*leaves), leaves, t_grad)
+
+    title = f"batch norm {' x '.join(map(str, size))}"
+    yield Case(title, 2 * x.nbytes, partial(of, t_x, t_weight, t_weight), own_forward, "B")
+    yield Case(f"{title} and gradient", 5 * x.nbytes, torch_both, own_both, "B")
+
+
 def _reductions(rows: int, columns: int) -> Iterator[Case]:
     x, by_row, by_column = _random(rows, columns), _random(rows), _random(columns)
     t_x = torch.from_numpy(x)
@@ -346,6 +380,8 @@ def _cases() -> Iterator[Case]:
         yield from _along_dims(rows, columns)
         yield from _cross_entropy(rows, columns)
         yield from _at_places(rows, columns)
+    for shape in _CHANNELS:
+        yield from _batch_norm(*shape)
     for count in _PARAMETERS:
         yield from _steps(count)
 

@@ -14,6 +14,7 @@
 #include "core/pool.h"
 #include "cpu/array_path.h"
 #include "cpu/attention/attention.h"
+#include "cpu/batch_norm.h"
 #include "cpu/convolution/convolution.h"
 #include "cpu/dims.h"
 #include "cpu/matmul/matmul.h"
@@ -253,6 +254,28 @@ Kernel rms_norm_and_gradient() {
   };
 }
 
+// Channels of several tasks, beside each other and as columns.
+Kernel batch_norm_and_gradient() {
+  const Array x = Array::random({30, 40, 33}, 21), grad = Array::random({30, 40, 33}, 22);
+  const Array weight = Array::random({40 * 33}, 23);
+  return [=](int threads) {
+    std::vector<char> all;
+    for (const ChannelShape& shape : {ChannelShape{30, 40, 33}, ChannelShape{30, 40 * 33, 1}}) {
+      Array out = x, x_grad = x, mean = weight, rstd = weight, var = weight;
+      Array weight_grad = weight, bias_grad = weight;
+      batch_norm({x.floats(), weight.floats(), weight.floats(), 1e-5, out.floats(), mean.floats(),
+                  rstd.floats(), var.floats(), shape},
+                 threads);
+      batch_norm_backward({grad.floats(), x.floats(), mean.floats(), rstd.floats(), weight.floats(),
+                           x_grad.floats(), weight_grad.floats(), bias_grad.floats(), shape},
+                          threads);
+      const auto made = joined({&out, &mean, &rstd, &var, &x_grad, &weight_grad, &bias_grad});
+      all.insert(all.end(), made.begin(), made.end());
+    }
+    return all;
+  };
+}
+
 // Rows of several tasks, and rows of several parts.
 Kernel loops_along_a_dimension() {
   const DimShape shapes[] = {{333, 129, 1}, {2, 100001, 1}, {3, 40, 1030}};
@@ -332,6 +355,7 @@ int main() {
       {"loops over arrays", gt::array_loops()},
       {"step of Adam", gt::adam_step_of_a_parameter()},
       {"RMS norm and gradient", gt::rms_norm_and_gradient()},
+      {"batch norm and gradient", gt::batch_norm_and_gradient()},
       {"loops along a dimension", gt::loops_along_a_dimension()},
   };
   bool all_agree = true;

@@ -223,11 +223,12 @@ def _batch_norm(input: Array, weight: Array | None, bias: Array | None, eps: flo
     inner = _inner(input)
     if not all(map(is_float32, given)) or not _takes_batch_norm(input, inner):
         return NUMPY["batch_norm"](input, weight, bias, eps)
-    made = (np.empty(input.shape, FLOAT32), *(np.empty(input.shape[1], FLOAT32) for _ in range(3)))
-    weight, bias = (None if x is None else rows(x) for x in (weight, bias))
+    x, scale, shift = (None if one is None else rows(one) for one in (input, weight, bias))
+    out = np.empty(input.shape, FLOAT32)
+    mean, rstd, var = (np.empty(input.shape[1], FLOAT32) for _ in range(3))
     threads = native_threads.count()
-    _kernels.batch_norm(rows(input), weight, bias, inner, eps, *made, threads=threads)
-    return made
+    _kernels.batch_norm(x, scale, shift, inner, eps, out, mean, rstd, var, threads)
+    return out, mean, rstd, var
 
 
 def _batch_norm_backward(
@@ -237,14 +238,14 @@ def _batch_norm_backward(
     inner = _inner(input)
     if not all(map(is_float32, given)) or not _takes_batch_norm(input, inner):
         return NUMPY["batch_norm_backward"](grad, input, mean, rstd, weight)
-    grads = (
-        np.empty(input.shape, FLOAT32),
-        np.empty(mean.shape, FLOAT32),
-        np.empty(mean.shape, FLOAT32),
+    g, x, level, scale = map(rows, (grad, input, mean, rstd))
+    factor = None if weight is None else rows(weight)
+    by_x, by_weight, by_bias = (np.empty(one.shape, FLOAT32) for one in (input, mean, mean))
+    threads = native_threads.count()
+    _kernels.batch_norm_backward(
+        g, x, level, scale, factor, inner, by_x, by_weight, by_bias, threads
     )
-    saved = (*map(rows, (grad, input, mean, rstd)), None if weight is None else rows(weight))
-    _kernels.batch_norm_backward(*saved, inner, *grads, threads=native_threads.count())
-    return grads
+    return by_x, by_weight, by_bias
 
 
 def _inner(input: Array) -> int:

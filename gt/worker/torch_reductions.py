@@ -197,10 +197,10 @@ def _batch_norm(
     own = _own_norm("batch_norm", input, weight, bias)
     if own is not None:
         x = input.contiguous()
-        made = (torch.empty_like(x), *(x.new_empty(x.shape[1]) for _ in range(3)))
+        out, mean, rstd, var = torch.empty_like(x), *(x.new_empty(x.shape[1]) for _ in range(3))
         given = (x, _row_major(weight), _row_major(bias), _inner(x), eps)
-        own.batch_norm(*given, *made, own_kernels.threads())
-        return made
+        own.batch_norm(*given, out, mean, rstd, var, own_kernels.threads())
+        return out, mean, rstd, var
     # Running statistics that have not begun and move all the way are those of this batch.
     running, var = (input.new_zeros(input.shape[1]) for _ in range(2))
     out, mean, rstd = torch.native_batch_norm(input, weight, bias, running, var, True, 1.0, eps)

@@ -45,7 +45,8 @@ enum class ChainCode : int32_t {
 // Steps of a chain, at most.
 constexpr int CHAIN_STEPS_MAX = 16;
 
-// Numbers of a channel beside each other that batch norm takes, at least, if they are more than one.
+// Numbers of a channel beside each other that batch norm takes, at least, if they are more than
+// one.
 constexpr int64_t CHANNEL_MIN = 8;
 
 // What an operand of a chain's step is: the result so far, a number, or the next tensor.

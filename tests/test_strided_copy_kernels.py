@@ -7,46 +7,68 @@ import pytest
 
 from gt import _kernels
 from gt.worker import native_values
+from gt.worker.reference_values import Bfloat16
 
-POISON = np.float32(7777.0)
-SIZES = [(1, 1), (16, 16), (17, 33), (64, 5), (3, 48, 16), (2, 1, 31), (2, 3, 20, 19), (5, 0, 3)]
+DTYPES = [np.bool_, np.float16, np.float32, np.int32, np.float64, np.int64, np.uint16]
+SIZES = [
+    (1, 1), (16, 16), (17, 33), (64, 5), (3, 48, 16), (2, 1, 31), (2, 3, 20, 19), (5, 0, 3),
+    (130, 70), (64, 512), (3, 200, 129), (2, 3, 5, 7, 4),
+]  # fmt: skip
 
 
-def _copied(x):
-    whole = np.full(x.size + 2, POISON)
+def _bits(*size, dtype=np.float32):
+    """Any bits: of numbers also what is none."""
+    random = np.random.default_rng(sum(size))
+    if dtype is np.bool_:
+        return random.integers(0, 2, size).astype(np.bool_)
+    count = int(np.prod(size)) * np.dtype(dtype).itemsize
+    return np.frombuffer(random.bytes(count), dtype).reshape(size)
+
+
+def _copied(x, threads=1):
+    whole = np.frombuffer(b"\x01" * (x.size + 2) * x.itemsize, x.dtype).copy()
     out = whole[1:-1].reshape(x.shape)
-    _kernels.strided_copy(x, out)
-    assert whole[0] == whole[-1] == POISON
+    _kernels.strided_copy(x, out, threads)
+    assert whole[:1].tobytes() == whole[-1:].tobytes() == b"\x01" * x.itemsize
     return out
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_every_order_of_dimensions(size):
-    x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_order_of_dimensions(dtype, size):
+    x = _bits(*size, dtype=dtype)
     for order in itertools.permutations(range(len(size))):
         view = x.transpose(order)
-        assert np.array_equal(_copied(view), view)
+        for threads in (1, 3):
+            assert _copied(view, threads).tobytes() == view.tobytes()
 
 
-def test_steps_parts_and_dimensions_that_are_spread():
-    x = np.random.default_rng(0).standard_normal((40, 36, 5)).astype(np.float32)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_steps_parts_and_dimensions_that_are_spread(dtype):
+    x = _bits(40, 36, 5, dtype=dtype)
     for view in (
         x[::2, ::-3], x[::-1].T, x[3:37, 1:35].transpose(2, 1, 0), x[:, :, 2].T, x[0, 0, :1],
         np.broadcast_to(x[:, :1], (40, 36, 5)).transpose(1, 2, 0), x[0, 0, 0],
-        np.broadcast_to(x[0].T, (3, 5, 36)).swapaxes(1, 2),
+        np.broadcast_to(x[0].T, (3, 5, 36)).swapaxes(1, 2), x[1:, 3:, 1:].T,
     ):  # fmt: skip
-        assert np.array_equal(_copied(view), view)
+        assert _copied(view).tobytes() == view.tobytes()
 
 
 def test_what_does_not_fit_is_refused():
     x = np.zeros((4, 5), np.float32)
     with pytest.raises(ValueError, match="out has 19 elements, not 20"):
         _kernels.strided_copy(x.T, np.empty(19, np.float32))
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="out is not contiguous"):
+        _kernels.strided_copy(x.T, np.empty((4, 5), np.float32).T)
+    with pytest.raises(TypeError, match="out is not of float64"):
         _kernels.strided_copy(x.astype(np.float64).T, np.empty(20, np.float32))
+    with pytest.raises(TypeError, match="x has the unknown dtype"):
+        _kernels.strided_copy(x.astype(np.complex64).T, np.empty(20, np.complex64))
+    with pytest.raises(ValueError, match="threads 0"):
+        _kernels.strided_copy(x.T, np.empty(20, np.float32), 0)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.bool_])
+@pytest.mark.parametrize("dtype", [*DTYPES, np.uint8, np.complex64])
 def test_copies_of_the_native_backend(dtype):
     x = np.random.default_rng(0).integers(0, 9, (70, 80)).astype(dtype)
     for view in (x, x.T, x[:3].T, x[::2].T, x[:0].T, x[0, 0], x[:, 5]):
@@ -55,3 +77,12 @@ def test_copies_of_the_native_backend(dtype):
         assert np.array_equal(copy, view)
         assert copy.dtype == dtype
         assert not np.shares_memory(copy, x)
+
+
+def test_copies_of_bfloat16_stay_so():
+    x = _bits(70, 80, dtype=np.uint16).view(Bfloat16)
+    before = _kernels.calls()
+    copy = native_values.copied(x.T)
+    assert _kernels.calls() == before + 1
+    assert type(copy) is Bfloat16
+    assert copy.tobytes() == x.T.tobytes()

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "core/calls.h"
 #include "core/pool.h"
@@ -17,6 +18,7 @@
 #include "cpu/matmul/matmul.h"
 #include "cpu/norms.h"
 #include "cpu/recurrent/recurrent.h"
+#include "cpu/strided_copy.h"
 #include "cpu/updates.h"
 
 namespace gt {
@@ -141,6 +143,15 @@ void run_truth(const KernelTensor* t, const double* n, int threads) {
 // x and out; the same, correction, whether of roots.
 void run_spread(const KernelTensor* t, const double* n, int threads) {
   spread({n[3], n[4] != 0}, floats(t[0]), floats(t[1]), dim_shape(n), threads);
+}
+
+// x, with elements, and out, contiguous; bytes of an element.
+void run_strided_copy(const KernelTensor* t, const double* n, int threads) {
+  std::vector<StridedDim> dims;
+  for (int dim = 0; dim < t[0].dims; ++dim) {
+    dims.push_back({t[0].sizes[dim], t[0].strides[dim]});
+  }
+  strided_copy(static_cast<std::size_t>(n[0]), t[0].data, dims, t[1].data, threads);
 }
 
 // output, logsumexp, query, key, value, mask or absent; is_causal, scale.
@@ -278,6 +289,7 @@ constexpr Row kRows[] = {
     {"places", told<run_places>},
     {"truth", told<run_truth>},
     {"spread", told<run_spread>},
+    {"strided_copy", told<run_strided_copy>},
 };
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Converts and checks Python's arguments for indexing and copies. No computation here.
 #include "bind/places.h"
 
+#include <ranges>
 #include <stdexcept>
 #include <vector>
 
 #include "bind/array_argument.h"
+#include "bind/tensor_argument.h"
 #include "core/calls.h"
 #include "core/message.h"
 #include "cpu/array_path.h"
@@ -85,19 +87,50 @@ void add_rows(const Out& out, const Indices& index, const In& rows) {
   }
 }
 
-using Strided = nb::ndarray<const float, nb::device::cpu>;
+std::size_t elements(const TensorView& view) {
+  std::size_t count = 1;
+  for (int dim = 0; dim < view.rank; ++dim) {
+    count *= static_cast<std::size_t>(view.size(dim));
+  }
+  return count;
+}
 
-void copy_of(const Strided& x, const Out& out) {
+// Of a view; without strides it is row-major.
+std::vector<StridedDim> dims_of(const TensorView& view) {
+  std::vector<StridedDim> dims(static_cast<std::size_t>(view.rank));
+  std::int64_t expected = 1;
+  for (int dim = view.rank; dim-- > 0; expected *= view.size(dim)) {
+    dims[static_cast<std::size_t>(dim)] = {view.size(dim),
+                                           view.strides == nullptr ? expected : view.stride(dim)};
+  }
+  return dims;
+}
+
+void copy_of(nb::handle x, nb::handle out, int threads) {
   count_call();
-  check_count("strided_copy", "out", out.size(), x.size());
-  if (x.size() == 0) {
+  constexpr const char* kOp = "strided_copy";
+  const TensorArgument read(kOp, "x", x);
+  const OutputArgument written(kOp, "out", out);
+  const TensorView &from = read.view(), &to = written.view();
+  if (to.element != from.element) {
+    throw DtypeError(message(kOp, ": out is not of ", element_name(from.element)));
+  }
+  const std::size_t count = elements(from);
+  check_count(kOp, "out", elements(to), count);
+  const int at_most = checked_threads(kOp, threads);
+  if (count == 0) {
     return;
   }
-  std::vector<StridedDim> dims;
-  for (std::size_t at = 0; at < x.ndim(); ++at) {
-    dims.push_back({static_cast<std::int64_t>(x.shape(at)), x.stride(at)});
+  std::int64_t expected = 1;
+  for (const StridedDim& dim : dims_of(to) | std::views::reverse) {
+    if (dim.size != 1 && dim.stride != expected) {
+      throw std::invalid_argument(message(kOp, ": out is not contiguous"));
+    }
+    expected *= dim.size;
   }
-  strided_copy(x.data(), dims, out.data());
+  const std::vector<StridedDim> dims = dims_of(from);
+  const nb::gil_scoped_release release;
+  strided_copy(element_bytes(from.element), from.data, dims, to.data, at_most);
 }
 
 }  // namespace
@@ -121,8 +154,8 @@ void bind_places(nb::module_& module) {
   module.def("add_rows", &add_rows, "out"_a.noconvert(), "index"_a.noconvert(),
              "rows"_a.noconvert(),
              "Adds each of rows to the row of out that index names; a negative one is left out.");
-  module.def("strided_copy", &copy_of, "x"_a.noconvert(), "out"_a.noconvert(),
-             "Writes x, float32 of any strides, into a contiguous array.");
+  module.def("strided_copy", &copy_of, "x"_a, "out"_a, "threads"_a = 1,
+             "Writes x, of any dtype and strides, into a contiguous array of its size and dtype.");
 }
 
 }  // namespace gt

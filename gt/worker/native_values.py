@@ -7,6 +7,7 @@ from typing import TypeGuard
 import numpy as np
 
 from gt import _kernels
+from gt.worker import native_threads
 from gt.worker.reference_values import Array
 
 FLOAT32 = np.dtype(np.float32)
@@ -15,6 +16,10 @@ INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
 # Exponents that are rows of their own: of -0 and infinities a power is another number.
 POWERS: dict[float, str] = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+# Of which the kernel copies elements.
+_COPIED = frozenset(
+    np.dtype(name) for name in ("bool", "int32", "int64", "uint16", "float16", "float32", "float64")
+)
 # Elements from which a copy by tiles is quicker than numpy's, which goes through one side by
 # columns: below, all of it is in the first cache.
 _TURNED_MIN = 1 << 12
@@ -38,11 +43,11 @@ def rows(value: Array) -> Array:
 def copied(value: Array) -> Array:
     """A contiguous copy."""
     strides = value.strides
-    is_turned = value.size >= _TURNED_MIN and strides[-1] != FLOAT32.itemsize in strides
-    if not is_turned or not is_float32(value):
+    is_turned = value.size >= _TURNED_MIN and strides[-1] != value.itemsize in strides
+    if not is_turned or value.dtype not in _COPIED:
         return np.array(value, order="C", subok=True)
-    out = np.empty(value.shape, FLOAT32)
-    _kernels.strided_copy(value, out)
+    out = np.empty(value.shape, value.dtype).view(type(value))
+    _kernels.strided_copy(value, out, native_threads.count())
     return out
 
 

@@ -37,6 +37,7 @@ constexpr Replaced REPLACED[] = {
     {"aten::convolution_backward", Own::ConvolutionBackward},
     {"aten::_fused_rms_norm", Own::RmsNorm},
     {"aten::native_batch_norm_backward", Own::BatchNormBackward},
+    {"aten::reshape", Own::Reshape},
     {"aten::cumsum", Own::Cumsum},
     {"aten::argmax", Own::Argmax},
     {"aten::argmin", Own::Argmin},
@@ -179,6 +180,8 @@ bool run_own(Own own, const Values& v, Values& results) {
       return batch_norm(v, results);
     case Own::BatchNormBackward:
       return batch_norm_backward(v, results);
+    case Own::Reshape:
+      return reshape(v, results);
     case Own::Cumsum:
       return cumsum(v, results);
     case Own::Argmax:
@@ -216,6 +219,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("places"),
                  find("truth"),
                  find("spread"),
+                 find("strided_copy"),
                  *sizes,
                  threads};
 }

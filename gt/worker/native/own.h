@@ -36,6 +36,7 @@ struct Kernels {
   KernelCall places = nullptr;
   KernelCall truth = nullptr;
   KernelCall spread = nullptr;
+  KernelCall strided_copy = nullptr;
   // None, until they are there.
   OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
   // Of products and updates, whose threads are cheap to wake; the others have as many as ATen's at
@@ -112,5 +113,6 @@ bool cumsum(const Values& values, Values& results);
 bool places(Own own, const Values& values, Values& results);
 bool truth(Own own, const Values& values, Values& results);
 bool spread(Own own, const Values& values, Values& results);
+bool reshape(const Values& values, Values& results);
 
 }  // namespace gt

@@ -112,6 +112,7 @@ enum class Own : uint32_t {
   ConvolutionBackward,
   RmsNorm,
   BatchNormBackward,
+  Reshape,
   Cumsum,
   Argmax,
   Argmin,
@@ -191,6 +192,13 @@ Own own_of(std::string_view op, std::string_view overload);
 // Whether it is a product that is too small for a kernel of our own, as far as its operands are
 // given.
 bool is_small_product(const Call& call, const Operand* operands);
+
+// Whether it is a reshape of what is row-major: no copy is made.
+bool is_viewed(const Call& call, const Operand* operands);
+
+// The same elements in row-major order, in memory of their own; the tensor itself where it is so.
+at::Tensor row_major_copy(const at::Tensor& x);
+at::Tensor row_major(const at::Tensor& x);
 
 // The results of a kernel of GT's own; false, with nothing done, where the operands are for others.
 bool run_own(Own own, const std::vector<c10::IValue>& values, std::vector<c10::IValue>& results);

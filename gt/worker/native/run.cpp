@@ -1,7 +1,6 @@
 // Runs programs: operands in, results out, and nothing of Python in between. Called by the worker's
 // loop, by one thread at a time; it needs no interpreter.
 #include <ATen/Tensor.h>
-#include <ATen/ops/clone.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
@@ -39,7 +38,7 @@ at::Tensor placeholder(const at::Tensor& like) {
 }
 
 at::Tensor built_in(Builtin builtin, const at::Tensor& operand) {
-  return builtin == Builtin::Placeholder ? placeholder(operand) : operand.contiguous();
+  return builtin == Builtin::Placeholder ? placeholder(operand) : gt::row_major(operand);
 }
 
 // An argument as a tensor without counting, where it is one that lives elsewhere.
@@ -92,7 +91,9 @@ bool call_typed(const Call& call, const Frame& frame, c10::IValue& result) {
 
 // A kernel of GT's own where one takes the call.
 bool execute_own(const Call& call, Frame& frame) {
-  if (call.own == Own::None || is_small_product(call, frame.operands)) return false;
+  if (call.own == Own::None || is_small_product(call, frame.operands) ||
+      is_viewed(call, frame.operands))
+    return false;
   thread_local std::vector<c10::IValue> given;
   std::vector<c10::IValue> results;
   given.clear();
@@ -320,7 +321,7 @@ void gt_describe(void* impl, GtDescription* description) {
 void* gt_copy(void* impl) {
   Borrowed tensor(static_cast<c10::TensorImpl*>(impl));
   try {
-    return at::clone(*tensor, c10::MemoryFormat::Contiguous).unsafeReleaseTensorImpl();
+    return gt::row_major_copy(*tensor).unsafeReleaseTensorImpl();
   } catch (const std::exception&) {
     return nullptr;
   }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,7 @@ from native_helper import native_helper  # noqa: E402, F401  a fixture
 from test_kernels import _run  # noqa: E402
 from test_native_rows import bits  # noqa: E402
 
+from gt import _kernels  # noqa: E402
 from gt.worker import kernels  # noqa: E402
 from gt.worker.native.trial import Trial  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402
@@ -104,6 +106,38 @@ def test_comparisons(native_helper: Trial, size: tuple[int, ...]) -> None:  # no
                 check(native_helper, row, [other, x])
 
 
+@pytest.fixture(params=_kernels.paths())
+def path(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Once for each instruction set of this machine."""
+    _kernels.set_path(request.param)
+    yield request.param
+    _kernels.set_path("auto")
+
+
+@pytest.mark.parametrize("size", [(1024,), (1091,), (3, 7, 401), (300_001,), (1, 1, 2053)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_comparisons_of_integers(
+    native_helper: Trial,  # noqa: F811
+    path: str,
+    dtype: torch.dtype,
+    size: tuple[int, ...],
+) -> None:
+    """Of few different ones and of the largest, which float32 does not tell apart."""
+    assert path in _kernels.paths()
+    limits = torch.iinfo(dtype)
+    edges = [limits.min, limits.max, limits.max - 1, 0, -1]
+    x, y = (torch.randint(-2, 3, size, generator=DRAWN, dtype=dtype) for _ in range(2))
+    x.view(-1)[-len(edges) :] = torch.tensor(edges, dtype=dtype)
+    y.view(-1)[-len(edges) :] = torch.tensor(edges[::-1], dtype=dtype)
+    ones = [torch.tensor(1, dtype=dtype), torch.tensor([limits.max], dtype=dtype)]
+    parts = [x.view(-1)[1:], y.view(-1)[1:]]  # not aligned
+    with torch.inference_mode():
+        for row, other in itertools.product(COMPARISONS, [y, x, *ones, *edges]):
+            check(native_helper, row, [x, other])
+        for row in COMPARISONS if parts[0].numel() >= 1024 else ():
+            check(native_helper, row, parts)
+
+
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_what_is_a_number_and_casts_and_masks(
     native_helper: Trial,  # noqa: F811
@@ -134,7 +168,15 @@ X = drawn(40, 50)
         ("masked_fill", [X.double(), mask(40, 50), 0.0]),
         ("masked_fill", [whole(40, 50), mask(40, 50), 0]),
         ("gt", [X, X.double()]),
-        ("eq", [whole(40, 50), whole(40, 50)]),
+        ("eq", [whole(40, 50), whole(40, 50).int()]),
+        ("eq", [whole(40, 50), 0.5]),
+        ("eq", [whole(40, 50), whole(50)]),
+        ("eq", [whole(40, 50), True]),
+        ("le", [whole(60, 50).t(), whole(50, 60)]),
+        ("lt", [whole(40, 50).int(), -(2**31) - 1]),
+        ("lt", [whole(1, 1)[0], whole(40, 50)]),
+        ("gt", [whole(2000), whole(1, 1)]),
+        ("ge", [whole(40, 50).short(), 3]),
         ("eq", [mask(40, 50), True]),
         ("lt", [X[:, ::2], 0.0]),
         ("isnan", [X.double()]),

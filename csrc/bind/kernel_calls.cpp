@@ -14,6 +14,7 @@
 #include "cpu/attention/attention.h"
 #include "cpu/batch_norm.h"
 #include "cpu/chain.h"
+#include "cpu/comparisons.h"
 #include "cpu/dims.h"
 #include "cpu/matmul/matmul.h"
 #include "cpu/norms.h"
@@ -247,6 +248,28 @@ int run_chain(const KernelTensor* t, const double* n, int threads) {
   return ran;
 }
 
+template <class T>
+void run_comparison_of(Comparison kind, const KernelTensor* t, int threads) {
+  const std::size_t count = elements(t[0]);
+  const bool is_one = elements(t[2]) != count;
+  compare(kind,
+          Compared<T>{static_cast<const T*>(t[1].data), static_cast<const T*>(t[2].data), is_one,
+                      static_cast<std::uint8_t*>(t[0].data), count},
+          threads);
+}
+
+// out of bool, x of its size, y of its size or one number: all contiguous, x and y both of int32 or
+// both of int64; the comparison's code in a chain.
+void run_comparison(const KernelTensor* t, const double* n, int threads) {
+  const auto kind =
+      static_cast<Comparison>(static_cast<int>(n[0]) - static_cast<int>(ChainCode::Eq));
+  if (t[1].element == KernelElement::Int32) {
+    run_comparison_of<std::int32_t>(kind, t, threads);
+  } else {
+    run_comparison_of<std::int64_t>(kind, t, threads);
+  }
+}
+
 // What a kernel throws, as text.
 template <auto kRun>
 int told(const KernelTensor* tensors, const double* numbers, int threads, char* text,
@@ -277,6 +300,7 @@ constexpr Row kRows[] = {
     {"matmul", told<run_matmul>},
     {"adam", told<run_adam>},
     {"chain", told<run_chain>},
+    {"comparison", told<run_comparison>},
     {"attention", told<run_attention>},
     {"attention_backward", told<run_attention_backward>},
     {"recurrent", told<run_recurrent>},

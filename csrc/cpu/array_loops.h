@@ -9,6 +9,7 @@
 #include "cpu/array_path.h"
 #include "cpu/batch_norm_loops.h"
 #include "cpu/chain_loops.h"
+#include "cpu/comparison_loops.h"
 #include "cpu/dim_loops.h"
 #include "cpu/reduction_loops.h"
 
@@ -447,7 +448,9 @@ constexpr ArrayPath array_path_of() {
           spread_of_rows,
           spread_of_columns,
           kChainLoops,
-          kChainCasts};
+          kChainCasts,
+          comparisons_of<std::int32_t>(),
+          comparisons_of<std::int64_t>()};
 }
 
 }  // namespace

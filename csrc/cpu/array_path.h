@@ -105,6 +105,16 @@ struct ChainCasts {
   void (*to_bools)(const float* from, std::uint8_t* out, std::size_t count);
 };
 
+enum class Comparison { kEq, kNe, kLt, kLe, kGt, kGe };
+inline constexpr std::size_t kComparisonCount = 6;
+
+// Whether it holds of each number of x and the one of y, or its first, as bools.
+template <class T>
+struct Comparisons {
+  void (*of[kComparisonCount])(const T* x, const T* y, bool is_one, std::uint8_t* out,
+                               std::size_t count);
+};
+
 // What one step of Adam needs besides arrays; made once for a whole tensor.
 struct AdamStep {
   float decay;    // of the parameter (decoupled), else 1
@@ -207,6 +217,8 @@ struct ArrayPath {
   void (*spread_columns)(const float* x, const ColumnBlock& block, Spread* out);
   const ChainLoop* chain;  // by ChainOp
   ChainCasts chain_casts;
+  Comparisons<std::int32_t> compare_int32;
+  Comparisons<std::int64_t> compare_int64;
 };
 
 extern const ArrayPath kScalarArrays;

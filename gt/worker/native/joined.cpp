@@ -330,6 +330,54 @@ size_t push_long(Chain& chain, const Call& call, const Operand* operands) {
   return 1;
 }
 
+// An operand of a comparison of integers: a tensor in row-major order, or a number of its dtype.
+struct Compared {
+  const c10::TensorImpl* tensor = nullptr;
+  KernelTensor given{nullptr, nullptr, nullptr, 0};
+  int32_t narrow = 0;
+  int64_t wide = 0;
+};
+
+bool take_tensor(Compared& side, const Operand& operand) {
+  if (operand.kind != Kind::Tensor) return false;
+  const c10::TensorImpl& tensor = *impl_of(operand);
+  std::optional<KernelElement> element = element_of(tensor);
+  bool is_integer = element == KernelElement::Int32 || element == KernelElement::Int64;
+  if (!is_integer || tensor.device_type() != c10::DeviceType::CPU ||
+      tensor.layout() != c10::kStrided || !tensor.is_contiguous())
+    return false;
+  side.tensor = &tensor;
+  side.given = {const_cast<void*>(tensor.data()), tensor.sizes().data(), tensor.strides().data(),
+                static_cast<int32_t>(tensor.dim()), *element};
+  return true;
+}
+
+// A number that the dtype does not have is for ATen, and so is one that is no integer.
+bool take_number(Compared& side, const Operand& operand, KernelElement element) {
+  if (operand.kind != Kind::Int) return false;
+  side.wide = std::bit_cast<int64_t>(operand.bits);
+  side.narrow = static_cast<int32_t>(side.wide);
+  if (element == KernelElement::Int32 && side.narrow != side.wide) return false;
+  void* data = element == KernelElement::Int32 ? static_cast<void*>(&side.narrow) : &side.wide;
+  side.given = {data, nullptr, nullptr, 0, element};
+  return true;
+}
+
+// Integers of one dtype with as many, or with one.
+at::Tensor compared(ChainCode code, const Operand& lhs, const Operand& rhs) {
+  Compared left, right;
+  if (!take_tensor(left, lhs)) return {};
+  if (!take_number(right, rhs, left.given.element)) {
+    if (!take_tensor(right, rhs) || right.given.element != left.given.element) return {};
+    bool is_one = right.tensor->numel() == 1 && right.tensor->dim() <= left.tensor->dim();
+    if (!is_one && right.tensor->sizes() != left.tensor->sizes()) return {};
+  }
+  at::Tensor out = at::empty(left.tensor->sizes(), at::TensorOptions().dtype(at::kBool));
+  call(kernels.comparison, {gt::given(out), left.given, right.given}, {static_cast<double>(code)},
+       out.numel() >= SHARED_WORK_MIN ? kernels.threads : 1);
+  return out;
+}
+
 bool is_long(const Call& call, const Operand* operands) {
   for (const Argument& argument : call.arguments) {
     bool is_given = argument.source == Source::Operand || argument.source == Source::Wrapped;
@@ -345,6 +393,13 @@ bool is_long(const Call& call, const Operand* operands) {
 bool run_long(const Call& call, const Operand* operands, c10::IValue& result) {
   bool may_be = call.small != Small::None && kernels.chain != nullptr && is_long(call, operands);
   if (!may_be) return false;
+  std::optional<ChainCode> code = comparison_of(call.small);
+  if (code && !call.is_over) {
+    at::Tensor made =
+        compared(*code, operands[call.arguments[0].index], operands[call.arguments[1].index]);
+    if (made.defined()) result = std::move(made);
+    if (!result.isNone()) return true;
+  }
   Chain chain;
   size_t steps = push_long(chain, call, operands);
   if (steps == 0) return false;

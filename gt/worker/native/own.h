@@ -24,6 +24,7 @@ struct Kernels {
   KernelCall matmul = nullptr;
   KernelCall adam = nullptr;
   KernelCall chain = nullptr;
+  KernelCall comparison = nullptr;
   KernelCall attention = nullptr;
   KernelCall attention_backward = nullptr;
   KernelCall recurrent = nullptr;

@@ -1,0 +1,24 @@
+// Comparisons of many integers, over threads. The loops are array_path.h's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/array_path.h"
+
+namespace gt {
+
+// out [count], bools: whether it holds of x [count] and y, [count] too or one number for all.
+template <class T>
+struct Compared {
+  const T* x;
+  const T* y;
+  bool is_one;
+  std::uint8_t* out;
+  std::size_t count;
+};
+
+void compare(Comparison kind, const Compared<std::int32_t>& arrays, int threads);
+void compare(Comparison kind, const Compared<std::int64_t>& arrays, int threads);
+
+}  // namespace gt

@@ -91,27 +91,6 @@ def test_squared_errors(reduction):
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-12)
 
 
-def test_choices_by_a_condition():
-    random = np.random.default_rng(1)
-    for size in ((0,), (1,), (15,), (64,), (33, 5), (3, 4, 6)):
-        x, y = (random.standard_normal(size).astype(np.float32) for _ in range(2))
-        condition = random.standard_normal(size) > 0
-        middle = (slice(None),) * (len(size) > 1) + (slice(1),)
-        masks = (condition, condition[..., :1], condition[None], condition[middle], np.array(True))
-        pairs = ((x, y), (x, 0.5), (2.5, y), (x, y[..., :1]), (x[None], y), (x.T.copy().T, y[:1]))
-        for pair in pairs:
-            for flags in masks:
-                found = NATIVE["where"](flags, *pair)
-                wanted = np.where(flags, *pair)
-                assert np.array_equal(found, wanted)
-                assert found.dtype == np.float32
-        for value in (7, -math.inf, math.nan, True):
-            for flags in (condition, condition[..., :1]):
-                found = NATIVE["masked_fill"](x, flags, value)
-                wanted = torch.tensor(x).masked_fill(torch.tensor(flags), value)
-                np.testing.assert_array_equal(found, wanted.numpy())
-
-
 def test_arrays_that_do_not_fit_are_refused():
     x, short = np.zeros(4, np.float32), np.zeros(3, np.float32)
     for call in (

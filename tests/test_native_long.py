@@ -114,7 +114,7 @@ def path(request: pytest.FixtureRequest) -> Iterator[str]:
     _kernels.set_path("auto")
 
 
-@pytest.mark.parametrize("size", [(1024,), (1091,), (3, 7, 401), (300_001,), (1, 1, 2053)], ids=str)
+@pytest.mark.parametrize("size", [(1024,), (1091,), (3, 7, 401), (70_001,), (1, 1, 2053)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_comparisons_of_integers(
     native_helper: Trial,  # noqa: F811
@@ -136,6 +136,65 @@ def test_comparisons_of_integers(
             check(native_helper, row, [x, other])
         for row in COMPARISONS if parts[0].numel() >= 1024 else ():
             check(native_helper, row, parts)
+
+
+def test_many_integers_over_threads(native_helper: Trial) -> None:  # noqa: F811
+    x, y = (torch.randint(-2, 3, (300_001,), generator=DRAWN) for _ in range(2))
+    with torch.inference_mode():
+        for row, other in itertools.product(("eq", "le"), (y, 1)):
+            check(native_helper, row, [x, other])
+        check(native_helper, "where", [x > 0, x, y])
+
+
+CHOSEN = [
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.bfloat16, torch.float16, torch.float64),
+]
+
+
+def numbers_of(dtype: torch.dtype) -> list[float]:
+    """Those that are chosen by our loops too."""
+    if dtype == torch.bool:
+        return [True, False]
+    if not dtype.is_floating_point:
+        limits = torch.iinfo(dtype)
+        return [] if dtype in (torch.int8, torch.int16) else [limits.min, limits.max, 3]
+    return [0, -0.0, 0.1, 1e-9, -math.inf, math.nan, -torch.finfo(dtype).max, 2**15 + 1]
+
+
+@pytest.mark.parametrize("size", [(1024,), (2100,), (3, 7, 401), (2, 20_001)], ids=str)
+@pytest.mark.parametrize("dtype", CHOSEN, ids=str)
+def test_choices_of_other_dtypes(
+    native_helper: Trial,  # noqa: F811
+    dtype: torch.dtype,
+    size: tuple[int, ...],
+) -> None:
+    def make(*some: int) -> torch.Tensor:
+        return (drawn(*some) * 9 if dtype.is_floating_point else whole(*some)).to(dtype)
+
+    x, y, condition = make(*size), make(*size), mask(*size)
+    one, alone = make(1)[0], make(1)
+    with torch.inference_mode():
+        for other in (y, one, alone, *numbers_of(dtype)):
+            check(native_helper, "where", [condition, x, other])
+            check(native_helper, "where", [condition, other, x])
+            if other is not y and other is not alone:
+                check(native_helper, "masked_fill", [x, condition, other])
+                check(native_helper, "masked_fill", [x, condition, other], over=True)
+        check(native_helper, "where", [condition, one, alone])
+        if len(size) > 1:  # bools that are repeated
+            check(native_helper, "where", [mask(size[-1]), x, y])
+            check(native_helper, "masked_fill", [x, mask(1, *size[1:]), one], over=True)
+
+
+def test_a_fill_by_a_part_of_what_is_filled(native_helper: Trial) -> None:  # noqa: F811
+    x = whole(2, 40_001)
+    expected = x.masked_fill(x > 0, int(x[1, 7]))
+    with torch.inference_mode():
+        made = native_helper.run("masked_fill", [x, x > 0, x[1, 7]], [], 1)
+    assert made is not None
+    assert torch.equal(made[0], expected)
+    assert torch.equal(x, expected)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -165,8 +224,20 @@ X = drawn(40, 50)
         ("where", [mask(40, 50), X, X.double()]),
         ("where", [mask(40, 50), X.t().contiguous().t(), X]),
         ("where", [mask(30, 40, 50), X[:, :1], X[:1]]),
-        ("masked_fill", [X.double(), mask(40, 50), 0.0]),
-        ("masked_fill", [whole(40, 50), mask(40, 50), 0]),
+        ("where", [mask(40, 50), X.half(), X.bfloat16()]),
+        ("where", [mask(40, 50), whole(40, 50), 0.5]),
+        ("where", [mask(40, 50), whole(40, 50), True]),
+        ("where", [mask(40, 50), mask(40, 50), 1]),
+        ("where", [mask(40, 50), X.half(), 1e6]),
+        ("where", [mask(40, 50), X.double(), drawn(50).double()]),
+        ("where", [mask(40, 1), whole(40, 50), whole(40, 50)]),
+        ("where", [mask(400, 6)[:, 0], whole(50, 400), whole(50, 400)]),
+        ("where", [mask(7), whole(300, 7), whole(300, 7)]),
+        ("where", [mask(40, 50), whole(50, 40).t(), 0]),
+        ("where", [mask(2, 1000), X.to(torch.complex64).view(2, 1000), 0.0]),
+        ("masked_fill", [whole(40, 50).short(), mask(40, 50), 0]),
+        ("masked_fill", [whole(40, 50), mask(40, 50), 0.5]),
+        ("masked_fill", [X.bfloat16(), mask(40, 50), torch.tensor(0.5)]),
         ("gt", [X, X.double()]),
         ("eq", [whole(40, 50), whole(40, 50).int()]),
         ("eq", [whole(40, 50), 0.5]),
@@ -200,3 +271,8 @@ def test_what_aten_refuses_is_refused(native_helper: Trial) -> None:  # noqa: F8
         assert native_helper.run("masked_fill", [X, mask(40, 50), 1e300], []) is None
         with pytest.raises(RuntimeError, match="overflow"):
             _run(kernels.TORCH, "masked_fill", [X, mask(40, 50), 1e300], [])
+        for x, value in [
+            (X.half(), 1e5), (whole(40, 50), whole(1)), (whole(40, 50).int(), 2**31)
+        ]:  # fmt: skip
+            assert native_helper.run("masked_fill", [x, mask(40, 50), value], []) is None
+            assert native_helper.run("masked_fill", [x, mask(40, 50), value], [], 1) is None

@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "bind/array_argument.h"
+#include "bind/contiguous_argument.h"
 #include "core/calls.h"
 #include "core/message.h"
 #include "cpu/array_path.h"
+#include "cpu/choices.h"
 #include "cpu/updates.h"
 
 namespace nb = nanobind;
@@ -71,6 +73,48 @@ void clamp(const In& x, double low, double high, const Out& out) {
   check_count("clamp", "out", out.size(), x.size());
   array_path().clamp(x.data(), static_cast<float>(low), static_cast<float>(high), out.data(),
                      x.size());
+}
+
+// What is chosen between: as many elements, or one.
+ChoiceSides checked_sides(const bool* condition, const TensorView& x, const TensorView& y,
+                          std::size_t count) {
+  constexpr const char* kOp = "where";
+  const auto is_one = [count](const char* name, const TensorView& view) {
+    const std::size_t size = contiguous_elements(kOp, name, view);
+    if (size != 1) {
+      check_count(kOp, name, size, count);
+    }
+    return size == 1 && count != 1;
+  };
+  return {reinterpret_cast<const std::uint8_t*>(condition), x.data, y.data, is_one("x", x),
+          is_one("y", y)};
+}
+
+void where(nb::handle condition, nb::handle x, nb::handle y, nb::handle out, int threads) {
+  count_call();
+  constexpr const char* kOp = "where";
+  const Contiguous<bool, TensorArgument> bools(kOp, "condition", condition);
+  const TensorArgument left(kOp, "x", x), right(kOp, "y", y);
+  const OutputArgument written(kOp, "out", out);
+  const TensorView& to = written.view();
+  for (const TensorView& view : {left.view(), right.view()}) {
+    if (view.element != to.element) {
+      throw DtypeError(
+          message(kOp, ": ", element_name(view.element), " into ", element_name(to.element)));
+    }
+  }
+  const std::size_t count = contiguous_elements(kOp, "out", to);
+  const ChoiceSides sides = checked_sides(bools.data(), left.view(), right.view(), count);
+  const int at_most = checked_threads(kOp, threads);
+  if (count == 0) {
+    return;
+  }
+  if (bools.size() == 0 || count % bools.size() != 0) {
+    throw std::invalid_argument(
+        message(kOp, ": out has ", count, " elements, condition ", bools.size()));
+  }
+  const nb::gil_scoped_release release;
+  choose({element_bytes(to.element), sides, bools.size(), to.data, count}, at_most);
 }
 
 using RowsLoop = void (*ArrayPath::*)(const float*, float*, std::size_t, std::size_t);
@@ -275,6 +319,9 @@ void bind_elementwise(nb::module_& module) {
              "slope"_a, "out"_a.noconvert(), "Gradient of leaky_relu by its operand x.");
   module.def("clamp", &clamp, "x"_a.noconvert(), "low"_a, "high"_a, "out"_a.noconvert(),
              "x limited to [low, high], NaN as it is; contiguous float32.");
+  module.def("where", &where, "condition"_a, "x"_a, "y"_a, "out"_a, "threads"_a = 1,
+             "x where condition, else y, both of out's dtype and size or one element; bools that\n"
+             "fill out a number of times. All contiguous; out may be x or y.");
   struct BackwardRow {
     const char* name;
     UnaryBackward kind;

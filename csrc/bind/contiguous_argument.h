@@ -18,6 +18,14 @@ inline constexpr Element kElementOf<std::int64_t> = Element::kInt64;
 template <>
 inline constexpr Element kElementOf<bool> = Element::kBool;
 
+// How many elements a view has, which is contiguous.
+inline std::size_t contiguous_elements(const char* op, const char* name, const TensorView& view) {
+  if (!view.is_contiguous()) {
+    throw std::invalid_argument(message(op, ": ", name, " is not contiguous"));
+  }
+  return static_cast<std::size_t>(view.elements());
+}
+
 // Of a TensorArgument or an OutputArgument.
 template <class T, class Argument>
 class Contiguous {
@@ -28,16 +36,15 @@ class Contiguous {
     if (view.element != kElementOf<T>) {
       throw DtypeError(message(op, ": ", name, " is not of ", element_name(kElementOf<T>)));
     }
-    if (!view.is_contiguous()) {
-      throw std::invalid_argument(message(op, ": ", name, " is not contiguous"));
-    }
+    size_ = contiguous_elements(op, name, view);
   }
 
   T* data() const { return static_cast<T*>(argument_.view().data); }
-  std::size_t size() const { return static_cast<std::size_t>(argument_.view().elements()); }
+  std::size_t size() const { return size_; }
 
  private:
   Argument argument_;
+  std::size_t size_ = 0;
 };
 
 }  // namespace gt

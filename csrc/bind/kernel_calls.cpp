@@ -14,6 +14,7 @@
 #include "cpu/attention/attention.h"
 #include "cpu/batch_norm.h"
 #include "cpu/chain.h"
+#include "cpu/choices.h"
 #include "cpu/comparisons.h"
 #include "cpu/dims.h"
 #include "cpu/matmul/matmul.h"
@@ -248,6 +249,15 @@ int run_chain(const KernelTensor* t, const double* n, int threads) {
   return ran;
 }
 
+// out, condition of bool that fills it a number of times, x and y of its size or of one element:
+// all contiguous, with elements; bytes of an element.
+void run_choice(const KernelTensor* t, const double* n, int threads) {
+  const std::size_t count = elements(t[0]);
+  const ChoiceSides sides{static_cast<const std::uint8_t*>(t[1].data), t[2].data, t[3].data,
+                          elements(t[2]) != count, elements(t[3]) != count};
+  choose({static_cast<std::size_t>(n[0]), sides, elements(t[1]), t[0].data, count}, threads);
+}
+
 template <class T>
 void run_comparison_of(Comparison kind, const KernelTensor* t, int threads) {
   const std::size_t count = elements(t[0]);
@@ -300,6 +310,7 @@ constexpr Row kRows[] = {
     {"matmul", told<run_matmul>},
     {"adam", told<run_adam>},
     {"chain", told<run_chain>},
+    {"choice", told<run_choice>},
     {"comparison", told<run_comparison>},
     {"attention", told<run_attention>},
     {"attention_backward", told<run_attention_backward>},

@@ -1,11 +1,11 @@
 // Converts and checks Python's arguments for indexing and copies. No computation here.
 #include "bind/places.h"
 
-#include <ranges>
 #include <stdexcept>
 #include <vector>
 
 #include "bind/array_argument.h"
+#include "bind/contiguous_argument.h"
 #include "bind/tensor_argument.h"
 #include "core/calls.h"
 #include "core/message.h"
@@ -116,17 +116,10 @@ void copy_of(nb::handle x, nb::handle out, int threads) {
     throw DtypeError(message(kOp, ": out is not of ", element_name(from.element)));
   }
   const std::size_t count = elements(from);
-  check_count(kOp, "out", elements(to), count);
+  check_count(kOp, "out", contiguous_elements(kOp, "out", to), count);
   const int at_most = checked_threads(kOp, threads);
   if (count == 0) {
     return;
-  }
-  std::int64_t expected = 1;
-  for (const StridedDim& dim : dims_of(to) | std::views::reverse) {
-    if (dim.size != 1 && dim.stride != expected) {
-      throw std::invalid_argument(message(kOp, ": out is not contiguous"));
-    }
-    expected *= dim.size;
   }
   const std::vector<StridedDim> dims = dims_of(from);
   const nb::gil_scoped_release release;

@@ -105,6 +105,17 @@ struct ChainCasts {
   void (*to_bools)(const float* from, std::uint8_t* out, std::size_t count);
 };
 
+// Bools, and what is chosen between by them: as many elements, or one for all.
+struct ChoiceSides {
+  const std::uint8_t* condition;
+  const void* x;
+  const void* y;
+  bool x_is_one, y_is_one;
+};
+
+// out = condition ? x : y; out may be x or y.
+using ChoiceLoop = void (*)(const ChoiceSides& sides, void* out, std::size_t count);
+
 enum class Comparison { kEq, kNe, kLt, kLe, kGt, kGe };
 inline constexpr std::size_t kComparisonCount = 6;
 
@@ -177,6 +188,7 @@ struct ArrayPath {
   void (*softplus_backward)(const float* grad, const float* x, float beta, float threshold,
                             float* out, std::size_t count);
   void (*clamp)(const float* x, float low, float high, float* out, std::size_t count);
+  ChoiceLoop choices[4];  // of elements of 1, 2, 4 and 8 bytes
   // Rows of `count` elements.
   void (*softmax)(const float* x, float* out, std::size_t rows, std::size_t count);
   void (*log_softmax)(const float* x, float* out, std::size_t rows, std::size_t count);

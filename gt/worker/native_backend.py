@@ -12,6 +12,7 @@ import dataclasses
 from gt.worker import (
     native_aten,
     native_chain,
+    native_choices,
     native_dims,
     native_elementwise,
     native_indexing,
@@ -31,6 +32,7 @@ PARTS: dict[str, dict[str, Kernel]] = {
     part.__name__.rpartition(".")[2]: part.kernels()
     for part in (
         native_elementwise,
+        native_choices,
         native_reductions,
         native_dims,
         native_losses,

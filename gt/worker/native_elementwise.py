@@ -1,8 +1,8 @@
 """Elementwise rows of the native backend: numpy's functions without copies, and gt._kernels.
 
-Quick: float32 and float64 tensors of one dtype, of any strides, and numbers; conditions and masks
-are of bool. Activations, `exp`, `rsqrt` and `sign`: contiguous float32; `clamp`: that, between
-numbers; `pow`: to a number. `cast`: all but bfloat16 and complex.
+Quick: float32 and float64 tensors of one dtype, of any strides, and numbers. Activations, `exp`,
+`rsqrt` and `sign`: contiguous float32; `clamp`: that, between numbers; `pow`: to a number. `cast`:
+all but bfloat16 and complex.
 """
 
 from __future__ import annotations
@@ -15,17 +15,7 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker.backend import InPlace, Kernel
-from gt.worker.native_values import (
-    BOOL,
-    FLOAT32,
-    FLOAT64,
-    POWERS,
-    as_array,
-    copied,
-    is_float32,
-    is_rows,
-    rows,
-)
+from gt.worker.native_values import FLOAT32, FLOAT64, POWERS, as_array, is_rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array, storage
 
@@ -249,38 +239,6 @@ def _pow(self: Any, other: Any) -> object:  # noqa: ANN401 - arrays or numbers
     return as_array(np.power(self, other) if function is None else function(self))
 
 
-def _where(condition: Any, self: Any, other: Any) -> object:  # noqa: ANN401 - arrays or numbers
-    is_plain = type(condition) is np.ndarray and condition.dtype is BOOL and _fit(self, other)
-    if not is_plain or not all(is_float32(x) for x in (self, other) if type(x) is np.ndarray):
-        return NUMPY["where"](condition, self, other)
-    return _selected(condition, self, other)
-
-
-def _selected(condition: Array, self: Array | float, other: Array | float) -> Array:
-    """By a kernel of whole arrays: numpy's function branches for each element."""
-    operands: list[Array | float] = [condition, self, other]
-    size = condition.shape
-    for place, x in enumerate(operands):
-        if isinstance(x, np.ndarray):
-            if x.shape != size:
-                size = np.broadcast_shapes(size, x.shape)
-            if not x.flags.c_contiguous:
-                operands[place] = copied(x)
-    out = np.empty(size, FLOAT32)
-    if out.size and not _kernels.fitting_chain(out, [("where", *operands)]):
-        # The kernel repeats rows or columns of one size.
-        spread = [rows(np.broadcast_to(x, size)) if np.ndim(x) else x for x in operands]
-        _kernels.chain(out, [("where", *spread)])
-    return out
-
-
-def _masked_fill(self: Array, mask: Any, value: Any) -> object:  # noqa: ANN401 - as where
-    is_plain = type(mask) is np.ndarray and mask.dtype is BOOL and is_float32(self)
-    if not is_plain or not isinstance(value, int | float):
-        return NUMPY["masked_fill"](self, mask, value)
-    return _selected(mask, value, self)
-
-
 def _cast(self: object, name: str) -> object:
     """Truncation and rounding are numpy's; bfloat16 and complex numbers are not."""
     if type(self) is not np.ndarray or name == "bfloat16" or self.dtype.kind == "c":
@@ -305,8 +263,6 @@ def kernels() -> dict[str, Kernel]:
         "elu_backward": _elu_backward,
         "clamp": _clamp,
         "pow": _pow,
-        "where": _where,
-        "masked_fill": _masked_fill,
         "cast": _cast,
     }
 

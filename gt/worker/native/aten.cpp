@@ -8,6 +8,7 @@
 #include "memory.cpp"
 #include "own.cpp"
 #include "own_attention.cpp"
+#include "own_choices.cpp"
 #include "own_copies.cpp"
 #include "own_dims.cpp"
 #include "own_norm.cpp"

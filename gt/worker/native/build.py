@@ -32,6 +32,7 @@ SOURCES = (
         "memory.cpp",
         "own.cpp",
         "own_attention.cpp",
+        "own_choices.cpp",
         "own_copies.cpp",
         "own_dims.cpp",
         "own_norm.cpp",

@@ -18,8 +18,6 @@ namespace {
 constexpr size_t STEPS_MAX = CHAIN_STEPS_MAX;
 constexpr size_t SIDES = 3;
 constexpr size_t NUMBERS = 1 + 2 * SIDES;
-// Elements times steps from which on threads are worth waking.
-constexpr int64_t SHARED_WORK_MIN = 1 << 18;
 // Elements from which on loops take less time than ATen's of one number after the other.
 constexpr int64_t MANY_MIN = 1024;
 
@@ -28,14 +26,6 @@ const Call* only_call(const Program& program) {
   bool is_one = program.calls.size() == 1 && program.guards.empty() && program.stated.empty() &&
                 program.results.size() == 1;
   return is_one ? &program.calls.front() : nullptr;
-}
-
-const c10::TensorImpl* impl_of(const Operand& operand) {
-  return std::bit_cast<const c10::TensorImpl*>(operand.bits);
-}
-
-at::Tensor counted(const Operand& operand) {
-  return at::Tensor(TensorPointer::reclaim_copy(const_cast<c10::TensorImpl*>(impl_of(operand))));
 }
 
 at::Tensor joined_product(const JoinedStep* steps) {
@@ -378,6 +368,14 @@ at::Tensor compared(ChainCode code, const Operand& lhs, const Operand& rhs) {
   return out;
 }
 
+// Of what chains do not take, whose numbers are float32.
+at::Tensor run_alone(const Call& call, const Operand* operands) {
+  if (call.small == Small::Where || call.small == Small::MaskedFill) return chosen(call, operands);
+  std::optional<ChainCode> code = comparison_of(call.small);
+  if (!code || call.is_over) return {};
+  return compared(*code, operands[call.arguments[0].index], operands[call.arguments[1].index]);
+}
+
 bool is_long(const Call& call, const Operand* operands) {
   for (const Argument& argument : call.arguments) {
     bool is_given = argument.source == Source::Operand || argument.source == Source::Wrapped;
@@ -393,12 +391,10 @@ bool is_long(const Call& call, const Operand* operands) {
 bool run_long(const Call& call, const Operand* operands, c10::IValue& result) {
   bool may_be = call.small != Small::None && kernels.chain != nullptr && is_long(call, operands);
   if (!may_be) return false;
-  std::optional<ChainCode> code = comparison_of(call.small);
-  if (code && !call.is_over) {
-    at::Tensor made =
-        compared(*code, operands[call.arguments[0].index], operands[call.arguments[1].index]);
-    if (made.defined()) result = std::move(made);
-    if (!result.isNone()) return true;
+  at::Tensor alone = run_alone(call, operands);
+  if (alone.defined()) {
+    result = std::move(alone);
+    return true;
   }
   Chain chain;
   size_t steps = push_long(chain, call, operands);

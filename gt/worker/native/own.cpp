@@ -207,6 +207,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
   gt::kernels = {find("matmul"),
                  find("adam"),
                  find("chain"),
+                 find("choice"),
                  find("comparison"),
                  find("attention"),
                  find("attention_backward"),

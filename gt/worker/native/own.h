@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 #include <optional>
 #include <vector>
@@ -24,6 +25,7 @@ struct Kernels {
   KernelCall matmul = nullptr;
   KernelCall adam = nullptr;
   KernelCall chain = nullptr;
+  KernelCall choice = nullptr;
   KernelCall comparison = nullptr;
   KernelCall attention = nullptr;
   KernelCall attention_backward = nullptr;
@@ -62,6 +64,16 @@ inline bool are_floats(std::initializer_list<const at::Tensor*> tensors) {
 inline KernelTensor given(const at::Tensor& tensor) {
   return {const_cast<void*>(tensor.const_data_ptr()), tensor.sizes().data(),
           tensor.strides().data(), static_cast<int32_t>(tensor.dim())};
+}
+
+inline const c10::TensorImpl* impl_of(const Operand& operand) {
+  return std::bit_cast<const c10::TensorImpl*>(operand.bits);
+}
+
+// The tensor of an operand, counted.
+inline at::Tensor counted(const Operand& operand) {
+  using Counted = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  return at::Tensor(Counted::reclaim_copy(const_cast<c10::TensorImpl*>(impl_of(operand))));
 }
 
 inline KernelTensor absent() { return {nullptr, nullptr, nullptr, 0}; }
@@ -115,5 +127,12 @@ bool places(Own own, const Values& values, Values& results);
 bool truth(Own own, const Values& values, Values& results);
 bool spread(Own own, const Values& values, Values& results);
 bool reshape(const Values& values, Values& results);
+
+// Elements times steps from which on threads are worth waking, in one pass over memory.
+constexpr int64_t SHARED_WORK_MIN = 1 << 18;
+
+// What an instruction of Small::Where or Small::MaskedFill makes of elements of any dtype but
+// float32; undefined, with nothing done, where ATen is to run it.
+at::Tensor chosen(const Call& call, const Operand* operands);
 
 }  // namespace gt

@@ -85,6 +85,38 @@ def test_running_sums_begin_as_pytorchs_do():
             _same_bits(_cumsum(x), torch.tensor(x).cumsum(1).numpy())
 
 
+def _bools(*size):
+    """Half of them true, or all."""
+    x = np.random.default_rng(sum(size)).random(size) < 0.5
+    x[size[0] // 2 :, :, size[2] // 2 :] = True
+    return x
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 100_003, 1), (1, 700, 513), (1, 64, 1)])
+def test_counts_of_bools_are_pytorchs(shape):
+    x = _bools(*shape)
+    whole, running = _poisoned(np.int64, *shape)
+    for threads in (1, 3):
+        wanted = torch.tensor(x).sum(1).numpy()
+        assert np.array_equal(_reduced("count_true", x, np.int64, threads=threads), wanted)
+        _kernels.cumsum(x, running, *shape[1:], threads)
+        assert whole[0] == whole[-1] == POISON
+        assert np.array_equal(running, torch.tensor(x).cumsum(1).numpy())
+
+
+def test_bools_of_other_bytes_are_true():
+    x = np.arange(0, 1200, 5).astype(np.uint8)
+    wanted = (x != 0).cumsum()
+    for inner in (1, 2):
+        given = x.repeat(inner)
+        result = np.empty(given.shape, np.int64)
+        _kernels.cumsum(given.view(np.bool_), result, x.size, inner)
+        assert np.array_equal(result[::inner], wanted)
+        total = np.empty(inner, np.int64)
+        _kernels.count_true(given.view(np.bool_), total, inner)
+        assert set(total.tolist()) == {wanted[-1]}
+
+
 def test_running_sums_that_do_not_fit_are_refused():
     x, out = _numbers(6, 4), np.empty((6, 4), np.float32)
     numbers = [(6, 3), (5, 4), (0, 4), (6, 0), (6, 4, 0)]
@@ -94,6 +126,10 @@ def test_running_sums_that_do_not_fit_are_refused():
             _kernels.cumsum(*wrong)
     with pytest.raises(TypeError, match="out is not of float32"):
         _kernels.cumsum(x, out.astype(np.float64), 6, 4)
+    with pytest.raises(TypeError, match="out is not of int64"):
+        _kernels.cumsum(x > 0, out, 6, 4)
+    with pytest.raises(TypeError, match="x is not of bool"):
+        _kernels.count_true(x, np.empty(6, np.int64), 1)
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (1, 100_003, 1)])

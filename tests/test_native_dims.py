@@ -67,6 +67,24 @@ def test_running_sums(shape):
     assert _run("cumsum", x[:0], 0, None, quick=False).shape == (0, *shape[1:])
 
 
+@pytest.mark.parametrize("shape", [(5,), (3, 1), (2, 5, 7), (30, 600)])
+def test_counts_of_bools(shape):
+    x = _numbers(*shape) > 0
+    for dim in range(-len(shape), len(shape)):
+        found = _run("cumsum", x, dim, None, quick=True)
+        _same_bits(found, torch.tensor(x).cumsum(dim).numpy())
+    for dim in _dims(len(shape)):
+        for keepdim in (False, True):
+            wanted = torch.tensor(x).sum(dim, keepdim).numpy()
+            found = _run("sum", x, dim, keepdim, None, quick=_are_beside(dim))
+            assert found.dtype == np.int64
+            assert np.array_equal(found, wanted)
+            assert found.shape == wanted.shape
+    assert _run("sum", x, None, False, "float32", quick=False).dtype == np.float32
+    assert _run("sum", x[:0], None, False, None, quick=False) == 0
+    assert _run("sum", x.T, None, False, None, quick=x.T.flags.c_contiguous) == x.sum()
+
+
 @pytest.mark.parametrize("shape", [(5,), (3, 1), (2, 5, 7), (300, 600)])
 @pytest.mark.parametrize("row", ["argmax", "argmin"])
 def test_places(row, shape):

@@ -113,6 +113,32 @@ def test_running_sums(native_helper: Trial, name: str) -> None:  # noqa: F811
     check(native_helper, "cumsum", x, [0, torch.float64], takes=False)
 
 
+@pytest.mark.parametrize("name", TAKEN)
+def test_counts_of_bools(native_helper: Trial, name: str) -> None:  # noqa: F811
+    for x in (TAKEN[name] > 0, TAKEN[name] == TAKEN[name]):
+        for dim in range(-x.dim(), x.dim()):
+            check(native_helper, "cumsum", x, [dim, None], takes=True)
+        check(native_helper, "cumsum", x, [0, torch.int64], takes=True)
+        check(native_helper, "cumsum", x, [0, torch.int32], takes=False)
+        for dims in dims_of(x.dim()):
+            for keepdim in (False, True):
+                takes = are_beside(dims)
+                check(native_helper, "sum", x, [dims, keepdim, None], takes=takes)
+        check(native_helper, "sum", x, [None, True, torch.int64], takes=True)
+        check(native_helper, "sum", x, [(0,), False, torch.float32], takes=False)
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_counts_are_pytorchs(native_helper: Trial, name: str) -> None:  # noqa: F811
+    x = LEFT[name]
+    for given in (x, x > 0):
+        is_whole = given.is_contiguous() and given.dtype == torch.bool and bool(x.numel())
+        takes = is_whole and x.dim() > 0
+        check(native_helper, "sum", given, [None, False, None], takes=takes)
+        if not (given is x and takes):
+            check(native_helper, "cumsum", given, [0, None], takes=takes)
+
+
 @pytest.mark.parametrize("name", LEFT)
 def test_other_running_sums_are_pytorchs(native_helper: Trial, name: str) -> None:  # noqa: F811
     check(native_helper, "cumsum", LEFT[name], [0, None], takes=False)

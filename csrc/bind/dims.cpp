@@ -33,11 +33,13 @@ DimShape checked_shape(const char* op, std::size_t elements, std::size_t results
   return {results / inner, elements / results, inner};
 }
 
-void running_sum(nb::handle x, nb::handle out, std::size_t count, std::size_t inner, int threads) {
-  count_call();
+// Of elements as kernels take them; a bool is a byte.
+template <class T, class As, class Sum>
+void running_sum_of(nb::handle x, nb::handle out, std::size_t count, std::size_t inner,
+                    int threads) {
   constexpr const char* kOp = "cumsum";
-  const Read<float> from(kOp, "x", x);
-  const Written<float> to(kOp, "out", out);
+  const Read<T> from(kOp, "x", x);
+  const Written<Sum> to(kOp, "out", out);
   check_count(kOp, "out", to.size(), from.size());
   if (count == 0 || from.size() % count != 0) {
     throw std::invalid_argument(
@@ -46,7 +48,26 @@ void running_sum(nb::handle x, nb::handle out, std::size_t count, std::size_t in
   const DimShape shape = checked_shape(kOp, from.size(), from.size() / count, inner);
   const int at_most = checked_threads(kOp, threads);
   const nb::gil_scoped_release release;
-  cumsum(from.data(), to.data(), shape, at_most);
+  cumsum(reinterpret_cast<const As*>(from.data()), to.data(), shape, at_most);
+}
+
+void running_sum(nb::handle x, nb::handle out, std::size_t count, std::size_t inner, int threads) {
+  count_call();
+  const bool is_bool = TensorArgument("cumsum", "x", x).view().element == Element::kBool;
+  const auto run = is_bool ? running_sum_of<bool, std::uint8_t, std::int64_t>
+                           : running_sum_of<float, float, float>;
+  run(x, out, count, inner, threads);
+}
+
+void true_count(nb::handle x, nb::handle out, std::size_t inner, int threads) {
+  count_call();
+  constexpr const char* kOp = "count_true";
+  const Read<bool> from(kOp, "x", x);
+  const Written<std::int64_t> to(kOp, "out", out);
+  const DimShape shape = checked_shape(kOp, from.size(), to.size(), inner);
+  const int at_most = checked_threads(kOp, threads);
+  const nb::gil_scoped_release release;
+  count_true(reinterpret_cast<const std::uint8_t*>(from.data()), to.data(), shape, at_most);
 }
 
 auto place_of(const char* op, Place kind) {
@@ -112,7 +133,10 @@ void bind_dims(nb::module_& module) {
   const auto text = [](const char* what) { return std::string(what) + kArguments; };
   module.def("cumsum", &running_sum, "x"_a, "out"_a, "count"_a, "inner"_a, "threads"_a = 1,
              "Running sums of x, [outer, count, inner], along its middle dimension into out, of\n"
-             "its shape: contiguous arrays of float32, added in float64, one after another.");
+             "its shape: contiguous arrays of float32, added in float64, one after another; or of\n"
+             "bool into int64.");
+  module.def("count_true", &true_count, "x"_a, "out"_a, "inner"_a, "threads"_a = 1,
+             text("How many bools are true: int64.").c_str());
   struct PlaceRow {
     const char* name;
     Place kind;

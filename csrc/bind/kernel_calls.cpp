@@ -120,9 +120,20 @@ DimShape dim_shape(const double* n) {
           static_cast<std::size_t>(n[2])};
 }
 
-// x and out, contiguous; outer, count, inner, as in dims.h.
+// x and out, contiguous; outer, count, inner, as in dims.h, whether x is of bool and out of int64.
 void run_cumsum(const KernelTensor* t, const double* n, int threads) {
-  cumsum(floats(t[0]), floats(t[1]), dim_shape(n), threads);
+  if (n[3] != 0) {
+    cumsum(static_cast<const std::uint8_t*>(t[0].data), static_cast<std::int64_t*>(t[1].data),
+           dim_shape(n), threads);
+  } else {
+    cumsum(floats(t[0]), floats(t[1]), dim_shape(n), threads);
+  }
+}
+
+// x of bool and out of int64; the same.
+void run_count_true(const KernelTensor* t, const double* n, int threads) {
+  count_true(static_cast<const std::uint8_t*>(t[0].data), static_cast<std::int64_t*>(t[1].data),
+             dim_shape(n), threads);
 }
 
 // x and out of int64; the same, whether of the smallest.
@@ -321,6 +332,7 @@ constexpr Row kRows[] = {
     {"batch_norm", told<run_batch_norm>},
     {"batch_norm_backward", told<run_batch_norm_backward>},
     {"cumsum", told<run_cumsum>},
+    {"count_true", told<run_count_true>},
     {"places", told<run_places>},
     {"truth", told<run_truth>},
     {"spread", told<run_spread>},

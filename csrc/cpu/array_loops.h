@@ -440,6 +440,7 @@ constexpr ArrayPath array_path_of() {
        {extreme_of_row<Smaller>, reduce_columns<Extreme<Smaller>>}},
       cumsum_rows,
       cumsum_columns,
+      {count_in_row, count_in_columns, running_count_of_row, running_count_of_columns},
       {{place_in_row<Larger>, places_in_columns<Larger>},
        {place_in_row<Smaller>, places_in_columns<Smaller>}},
       {{has_in_row<float, false>, has_in_columns<float, false>},

@@ -54,6 +54,14 @@ struct SearchLoops {
   void (*columns)(const T* x, const ColumnBlock& block, std::uint8_t* out);
 };
 
+// Sums of bools, of which those that are true count one each, and running sums.
+struct BoolSums {
+  std::int64_t (*row)(const std::uint8_t* x, std::size_t count);
+  void (*columns)(const std::uint8_t* x, const ColumnBlock& block, std::int64_t* out);
+  void (*running_row)(const std::uint8_t* x, std::int64_t* out, std::size_t count);
+  void (*running_columns)(const std::uint8_t* x, const ColumnBlock& block, std::int64_t* out);
+};
+
 // The sums of numbers without a first one, and of their squares.
 struct Spread {
   double sum, squares;
@@ -222,6 +230,7 @@ struct ArrayPath {
   // Running sums in float64, each of which is rounded: of rows that stand one behind the other.
   void (*cumsum_rows)(const float* x, float* out, std::size_t rows, std::size_t count);
   void (*cumsum_columns)(const float* x, const ColumnBlock& block, float* out);
+  BoolSums bool_sums;
   PlaceLoops places[kPlaceCount];
   SearchLoops<float> float_searches[kSoughtCount];
   SearchLoops<std::uint8_t> bool_searches[kSoughtCount];

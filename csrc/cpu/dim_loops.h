@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -97,6 +98,83 @@ void cumsum_columns(const float* __restrict x, const ColumnBlock& block, float* 
     for (std::size_t i = 0; i < block.columns; ++i) {
       sums[i] += static_cast<double>(from[i]);
       to[i] = static_cast<float>(sums[i]);
+    }
+  }
+}
+
+// A byte counts to 255: so many bools are counted by bytes.
+constexpr std::size_t kByteMost = 255;
+
+std::int64_t count_in_row(const std::uint8_t* __restrict x, std::size_t count) {
+  std::int64_t total = 0;
+  std::size_t i = 0;
+  while (i + kVectorBytes <= count) {
+    std::uint8_t counts[kVectorBytes] = {};
+    const std::size_t steps = std::min(kByteMost, (count - i) / kVectorBytes);
+    for (std::size_t step = 0; step < steps; ++step, i += kVectorBytes) {
+      for (std::size_t place = 0; place < kVectorBytes; ++place) {
+        counts[place] = static_cast<std::uint8_t>(counts[place] + (x[i + place] != 0 ? 1 : 0));
+      }
+    }
+    for (const std::uint8_t one : counts) {
+      total += one;
+    }
+  }
+  for (; i < count; ++i) {
+    total += x[i] != 0 ? 1 : 0;
+  }
+  return total;
+}
+
+void count_in_columns(const std::uint8_t* __restrict x, const ColumnBlock& block,
+                      std::int64_t* __restrict out) {
+  std::fill_n(out, block.columns, std::int64_t{0});
+  for (std::size_t row = 0; row < block.rows;) {
+    std::uint8_t counts[kColumnsTogether] = {};
+    for (const std::size_t end = std::min(row + kByteMost, block.rows); row < end; ++row) {
+      const std::uint8_t* __restrict from = x + row * block.stride;
+      for (std::size_t i = 0; i < block.columns; ++i) {
+        counts[i] = static_cast<std::uint8_t>(counts[i] + (from[i] != 0 ? 1 : 0));
+      }
+    }
+    for (std::size_t i = 0; i < block.columns; ++i) {
+      out[i] += counts[i];
+    }
+  }
+}
+
+// Eight bools as a number, each byte of which becomes the sum of those up to it.
+void running_count_of_row(const std::uint8_t* __restrict x, std::int64_t* __restrict out,
+                          std::size_t count) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101U;
+  typedef std::uint64_t Sums __attribute__((vector_size(64)));
+  constexpr Sums kShifts = {0, 8, 16, 24, 32, 40, 48, 56};
+  std::int64_t running = 0;
+  std::size_t i = 0;
+  for (; i + 8 <= count && std::endian::native == std::endian::little; i += 8) {
+    std::uint64_t bools;
+    std::memcpy(&bools, x + i, sizeof bools);
+    bools = ((((bools & 0x7F * kOnes) + 0x7F * kOnes) | bools) >> 7 & kOnes) * kOnes;
+    const Sums sums = ((Sums{} + bools) >> kShifts & 0xFF) + static_cast<std::uint64_t>(running);
+    std::memcpy(out + i, &sums, sizeof sums);
+    running += static_cast<std::int64_t>(bools >> 56);
+  }
+  for (; i < count; ++i) {
+    running += x[i] != 0 ? 1 : 0;
+    out[i] = running;
+  }
+}
+
+void running_count_of_columns(const std::uint8_t* __restrict x, const ColumnBlock& block,
+                              std::int64_t* __restrict out) {
+  std::int64_t sums[kColumnsTogether];
+  std::fill_n(sums, block.columns, std::int64_t{0});
+  for (std::size_t row = 0; row < block.rows; ++row) {
+    const std::uint8_t* __restrict from = x + row * block.stride;
+    std::int64_t* __restrict to = out + row * block.stride;
+    for (std::size_t i = 0; i < block.columns; ++i) {
+      sums[i] += from[i] != 0 ? 1 : 0;
+      to[i] = sums[i];
     }
   }
 }

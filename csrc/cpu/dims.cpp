@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/pool.h"
 #include "core/scratch.h"
@@ -134,6 +135,41 @@ void cumsum(const float* x, float* out, const DimShape& shape, int threads) {
   in_tasks(shape.outer, count, threads, [&](std::size_t begin, std::size_t end) {
     path.cumsum_rows(x + begin * count, out + begin * count, end - begin, count);
   });
+}
+
+void cumsum(const std::uint8_t* x, std::int64_t* out, const DimShape& shape, int threads) {
+  const BoolSums& loops = array_path().bool_sums;
+  const std::size_t count = shape.count;
+  if (shape.inner > 1) {
+    by_columns(shape, count, threads,
+               [&](std::size_t at, std::size_t to, const ColumnBlock& block) {
+                 loops.running_columns(x + at, block, out + to);
+               });
+    return;
+  }
+  in_tasks(shape.outer, count, threads, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t row = begin; row < end; ++row) {
+      loops.running_row(x + row * count, out + row * count, count);
+    }
+  });
+}
+
+void count_true(const std::uint8_t* x, std::int64_t* out, const DimShape& shape, int threads) {
+  const BoolSums& loops = array_path().bool_sums;
+  if (shape.inner > 1) {
+    by_columns(shape, 1, threads, [&](std::size_t at, std::size_t to, const ColumnBlock& block) {
+      loops.columns(x + at, block, out + to);
+    });
+    return;
+  }
+  by_rows<std::int64_t>(
+      shape, threads,
+      [&](std::size_t row, std::size_t begin, std::size_t count) {
+        return loops.row(x + row + begin, count);
+      },
+      [&](std::size_t row, const std::int64_t* parts, std::size_t count) {
+        out[row] = std::accumulate(parts, parts + count, std::int64_t{0});
+      });
 }
 
 void places(Place kind, const float* x, std::int64_t* out, const DimShape& shape, int threads) {

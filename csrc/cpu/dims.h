@@ -21,6 +21,12 @@ inline constexpr std::size_t kPlacesMost = INT32_MAX;
 // out [outer, count, inner]: PyTorch's bits, as both add in float64, one after another.
 void cumsum(const float* x, float* out, const DimShape& shape, int threads);
 
+// The same of bools; integers are exact.
+void cumsum(const std::uint8_t* x, std::int64_t* out, const DimShape& shape, int threads);
+
+// out [outer, inner]: how many bools are true.
+void count_true(const std::uint8_t* x, std::int64_t* out, const DimShape& shape, int threads);
+
 // out [outer, inner]; count is at most kPlacesMost.
 void places(Place kind, const float* x, std::int64_t* out, const DimShape& shape, int threads);
 

@@ -36,13 +36,14 @@ def nonzero(self: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """Indices of the elements that are not zero, one row each; reads their count."""
     found, columns = true_places(self), []
-    for n in reversed(self.shape):
+    for n in reversed(self.shape[1:]):
         columns.append(found % n if n else found)
         found = found // n if n else found
+    columns.append(found)  # the place along the first dimension is what is left
     columns.reverse()
     if as_tuple:
-        return tuple(columns) if columns else (found,)
-    if columns:
+        return tuple(columns)
+    if self.ndim:
         return call("stack", *columns, dim=1)
     return call("full", size=(found.shape[0], 0), value=0, dtype=_core.int64)
 

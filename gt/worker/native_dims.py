@@ -1,7 +1,7 @@
 """Rows of the native backend that look at one dimension, or at some that stand beside each other.
 
-Quick: contiguous float32 with elements, without `dtype`; `any` and `all` of bools too, `var` and
-`std` of any strides. Over several dimensions: those that stand beside each other.
+Quick: contiguous float32 with elements, without `dtype`; `cumsum`, `any` and `all` of bools
+too, `var` and `std` of any strides. Over several dimensions: those that stand beside each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gt import _kernels
 from gt.worker import native_threads
 from gt.worker.backend import Kernel
 from gt.worker.dim_shapes import Dims, reduced
-from gt.worker.native_values import BOOL, FLOAT32, INT64, is_float32, is_rows, rows
+from gt.worker.native_values import BOOL, FLOAT32, INT64, is_bools, is_float32, is_rows, rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
 
@@ -23,9 +23,10 @@ _PLACES_MAX = 2**31 - 1  # csrc/cpu/dims.h
 
 
 def _cumsum(self: Array, dim: int, dtype: str | None) -> object:
-    if not is_rows(self) or not self.size or self.ndim == 0 or dtype is not None:
+    is_bool = is_bools(self)
+    if not (is_bool or is_rows(self)) or not self.size or self.ndim == 0 or dtype is not None:
         return NUMPY["cumsum"](self, dim, dtype)
-    out = np.empty(self.shape, FLOAT32)
+    out = np.empty(self.shape, INT64 if is_bool else FLOAT32)
     inner = math.prod(self.shape[dim % self.ndim + 1 :])
     _kernels.cumsum(self, out, self.shape[dim], inner, native_threads.count())
     return out
@@ -46,9 +47,7 @@ def _place(name: str, function: Callable[[Array, Array, int, int], None]) -> Ker
 
 def _truth(name: str, function: Callable[[Array, Array, int, int], None]) -> Kernel:
     def kernel(self: Array, dim: Dims, keepdim: bool) -> object:
-        is_plain = is_rows(self) or (
-            type(self) is np.ndarray and self.dtype is BOOL and self.flags.c_contiguous
-        )
+        is_plain = is_rows(self) or is_bools(self)
         made = reduced(self.shape, dim, keepdim) if is_plain else None
         if made is None:
             return NUMPY[name](self, dim, keepdim)

@@ -1,8 +1,9 @@
 """Rows of the families contract, reduce and normalize of the native backend.
 
 Quick: contiguous float32 without `dtype`; softmax and its kin over the last dimension. Sums, means,
-largest and smallest of float32 of any strides are numpy's. Products of matrices of float32, of any
-strides, from 64**3 multiplications on; others, and those of float64, are numpy's (OpenBLAS's).
+largest and smallest of float32 of any strides are numpy's; contiguous bools are counted. Products
+of matrices of float32, of any strides, from 64**3 multiplications on; others, and those of float64,
+are numpy's (OpenBLAS's).
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ import numpy as np
 from gt import _kernels
 from gt.worker import native_threads
 from gt.worker.backend import Kernel
+from gt.worker.dim_shapes import Dims, reduced
 from gt.worker.kernel_sizes import CHANNEL_MIN, PRODUCT_WORK_MIN
-from gt.worker.native_values import FLOAT32, FLOAT64, as_array, is_float32, is_rows, rows
+from gt.worker.native_values import (
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    as_array,
+    is_bools,
+    is_float32,
+    is_rows,
+    rows,
+)
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
 
 _FLOATS = (FLOAT32, FLOAT64)
-Dims = tuple[int, ...] | None
 
 
 def _multiplies(left: object, right: object) -> bool:
@@ -108,6 +118,12 @@ def sum_over(self: Array, dim: Dims) -> Array:
 
 
 def _sum(self: Array, dim: Dims, keepdim: bool, dtype: str | None) -> object:
+    if is_bools(self) and dtype in {None, "int64"}:
+        made = reduced(self.shape, dim or None, keepdim)
+        if made is not None:
+            out = np.empty(made.shape, INT64)
+            _kernels.count_true(self, out, made.inner, native_threads.count())
+            return out
     if not is_float32(self) or dtype is not None or self.ndim == 0:
         return NUMPY["sum"](self, dim, keepdim, dtype)
     return _reduced(_kernels.sum, np.add.reduce, self, dim, keepdim)

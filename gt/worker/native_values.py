@@ -35,6 +35,11 @@ def is_rows(value: object) -> TypeGuard[Array]:
     return type(value) is np.ndarray and value.dtype is FLOAT32 and value.flags.c_contiguous
 
 
+def is_bools(value: object) -> TypeGuard[Array]:
+    """Whether it is a contiguous array of bool."""
+    return type(value) is np.ndarray and value.dtype is BOOL and value.flags.c_contiguous
+
+
 def rows(value: Array) -> Array:
     """The same numbers, contiguous."""
     return value if value.flags.c_contiguous else copied(value)

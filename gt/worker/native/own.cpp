@@ -39,6 +39,7 @@ constexpr Replaced REPLACED[] = {
     {"aten::native_batch_norm_backward", Own::BatchNormBackward},
     {"aten::reshape", Own::Reshape},
     {"aten::cumsum", Own::Cumsum},
+    {"aten::sum", Own::Sum, "dim_IntList"},
     {"aten::argmax", Own::Argmax},
     {"aten::argmin", Own::Argmin},
     {"aten::any", Own::Any, "dims"},
@@ -149,6 +150,16 @@ bool is_small_product(const Call& call, const Operand* operands) {
   return sides[0]->numel() * columns < kernels.sizes.product_work_min;
 }
 
+bool is_for_aten(const Call& call, const Operand* operands) {
+  bool is_asked = call.own == Own::Reshape || call.own == Own::Sum;
+  if (!is_asked || call.arguments[0].source != Source::Operand) return false;
+  const Operand& operand = operands[call.arguments[0].index];
+  if (operand.kind != Kind::Tensor) return false;
+  const c10::TensorImpl& tensor = *impl_of(operand);
+  return call.own == Own::Reshape ? tensor.is_contiguous()
+                                  : tensor.dtype() != caffe2::TypeMeta::Make<bool>();
+}
+
 bool run_own(Own own, const Values& v, Values& results) {
   switch (own) {
     case Own::None:
@@ -184,6 +195,8 @@ bool run_own(Own own, const Values& v, Values& results) {
       return reshape(v, results);
     case Own::Cumsum:
       return cumsum(v, results);
+    case Own::Sum:
+      return count_true(v, results);
     case Own::Argmax:
     case Own::Argmin:
       return places(own, v, results);
@@ -218,6 +231,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("batch_norm"),
                  find("batch_norm_backward"),
                  find("cumsum"),
+                 find("count_true"),
                  find("places"),
                  find("truth"),
                  find("spread"),

@@ -36,6 +36,7 @@ struct Kernels {
   KernelCall batch_norm = nullptr;
   KernelCall batch_norm_backward = nullptr;
   KernelCall cumsum = nullptr;
+  KernelCall count_true = nullptr;
   KernelCall places = nullptr;
   KernelCall truth = nullptr;
   KernelCall spread = nullptr;
@@ -123,6 +124,7 @@ bool rms_norm_backward(const Values& values, Values& results);
 bool batch_norm(const Values& values, Values& results);
 bool batch_norm_backward(const Values& values, Values& results);
 bool cumsum(const Values& values, Values& results);
+bool count_true(const Values& values, Values& results);
 bool places(Own own, const Values& values, Values& results);
 bool truth(Own own, const Values& values, Values& results);
 bool spread(Own own, const Values& values, Values& results);

@@ -70,11 +70,4 @@ bool reshape(const Values& values, Values& results) {
   return true;
 }
 
-bool is_viewed(const Call& call, const Operand* operands) {
-  if (call.own != Own::Reshape || call.arguments[0].source != Source::Operand) return false;
-  const Operand& operand = operands[call.arguments[0].index];
-  return operand.kind == Kind::Tensor &&
-         std::bit_cast<const c10::TensorImpl*>(operand.bits)->is_contiguous();
-}
-
 }  // namespace gt

@@ -74,13 +74,29 @@ std::optional<Reduced> reduced_over(const Tensor& x, const c10::IValue& dims, bo
 // self, dim, dtype or none.
 bool cumsum(const Values& values, Values& results) {
   Tensor x = tensor_of(values[0]);
-  if (kernels.cumsum == nullptr || !is_float(x) || !is_plain(x) ||
-      !(values[2].isNone() || values[2].toScalarType() == at::kFloat))
+  bool is_bool = is_of(at::kBool, x);
+  at::ScalarType dtype = is_bool ? at::kLong : at::kFloat;
+  if (kernels.cumsum == nullptr || !(is_bool || is_float(x)) || !is_plain(x) ||
+      !(values[2].isNone() || values[2].toScalarType() == dtype))
     return false;
   size_t dim = wrapped_dim(values[1].toInt(), x.dim());
   if (dim == x.sizes().size()) return false;
-  Tensor out = empty(x.sizes(), x);
-  call_along(kernels.cumsum, x, out, shape_around(x.sizes(), dim, dim));
+  Tensor out = at::empty(x.sizes(), x.options().dtype(dtype));
+  call_along(kernels.cumsum, x, out, shape_around(x.sizes(), dim, dim), is_bool ? 1 : 0);
+  results = {out};
+  return true;
+}
+
+// self, dims or none, keepdim, dtype or none: of bools.
+bool count_true(const Values& values, Values& results) {
+  Tensor x = tensor_of(values[0]);
+  bool is_count = values[3].isNone() || values[3].toScalarType() == at::kLong;
+  if (kernels.count_true == nullptr || !is_count || !is_of(at::kBool, x) || !is_plain(x))
+    return false;
+  std::optional<Reduced> made = reduced_over(x, values[1], values[2].toBool());
+  if (!made) return false;
+  Tensor out = at::empty(made->sizes, x.options().dtype(at::kLong));
+  call_along(kernels.count_true, x, out, made->shape);
   results = {out};
   return true;
 }

@@ -114,6 +114,7 @@ enum class Own : uint32_t {
   BatchNormBackward,
   Reshape,
   Cumsum,
+  Sum,
   Argmax,
   Argmin,
   Any,
@@ -193,8 +194,9 @@ Own own_of(std::string_view op, std::string_view overload);
 // given.
 bool is_small_product(const Call& call, const Operand* operands);
 
-// Whether it is a reshape of what is row-major: no copy is made.
-bool is_viewed(const Call& call, const Operand* operands);
+// Whether ATen is to run it by its first operand alone: a reshape of what is row-major, which makes
+// no copy, and a sum of other elements than bools.
+bool is_for_aten(const Call& call, const Operand* operands);
 
 // The same elements in row-major order, in memory of their own; the tensor itself where it is so.
 at::Tensor row_major_copy(const at::Tensor& x);

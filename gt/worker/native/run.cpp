@@ -92,7 +92,7 @@ bool call_typed(const Call& call, const Frame& frame, c10::IValue& result) {
 // A kernel of GT's own where one takes the call.
 bool execute_own(const Call& call, Frame& frame) {
   if (call.own == Own::None || is_small_product(call, frame.operands) ||
-      is_viewed(call, frame.operands))
+      is_for_aten(call, frame.operands))
     return false;
   thread_local std::vector<c10::IValue> given;
   std::vector<c10::IValue> results;

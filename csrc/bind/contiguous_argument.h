@@ -16,6 +16,8 @@ inline constexpr Element kElementOf = Element::kFloat32;
 template <>
 inline constexpr Element kElementOf<std::int64_t> = Element::kInt64;
 template <>
+inline constexpr Element kElementOf<std::int32_t> = Element::kInt32;
+template <>
 inline constexpr Element kElementOf<bool> = Element::kBool;
 
 // How many elements a view has, which is contiguous.

@@ -20,6 +20,7 @@
 #include "cpu/matmul/matmul.h"
 #include "cpu/norms.h"
 #include "cpu/recurrent/recurrent.h"
+#include "cpu/sort.h"
 #include "cpu/strided_copy.h"
 #include "cpu/updates.h"
 
@@ -165,6 +166,27 @@ void run_strided_copy(const KernelTensor* t, const double* n, int threads) {
     dims.push_back({t[0].sizes[dim], t[0].strides[dim]});
   }
   strided_copy(static_cast<std::size_t>(n[0]), t[0].data, dims, t[1].data, threads);
+}
+
+template <class T>
+void run_sort_of(const KernelTensor* t, const SortedRows& shape, int threads) {
+  sort_rows(static_cast<const T*>(t[0].data), static_cast<T*>(t[1].data),
+            static_cast<std::int64_t*>(t[2].data), static_cast<std::uint8_t*>(t[3].data), shape,
+            threads);
+}
+
+// x, values and places of int64 [rows, count], has_equal of bool [rows], all contiguous, with
+// elements; x and values of float32, int32 or int64; whether descending.
+void run_sort(const KernelTensor* t, const double* n, int threads) {
+  const SortedRows shape{static_cast<std::size_t>(t[0].sizes[0]),
+                         static_cast<std::size_t>(t[0].sizes[1]), n[0] != 0};
+  if (t[0].element == KernelElement::Float32) {
+    run_sort_of<float>(t, shape, threads);
+  } else if (t[0].element == KernelElement::Int32) {
+    run_sort_of<std::int32_t>(t, shape, threads);
+  } else {
+    run_sort_of<std::int64_t>(t, shape, threads);
+  }
 }
 
 // output, logsumexp, query, key, value, mask or absent; is_causal, scale.
@@ -336,6 +358,7 @@ constexpr Row kRows[] = {
     {"places", told<run_places>},
     {"truth", told<run_truth>},
     {"spread", told<run_spread>},
+    {"sort", told<run_sort>},
     {"strided_copy", told<run_strided_copy>},
 };
 

@@ -2,7 +2,8 @@
 
 Quick: float32, contiguous where an index of int64 reads or writes it, and not cut along the
 dimension of the index. `index_add`: along the first one. `index_put`: accumulating, by an index of
-the first dimension alone. `scatter`: of a tensor.
+the first dimension alone. `scatter`: of a tensor. `sort`: float32, int32 and int64 of any strides,
+along the last dimension.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from collections.abc import Callable
 import numpy as np
 
 from gt import _kernels
+from gt.worker import native_threads
 from gt.worker.backend import Kernel
-from gt.worker.native_values import FLOAT32, INT64, is_float32, is_rows, rows
+from gt.worker.native_values import FLOAT32, INT64, copied, is_float32, is_rows, rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
+
+_SORTED = frozenset({FLOAT32, INT64, np.dtype(np.int32)})
 
 
 def _embedding(
@@ -184,6 +188,16 @@ def _index_put(
     return _with_rows(self, first, values)
 
 
+def _sort(self: Array, dim: int, descending: bool, stable: bool) -> object:
+    is_known = type(self) is np.ndarray and self.dtype in _SORTED and self.size > 0
+    if not is_known or self.ndim == 0 or dim % self.ndim != self.ndim - 1:
+        return NUMPY["sort"](self, dim, descending, stable)
+    x = self if self.flags.c_contiguous else copied(self)
+    values, places = np.empty(x.shape, x.dtype), np.empty(x.shape, INT64)
+    _kernels.sort(x, values, places, x.shape[-1], descending, native_threads.count())
+    return values, places
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -197,6 +211,7 @@ def kernels() -> dict[str, Kernel]:
         "index_add": _index_add,
         "index_put": _index_put,
         "gather": _gather,
+        "sort": _sort,
         "scatter": _scattering("scatter", _kernels.scatter),
         "scatter_add": _scattering("scatter_add", _kernels.scatter_add),
     }

@@ -13,5 +13,6 @@
 #include "own_dims.cpp"
 #include "own_norm.cpp"
 #include "own_recurrent.cpp"
+#include "own_sort.cpp"
 #include "run.cpp"
 #include "small.cpp"

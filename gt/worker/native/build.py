@@ -37,6 +37,7 @@ SOURCES = (
         "own_dims.cpp",
         "own_norm.cpp",
         "own_recurrent.cpp",
+        "own_sort.cpp",
         "run.cpp",
         "small.cpp",
     ),

@@ -40,6 +40,7 @@ constexpr Replaced REPLACED[] = {
     {"aten::reshape", Own::Reshape},
     {"aten::cumsum", Own::Cumsum},
     {"aten::sum", Own::Sum, "dim_IntList"},
+    {"aten::sort", Own::Sort, "stable"},
     {"aten::argmax", Own::Argmax},
     {"aten::argmin", Own::Argmin},
     {"aten::any", Own::Any, "dims"},
@@ -197,6 +198,8 @@ bool run_own(Own own, const Values& v, Values& results) {
       return cumsum(v, results);
     case Own::Sum:
       return count_true(v, results);
+    case Own::Sort:
+      return sort(v, results);
     case Own::Argmax:
     case Own::Argmin:
       return places(own, v, results);
@@ -235,6 +238,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("places"),
                  find("truth"),
                  find("spread"),
+                 find("sort"),
                  find("strided_copy"),
                  *sizes,
                  threads};

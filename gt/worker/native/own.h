@@ -40,6 +40,7 @@ struct Kernels {
   KernelCall places = nullptr;
   KernelCall truth = nullptr;
   KernelCall spread = nullptr;
+  KernelCall sort = nullptr;
   KernelCall strided_copy = nullptr;
   // None, until they are there.
   OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
@@ -129,6 +130,7 @@ bool places(Own own, const Values& values, Values& results);
 bool truth(Own own, const Values& values, Values& results);
 bool spread(Own own, const Values& values, Values& results);
 bool reshape(const Values& values, Values& results);
+bool sort(const Values& values, Values& results);
 
 // Elements times steps from which on threads are worth waking, in one pass over memory.
 constexpr int64_t SHARED_WORK_MIN = 1 << 18;

@@ -115,6 +115,7 @@ enum class Own : uint32_t {
   Reshape,
   Cumsum,
   Sum,
+  Sort,
   Argmax,
   Argmin,
   Any,

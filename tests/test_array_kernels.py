@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from kernel_arrays import numbers as _numbers
 from kernel_module import on_every_path
 
 from gt import _kernels
@@ -30,10 +31,6 @@ POISON = np.float32(7777.0)
 SMALL = 1e-35  # below, 1 + exp(-x) is infinite, in PyTorch's float32 too
 
 pytestmark = on_every_path
-
-
-def _numbers(*size):
-    return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
 
 
 def _wide(array):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernel_arrays import numbers as _numbers
 from kernel_module import on_every_path
 
 from gt import _kernels
@@ -27,10 +28,6 @@ CASES = [
 ]
 
 pytestmark = on_every_path
-
-
-def _numbers(*size):
-    return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
 
 
 def _poisoned(shape):

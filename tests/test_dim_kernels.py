@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from kernel_arrays import numbers as _numbers
+from kernel_arrays import specials as _specials
 from kernel_module import on_every_path
 
 from gt import _kernels
@@ -14,24 +16,10 @@ SHAPES = [
     (1, 1, 1), (1, 17, 1), (3, 7, 1), (8, 16, 1), (19, 33, 1), (2, 1025, 1), (3, 40_003, 1),
     (1, 9, 5), (2, 5, 16), (3, 70, 33), (1, 259, 1030), (2, 600, 3), (40, 2, 7),
 ]  # fmt: skip
-SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38]
 POISON = 77
 EPSILON = float(np.finfo(np.float32).eps)
 
 pytestmark = on_every_path
-
-
-def _numbers(*size):
-    return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
-
-
-def _specials(*size):
-    """Small whole numbers, so that many are equal, and in most rows some that are special."""
-    random = np.random.default_rng(sum(size) + 1)
-    x = random.integers(-3, 4, size).astype(np.float32)
-    for special in SPECIAL:
-        x[tuple(random.integers(0, one) for one in size)] = special
-    return x
 
 
 def _poisoned(dtype, *size):

@@ -5,25 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from kernel_arrays import numbers as _numbers
+from kernel_arrays import specials as _specials
 
 from gt.worker.native_backend import NATIVE
 from gt.worker.own_calls import kernels_run
 from gt.worker.reference import NUMPY
-
-SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 1e-40, 3e38, -3e38]
-
-
-def _numbers(*size):
-    return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
-
-
-def _specials(*size):
-    """Small whole numbers, so that many are equal, and some that are special."""
-    random = np.random.default_rng(sum(size) + 1)
-    x = random.integers(-3, 4, size).astype(np.float32)
-    for special in SPECIAL:
-        x[tuple(random.integers(0, one) for one in size)] = special
-    return x
 
 
 def _run(row, x, *attributes, quick):

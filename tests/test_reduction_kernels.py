@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from kernel_arrays import numbers as _numbers
 from kernel_module import on_every_path
 
 from gt import _kernels
@@ -18,10 +19,6 @@ EPSILON = float(np.finfo(np.float32).eps)
 POISON = np.float32(7777.0)
 
 pytestmark = on_every_path
-
-
-def _numbers(*size):
-    return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
 
 
 def _run(name, x):

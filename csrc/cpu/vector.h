@@ -60,18 +60,6 @@ inline T lane_sum(Vector<T> value) {
   return parts[0];
 }
 
-template <class T>
-inline T lane_max(Vector<T> value) {
-  T parts[kLanes<T>];
-  store(parts, value);
-  for (int width = kLanes<T> / 2; width > 0; width /= 2) {
-    for (int lane = 0; lane < width; ++lane) {
-      parts[lane] = parts[lane] > parts[lane + width] ? parts[lane] : parts[lane + width];
-    }
-  }
-  return parts[0];
-}
-
 // e to the x within 2 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, then the Taylor
 // polynomial of r. 0 below -87.3, where the result would be subnormal; NaN
 // stays; infinity where it overflows.

@@ -33,8 +33,7 @@ void collect(void* pointer, Source source, size_t count) {
 }
 
 bool is_direct(const Argument& argument) {
-  return argument.source == Source::Operand || argument.source == Source::Wrapped ||
-         argument.source == Source::Temporary;
+  return is_given(argument) || argument.source == Source::Temporary;
 }
 
 using Tensor = const at::Tensor&;

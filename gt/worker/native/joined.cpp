@@ -165,9 +165,6 @@ class Chain {
     ++count_;
   }
 
-  const c10::TensorImpl* largest() const { return largest_; }
-  bool has_float() const { return has_float_; }
-
   // How many steps have run, at least so many or none, with `out` the result.
   size_t run(at::Tensor& out, size_t least, at::ScalarType dtype = at::kFloat) {
     if (count_ < least) return 0;
@@ -378,8 +375,7 @@ at::Tensor run_alone(const Call& call, const Operand* operands) {
 
 bool is_long(const Call& call, const Operand* operands) {
   for (const Argument& argument : call.arguments) {
-    bool is_given = argument.source == Source::Operand || argument.source == Source::Wrapped;
-    if (is_given && operands[argument.index].kind == Kind::Tensor &&
+    if (is_given(argument) && operands[argument.index].kind == Kind::Tensor &&
         impl_of(operands[argument.index])->numel() >= MANY_MIN)
       return true;
   }

@@ -41,6 +41,11 @@ struct Argument {
   std::vector<Argument> parts;
 };
 
+// Whether it is an operand, as a number or a tensor.
+inline bool is_given(const Argument& argument) {
+  return argument.source == Source::Operand || argument.source == Source::Wrapped;
+}
+
 // Signatures that are called without a stack, 50 ns faster.
 enum class Signature : uint8_t {
   Boxed,

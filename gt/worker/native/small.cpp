@@ -62,10 +62,6 @@ bool is_constant(const Argument& argument, int64_t value) {
          argument.constant.toInt() == value;
 }
 
-bool is_given(const Argument& argument) {
-  return argument.source == Source::Operand || argument.source == Source::Wrapped;
-}
-
 // What an operand is: `count` numbers from `data` on, or the number itself.
 struct Side {
   const c10::TensorImpl* tensor = nullptr;

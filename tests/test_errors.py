@@ -4,6 +4,7 @@ Mistakes that shapes and dtypes show are raised at the call, failures on a worke
 """
 
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -315,10 +316,11 @@ def test_a_read_that_fails_warns_of_nothing_and_is_warned_of_no_more() -> None:
     raised(lost.tolist)
 
 
-def program(code: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", f"import gt\n{code}"], capture_output=True, text=True, timeout=60
-    )
+def program(code: str, backend: str = "numpy") -> "subprocess.CompletedProcess[str]":
+    """On workers that begin at once: what is asked is what the client prints."""
+    environment = os.environ | {"GT_BACKEND": backend}
+    command = [sys.executable, "-c", f"import gt\n{code}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
 
 GATHER = (
@@ -587,9 +589,8 @@ def test_a_connected_session_counts_what_it_knows(ring: str) -> None:
 
 
 def test_what_torch_warns_of_is_a_line_of_the_workers_log_once_for_each_text() -> None:
-    ended = program(
-        "for n in (1, 1): print(gt.ones(n).var().item())\ngt.ones(1, 2).var(0).tolist()"
-    )
+    code = "for n in (1, 1): print(gt.ones(n).var().item())\ngt.ones(1, 2).var(0).tolist()"
+    ended = program(code, backend="pytorch")
     with pytest.warns(UserWarning, match="degrees of freedom") as warned:
         torch.ones(1).var()
     text = " ".join(str(warned[0].message).split())

@@ -168,7 +168,7 @@ def test_g2b_a_worker_may_choose_its_index():
 def test_g2c_processes_are_found_by_name():
     listed = "subprocess.run(['ps', 'auxww'], capture_output=True, text=True).stdout"
     code = f"import gt, subprocess\ngt.ones(1).item()\nprint({listed})"
-    assert "gt.worker" in run("-c", code).stdout  # an auto-started one
+    assert "gt.worker" in run("-c", code, GT_BACKEND="numpy").stdout  # an auto-started one
     with Cluster(workers=1):
         shown = subprocess.run(["ps", "auxww"], capture_output=True, text=True).stdout
         assert "gt.server" in shown
@@ -280,7 +280,7 @@ def test_g7a_two_forms_of_one_instruction():
 def test_g7a_every_instruction_names_a_new_id(tmp_path):
     file = tmp_path / "trace.txt"
     code = "import gt\nfor _ in range(3):\n    x = gt.ones(2); x += 1\nprint(x.tolist())"
-    run("-c", code, GT_INSTRUCTION_LOG=str(file))
+    run("-c", code, GT_INSTRUCTION_LOG=str(file), GT_BACKEND="numpy")
     lines = file.read_text(encoding="utf-8").splitlines()
     defined = [int(line[1:].split(" ")[0]) for line in lines if line.startswith("%")]
     assert defined == list(range(len(defined)))

@@ -176,7 +176,7 @@ def test_a_model_without_signals_gets_its_layouts_from_a_file(tmp_path):
     for name, config in (("none", ""), ("file", str(file))):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
-            env=os.environ | {"GT_CONFIG": config},
+            env=os.environ | {"GT_CONFIG": config, "GT_BACKEND": "numpy"},
             capture_output=True,
             text=True,
             timeout=50,

@@ -185,6 +185,7 @@ def recurrent_backward(
 
 # ---- contiguous arrays of float32 (numpy's, on the CPU); places are int64 ----
 
+_Bools: TypeAlias = npt.NDArray[np.bool_]
 _Floats: TypeAlias = npt.NDArray[np.float32]
 _Places: TypeAlias = npt.NDArray[np.int64]
 

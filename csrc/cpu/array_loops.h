@@ -431,6 +431,8 @@ constexpr ArrayPath array_path_of() {
       layer_norm_backward,
       rms_norm,
       rms_norm_backward,
+      {normalize, normalize_each, grad_sums_of_rows, grad_sums_of_columns, normalize_backward,
+       normalize_backward_each},
       cross_entropy_backward,
       adam,
       sgd,

@@ -128,6 +128,75 @@ def test_long_rows_without_a_stated_order_are_pytorchs(native_helper: Trial) -> 
     same(found[1], wanted[1])
 
 
+def check_top(
+    helper: Trial,
+    x: torch.Tensor,
+    k: int,
+    *,
+    largest: bool,
+    is_sorted: bool = True,
+    calls: int = 1,
+) -> None:
+    with torch.inference_mode():
+        for dim in (-1, x.dim() - 1):
+            wanted = kernels.TORCH["topk"](x, k, dim, largest, is_sorted)
+            before = kernels_run()
+            found = helper.run("topk", [x], [k, dim, largest, is_sorted])
+            assert kernels_run() - before == calls, (x.shape, k)
+            assert found is not None
+            for one, other in zip(found, wanted, strict=True):
+                same(one, other)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize(("size", "most"), [((8, 768), 12), ((3, 1001), 15), ((2, 9000), 64)])
+def test_first_numbers(
+    native_helper: Trial,  # noqa: F811
+    size: tuple[int, int],
+    most: int,
+    largest: bool,
+) -> None:
+    x = different(*size, dtype=torch.float32)
+    for k in (1, 2, most):
+        check_top(native_helper, x, k, largest=largest)
+        check_top(native_helper, x.sort(-1).values, k, largest=largest)
+        check_top(native_helper, x.sort(-1, descending=True).values[:, None], k, largest=largest)
+    check_top(native_helper, x[0], 3, largest=largest, calls=int(size[1] >= 1024))
+    x[:, ::5] = -math.inf if largest else math.inf  # many of which none is among the first
+    check_top(native_helper, x, most, largest=largest)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_first_numbers_that_are_equal_are_pytorchs(
+    native_helper: Trial,  # noqa: F811
+    largest: bool,
+) -> None:
+    x = different(40, 900, dtype=torch.float32)
+    x[3] = few(1, 900, dtype=torch.float32)[0]
+    x[7, 5], x[9, 899], x[11, 450] = math.nan, -math.nan, -0.0
+    for k in (1, 9, 14):
+        edge = x[20].topk(k, largest=largest).values[-1]
+        same_one = x.clone()
+        same_one[20, 13], same_one[20, 800] = edge, edge
+        check_top(native_helper, same_one, k, largest=largest)
+    check_top(native_helper, few(40, 900, dtype=torch.float32), 9, largest=largest)
+    zeros = -x.abs() if largest else x.abs()
+    zeros[:, 30] = 0.0
+    zeros[4, 700] = -0.0
+    check_top(native_helper, zeros, 1, largest=largest)
+
+
+def test_other_first_numbers_are_pytorchs(native_helper: Trial) -> None:  # noqa: F811
+    x = different(4, 5000, dtype=torch.float32)
+    for given, k, is_sorted in [
+        (x, 65, True), (x, 3, False), (x[:, :767].contiguous(), 3, True), (x[:, ::2], 3, True),
+        (x[:, :900].contiguous(), 15, True), (x.double(), 3, True), (x, 0, True),
+    ]:  # fmt: skip
+        check_top(native_helper, given, k, largest=True, is_sorted=is_sorted, calls=0)
+    with torch.inference_mode():
+        assert native_helper.run("topk", [x], [-1, -1, True, True]) is None
+
+
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (3, 2), (7, 1), (9, 257)], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_native_backend(dtype: torch.dtype, size: tuple[int, int]) -> None:

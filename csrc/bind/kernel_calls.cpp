@@ -22,6 +22,7 @@
 #include "cpu/recurrent/recurrent.h"
 #include "cpu/sort.h"
 #include "cpu/strided_copy.h"
+#include "cpu/topk.h"
 #include "cpu/updates.h"
 
 namespace gt {
@@ -187,6 +188,16 @@ void run_sort(const KernelTensor* t, const double* n, int threads) {
   } else {
     run_sort_of<std::int64_t>(t, shape, threads);
   }
+}
+
+// x [rows, count] of float32, values and places of int64 [rows, k], is_unclear of bool [rows], all
+// contiguous, with elements; whether of the largest.
+void run_topk(const KernelTensor* t, const double* n, int threads) {
+  const TopRows shape{static_cast<std::size_t>(t[0].sizes[0]),
+                      static_cast<std::size_t>(t[0].sizes[1]),
+                      static_cast<std::size_t>(t[1].sizes[1]), n[0] != 0};
+  top_rows(floats(t[0]), floats(t[1]), static_cast<std::int64_t*>(t[2].data),
+           static_cast<std::uint8_t*>(t[3].data), shape, threads);
 }
 
 // output, logsumexp, query, key, value, mask or absent; is_causal, scale.
@@ -360,6 +371,7 @@ constexpr Row kRows[] = {
     {"spread", told<run_spread>},
     {"sort", told<run_sort>},
     {"strided_copy", told<run_strided_copy>},
+    {"topk", told<run_topk>},
 };
 
 }  // namespace

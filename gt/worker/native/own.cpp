@@ -41,6 +41,7 @@ constexpr Replaced REPLACED[] = {
     {"aten::cumsum", Own::Cumsum},
     {"aten::sum", Own::Sum, "dim_IntList"},
     {"aten::sort", Own::Sort, "stable"},
+    {"aten::topk", Own::Topk},
     {"aten::argmax", Own::Argmax},
     {"aten::argmin", Own::Argmin},
     {"aten::any", Own::Any, "dims"},
@@ -200,6 +201,8 @@ bool run_own(Own own, const Values& v, Values& results) {
       return count_true(v, results);
     case Own::Sort:
       return sort(v, results);
+    case Own::Topk:
+      return topk(v, results);
     case Own::Argmax:
     case Own::Argmin:
       return places(own, v, results);
@@ -240,6 +243,7 @@ void gt_set_kernels(gt::KernelCall (*find)(const char*), int threads, const gt::
                  find("spread"),
                  find("sort"),
                  find("strided_copy"),
+                 find("topk"),
                  *sizes,
                  threads};
 }

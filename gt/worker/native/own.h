@@ -42,6 +42,7 @@ struct Kernels {
   KernelCall spread = nullptr;
   KernelCall sort = nullptr;
   KernelCall strided_copy = nullptr;
+  KernelCall topk = nullptr;
   // None, until they are there.
   OwnSizes sizes{INT64_MAX, INT64_MAX, INT64_MAX};
   // Of products and updates, whose threads are cheap to wake; the others have as many as ATen's at
@@ -131,6 +132,7 @@ bool truth(Own own, const Values& values, Values& results);
 bool spread(Own own, const Values& values, Values& results);
 bool reshape(const Values& values, Values& results);
 bool sort(const Values& values, Values& results);
+bool topk(const Values& values, Values& results);
 
 // Elements times steps from which on threads are worth waking, in one pass over memory.
 constexpr int64_t SHARED_WORK_MIN = 1 << 18;

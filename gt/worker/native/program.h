@@ -121,6 +121,7 @@ enum class Own : uint32_t {
   Cumsum,
   Sum,
   Sort,
+  Topk,
   Argmax,
   Argmin,
   Any,

@@ -74,13 +74,35 @@ inline Bfloat16 bfloat16_of(float value) {
   return {static_cast<std::uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? nan : rounded)};
 }
 
+typedef std::uint16_t Halves __attribute__((vector_size(kVectorBytes / 2)));
+typedef std::uint32_t Words __attribute__((vector_size(kVectorBytes)));
+
+// The same of a vector.
+inline Halves bfloat16_of(Vector<float> value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  const Words nan = (bits >> 16) | 0x40U;
+  const Words chosen = (bits & 0x7FFFFFFFU) > 0x7F800000U ? nan : rounded;
+  return __builtin_convertvector(chosen, Halves);
+}
+
+// A full vector of stored numbers.
+template <class T, class Number>
+inline Vector<T> read_vector(const Number* from) {
+  if constexpr (sizeof(T) == sizeof(Number)) {
+    return load(from);
+  } else {
+    Halves bits;
+    std::memcpy(&bits, from, sizeof bits);
+    return reinterpret_cast<Vector<T>>(__builtin_convertvector(bits, Words) << 16);
+  }
+}
+
 // The first `count` numbers of a vector, converted; the others are zero.
 template <class T, class Number>
 inline Vector<T> read_numbers(const Number* from, int count) {
-  if constexpr (sizeof(T) == sizeof(Number)) {
-    if (count == kLanes<T>) {
-      return load(from);
-    }
+  if (count == kLanes<T>) {
+    return read_vector<T>(from);
   }
   T parts[kLanes<T>] = {};
   for (int lane = 0; lane < count; ++lane) {
@@ -91,9 +113,13 @@ inline Vector<T> read_numbers(const Number* from, int count) {
 
 template <class T, class Number>
 inline void write_numbers(Number* to, Vector<T> values, int count) {
-  if constexpr (sizeof(T) == sizeof(Number)) {
-    if (count == kLanes<T>) {
+  if (count == kLanes<T>) {
+    if constexpr (sizeof(T) == sizeof(Number)) {
       return store(to, values);
+    } else {
+      const Halves halves = bfloat16_of(values);
+      std::memcpy(to, &halves, sizeof halves);
+      return;
     }
   }
   T parts[kLanes<T>];

@@ -15,10 +15,7 @@ constexpr std::int64_t kSideBySide = 256LL * 256 * 256;
 constexpr std::int64_t kOneThread = 64LL * 64 * 64;  // of a whole batch
 
 // Below this a call of another thread costs more than it brings.
-constexpr std::int64_t kWorkPerThread = 128LL * 128 * 128;
-// Rows of bfloat16 as it is stored: each number of b is widened for all of them, and more rows do
-// better with products of pairs.
-constexpr int kNarrowRowsMax = 5;
+constexpr std::int64_t kWorkPerThread = 64LL * 128 * 128;
 // Numbers that each thread packs for itself, at most, and times the others' rows or columns.
 constexpr std::int64_t kPackedApart = 1024LL * 1024;
 constexpr std::int64_t kSharesApart = 4;
@@ -78,9 +75,7 @@ void finish_zeros(const MatmulPath<T>& path, const Product& product, Scratch& sc
 
 // Reading b without packing it pays where it is used for few rows.
 bool is_skinny(const Product& product) {
-  const bool is_narrow = product.b.element == Element::kBfloat16;
-  const int most = is_narrow && product.b.across == 1 ? kNarrowRowsMax : kSkinnyRowsMax;
-  return product.m <= most && (product.b.across == 1 || product.b.along == 1);
+  return product.m <= kSkinnyRowsMax && (product.b.across == 1 || product.b.along == 1);
 }
 
 // The operand of which there is less is packed whole; parts are made of the other.

@@ -9,20 +9,6 @@
 namespace gt {
 namespace {
 
-// A full vector of stored numbers.
-template <class T, class Number>
-inline Vector<T> read_vector(const Number* from) {
-  if constexpr (sizeof(T) == sizeof(Number)) {
-    return load(from);
-  } else {
-    typedef std::uint16_t Halves __attribute__((vector_size(kVectorBytes / 2)));
-    typedef std::uint32_t Words __attribute__((vector_size(kVectorBytes)));
-    Halves bits;
-    std::memcpy(&bits, from, sizeof bits);
-    return reinterpret_cast<Vector<T>>(__builtin_convertvector(bits, Words) << 16);
-  }
-}
-
 // Fetches what is read a few vectors later: streams of memory are many, and each ends soon.
 template <class T, class Number>
 inline void fetch_ahead(const Number* from) {

@@ -15,6 +15,7 @@ from test_native_rows import bits  # noqa: E402
 
 from gt import _kernels  # noqa: E402
 from gt.worker import kernels, native_reductions  # noqa: E402
+from gt.worker.kernel_sizes import CHANNEL_MIN  # noqa: E402
 from gt.worker.native.trial import Trial  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402
 
@@ -221,3 +222,16 @@ def test_without_kernels_it_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None
     theirs = torch.native_batch_norm(x, None, None, torch.zeros(3), torch.zeros(3), True, 1.0, EPS)
     assert bits(made[:3]) == bits(theirs)
     assert slopes[0].shape == x.shape
+
+
+def test_one_least_width_of_channels_holds_everywhere(native_helper: Trial) -> None:  # noqa: F811
+    """That of Python, of the helper and of the kernels, which refuse less."""
+    for inner in (CHANNEL_MIN - 1, CHANNEL_MIN):
+        x, before = drawn(3, 2, inner), kernels_run()
+        with torch.inference_mode():
+            kernels.TORCH["batch_norm"](x, None, None, EPS)
+            ours = native_helper.run("batch_norm", [x, None, None], [EPS])
+        native_reductions.kernels()["batch_norm"](x.numpy(), None, None, EPS)
+        is_taken = inner >= CHANNEL_MIN
+        assert kernels_run() == before + (3 if is_taken else 0)
+        assert (ours is not None) == is_taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,7 @@ from native_helper import native_helper  # noqa: E402, F401  a fixture
 from test_native_rows import bits  # noqa: E402
 
 from gt.worker import torch_copies  # noqa: E402
+from gt.worker.kernel_sizes import TURNED_MIN  # noqa: E402
 from gt.worker.native.trial import Trial  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402
 
@@ -139,3 +141,19 @@ def test_results_that_are_contiguous_on_the_way(native_helper: Trial) -> None:  
         expected = x.median(0)
         assert torch.equal(values, expected.values)
         assert torch.equal(x.gather(0, places[None])[0], expected.values)
+
+
+def test_both_engines_turn_the_same(native_helper: Trial) -> None:  # noqa: F811
+    """From as many elements on, and from squares of a register's: their sizes are stated twice."""
+    sizes = [(64, 64), (63, 65), (1, 4096), (2048, 3), (1400, 3), (1024, 4), (600, 7), (4, 1024)]
+    with torch.inference_mode():
+        for dtype in (torch.bool, torch.bfloat16, torch.float32, torch.float64):
+            for size in [*sizes, (512, 8), (300, 15), (256, 16), (8, 512), (16, 256), (15, 300)]:
+                turned, ran = drawn(*size, dtype=dtype).t(), []
+                for copy in (in_helper(native_helper), torch_copies.copy):
+                    before = kernels_run()
+                    assert torch.equal(copy(turned), turned.clone())
+                    ran.append(kernels_run() - before)
+                assert ran[0] == ran[1], (size, dtype)
+                least = max(4, 16 // dtype.itemsize)
+                assert ran[0] == int(min(size) >= least and math.prod(size) >= TURNED_MIN)

@@ -9,6 +9,9 @@ namespace {
 
 // Numbers of one task: some 10 us.
 constexpr std::size_t kTogether = 32 * 1024;
+// Numbers that may come before those so far: of each of the first, and a share of all.
+constexpr std::size_t kMovedLeast = 8;
+constexpr std::size_t kMovedShare = 32;
 // Numbers that are looked at together: few of them have one that is among the first.
 constexpr std::size_t kBlock = 64;
 
@@ -68,6 +71,8 @@ bool top_of_row(const float* x, float* values, std::int64_t* places, std::size_t
                 std::size_t k) {
   const std::size_t most = std::min(k + 1, count);
   First<kLargest> first(most);
+  // Each moves up to k others. Of numbers in no order some k ln(count / k) do.
+  std::size_t left = kMovedLeast * most + count / kMovedShare;
   std::size_t i = 0;
   for (; i < most; ++i) {
     if (!first.insert(x[i], i)) {
@@ -82,7 +87,7 @@ bool top_of_row(const float* x, float* values, std::int64_t* places, std::size_t
     }
     for (; i < end; ++i) {
       const bool is_behind = first.is_before(first.last(), x[i]) || x[i] == first.last();
-      if (!is_behind && !first.insert(x[i], i)) {
+      if (!is_behind && (left-- == 0 || !first.insert(x[i], i))) {
         return false;
       }
     }

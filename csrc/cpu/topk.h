@@ -16,8 +16,9 @@ struct TopRows {
 };
 
 // values and places [rows, k]. is_unclear [rows]: whether another order would be as good, since two
-// of the first are equal, or the last of them and the next, or something is no number; there values
-// and places are not set.
+// of the first are equal, or the last of them and the next, or something is no number; or whether
+// too many numbers are before all so far, as in a row that is sorted the other way, for this to be
+// quick. There values and places are not set.
 void top_rows(const float* x, float* values, std::int64_t* places, std::uint8_t* is_unclear,
               const TopRows& shape, int threads);
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker import native_threads
+from gt.worker.kernel_sizes import TURNED_MIN
 from gt.worker.reference_values import Array
 
 FLOAT32 = np.dtype(np.float32)
@@ -20,9 +21,6 @@ POWERS: dict[float, str] = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "recipr
 _COPIED = frozenset(
     np.dtype(name) for name in ("bool", "int32", "int64", "uint16", "float16", "float32", "float64")
 )
-# Elements from which a copy by tiles is quicker than numpy's, which goes through one side by
-# columns: below, all of it is in the first cache.
-_TURNED_MIN = 1 << 12
 
 
 def is_float32(value: object) -> TypeGuard[Array]:
@@ -48,7 +46,7 @@ def rows(value: Array) -> Array:
 def copied(value: Array) -> Array:
     """A contiguous copy."""
     strides = value.strides
-    is_turned = value.size >= _TURNED_MIN and strides[-1] != value.itemsize in strides
+    is_turned = value.size >= TURNED_MIN and strides[-1] != value.itemsize in strides
     if not is_turned or value.dtype not in _COPIED:
         return np.array(value, order="C", subok=True)
     out = np.empty(value.shape, value.dtype).view(type(value))

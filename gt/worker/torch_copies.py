@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from gt.worker import own_kernels
+from gt.worker.kernel_sizes import TURNED_MIN
 
-# As in gt/worker/native/own_copies.cpp.
-_TURNED_MIN = 4096
-_REGISTER_BYTES = 16
+_REGISTER_BYTES = 16  # as in gt/worker/native/own_copies.cpp
 _DTYPES = frozenset({
     torch.bool, torch.int32, torch.int64, torch.bfloat16, torch.float16, torch.float32,
     torch.float64,
@@ -41,7 +40,7 @@ def copy(x: Tensor) -> Tensor:
 
 def _is_turned(x: Tensor) -> bool:
     """Whether neighbours in the copy are none here, but others are, a square or more of both."""
-    if x.is_contiguous() or x.numel() < _TURNED_MIN or x.dtype not in _DTYPES or x.is_neg():
+    if x.is_contiguous() or x.numel() < TURNED_MIN or x.dtype not in _DTYPES or x.is_neg():
         return False
     least = max(4, _REGISTER_BYTES // x.element_size())
     dims = [dim for dim in zip(x.shape, x.stride(), strict=True) if dim[0] != 1]

@@ -10,7 +10,8 @@ from gt.worker.cuda_kernels import CudaKernels
 
 native = importlib.import_module("gt._kernels")
 SOURCES = ("random", "rows", "adamw", "gemm", "skinny", "attention", "attention_backward")
-SOURCES += ("all_reduce", "gather", "exchange", "gemm_sm90")
+SOURCES += ("all_reduce", "gather", "exchange", "gemm_sm90", "attention_sm90")
+SOURCES += ("attention_backward_sm90",)
 IMAGES = dict.fromkeys(SOURCES, b"an image")
 # Names under which kernels write; anything else is read.
 WRITTEN = ("out", "loss", "gradient", "total", "keep", "output", "logsumexp", "products")

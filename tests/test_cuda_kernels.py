@@ -237,6 +237,33 @@ def test_attention_and_its_gradients(kernels, case, dtype):
     cuda_cases.check_attention(kernels, case, dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("case", cuda_cases.ATTENTIONS, ids=str)
+def test_attention_and_its_gradients_on_hopper(hopper, case, dtype):
+    cuda_cases.check_attention(hopper, case, dtype)
+
+
+def test_hopper_chooses_attention_by_the_operands(hopper):
+    query, key = torch.ones(1, 2, 130, 72).bfloat16(), torch.ones(1, 1, 5, 72).bfloat16()
+    how = cuda_attention.How(0.125)
+    results = hopper.attention.forward(query, key, key, how)
+    launched = hopper.launched()
+    # Two tiles of each head, on four processors.
+    names = ("kernel", "grid", "block")
+    expected = ["gt_attention_sm90_128_bf16", [4, 1, 1], [384, 1, 1]]
+    assert [launched[name] for name in names] == expected
+    assert torch.equal(results[0], torch.ones_like(query))
+    hopper.attention.backward(results[0], (query, key, key), results, how)
+    launched = hopper.launched()
+    expected = ["gt_attention_grad_key_sm90_128_bf16", [1, 1, 1], [384, 1, 1]]
+    assert [launched[name] for name in names] == expected
+    # One key for all positions: no tensor copy takes a stride of 0.
+    hopper.attention.forward(query, key[:, :, :1].expand(1, 1, 5, 72), key, how)
+    assert hopper.launched()["kernel"] == "gt_attention_128_bf16"
+    hopper.attention.forward(query, key, key, cuda_attention.How(-1.0))
+    assert hopper.launched()["kernel"] == "gt_attention_128_bf16"
+
+
 def test_attention_is_one_launch_and_its_gradient_three(kernels):
     query, key = torch.ones(1, 2, 130, 72).bfloat16(), torch.ones(1, 1, 5, 72).bfloat16()
     how = cuda_attention.How(0.125)
@@ -390,8 +417,9 @@ def launch_all_that_share(kernels, hopper, dtype):
 
     for width in (64, 128):
         x, how = operand(1, 1, 2, width), cuda_attention.How(1.0)
-        results = kernels.attention.forward(x, x, x, how)
-        kernels.attention.backward(x, (x, x, x), results, how)
+        for on in (kernels, hopper):
+            results = on.attention.forward(x, x, x, how)
+            on.attention.backward(x, (x, x, x), results, how)
     for columns in (24, 264):  # of Hopper's tiles of 128 and of 256 columns
         for a, b in (
             (operand(16, 8), operand(8, columns)),

@@ -29,7 +29,9 @@ KEPT = ROOT / "target" / "cuda" / "images"
 LAYOUT = ROOT / "csrc" / "cuda" / "host" / "layout_check.cpp"
 ARCHITECTURES = ("sm_80", "sm_90a")
 # Sources that use what only one architecture has: no other machine code, and no PTX.
-ONLY = {"gemm_sm90.cu": ("sm_90a",)}
+ONLY = dict.fromkeys(
+    ("attention_backward_sm90.cu", "attention_sm90.cu", "gemm_sm90.cu"), ("sm_90a",)
+)
 # Random numbers have the bits of the CPU's kernels, which fuse nothing.
 FLAGS = {"random.cu": ["-fmad=false"]}
 # Dynamic shared memory is the launches': csrc/cuda/dynamic_shared.txt.

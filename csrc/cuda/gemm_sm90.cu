@@ -19,7 +19,7 @@ constexpr std::uint16_t kBothRanks = 3;
 constexpr unsigned kProducerRegisters = 40;
 constexpr unsigned kConsumerRegisters = 232;
 
-struct Pair {
+struct alignas(8) Pair {
   float first, second;
 };
 using PairBits = std::uint64_t;  // in shared memory, so that a pair is one access
@@ -192,6 +192,165 @@ __device__ void store(const GemmCall& call, const Place& place, unsigned row, Pa
   }
 }
 
+// Of a warp's rows by 64 columns in shared memory, 16 bytes of a row at a time: eight rows of one
+// column of chunks fill the 32 banks once.
+__device__ inline unsigned char* out_chunk(unsigned char* out, unsigned row, unsigned chunk) {
+  return out + row * 128 + (chunk ^ row % 8) * 16;
+}
+
+// The bias of the lane's pairs of 64 columns; -0 where there is none, which adds nothing to any
+// sum.
+using Biases = std::uint32_t[8];
+
+__device__ inline void load_biases(const GemmCall& call, std::int64_t column, Biases& biases) {
+  const std::int64_t first = column + device::lane_index() % 4 * 2;
+#pragma unroll
+  for (unsigned i = 0; i < 8; ++i) {
+    biases[i] = call.bias == nullptr || first + i * 8 >= call.columns
+                    ? 0x80008000U
+                    : *reinterpret_cast<const std::uint32_t*>(call.bias + first + i * 8);
+  }
+}
+
+// A pair of sums of one row, finished but for the residual.
+template <Half kType, Activation kActivation>
+__device__ void finish_pair(float scale, std::uint32_t bias, float& first, float& second) {
+  first = activated(first * scale + device::to_float<kType>(static_cast<std::uint16_t>(bias)),
+                    kActivation);
+  second =
+      activated(second * scale + device::to_float<kType>(static_cast<std::uint16_t>(bias >> 16)),
+                kActivation);
+}
+
+template <Half kType>
+__device__ void add_pair(std::uint32_t more, float& first, float& second) {
+  first += device::to_float<kType>(static_cast<std::uint16_t>(more));
+  second += device::to_float<kType>(static_cast<std::uint16_t>(more >> 16));
+}
+
+// The results of a warp, 64 columns at a time, through shared memory: lanes beside each other load
+// the residual and write results of 16 bytes beside each other.
+// PTX ISA, fragment of matrix D: lane l of warp w has rows 16 w + l / 4 and 8 below, and of each 8
+// columns 2 (l % 4) and the next; as stmatrix takes and ldmatrix gives them.
+template <class Tile, Half kType, Activation kActivation>
+__device__ void store_chunks(const GemmCall& call, const Place& place, unsigned row,
+                             unsigned char* out, Biases& next, float (&sums)[Tile::kColumns / 2]) {
+  const unsigned lane = device::lane_index();
+  const bool is_added = call.residual.data != nullptr;
+  // Of the lane among the rows: four rows of eight chunks at once.
+  const std::int64_t first_row = place.row + row + lane / 8;
+  const std::int64_t first_column = place.column + lane % 8 * 8;
+  const std::uint16_t* more = call.residual.data + place.batch * call.residual.batch_step +
+                              first_row * call.residual.step + first_column;
+  std::uint16_t* to = static_cast<std::uint16_t*>(call.out) +
+                      (place.batch * call.rows + first_row) * call.columns + first_column;
+#pragma unroll
+  for (unsigned first = 0; first < Tile::kColumns; first += 64) {
+    if (place.column + first >= call.columns) {
+      break;
+    }
+    const bool is_inside = first_column + first < call.columns;
+    Biases biases;
+#pragma unroll
+    for (unsigned i = 0; i < 8; ++i) {
+      biases[i] = next[i];
+    }
+    if (first + 64 < Tile::kColumns) {
+      load_biases(call, place.column + first + 64, next);
+    }
+    __syncwarp();  // the columns before have been read
+    if (is_added) {
+#pragma unroll
+      for (unsigned below = 0; below < 16; below += 4) {
+        const bool is_there = is_inside && first_row + below < call.rows;
+        *reinterpret_cast<OutChunk*>(out_chunk(out, below + lane / 8, lane % 8)) =
+            is_there ? *reinterpret_cast<const OutChunk*>(more + below * call.residual.step + first)
+                     : OutChunk{};
+      }
+      __syncwarp();
+    }
+#pragma unroll
+    for (unsigned part = 0; part < 8; part += 2) {
+      float* const eight = sums + (first + part * 8) / 2;
+      unsigned char* const mine = out_chunk(out, lane % 16, part + lane / 16);
+      std::uint32_t words[4];
+#pragma unroll
+      for (unsigned i = 0; i < 4; ++i) {
+        finish_pair<kType, kActivation>(call.scale, biases[part + i / 2], eight[i * 2],
+                                        eight[i * 2 + 1]);
+      }
+      if (is_added) {
+        device::load_matrices(words, mine);
+#pragma unroll
+        for (unsigned i = 0; i < 4; ++i) {
+          add_pair<kType>(words[i], eight[i * 2], eight[i * 2 + 1]);
+        }
+      }
+#pragma unroll
+      for (unsigned i = 0; i < 4; ++i) {
+        words[i] = device::pair_from_floats<kType>(eight[i * 2], eight[i * 2 + 1]);
+      }
+      device::store_matrices(mine, words);
+    }
+    __syncwarp();
+#pragma unroll
+    for (unsigned below = 0; below < 16; below += 4) {
+      if (is_inside && first_row + below < call.rows) {
+        *reinterpret_cast<OutChunk*>(to + below * call.columns + first) =
+            *reinterpret_cast<const OutChunk*>(out_chunk(out, below + lane / 8, lane % 8));
+      }
+    }
+  }
+}
+
+template <class Tile, Half kType>
+__device__ void store_chunks(const GemmCall& call, const Place& place, unsigned row,
+                             unsigned char* out, Biases& biases,
+                             float (&sums)[Tile::kColumns / 2]) {
+  switch (call.activation) {
+    case Activation::kNone:
+      return store_chunks<Tile, kType, Activation::kNone>(call, place, row, out, biases, sums);
+    case Activation::kRelu:
+      return store_chunks<Tile, kType, Activation::kRelu>(call, place, row, out, biases, sums);
+    case Activation::kGelu:
+      return store_chunks<Tile, kType, Activation::kGelu>(call, place, row, out, biases, sums);
+    case Activation::kSilu:
+      return store_chunks<Tile, kType, Activation::kSilu>(call, place, row, out, biases, sums);
+  }
+}
+
+// Sums without activation as float32: the lanes of a row write 32 bytes of it together.
+template <class Tile, Half kType>
+__device__ void store_floats(const GemmCall& call, const Place& place, unsigned row,
+                             const float (&sums)[Tile::kColumns / 2]) {
+  const unsigned lane = device::lane_index();
+  const std::int64_t first_row = place.row + row + lane / 4;
+  const std::int64_t first_column = place.column + lane % 4 * 2;
+  float* const to = static_cast<float*>(call.out) +
+                    (place.batch * call.rows + first_row) * call.columns + first_column;
+  const std::uint16_t* const more = call.residual.data + place.batch * call.residual.batch_step +
+                                    first_row * call.residual.step + first_column;
+#pragma unroll
+  for (unsigned i = 0; i < Tile::kColumns / 2; i += 2) {
+    const unsigned column = i / 4 * 8;
+    const unsigned below = i % 4 / 2 * 8;
+    if (first_column + column >= call.columns || first_row + below >= call.rows) {
+      continue;
+    }
+    Pair pair = {sums[i] * call.scale, sums[i + 1] * call.scale};
+    if (call.bias != nullptr) {
+      add_pair<kType>(*reinterpret_cast<const std::uint32_t*>(call.bias + first_column + column),
+                      pair.first, pair.second);
+    }
+    if (call.residual.data != nullptr) {
+      add_pair<kType>(
+          *reinterpret_cast<const std::uint32_t*>(more + below * call.residual.step + column),
+          pair.first, pair.second);
+    }
+    *reinterpret_cast<Pair*>(to + below * call.columns + column) = pair;
+  }
+}
+
 // Copies of both blocks may write the stage from here on.
 template <class Tile>
 __device__ void release(const Ring<Tile>& ring, unsigned stage) {
@@ -207,6 +366,8 @@ __device__ void consume(const GemmCall& call, const Schedule<Tile>& schedule, un
   const unsigned rank = device::cluster_rank();
   const unsigned row = (threadIdx.x / Tile::kWarpgroup - 1) * kWarpgroupRows;
   const unsigned warp = (threadIdx.x - Tile::kWarpgroup) / 32;
+  const bool in_chunks = is_in_chunks(call);
+  const bool in_pairs = is_in_pairs(call);
   Turn<Tile> turn;
   for (unsigned number = blockIdx.x / Tile::kCluster; number < schedule.pairs;
        number += gridDim.x / Tile::kCluster) {
@@ -223,10 +384,22 @@ __device__ void consume(const GemmCall& call, const Schedule<Tile>& schedule, un
       before = turn.stage;
       turn.go_on();
     }
+    const Place place = schedule.at(number, rank);
+    PairBits* const out = ring.out + warp * (Tile::kOutBytes / 8);
+    Biases biases;
+    if (in_chunks) {
+      load_biases(call, place.column, biases);
+    }
     device::warpgroup_wait_all(sums);
     release(ring, before);
-    store<Tile, kType>(call, schedule.at(number, rank), warp * 16,
-                       ring.out + warp * (Tile::kOutBytes / 8), sums);
+    if (in_chunks) {
+      store_chunks<Tile, kType>(call, place, warp * 16, reinterpret_cast<unsigned char*>(out),
+                                biases, sums);
+    } else if (in_pairs) {
+      store_floats<Tile, kType>(call, place, warp * 16, sums);
+    } else {
+      store<Tile, kType>(call, place, warp * 16, out, sums);
+    }
   }
 }
 

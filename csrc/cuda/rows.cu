@@ -142,8 +142,132 @@ __device__ float parameter(const typename Element::Stored* values, std::int64_t 
   return values == nullptr ? absent : Element::wide(values[i]);
 }
 
+// Eight elements side by side, as they are loaded and stored.
+template <class T>
+struct alignas(16) RowChunk {
+  T elements[8];
+};
+
+// What a thread holds of a row: kHeld chunks, blockDim.x chunks apart.
+template <class Element>
+struct HeldRow {
+  static constexpr unsigned kHeld = NormTile::kHeld;
+  using T = typename Element::Stored;
+  using Chunk = RowChunk<T>;
+
+  __device__ static std::int64_t column(unsigned held) {
+    return std::int64_t{8} * (threadIdx.x + held * blockDim.x);
+  }
+  // The sum of term over all elements of the row, by all threads of the block.
+  template <class Term>
+  __device__ static float sum(std::int64_t columns, const Chunk (&held)[kHeld], Term term) {
+    float sum = 0;
+#pragma unroll
+    for (unsigned i = 0; i < kHeld; ++i) {
+      if (column(i) < columns) {
+#pragma unroll
+        for (const T element : held[i].elements) {
+          sum += term(Element::wide(element));
+        }
+      }
+    }
+    return combined(sum, Sum{});
+  }
+};
+
+// Whether threads may hold the row, chunk by chunk.
+__device__ inline bool is_held(const NormCall& call) {
+  const auto bits = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+  const std::uintptr_t all = bits(call.x) | bits(call.residual) | bits(call.weight) |
+                             bits(call.bias) | bits(call.total) | bits(call.out);
+  return call.columns % 8 == 0 && all % 16 == 0 &&
+         call.columns <= std::int64_t{8} * NormTile::kHeld * blockDim.x;
+}
+
+// A row that its threads load once and hold.
+template <class Element, bool kIsCentered>
+__device__ void held_norm(const NormCall& call) {
+  using Row = HeldRow<Element>;
+  using T = typename Element::Stored;
+  constexpr unsigned kHeld = Row::kHeld;
+  const std::int64_t columns = call.columns;
+  const T* x = row_of(static_cast<const T*>(call.x), columns);
+  const T* residual = row_of(static_cast<const T*>(call.residual), columns);
+  T* total = row_of(static_cast<T*>(call.total), columns);
+  T* out = row_of(static_cast<T*>(call.out), columns);
+  typename Row::Chunk held[kHeld];
+  typename Row::Chunk more[kHeld];
+#pragma unroll
+  for (unsigned i = 0; i < kHeld; ++i) {  // all loads before the first use
+    if (Row::column(i) < columns) {
+      held[i] = *reinterpret_cast<const typename Row::Chunk*>(x + Row::column(i));
+    }
+    if (residual != nullptr && Row::column(i) < columns) {
+      more[i] = *reinterpret_cast<const typename Row::Chunk*>(residual + Row::column(i));
+    }
+  }
+  if (residual != nullptr) {
+#pragma unroll
+    for (unsigned i = 0; i < kHeld; ++i) {
+#pragma unroll
+      for (unsigned e = 0; e < 8; ++e) {
+        held[i].elements[e] = Element::narrow(Element::wide(held[i].elements[e]) +
+                                              Element::wide(more[i].elements[e]));
+      }
+    }
+  }
+  if (total != nullptr) {
+#pragma unroll
+    for (unsigned i = 0; i < kHeld; ++i) {
+      if (Row::column(i) < columns) {
+        *reinterpret_cast<typename Row::Chunk*>(total + Row::column(i)) = held[i];
+      }
+    }
+  }
+  const auto count = static_cast<float>(columns);
+  const float mean =
+      kIsCentered ? Row::sum(columns, held, [](float value) { return value; }) / count : 0.0F;
+  const float squares =
+      Row::sum(columns, held, [&](float value) { return (value - mean) * (value - mean); });
+  const float scale = device::reciprocal_square_root(squares / count + call.eps);
+  if (threadIdx.x == 0 && call.mean != nullptr) {
+    call.mean[blockIdx.x] = mean;
+  }
+  if (threadIdx.x == 0 && call.rstd != nullptr) {
+    call.rstd[blockIdx.x] = scale;
+  }
+#pragma unroll
+  for (unsigned i = 0; i < kHeld; ++i) {
+    const std::int64_t at = Row::column(i);
+    if (at < columns) {
+      typename Row::Chunk weight;
+      typename Row::Chunk bias;
+      if (call.weight != nullptr) {
+        weight =
+            *reinterpret_cast<const typename Row::Chunk*>(static_cast<const T*>(call.weight) + at);
+      }
+      if (kIsCentered && call.bias != nullptr) {
+        bias = *reinterpret_cast<const typename Row::Chunk*>(static_cast<const T*>(call.bias) + at);
+      }
+#pragma unroll
+      for (unsigned e = 0; e < 8; ++e) {
+        float value = (Element::wide(held[i].elements[e]) - mean) * scale;
+        value *= call.weight == nullptr ? 1.0F : Element::wide(weight.elements[e]);
+        if (kIsCentered && call.bias != nullptr) {
+          value += Element::wide(bias.elements[e]);
+        }
+        held[i].elements[e] = Element::narrow(value);
+      }
+      *reinterpret_cast<typename Row::Chunk*>(out + at) = held[i];
+    }
+  }
+}
+
 template <class Element, bool kIsCentered>
 __device__ void norm(const NormCall& call) {
+  if (is_held(call)) {
+    return held_norm<Element, kIsCentered>(call);
+  }
   using T = typename Element::Stored;
   const T* x = row_of(static_cast<const T*>(call.x), call.columns);
   const T* residual = row_of(static_cast<const T*>(call.residual), call.columns);
@@ -214,9 +338,126 @@ __device__ void norm_backward_row(const NormGradientCall& call, std::int64_t at,
   }
 }
 
+// The sums over all threads of the block of two values, in a fixed order. `parity` differs from
+// call to call: the partials of the call before may still be read.
+__device__ inline void sum_both(unsigned parity, float& first, float& second) {
+  struct Both {
+    float of_warp[2][kWarpThreads][2];
+  };
+  Both& both = device::static_shared<Both>();
+  for (unsigned lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) {
+    first += device::shuffle_xor(first, lanes);
+    second += device::shuffle_xor(second, lanes);
+  }
+  float (&partials)[kWarpThreads][2] = both.of_warp[parity];
+  if (device::lane_index() == 0) {
+    partials[threadIdx.x / kWarpThreads][0] = first;
+    partials[threadIdx.x / kWarpThreads][1] = second;
+  }
+  __syncthreads();  // partials are written
+  first = partials[0][0];
+  second = partials[0][1];
+  for (unsigned warp = 1; warp < blockDim.x / kWarpThreads; ++warp) {
+    first += partials[warp][0];
+    second += partials[warp][1];
+  }
+}
+
+// Whether a thread may hold its part of each row, and its columns' sums.
+__device__ inline bool is_held(const NormGradientCall& call) {
+  const auto bits = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+  const std::uintptr_t all = bits(call.total) | bits(call.weight) | bits(call.grad) |
+                             bits(call.grad_total) | bits(call.grad_x) | bits(call.weight_sums) |
+                             bits(call.bias_sums);
+  return call.rstd != nullptr && call.columns % 8 == 0 && all % 16 == 0 &&
+         call.columns <= std::int64_t{NormGradientTile::kHeld} * blockDim.x;
+}
+
+// As norm_backward_row for the block's rows, each loaded once, the next one ahead.
+template <class Element, bool kIsCentered>
+__device__ void held_norm_backward(const NormGradientCall& call) {
+  using T = typename Element::Stored;
+  using Chunk = RowChunk<T>;
+  constexpr unsigned kHeld = NormGradientTile::kHeld;
+  const std::int64_t columns = call.columns;
+  const std::int64_t column = std::int64_t{threadIdx.x} * kHeld;
+  const bool is_inside = column < columns;
+  const auto load = [&](const void* matrix, std::int64_t row) {
+    return is_inside ? *reinterpret_cast<const Chunk*>(static_cast<const T*>(matrix) +
+                                                       row * columns + column)
+                     : Chunk{};
+  };
+  const Chunk weight = call.weight != nullptr ? load(call.weight, 0) : Chunk{};
+  const auto count = static_cast<float>(columns);
+  float weight_sums[kHeld] = {};
+  float bias_sums[kHeld] = {};
+  Chunk next_total = load(call.total, blockIdx.x);
+  Chunk next_grad = load(call.grad, blockIdx.x);
+  unsigned parity = 0;
+  for (std::int64_t at = blockIdx.x; at < call.rows; at += gridDim.x) {
+    const Chunk total = next_total;
+    const Chunk grad = next_grad;
+    const Moments moments = {kIsCentered ? call.mean[at] : 0.0F, call.rstd[at]};
+    Chunk more = {};
+    if (call.grad_total != nullptr) {
+      more = load(call.grad_total, at);
+    }
+    if (at + gridDim.x < call.rows) {
+      next_total = load(call.total, at + gridDim.x);
+      next_grad = load(call.grad, at + gridDim.x);
+    }
+    const auto normal = [&](unsigned i) {
+      return (Element::wide(total.elements[i]) - moments.mean) * moments.scale;
+    };
+    const auto above = [&](unsigned i) {
+      return Element::wide(grad.elements[i]) *
+             (call.weight == nullptr ? 1.0F : Element::wide(weight.elements[i]));
+    };
+    float mean = 0;
+    float product = 0;
+    if (is_inside) {
+#pragma unroll
+      for (unsigned i = 0; i < kHeld; ++i) {
+        mean += kIsCentered ? above(i) : 0.0F;
+        product += above(i) * normal(i);
+        weight_sums[i] += Element::wide(grad.elements[i]) * normal(i);
+        bias_sums[i] += kIsCentered ? Element::wide(grad.elements[i]) : 0.0F;
+      }
+    }
+    sum_both(parity, mean, product);
+    parity ^= 1;
+    mean /= count;
+    product /= count;
+    if (is_inside) {
+      Chunk result;
+#pragma unroll
+      for (unsigned i = 0; i < kHeld; ++i) {
+        float value = moments.scale * (above(i) - mean - normal(i) * product);
+        if (call.grad_total != nullptr) {
+          value += Element::wide(more.elements[i]);
+        }
+        result.elements[i] = Element::narrow(value);
+      }
+      *reinterpret_cast<Chunk*>(static_cast<T*>(call.grad_x) + at * columns + column) = result;
+    }
+  }
+  if (is_inside) {
+#pragma unroll
+    for (unsigned i = 0; i < kHeld; ++i) {
+      row_of(call.weight_sums, columns)[column + i] = weight_sums[i];
+      if constexpr (kIsCentered) {
+        row_of(call.bias_sums, columns)[column + i] = bias_sums[i];
+      }
+    }
+  }
+}
+
 // A block takes every gridDim.x-th row; a column's sum is always the same thread's.
 template <class Element, bool kIsCentered>
 __device__ void norm_backward(const NormGradientCall& call) {
+  if (is_held(call)) {
+    return held_norm_backward<Element, kIsCentered>(call);
+  }
   bool is_first = true;
   for (std::int64_t at = blockIdx.x; at < call.rows; at += gridDim.x) {
     norm_backward_row<Element, kIsCentered>(call, at, is_first);
@@ -233,6 +474,7 @@ __device__ void add_sums(const float* sums, std::int64_t blocks, std::int64_t co
     return;
   }
   float sum = 0;
+#pragma unroll 16  // as many loads at once
   for (std::int64_t block = 0; block < blocks; ++block) {
     sum += sums[block * columns + column];
   }
@@ -295,27 +537,27 @@ __global__ void __launch_bounds__(1024) gt_layer_norm_f16(gt::NormCall call) {
   gt::norm<gt::Float16, true>(call);
 }
 
-__global__ void __launch_bounds__(1024) gt_rms_norm_backward_f32(gt::NormGradientCall call) {
+__global__ void __launch_bounds__(512, 1) gt_rms_norm_backward_f32(gt::NormGradientCall call) {
   gt::norm_backward<gt::Float32, false>(call);
 }
 
-__global__ void __launch_bounds__(1024) gt_rms_norm_backward_bf16(gt::NormGradientCall call) {
+__global__ void __launch_bounds__(512, 1) gt_rms_norm_backward_bf16(gt::NormGradientCall call) {
   gt::norm_backward<gt::Bfloat16, false>(call);
 }
 
-__global__ void __launch_bounds__(1024) gt_rms_norm_backward_f16(gt::NormGradientCall call) {
+__global__ void __launch_bounds__(512, 1) gt_rms_norm_backward_f16(gt::NormGradientCall call) {
   gt::norm_backward<gt::Float16, false>(call);
 }
 
-__global__ void __launch_bounds__(1024) gt_layer_norm_backward_f32(gt::NormGradientCall call) {
+__global__ void __launch_bounds__(512, 1) gt_layer_norm_backward_f32(gt::NormGradientCall call) {
   gt::norm_backward<gt::Float32, true>(call);
 }
 
-__global__ void __launch_bounds__(1024) gt_layer_norm_backward_bf16(gt::NormGradientCall call) {
+__global__ void __launch_bounds__(512, 1) gt_layer_norm_backward_bf16(gt::NormGradientCall call) {
   gt::norm_backward<gt::Bfloat16, true>(call);
 }
 
-__global__ void __launch_bounds__(1024) gt_layer_norm_backward_f16(gt::NormGradientCall call) {
+__global__ void __launch_bounds__(512, 1) gt_layer_norm_backward_f16(gt::NormGradientCall call) {
   gt::norm_backward<gt::Float16, true>(call);
 }
 

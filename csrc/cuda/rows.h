@@ -57,7 +57,13 @@ struct NormGradientCall {
   float eps;
 };
 
+struct NormTile {
+  static constexpr unsigned kHeld = 2;  // chunks of eight elements that a thread holds
+};
+
 struct NormGradientTile {
+  static constexpr unsigned kHeld = 8;  // elements of a row that a thread holds
+  static constexpr unsigned kThreadsMax = 512;
   static constexpr unsigned kBlocksMax = 128;  // alike on all devices: it orders the sums
 };
 

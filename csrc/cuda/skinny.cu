@@ -1,87 +1,125 @@
-// Products with at most eight rows of a, where the time is that of reading b once: a warp has four
-// columns of the result and reads 16 bytes a lane of each of their rows in b, [columns, depth].
+// Products with at most eight rows of a, where the time is that of reading b once. Tensor cores
+// multiply 16 columns of the result by the eight rows: b's rows are their first operand, in the
+// order in which lanes load 16 bytes of them, since a sum over the depth may take any order that
+// both operands share. The warps of a block share the depth, and their sums are added in order.
 #include "cuda/epilogue.h"
 
 namespace gt {
 namespace {
 
 constexpr unsigned kWarpThreads = 32;
-constexpr unsigned kColumns = 4;  // of a warp at a time; a is read once for all of them
-constexpr unsigned kChunk = 8;
-static_assert(SkinnyTile::kRowsMax * kColumns == kWarpThreads, "a sum for each lane");
+constexpr unsigned kChunk = 8;       // elements of 16 bytes
+constexpr unsigned kStepDepth = 64;  // of a warp at a time: two chunks a lane of each of its rows
+constexpr unsigned kWarps = SkinnyTile::kThreads / kWarpThreads;
+constexpr unsigned kRows = SkinnyTile::kRowsMax;
+constexpr unsigned kColumns = SkinnyTile::kColumns;
+static_assert(kRows == 8 && kColumns == 16, "the tile of mma.m16n8k16");
 
 struct alignas(16) Chunk {
   std::uint32_t words[kChunk / 2];
 };
 
-__device__ inline Chunk load_chunk(const std::uint16_t* from) {
-  return *reinterpret_cast<const Chunk*>(from);
-}
+// What a lane multiplies at a time: of rows l / 4 and l / 4 + 8 of b, and of row l / 4 of a, the
+// chunks l % 4 and l % 4 + 4 of 64 elements.
+struct Part {
+  Chunk b[2][2];
+  Chunk a[2];
+};
 
-template <Half kType>
-__device__ float product(const Chunk& a, const Chunk& b) {
-  float sum = 0;
+struct Sums {
+  float of_warp[kWarps][kRows][kColumns + 1];
+};
+
+// Where a lane loads from. Beyond the last row it is the first: nobody reads those sums.
+struct Sources {
+  const std::uint16_t* b[2];
+  const std::uint16_t* a;
+};
+
+// The elements of `left` more; zeros beyond them. kIsWhole: there are as many as a part has.
+template <bool kIsWhole>
+__device__ Part load_part(const Sources& from, int k, int left) {
+  Part part = {};
 #pragma unroll
-  for (unsigned i = 0; i < kChunk / 2; ++i) {
-    sum += device::to_float<kType>(static_cast<std::uint16_t>(a.words[i])) *
-           device::to_float<kType>(static_cast<std::uint16_t>(b.words[i]));
-    sum += device::to_float<kType>(static_cast<std::uint16_t>(a.words[i] >> 16)) *
-           device::to_float<kType>(static_cast<std::uint16_t>(b.words[i] >> 16));
+  for (unsigned half = 0; half < 2; ++half) {
+    const int at = static_cast<int>(half * (kStepDepth / 2));
+    if (kIsWhole || at < left) {
+      device::load_streamed(from.b[0] + k + at, part.b[0][half].words);
+      device::load_streamed(from.b[1] + k + at, part.b[1][half].words);
+      part.a[half] = *reinterpret_cast<const Chunk*>(from.a + k + at);
+    }
   }
-  return sum;
+  return part;
 }
 
-// The sums of four columns, one a lane: row lane / 4, column lane % 4.
 template <Half kType>
-__device__ float sums_of(const GemmCall& call, const std::uint16_t* a, const std::uint16_t* b,
-                         std::int64_t column) {
+__device__ void multiply_part(const Part& part, float (&sums)[4]) {
+#pragma unroll
+  for (unsigned half = 0; half < 2; ++half) {
+#pragma unroll
+    for (unsigned i = 0; i < 4; i += 2) {
+      device::multiply_add<kType>(sums,
+                                  {part.b[0][half].words[i], part.b[1][half].words[i],
+                                   part.b[0][half].words[i + 1], part.b[1][half].words[i + 1]},
+                                  {part.a[half].words[i], part.a[half].words[i + 1]});
+    }
+  }
+}
+
+// Of 16 columns from `column` on, a warp's part of the depth.
+template <Half kType>
+__device__ void multiply_share(const GemmCall& call, const std::uint16_t* a, const std::uint16_t* b,
+                               std::int64_t column, float (&sums)[4]) {
   const unsigned lane = device::lane_index();
-  float sums[SkinnyTile::kRowsMax][kColumns] = {};
-  for (std::int64_t k = lane * kChunk; k < call.depth; k += kWarpThreads * kChunk) {
-    Chunk parts[kColumns] = {};
-#pragma unroll
-    for (unsigned i = 0; i < kColumns; ++i) {
-      if (column + i < call.columns) {
-        parts[i] = load_chunk(b + (column + i) * call.b.step + k);
-      }
-    }
-#pragma unroll
-    for (unsigned row = 0; row < SkinnyTile::kRowsMax; ++row) {
-      if (row < call.rows) {
-        const Chunk part = load_chunk(a + row * call.a.step + k);
-#pragma unroll
-        for (unsigned i = 0; i < kColumns; ++i) {
-          sums[row][i] += product<kType>(part, parts[i]);
-        }
-      }
-    }
+  const unsigned row = lane / 4;
+  const unsigned warp = threadIdx.x / kWarpThreads;
+  const std::int64_t columns_left = call.columns - column;
+  const unsigned chunk = lane % 4 * kChunk;
+  const Sources from = {
+      {b + (column + (row < columns_left ? row : 0)) * call.b.step + chunk,
+       b + (column + (row + 8 < columns_left ? row + 8 : 0)) * call.b.step + chunk},
+      a + (row < call.rows ? row : 0) * call.a.step + chunk};
+  const auto depth = static_cast<int>(call.depth);
+  int k = static_cast<int>(warp * kStepDepth);
+#pragma unroll 2
+  for (; k + static_cast<int>(kStepDepth) <= depth; k += kWarps * kStepDepth) {
+    multiply_part<kType>(load_part<true>(from, k, 0), sums);
   }
-  float own = 0;
-#pragma unroll
-  for (unsigned i = 0; i < kWarpThreads; ++i) {
-    float sum = sums[i / kColumns][i % kColumns];
-    for (unsigned lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) {
-      sum += device::shuffle_xor(sum, lanes);
-    }
-    own = lane == i ? sum : own;
+  if (k < depth) {
+    multiply_part<kType>(load_part<false>(from, k, depth - k - static_cast<int>(chunk)), sums);
   }
-  return own;
 }
 
 template <Half kType>
 __device__ void skinny(const GemmCall& call) {
+  Sums& shared = device::static_shared<Sums>();
   const std::int64_t batch = blockIdx.y;
   const std::uint16_t* a = call.a.data + batch * call.a.batch_step;
   const std::uint16_t* b = call.b.data + batch * call.b.batch_step;
-  const std::int64_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarpThreads;
-  const std::int64_t warps = gridDim.x * blockDim.x / kWarpThreads;
-  for (std::int64_t column = warp * kColumns; column < call.columns; column += warps * kColumns) {
-    const float first = sums_of<kType>(call, a, b, column);
-    const float second = device::shuffle_down(first, 1);
-    const unsigned lane = device::lane_index();
-    if (lane % 2 == 0) {
-      finish<kType>(call, batch, lane / kColumns, column + lane % kColumns, first, second);
+  const unsigned lane = device::lane_index();
+  float (&mine)[kRows][kColumns + 1] = shared.of_warp[threadIdx.x / kWarpThreads];
+  for (std::int64_t column = std::int64_t{blockIdx.x} * kColumns; column < call.columns;
+       column += std::int64_t{gridDim.x} * kColumns) {
+    float sums[4] = {};
+    multiply_share<kType>(call, a, b, column, sums);
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+      mine[lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sums[i];
     }
+    __syncthreads();  // all sums are there
+    if (threadIdx.x < kRows * kColumns / 2) {
+      const unsigned row = threadIdx.x / (kColumns / 2);
+      const unsigned at = threadIdx.x % (kColumns / 2) * 2;
+      float first = 0;
+      float second = 0;
+#pragma unroll
+      for (unsigned warp = 0; warp < kWarps; ++warp) {
+        first += shared.of_warp[warp][row][at];
+        second += shared.of_warp[warp][row][at + 1];
+      }
+      finish<kType>(call, batch, row, column + at, first, second);
+    }
+    __syncthreads();  // sums are read
   }
 }
 
@@ -90,10 +128,10 @@ __device__ void skinny(const GemmCall& call) {
 
 extern "C" {
 
-__global__ void __launch_bounds__(128) gt_skinny_nt_bf16(gt::GemmCall call) {
+__global__ void __launch_bounds__(256, 4) gt_skinny_nt_bf16(gt::GemmCall call) {
   gt::skinny<gt::device::Half::kBfloat16>(call);
 }
-__global__ void __launch_bounds__(128) gt_skinny_nt_f16(gt::GemmCall call) {
+__global__ void __launch_bounds__(256, 4) gt_skinny_nt_f16(gt::GemmCall call) {
   gt::skinny<gt::device::Half::kFloat16>(call);
 }
 }

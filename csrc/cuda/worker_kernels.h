@@ -142,6 +142,59 @@ __global__ void gt_attention_grad_key_64_f16(gt::DeviceAttention call,
 __global__ void gt_attention_grad_key_128_f16(gt::DeviceAttention call,
                                               gt::DeviceAttentionGradient gradient);
 
+// ---- attention_sm90.cu: an AttentionHopperTile, grid (blocks) ----
+__global__ void gt_attention_sm90_64_bf16(const __grid_constant__ gt::TensorMap query,
+                                          const __grid_constant__ gt::TensorMap key,
+                                          const __grid_constant__ gt::TensorMap value,
+                                          gt::DeviceAttention call, std::uint32_t batches);
+__global__ void gt_attention_sm90_128_bf16(const __grid_constant__ gt::TensorMap query,
+                                           const __grid_constant__ gt::TensorMap key,
+                                           const __grid_constant__ gt::TensorMap value,
+                                           gt::DeviceAttention call, std::uint32_t batches);
+__global__ void gt_attention_sm90_64_f16(const __grid_constant__ gt::TensorMap query,
+                                         const __grid_constant__ gt::TensorMap key,
+                                         const __grid_constant__ gt::TensorMap value,
+                                         gt::DeviceAttention call, std::uint32_t batches);
+__global__ void gt_attention_sm90_128_f16(const __grid_constant__ gt::TensorMap query,
+                                          const __grid_constant__ gt::TensorMap key,
+                                          const __grid_constant__ gt::TensorMap value,
+                                          gt::DeviceAttention call, std::uint32_t batches);
+
+// ---- attention_backward_sm90.cu: AttentionHopperQueryTile and AttentionHopperKeyTile, the same
+// ----
+__global__ void gt_attention_grad_query_sm90_64_bf16(
+    const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
+    const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
+    gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
+__global__ void gt_attention_grad_query_sm90_128_bf16(
+    const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
+    const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
+    gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
+__global__ void gt_attention_grad_query_sm90_64_f16(
+    const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
+    const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
+    gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
+__global__ void gt_attention_grad_query_sm90_128_f16(
+    const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
+    const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
+    gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
+__global__ void gt_attention_grad_key_sm90_64_bf16(
+    const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
+    const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
+    gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
+__global__ void gt_attention_grad_key_sm90_128_bf16(
+    const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
+    const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
+    gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
+__global__ void gt_attention_grad_key_sm90_64_f16(
+    const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
+    const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
+    gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
+__global__ void gt_attention_grad_key_sm90_128_f16(
+    const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
+    const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
+    gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
+
 // ---- gemm_sm90.cu: a HopperTile of so many columns, grid (blocks), in clusters of two ----
 __global__ void gt_gemm_sm90_256_nn_bf16(const __grid_constant__ gt::TensorMap a,
                                          const __grid_constant__ gt::TensorMap b, gt::GemmCall call,

@@ -5,6 +5,7 @@
 
 #include "algo/random_parameters.h"
 #include "cuda/host/grids.h"
+#include "cuda/host/hopper_attention.h"
 
 namespace gt::cuda {
 namespace {
@@ -116,11 +117,15 @@ void attention(Launcher& launcher, const AttentionLaunch& given) {
   if (sizes.batches == 0 || sizes.queries == 0) {
     return;
   }
-  const int device =
+  const Queue queue{
       launcher.device_of("attention", {given.query.address, given.key.address, given.value.address,
-                                       given.seeds, given.output, given.logsumexp});
+                                       given.seeds, given.output, given.logsumexp}),
+      given.queue_stream};
+  if (is_for_hopper(launcher.facts(queue.device), given)) {
+    return hopper_attention(launcher, given, call, queue);
+  }
   launcher.launch(kernel, shared_grid<AttentionForwardTile>(sizes.queries, sizes.heads, sizes),
-                  {device, given.queue_stream}, call);
+                  queue, call);
 }
 
 void attention_backward(Launcher& launcher, const AttentionLaunch& given,
@@ -158,6 +163,11 @@ void attention_backward(Launcher& launcher, const AttentionLaunch& given,
     launcher.launch(products,
                     tile_grid<AttentionProductsTile>(sizes.queries, sizes.heads, sizes.batches),
                     queue, call, gradient);
+  }
+  if (is_for_hopper(launcher.facts(queue.device), given) && is_for_hopper(sizes, made.grad)) {
+    return hopper_attention_backward(launcher, given, made.grad, call, gradient, queue);
+  }
+  if (sizes.queries > 0) {
     launcher.launch(chosen(kQuery, given),
                     shared_grid<AttentionQueryTile>(sizes.queries, sizes.heads, sizes), queue, call,
                     gradient);

@@ -43,6 +43,7 @@ TensorMap map_of(Launcher& launcher, int device, Element element, const Stored& 
       device,
       {reinterpret_cast<Address>(operand.data),
        element == Element::kBfloat16,
+       3,
        {static_cast<std::uint64_t>(matrix.inner), static_cast<std::uint64_t>(matrix.outer),
         static_cast<std::uint64_t>(batches)},
        {static_cast<std::uint64_t>(operand.step) * 2, static_cast<std::uint64_t>(batch_step) * 2},

@@ -173,16 +173,20 @@ DeviceFacts Launcher::facts(int device) {
 TensorMap Launcher::map(int device, const MappedTensor& tensor) {
   const std::lock_guard lock(mutex_);
   const Current current(driver_, on_device(device).context);
-  constexpr std::uint32_t kElementSteps[] = {1, 1, 1};
+  constexpr std::uint32_t kElementSteps[] = {1, 1, 1, 1};
+  std::string sizes;
+  std::string strides;
+  for (std::uint32_t dim = tensor.dims; dim > 0; --dim) {
+    sizes += message(sizes.empty() ? "" : ", ", tensor.sizes[dim - 1]);
+    strides += dim == 1 ? "" : message(strides.empty() ? "" : ", ", tensor.strides[dim - 2]);
+  }
   TensorMap made{};
   driver_.check(
-      driver_.encode_tensor_map(&made, tensor.is_bfloat16 ? kMapBfloat16 : kMapFloat16, 3,
+      driver_.encode_tensor_map(&made, tensor.is_bfloat16 ? kMapBfloat16 : kMapFloat16, tensor.dims,
                                 reinterpret_cast<void*>(tensor.address), tensor.sizes,
                                 tensor.strides, tensor.box, kElementSteps, kMapInterleaveNone,
                                 kMapSwizzle128, kMapPromotion256, kMapFillZeros),
-      message("mapping a tensor of [", tensor.sizes[2], ", ", tensor.sizes[1], ", ",
-              tensor.sizes[0], "] with strides of ", tensor.strides[1], " and ", tensor.strides[0],
-              " bytes"));
+      message("mapping a tensor of [", sizes, "] with strides of ", strides, " bytes"));
   return made;
 }
 

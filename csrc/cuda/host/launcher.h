@@ -55,9 +55,10 @@ struct DeviceFacts {
 struct MappedTensor {
   Address address;
   bool is_bfloat16;
-  std::uint64_t sizes[3];
-  std::uint64_t strides[2];  // bytes, of dims 1 and 2
-  std::uint32_t box[3];
+  std::uint32_t dims;  // up to 4
+  std::uint64_t sizes[4];
+  std::uint64_t strides[3];  // bytes, of dims from 1 on
+  std::uint32_t box[4];
 };
 
 class Launcher {

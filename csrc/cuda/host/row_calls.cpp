@@ -11,17 +11,29 @@ namespace {
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kThreadsMax = 1024;
 
-// Blocks of as many whole warps as a row has columns for.
-Grid row_grid(const char* op, const Rows& rows, std::int64_t blocks) {
+// Blocks of as many whole warps as a row has columns for, where a thread takes so many at a time.
+Grid row_grid(const char* op, const Rows& rows, std::int64_t blocks,
+              std::int64_t columns_of_thread = 1, std::int64_t threads_max = kThreadsMax) {
   if (rows.rows > kBlocksMax || rows.rows < 0 || rows.columns < 1) {
     throw std::invalid_argument(message(op, ": ", rows.rows, " rows of ", rows.columns,
                                         " columns; from 0 to ", kBlocksMax, " rows of 1 or more"));
   }
   Grid grid;
   grid.blocks[0] = static_cast<unsigned>(blocks);
+  const std::int64_t threads = ceil_divided(rows.columns, columns_of_thread);
   grid.threads[0] =
-      static_cast<unsigned>(std::min(kThreadsMax, ceil_divided(rows.columns, kWarp) * kWarp));
+      static_cast<unsigned>(std::min(threads_max, ceil_divided(threads, kWarp) * kWarp));
   return grid;
+}
+
+// What a thread of a norm holds of its row; else it takes a column at a time: is_held() of rows.cu.
+std::int64_t norm_columns_of_thread(const NormOperands& operands, const Rows& rows) {
+  constexpr std::int64_t kChunk = 8;
+  constexpr std::int64_t kHeld = kChunk * NormTile::kHeld;
+  const auto& [x, residual, weight, bias, total, out, mean, rstd] = operands;
+  const bool is_held = rows.columns % kChunk == 0 && rows.columns <= kHeld * kThreadsMax &&
+                       (x | residual | weight | bias | total | out) % 16 == 0;
+  return is_held ? kHeld : 1;
 }
 
 // float32, bfloat16, float16.
@@ -46,7 +58,7 @@ using NormKernel = Kernel<void(NormCall)>;
 void norm(Launcher& launcher, const char* op, const NormKernel& kernel,
           const NormOperands& operands, const Rows& rows, float eps) {
   const auto& [x, residual, weight, bias, total, out, mean, rstd] = operands;
-  const Grid grid = row_grid(op, rows, rows.rows);
+  const Grid grid = row_grid(op, rows, rows.rows, norm_columns_of_thread(operands, rows));
   if (rows.rows == 0) {
     return;
   }
@@ -147,7 +159,13 @@ void norm_backward(Launcher& launcher, const NormGradient& gradient, const Rows&
   const bool is_centered = grad_bias != 0;  // bias_sums of no rows is 0
   const auto& kernel = chosen("norm_backward", is_centered ? kCentered : kPlain, rows.element);
   const std::int64_t blocks = norm_blocks(rows.rows);
-  const Grid grid = row_grid("norm_backward", rows, blocks);
+  constexpr std::int64_t kHeld = NormGradientTile::kHeld;
+  constexpr std::int64_t kGradientThreadsMax = NormGradientTile::kThreadsMax;
+  const bool is_held =
+      rstd != 0 && rows.columns % kHeld == 0 && rows.columns <= kHeld * kGradientThreadsMax &&
+      (total | weight | grad | grad_total | grad_x | weight_sums | bias_sums) % 16 == 0;
+  const Grid grid =
+      row_grid("norm_backward", rows, blocks, is_held ? kHeld : 1, kGradientThreadsMax);
   const Queue queue{
       launcher.device_of("norm_backward", {total, mean, rstd, weight, grad, grad_total, grad_x,
                                            weight_sums, bias_sums, grad_weight, grad_bias}),

@@ -121,6 +121,14 @@ __device__ inline std::uint64_t nanoseconds() {
   return time;
 }
 
+// ---- loads ----
+// 16 bytes that nobody reads again and nobody writes during the launch.
+__device__ inline void load_streamed(const void* from, std::uint32_t (&words)[4]) {
+  asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+      : "l"(from));
+}
+
 // ---- asynchronous copies of a thread ----
 template <unsigned bytes>
 __device__ void copy_async(void* shared, const void* global, unsigned read_bytes = bytes) {
@@ -159,6 +167,16 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&registers)[4], c
                : "r"(shared_address(row))
                : "memory");
 }
+
+// PTX ISA, stmatrix: the reverse of load_matrices, which has the lanes' rows and registers.
+#if __CUDA_ARCH__ >= 900
+__device__ inline void store_matrices(void* row, const std::uint32_t (&registers)[4]) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+      "r"(registers[0]), "r"(registers[1]), "r"(registers[2]), "r"(registers[3])
+      : "memory");
+}
+#endif
 
 // PTX ISA, mma.m16n8k16: sums (16 x 8, float32) += a (16 x 16) * b (16 x 8).
 #define GT_MULTIPLY_ADD(type)                                                         \
@@ -252,6 +270,12 @@ __device__ inline float power_of_2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
+}
+// Within two units in the last place; 0 of numbers beyond 2^126.
+__device__ inline float reciprocal(float x) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  return inverse;
 }
 __device__ inline float logarithm(float x) { return logf(x); }
 __device__ inline float square_root(float x) { return __fsqrt_rn(x); }

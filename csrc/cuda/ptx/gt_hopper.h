@@ -37,21 +37,24 @@ __device__ inline void fence_mbarrier_init() {
 }
 
 // ---- mbarriers in a cluster ----
-// Arrives at the barrier at the same place in another block, or in the own one.
+// Arrives at the barrier at the same place in another block, or in the own one. In the scope of a
+// block: as a release in the cluster it is a fence of the whole device (MEMBAR.ALL.GPU), every
+// time. Enough where what was read is what a product read that is complete.
 __device__ inline void mbarrier_arrive_at(std::uint64_t* barrier, unsigned rank) {
   asm volatile(
       "{ .reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(
+      "mbarrier.arrive.release.cta.shared::cluster.b64 _, [there]; }" ::"r"(
           shared_address(barrier)),
       "r"(rank)
       : "memory");
 }
-// As mbarrier_wait, and knows what other blocks did before they arrived.
+// As mbarrier_wait, where other blocks arrive too. As an acquire in the cluster it empties the
+// cache (CCTL.IVALL), every time.
 __device__ inline void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {
   asm volatile(
       "{ .reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "again: mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again; }" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
@@ -75,6 +78,14 @@ __device__ inline void copy_box(void* to, const TensorMap* map, std::uint64_t* b
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
       "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
+      : "memory");
+}
+__device__ inline void copy_box(void* to, const TensorMap* map, std::uint64_t* barrier,
+                                std::int32_t x, std::int32_t y, std::int32_t z, std::int32_t w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier))
       : "memory");
 }
 // Into each block of `ranks`, a bit a rank, at the same place; each block's barrier hears of it.
@@ -122,6 +133,15 @@ __device__ inline void warpgroup_commit() {
 template <unsigned groups_left>
 __device__ void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups_left) : "memory");
+}
+// The same, where the sums are those of a complete group: the compiler moves no use of them before.
+template <unsigned groups_left, unsigned count>
+__device__ void warpgroup_wait(float (&sums)[count]) {
+  warpgroup_wait<groups_left>();
+#pragma unroll
+  for (unsigned i = 0; i < count; ++i) {
+    asm volatile("" : "+f"(sums[i])::"memory");
+  }
 }
 // All are complete. The compiler moves no use of the sums before this.
 template <unsigned count>
@@ -198,6 +218,65 @@ __device__ void warpgroup_multiply_add(float (&sums)[128], std::uint64_t a, std:
   }
 #undef GT_MULTIPLY_ADD
 }
+#define GT_NAMES_32                                                        \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+template <Half type, bool turned_a, bool turned_b>
+__device__ void warpgroup_multiply_add(float (&sums)[32], std::uint64_t a, std::uint64_t b,
+                                       bool adds) {
+#define GT_MULTIPLY_ADD(type)                                                      \
+  asm volatile(                                                                    \
+      "{ .reg .pred adds; setp.ne.b32 adds, %34, 0;\n"                             \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" GT_NAMES_32 \
+      "}, %32, %33, adds, 1, 1, %35, %36; }"                                       \
+      : GT_SUMS_16(0), GT_SUMS_16(16)                                              \
+      : "l"(a), "l"(b), "r"(int{adds}), "n"(int{turned_a}), "n"(int{turned_b})     \
+      : "memory")
+  if constexpr (type == Half::kBfloat16) {
+    GT_MULTIPLY_ADD("bf16");
+  } else {
+    GT_MULTIPLY_ADD("f16");
+  }
+#undef GT_MULTIPLY_ADD
+}
+// The same with a in registers: of rows and columns as mma.m16n8k16 has them, 16 rows a warp.
+template <Half type, bool turned_b>
+__device__ void warpgroup_multiply_add(float (&sums)[64], const std::uint32_t* a, std::uint64_t b,
+                                       bool adds) {
+#define GT_MULTIPLY_ADD(type)                                                                  \
+  asm volatile(                                                                                \
+      "{ .reg .pred adds; setp.ne.b32 adds, %69, 0;\n"                                         \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" GT_NAMES_64            \
+      "}, {%64, %65, %66, %67}, %68, adds, 1, 1, %70; }"                                       \
+      : GT_SUMS_64(0)                                                                          \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{adds}), "n"(int{turned_b}) \
+      : "memory")
+  if constexpr (type == Half::kBfloat16) {
+    GT_MULTIPLY_ADD("bf16");
+  } else {
+    GT_MULTIPLY_ADD("f16");
+  }
+#undef GT_MULTIPLY_ADD
+}
+template <Half type, bool turned_b>
+__device__ void warpgroup_multiply_add(float (&sums)[32], const std::uint32_t* a, std::uint64_t b,
+                                       bool adds) {
+#define GT_MULTIPLY_ADD(type)                                                                  \
+  asm volatile(                                                                                \
+      "{ .reg .pred adds; setp.ne.b32 adds, %37, 0;\n"                                         \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" GT_NAMES_32             \
+      "}, {%32, %33, %34, %35}, %36, adds, 1, 1, %38; }"                                       \
+      : GT_SUMS_16(0), GT_SUMS_16(16)                                                          \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{adds}), "n"(int{turned_b}) \
+      : "memory")
+  if constexpr (type == Half::kBfloat16) {
+    GT_MULTIPLY_ADD("bf16");
+  } else {
+    GT_MULTIPLY_ADD("f16");
+  }
+#undef GT_MULTIPLY_ADD
+}
+#undef GT_NAMES_32
 #undef GT_SUMS_4
 #undef GT_SUMS_16
 #undef GT_SUMS_64

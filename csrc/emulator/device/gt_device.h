@@ -120,6 +120,17 @@ void fence() {
 }
 inline std::uint64_t nanoseconds() { return emulator::nanoseconds(); }
 
+// ---- loads ----
+inline void load_streamed(const void* from, std::uint32_t (&words)[4]) {
+  struct alignas(16) Chunk {
+    std::uint32_t words[4];
+  };
+  const Chunk chunk = *static_cast<const Chunk*>(from);
+  for (unsigned i = 0; i < 4; ++i) {
+    words[i] = chunk.words[i];
+  }
+}
+
 // ---- asynchronous copies of a thread ----
 template <unsigned bytes>
 void copy_async(void* shared, const void* global, unsigned read_bytes = bytes) {
@@ -139,6 +150,9 @@ inline void load_matrices(std::uint32_t (&registers)[4], const void* row) {
 }
 inline void load_matrices_transposed(std::uint32_t (&registers)[4], const void* row) {
   emulator::load_matrices(registers, row, true);
+}
+inline void store_matrices(void* row, const std::uint32_t (&registers)[4]) {
+  emulator::store_matrices(row, registers);
 }
 template <Half type>
 void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
@@ -177,6 +191,10 @@ inline float exponential(float x) { return std::exp(x); }
 inline float power_of_2(float x) {
   const float power = std::exp2(x);
   return power < 0x1p-126F ? 0.0F : power;
+}
+inline float reciprocal(float x) {
+  const float inverse = 1.0F / x;
+  return std::fabs(inverse) < 0x1p-126F ? 0.0F : inverse;
 }
 inline float logarithm(float x) { return std::log(x); }
 inline float square_root(float x) { return std::sqrt(x); }

@@ -40,6 +40,11 @@ inline void copy_box(void* to, const TensorMap* map, std::uint64_t* barrier, std
   const std::int32_t place[] = {x, y, z};
   emulator::copy_box(to, map, barrier, place, 3, 1U << cluster_rank());
 }
+inline void copy_box(void* to, const TensorMap* map, std::uint64_t* barrier, std::int32_t x,
+                     std::int32_t y, std::int32_t z, std::int32_t w) {
+  const std::int32_t place[] = {x, y, z, w};
+  emulator::copy_box(to, map, barrier, place, 4, 1U << cluster_rank());
+}
 inline void copy_box_to_ranks(void* to, const TensorMap* map, std::uint64_t* barrier,
                               std::uint16_t ranks, std::int32_t x, std::int32_t y, std::int32_t z) {
   const std::int32_t place[] = {x, y, z};
@@ -67,6 +72,10 @@ template <unsigned groups_left>
 void warpgroup_wait() {
   emulator::warpgroup_wait(groups_left);
 }
+template <unsigned groups_left, unsigned count>
+void warpgroup_wait(float (&)[count]) {
+  emulator::warpgroup_wait(groups_left);
+}
 template <unsigned count>
 void warpgroup_wait_all(float (&)[count]) {
   emulator::warpgroup_wait(0);
@@ -77,8 +86,14 @@ inline void store_pair(std::uint64_t* shared, float first, float second) {
 }
 template <Half type, bool turned_a, bool turned_b, unsigned count>
 void warpgroup_multiply_add(float (&sums)[count], std::uint64_t a, std::uint64_t b, bool adds) {
-  static_assert(count == 64 || count == 128);
+  static_assert(count == 32 || count == 64 || count == 128);
   emulator::warpgroup_multiply_add(type, 2 * count, sums, {a, b, turned_a, turned_b}, adds);
+}
+template <Half type, bool turned_b, unsigned count>
+void warpgroup_multiply_add(float (&sums)[count], const std::uint32_t* a, std::uint64_t b,
+                            bool adds) {
+  static_assert(count == 32 || count == 64);
+  emulator::warpgroup_multiply_add(type, 2 * count, sums, a, b, turned_b, adds);
 }
 
 }  // namespace gt::device

@@ -49,6 +49,7 @@ void copy_wait(std::size_t groups_left);
 
 enum class Half : std::uint8_t { kBfloat16, kFloat16 };
 void load_matrices(std::uint32_t (&registers)[4], const void* row, bool is_transposed);
+void store_matrices(void* row, const std::uint32_t (&registers)[4]);
 void multiply_add(Half type, float (&sums)[4], const std::uint32_t (&a)[4],
                   const std::uint32_t (&b)[2]);
 float to_float(Half type, std::uint16_t bits);
@@ -90,6 +91,9 @@ std::uint64_t matrix_descriptor(const void* start, unsigned leading_bytes, unsig
 void warpgroup_fence();
 void warpgroup_multiply_add(Half type, unsigned columns, float* sums,
                             const MatrixDescriptors& operands, bool adds);
+// The first operand in the four registers of each thread.
+void warpgroup_multiply_add(Half type, unsigned columns, float* sums, const std::uint32_t* a,
+                            std::uint64_t b, bool is_turned_b, bool adds);
 void warpgroup_commit();
 void warpgroup_wait(unsigned groups_left);
 

@@ -108,13 +108,16 @@ struct MatrixOperand {
   std::uint64_t descriptor;
   bool is_turned;  // MN-major
 };
+using MatrixRegisters = std::array<std::uint32_t, 4>;
 struct WarpgroupProduct {
   std::uint64_t group;
   unsigned columns;
   MatrixOperand a, b;
+  bool is_a_in_registers;  // then rows are those of each thread
   bool is_bfloat16;
   bool adds;
   std::array<float*, kWarpgroupThreads> sums;
+  std::array<MatrixRegisters, kWarpgroupThreads> rows;
 };
 
 struct Warpgroup {

@@ -49,6 +49,30 @@ void load_matrices(std::uint32_t (&registers)[4], const void* row, bool is_trans
   }
 }
 
+void store_matrices(void* row, const std::uint32_t (&registers)[4]) {
+  const auto address = reinterpret_cast<std::uintptr_t>(row);
+  const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
+  if (address % kRowBytes != 0) {
+    fail(FaultKind::kMisaligned, "stmatrix: a row begins at a multiple of 16 bytes");
+  }
+  const Region& region = checked_touch({address, kRowBytes, Access::kWrite, Scope::kPlain, place});
+  if (!region.is_shared()) {
+    fail(FaultKind::kMisuse, "stmatrix: a row is not in shared memory");
+  }
+  const unsigned lane = current->lane();
+  ++machine->statistics.accesses;
+  current->block->banks[current->rank / kWarpThreads].add(lane, place, address, kRowBytes);
+  // Lane 8 m + r gives the place of row r of matrix m, whose pairs lanes 4 r to 4 r + 3 have.
+  std::uint32_t words[4] = {};
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    const WarpValues all = warp_exchange("stmatrix.sync", kAllLanes, registers[matrix]);
+    for (unsigned pair = 0; pair < 4 && matrix == lane / 8; ++pair) {
+      words[pair] = static_cast<std::uint32_t>(all[lane % 8 * 4 + pair]);
+    }
+  }
+  std::memcpy(row, words, sizeof words);
+}
+
 void multiply_add(Half type, float (&sums)[4], const std::uint32_t (&a)[4],
                   const std::uint32_t (&b)[2]) {
   const auto both = [](std::uint32_t low, std::uint32_t high) {

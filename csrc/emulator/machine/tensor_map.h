@@ -8,7 +8,7 @@
 
 namespace gt::emulator {
 
-constexpr unsigned kTensorDimsMax = 3;
+constexpr unsigned kTensorDimsMax = 4;
 
 // Innermost dim first, as cuTensorMapEncodeTiled takes them.
 struct TensorFacts {
@@ -16,9 +16,9 @@ struct TensorFacts {
   std::uint32_t dims = 0;
   std::uint32_t element_bytes = 0;
   std::uint32_t swizzle_bytes = 0;  // 0, 32, 64, 128
-  std::uint64_t sizes[kTensorDimsMax] = {1, 1, 1};
+  std::uint64_t sizes[kTensorDimsMax] = {1, 1, 1, 1};
   std::uint64_t strides[kTensorDimsMax] = {};  // bytes; of dim 0: an element's
-  std::uint32_t box[kTensorDimsMax] = {1, 1, 1};
+  std::uint32_t box[kTensorDimsMax] = {1, 1, 1, 1};
 };
 
 // What the documentation of cuTensorMapEncodeTiled forbids; empty where it is allowed.

@@ -102,11 +102,28 @@ std::vector<float> read_operand(const MatrixOperand& operand, unsigned extent, H
   return values;
 }
 
+// Figure "register fragment layout for matrix A": of each thread's rows, as those of D, register 0
+// has columns 2 (l % 4) and the next, 1 the row 8 below, 2 and 3 the same 8 columns on.
+std::vector<float> rows_of(const WarpgroupProduct& product, Half type) {
+  std::vector<float> values(std::size_t{kRows} * kDepth);
+  for (unsigned thread = 0; thread < kWarpgroupThreads; ++thread) {
+    for (unsigned i = 0; i < 8; ++i) {
+      const unsigned row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+      const unsigned column = thread % 4 * 2 + i % 2 + i / 4 * 8;
+      const std::uint32_t word = product.rows[thread][i / 2];
+      values[row * kDepth + column] =
+          to_float(type, static_cast<std::uint16_t>(i % 2 == 0 ? word : word >> 16));
+    }
+  }
+  return values;
+}
+
 // Figure "register fragment layout for accumulator matrix D": lane l of warp w has rows 16 w + l /
 // 4 and the one 8 below, and columns 8 j + 2 (l % 4) and the next of each j.
 void execute(const WarpgroupProduct& product) {
   const Half type = product.is_bfloat16 ? Half::kBfloat16 : Half::kFloat16;
-  const std::vector<float> a = read_operand(product.a, kRows, type);
+  const std::vector<float> a =
+      product.is_a_in_registers ? rows_of(product, type) : read_operand(product.a, kRows, type);
   const std::vector<float> b = read_operand(product.b, product.columns, type);
   for (unsigned thread = 0; thread < kWarpgroupThreads; ++thread) {
     float* const sums = product.sums[thread];
@@ -142,7 +159,9 @@ void begin(Warpgroup& group, std::uintptr_t place) {
                         true};
   std::exception_ptr fault;
   try {
-    touch_operand(product.a, kRows, toucher, place);
+    if (!product.is_a_in_registers) {
+      touch_operand(product.a, kRows, toucher, place);
+    }
     touch_operand(product.b, product.columns, toucher, place);
   } catch (...) {
     fault = std::current_exception();
@@ -156,7 +175,7 @@ void begin(Warpgroup& group, std::uintptr_t place) {
 void check_same(const WarpgroupProduct& one, const WarpgroupProduct& other) {
   if (one.group != other.group || one.columns != other.columns ||
       one.a.descriptor != other.a.descriptor || one.b.descriptor != other.b.descriptor ||
-      one.adds != other.adds) {
+      one.is_a_in_registers != other.is_a_in_registers || one.adds != other.adds) {
     fail(FaultKind::kMisuse, "wgmma.mma_async: the threads of four warps give different operands");
   }
 }
@@ -173,6 +192,42 @@ void own_sums(const WarpgroupProduct& product, float* sums) {
     found->bytes = std::max(found->bytes, bytes);
     found->last_group = product.group;
   }
+}
+
+// A thread comes to an instruction, which begins with the last of the four warps' threads.
+void gather(const WarpgroupProduct& mine, float* sums, const MatrixRegisters& rows,
+            std::uintptr_t place) {
+  if (mine.columns % 8 != 0 || mine.columns < 8 || mine.columns > kColumnsMax) {
+    fail(FaultKind::kMisuse, message("wgmma.mma_async: n = ", mine.columns));
+  }
+  if (!current->has_register_fence) {
+    fail(FaultKind::kRace, message("wgmma.mma_async takes sums that were touched since the last "
+                                   "wgmma.fence\n  at ",
+                                   place_name(place)));
+  }
+  Warpgroup& group = warpgroup_of(*current);
+  if (group.arrived == 0) {
+    group.gathering = mine;
+    group.clock = current->clock;
+  }
+  check_same(group.gathering, mine);
+  group.gathering.sums[current->rank % kWarpgroupThreads] = sums;
+  group.gathering.rows[current->rank % kWarpgroupThreads] = rows;
+  group.clock.meet(current->clock);
+  own_sums(mine, sums);
+  if (++group.arrived < kWarpgroupThreads) {
+    group.waiting.push_back(current);
+    machine->wait([&group] {
+      return message("wgmma.mma_async of four warps, where ", group.arrived, " of 128 threads are");
+    });
+    return;
+  }
+  begin(group, place);
+  group.arrived = 0;
+  for (Thread* thread : group.waiting) {
+    machine->wake(*thread);
+  }
+  group.waiting.clear();
 }
 
 }  // namespace
@@ -199,43 +254,31 @@ void warpgroup_fence() { current->has_register_fence = true; }
 void warpgroup_multiply_add(Half type, unsigned columns, float* sums,
                             const MatrixDescriptors& operands, bool adds) {
   const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
-  if (columns % 8 != 0 || columns < 8 || columns > kColumnsMax) {
-    fail(FaultKind::kMisuse, message("wgmma.mma_async: n = ", columns));
-  }
-  if (!current->has_register_fence) {
-    fail(FaultKind::kRace, message("wgmma.mma_async takes sums that were touched since the last "
-                                   "wgmma.fence\n  at ",
-                                   place_name(place)));
-  }
-  Warpgroup& group = warpgroup_of(*current);
-  const WarpgroupProduct mine{current->groups_committed,
-                              columns,
-                              {operands.a, operands.is_turned_a},
-                              {operands.b, operands.is_turned_b},
-                              type == Half::kBfloat16,
-                              adds,
-                              {}};
-  if (group.arrived == 0) {
-    group.gathering = mine;
-    group.clock = current->clock;
-  }
-  check_same(group.gathering, mine);
-  group.gathering.sums[current->rank % kWarpgroupThreads] = sums;
-  group.clock.meet(current->clock);
-  own_sums(mine, sums);
-  if (++group.arrived < kWarpgroupThreads) {
-    group.waiting.push_back(current);
-    machine->wait([&group] {
-      return message("wgmma.mma_async of four warps, where ", group.arrived, " of 128 threads are");
-    });
-    return;
-  }
-  begin(group, place);
-  group.arrived = 0;
-  for (Thread* thread : group.waiting) {
-    machine->wake(*thread);
-  }
-  group.waiting.clear();
+  gather({current->groups_committed,
+          columns,
+          {operands.a, operands.is_turned_a},
+          {operands.b, operands.is_turned_b},
+          false,
+          type == Half::kBfloat16,
+          adds,
+          {},
+          {}},
+         sums, {}, place);
+}
+
+void warpgroup_multiply_add(Half type, unsigned columns, float* sums, const std::uint32_t* a,
+                            std::uint64_t b, bool is_turned_b, bool adds) {
+  const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
+  gather({current->groups_committed,
+          columns,
+          {},
+          {b, is_turned_b},
+          true,
+          type == Half::kBfloat16,
+          adds,
+          {},
+          {}},
+         sums, {a[0], a[1], a[2], a[3]}, place);
 }
 
 void warpgroup_commit() { ++current->groups_committed; }

@@ -92,7 +92,7 @@ TEST(skinny_products) {
         problem.call.residual = problem.residual.operand();
         Launch wanted = problem.grid(seed);
         wanted.grid.x = 1;
-        wanted.block.x = 64;
+        wanted.block.x = SkinnyTile::kThreads;
         launch(wanted, [&] {
           is_bfloat16 ? gt_skinny_nt_bf16(problem.call) : gt_skinny_nt_f16(problem.call);
         });

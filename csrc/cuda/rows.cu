@@ -369,8 +369,30 @@ __device__ inline bool is_held(const NormGradientCall& call) {
   const std::uintptr_t all = bits(call.total) | bits(call.weight) | bits(call.grad) |
                              bits(call.grad_total) | bits(call.grad_x) | bits(call.weight_sums) |
                              bits(call.bias_sums);
-  return call.rstd != nullptr && call.columns % 8 == 0 && all % 16 == 0 &&
+  return call.columns % 8 == 0 && all % 16 == 0 &&
          call.columns <= std::int64_t{NormGradientTile::kHeld} * blockDim.x;
+}
+
+// The moments of the row `at`, of which this thread holds a chunk; zeros where it is outside.
+template <bool kIsCentered, class Element, class Chunk>
+__device__ Moments held_moments(const NormGradientCall& call, std::int64_t at, const Chunk& held,
+                                bool is_inside) {
+  if (call.rstd != nullptr) {
+    return {kIsCentered ? call.mean[at] : 0.0F, call.rstd[at]};
+  }
+  const auto sum = [&](auto term) {
+    float terms = 0;
+    if (is_inside) {
+#pragma unroll
+      for (const auto element : held.elements) {
+        terms += term(Element::wide(element));
+      }
+    }
+    return combined(terms, Sum{}) / static_cast<float>(call.columns);
+  };
+  const float mean = kIsCentered ? sum([](float value) { return value; }) : 0.0F;
+  const float variance = sum([&](float value) { return (value - mean) * (value - mean); });
+  return {mean, device::reciprocal_square_root(variance + call.eps)};
 }
 
 // As norm_backward_row for the block's rows, each loaded once, the next one ahead.
@@ -397,7 +419,7 @@ __device__ void held_norm_backward(const NormGradientCall& call) {
   for (std::int64_t at = blockIdx.x; at < call.rows; at += gridDim.x) {
     const Chunk total = next_total;
     const Chunk grad = next_grad;
-    const Moments moments = {kIsCentered ? call.mean[at] : 0.0F, call.rstd[at]};
+    const Moments moments = held_moments<kIsCentered, Element>(call, at, total, is_inside);
     Chunk more = {};
     if (call.grad_total != nullptr) {
       more = load(call.grad_total, at);

@@ -162,7 +162,7 @@ void norm_backward(Launcher& launcher, const NormGradient& gradient, const Rows&
   constexpr std::int64_t kHeld = NormGradientTile::kHeld;
   constexpr std::int64_t kGradientThreadsMax = NormGradientTile::kThreadsMax;
   const bool is_held =
-      rstd != 0 && rows.columns % kHeld == 0 && rows.columns <= kHeld * kGradientThreadsMax &&
+      rows.columns % kHeld == 0 && rows.columns <= kHeld * kGradientThreadsMax &&
       (total | weight | grad | grad_total | grad_x | weight_sums | bias_sums) % 16 == 0;
   const Grid grid =
       row_grid("norm_backward", rows, blocks, is_held ? kHeld : 1, kGradientThreadsMax);

@@ -204,7 +204,7 @@ def empty(
     memory_format: object = None,
     **named: Size,
 ) -> Tensor:
-    """Zeros: a value that is not defined could not be made again."""
+    """Same as zeros: uninitialised memory would not be reproducible."""
     check_device(device, "empty")
     shape = shape_of(size, size_only(named, "empty"), "empty")
     chosen = get_default_dtype() if dtype is None else dtype

@@ -137,14 +137,14 @@ class Module(Saved["Module"]):
         """Nothing, as `gt.compile`: it runs eagerly as it is."""
 
     def cuda(self: Self, device: object = None) -> Self:
-        """Itself: where values live is the dispatcher's business."""
+        """Returns self unchanged; the dispatcher decides placement."""
         del device
         return self
 
     xpu = ipu = mtia = cuda  # PyTorch's other accelerators
 
     def cpu(self: Self) -> Self:
-        """Itself: where values live is the dispatcher's business."""
+        """Returns self unchanged; the dispatcher decides placement."""
         return self
 
     def float(self: Self) -> Self:
@@ -198,7 +198,7 @@ class Module(Saved["Module"]):
     # ---- printing ----
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses of this module's line."""
+        """Extra text for the module's repr."""
         return ""
 
     def __repr__(self) -> str:

@@ -198,11 +198,11 @@ class SparseTensor:
         return self.to(gt.float64)
 
     def cpu(self) -> SparseTensor:
-        """Itself: where values live is the dispatcher's business."""
+        """Returns self unchanged; the dispatcher decides placement."""
         return self
 
     def cuda(self, device: object = None) -> SparseTensor:  # noqa: ARG002 - accepted
-        """Itself: where values live is the dispatcher's business."""
+        """Returns self unchanged; the dispatcher decides placement."""
         return self
 
     def detach(self) -> SparseTensor:

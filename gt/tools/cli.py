@@ -63,9 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     picture = commands.add_parser("visualize", help="draw an instruction log as a time line")
     picture.add_argument("file", help="the log, or - for standard input")
     picture.add_argument("-o", "--output", default="timeline.svg", help="a .svg or .png file")
-    layouts = commands.add_parser("config", help="look at a file of layouts (GT_CONFIG)")
+    layouts = commands.add_parser("config", help="inspect a layout file (GT_CONFIG)")
     asked = layouts.add_subparsers(dest="question", required=True, metavar="QUESTION")
-    check = asked.add_parser("check", help="its mistakes, with line and column")
+    check = asked.add_parser("check", help="report mistakes with line and column")
     check.add_argument("file", help="the YAML file, or - for standard input")
     check.add_argument("--workers", type=_count, metavar="N", help="how many workers there will be")
     command = asked.add_parser(

@@ -56,6 +56,10 @@ rust:
 python *args:
     pytest {{ args }}
 
+# The same where PyTorch's libraries take an older processor's loops: a test that holds rounding to this machine's fails
+older *args:
+    ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 pytest {{ args }}
+
 # Simulator: a range of seeds, each a cluster with faults and a program with layouts, compared bit for bit with the oracle
 sim seeds="0..2000":
     cargo run --release --quiet -p gt-sim -- --range {{ seeds }}

@@ -71,12 +71,30 @@ def check(expression, dtype, *operands):
         if mine is None:
             continue
         near = np.isclose(mine, other, rtol=tolerance, atol=tolerance / 4, equal_nan=True)
+        if not near.all():
+            near |= _as_alone(what, mine, expression, dtype, operands)
         differs = [
             (*at, f"ours {a}", f"theirs {b}")
             for *at, a, b, same in zip(*operands, mine, other, near, strict=True)
             if not same
         ]
         assert not differs, f"{what} of {expression}: {differs}"
+
+
+def _as_alone(what, mine, expression, dtype, operands):
+    """Whether each number is PyTorch's for the element alone.
+
+    Its loops by vectors and those by elements differ in places, such as logit's gradient at -0.0;
+    which of them an element meets depends on its place and on the processor.
+    """
+    place = ["result", "x.grad", "y.grad"].index(what)
+    if "y[" in expression:  # reads more than the element
+        return np.zeros(len(mine), dtype=bool)
+    alone = [
+        compared(torch, expression, dtype, *([x] for x in at))[place]
+        for at in zip(*operands, strict=True)
+    ]
+    return np.isclose(mine, np.concatenate(alone), rtol=1e-6, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -18,6 +18,9 @@ SHARED_MEMORY = Path("/dev/shm")
 LEAVE_SECONDS = 10.0  # a dispatcher or worker that lost its client ends well within this
 OURS = ("gt.worker", "gt.server", "gt-worker", "gt-dispatcher", "native/build.py", "aten.cpp")
 MARK = "GT_TEST_RUN"
+DRIVERS = (
+    "cuda.shm."  # files of CUDA's driver, which outlive the processes that share memory by them
+)
 
 
 if "GT_KERNELS_DIR" in os.environ:  # in place of the installed ones, for every test
@@ -80,11 +83,12 @@ def _left(run: str, before: set[str]) -> list[str]:
 
 
 def _shared_memory_names() -> set[str]:
-    """Files of this user in shared memory."""
+    """Files of this user in shared memory, without those of CUDA's driver."""
     return {
         f"{SHARED_MEMORY}/{entry.name}"
         for entry in os.scandir(SHARED_MEMORY)
-        if entry.stat(follow_symlinks=False).st_uid == os.getuid()
+        if not entry.name.startswith(DRIVERS)
+        and entry.stat(follow_symlinks=False).st_uid == os.getuid()
     }
 
 

@@ -151,7 +151,8 @@ class Worker:
 
     def end(self) -> int:
         """Closes the control socket; the worker has to notice."""
-        self.connection.close()
+        if self.process.returncode is None:
+            self.connection.close()
         return self.process.wait(timeout=10)
 
 

@@ -19,6 +19,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-env-changed=CXX");
     println!("cargo::rerun-if-env-changed=CXXFLAGS");
+    // Which nvcc, if any, builds the CUDA kernels. Not PATH: pip's is another one in each build.
+    println!("cargo::rerun-if-env-changed=GT_NVCC");
+    println!("cargo::rerun-if-env-changed=CUDACXX");
     build(&source, Path::new(&variable("OUT_DIR")?), &python())
 }
 

@@ -16,7 +16,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_writable, module)?)?;
     module.add_function(wrap_pyfunction!(value_before, module)?)?;
     module.add_function(wrap_pyfunction!(become_view, module)?)?;
-    module.add_function(wrap_pyfunction!(mark_multiple_views, module)?)?;
     module.add_function(wrap_pyfunction!(consecutive_slices, module)?)?;
     module.add_function(wrap_pyfunction!(entries, module)?)?;
     Ok(())
@@ -87,25 +86,20 @@ fn fill_<'py>(
     Ok(target.clone())
 }
 
-/// Says that these tensors, views all, are the results of one `function` ("Split", "Unbind").
+/// Slices of these lengths along `dim`, one after the other, as the results of one function: of `split_with_sizes`
+/// where the user said the lengths.
 #[pyfunction]
-fn mark_multiple_views(py: Python<'_>, views: Vec<Bound<'_, Tensor>>, function: &str) {
-    let function = if function == "Unbind" { "Unbind" } else { "Split" };
-    for (place, view) in (0..).zip(&views) {
-        view.get().var.mark_multiple(py, place, function);
-    }
-}
-
-/// Slices of these lengths along `dim`, one after the other, as the results of one function.
-#[pyfunction]
+#[pyo3(signature = (tensor, dim, lengths, with_sizes=false))]
 fn consecutive_slices<'py>(
     tensor: &Bound<'py, Tensor>,
     dim: i64,
     lengths: Vec<i64>,
+    with_sizes: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (py, var) = (tensor.py(), &tensor.get().var);
     let mut end = 0;
-    several(py, "Split", lengths.into_iter(), |length| {
+    let function = if with_sizes { "SplitWithSizes" } else { "Split" };
+    several(py, function, lengths.into_iter(), |length| {
         end += length;
         views::slice(py, var, (dim, end - length, end, 1))
     })

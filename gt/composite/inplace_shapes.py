@@ -19,12 +19,8 @@ def becomes(name: str) -> Method:
     take = getattr(Tensor, name)
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
-        if self._is_view():
-            _core.check_writable(self)
-            _core.become_view(self, take(self, *args, **kwargs))
-        elif self.requires_grad and is_grad_enabled():
-            _core.check_writable(self)
-            _core.become_view(self, take(_core.value_before(self), *args, **kwargs))
+        if self._is_view() or (self.requires_grad and is_grad_enabled()):
+            _core.become_view(self, take(_core.view_source(self), *args, **kwargs))
         else:
             self.data = take(self.detach(), *args, **kwargs)
         return self

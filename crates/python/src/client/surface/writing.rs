@@ -15,6 +15,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fill_, module)?)?;
     module.add_function(wrap_pyfunction!(check_writable, module)?)?;
     module.add_function(wrap_pyfunction!(value_before, module)?)?;
+    module.add_function(wrap_pyfunction!(view_source, module)?)?;
     module.add_function(wrap_pyfunction!(become_view, module)?)?;
     module.add_function(wrap_pyfunction!(consecutive_slices, module)?)?;
     module.add_function(wrap_pyfunction!(entries, module)?)?;
@@ -69,7 +70,16 @@ fn value_before<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>
     }
 }
 
-/// `target` becomes `view`, which was taken of it or of `value_before(target)`.
+/// A tensor whose view `target` may become in place, after the checks of a write: itself where it is a view, else its
+/// successor. No element is written, so elements may share memory.
+#[pyfunction]
+fn view_source<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
+    let (py, var) = (target.py(), &target.get().var);
+    var.check_writable(py, false)?;
+    if var.is_view(py) { Ok(target.clone()) } else { Tensor::wrap(py, var.successor(py)?) }
+}
+
+/// `target` becomes `view`, which was taken of its `view_source` or of `value_before(target)`.
 #[pyfunction]
 fn become_view(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
     target.get().var.become_view(target.py(), &view.get().var)

@@ -16,6 +16,17 @@ impl View {
         Self { root: self.root.clone(), path: self.path.clone(), ..*self }
     }
 
+    /// The variable that it is a view of, itself none. Where that one's shape changed in place, it became a view too,
+    /// of the variable that took over its memory.
+    pub(crate) fn root(&self, py: Python<'_>) -> Var {
+        let successor = {
+            let state = self.root.look(py);
+            let view = state.alias().and_then(|alias| alias.view.as_ref());
+            view.map(|view| view.root.clone())
+        };
+        successor.unwrap_or_else(|| self.root.clone())
+    }
+
     /// The operators from the root to the view.
     pub(crate) fn steps(&self) -> Vec<Step> {
         Path::steps(self.path.as_ref()).split_off(self.skip)

@@ -54,7 +54,7 @@ impl Var {
             self.share(py);
             let mut alias = self.alias_of(py);
             let (root, skip, from) = match &alias.view {
-                Some(view) => (view.root.clone(), view.skip, view.origin),
+                Some(view) => (view.root(py), view.skip, view.origin),
                 None => (self.clone(), Path::length(alias.path.as_ref()), Origin::Recorded),
             };
             let origin = match from {
@@ -176,18 +176,33 @@ impl Var {
         Ok(())
     }
 
-    /// Becomes `view`, which was taken of this variable or of its value: its shape, memory and gradient's way.
+    /// Another variable of its memory and its gradient: others' root in its place, once it becomes a view of that.
+    pub(crate) fn successor(&self, py: Python<'_>) -> PyResult<Self> {
+        self.share(py);
+        let alias = self.alias_of(py);
+        let successor = Self::new(py, self.value(py)?, self.edge(py)?);
+        if alias.path.is_none() {
+            successor.name(py, None);
+        }
+        successor.state(py).cold_mut().alias = Some(Box::new(alias));
+        successor.register(py);
+        Ok(successor)
+    }
+
+    /// Becomes `view`, which was taken of this variable, of its value or of its successor: its shape, memory and
+    /// gradient's way.
     ///
     /// # Errors
     ///
-    /// What others are views of cannot become a view while its gradient is recorded.
+    /// What others are views of becomes nothing but a view, as long as its gradient is recorded.
     pub(crate) fn become_view(&self, py: Python<'_>, view: &Self) -> PyResult<()> {
         let is_base = self.look(py).alias().is_some_and(|alias| alias.view.is_none());
-        if is_base {
+        let has_root = view.look(py).alias().is_some_and(|alias| alias.view.is_some());
+        if is_base && !has_root {
             return Err(errors::mistake(
                 py,
                 ErrorClass::Runtime,
-                "the tensor has views or is detached elsewhere, and requires a gradient: its shape cannot change in place; \
+                "the tensor has views or is detached elsewhere, and requires a gradient: it cannot be detached in place; \
                  use the form without an underscore",
             ));
         }
@@ -202,6 +217,10 @@ impl Var {
         self.name(py, (!whole).then_some(resolved.value));
         drop(old);
         self.register(py);
+        // Another shape in place is a write to autograd, and `detach_` is none.
+        if has_root {
+            self.count(py);
+        }
         Ok(())
     }
 }

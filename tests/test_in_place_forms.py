@@ -113,7 +113,9 @@ def test_what_pytorch_refuses_is_refused():
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         leaf.t_()
     assert leaf.shape == (2, 2)
-    with pytest.raises(RuntimeError, match="expects a tensor with <= 2 dimensions"):
+    with pytest.raises(
+        RuntimeError, match=r"^t_\(\) expects a tensor with <= 2 dimensions, but self is 3D"
+    ):
         gt.ones(2, 3, 4).t_()
     for program in (
         lambda m: m.ones(2, 3).transpose_(0, 5),

@@ -204,3 +204,44 @@ def test_one_of_several_views_keeps_its_shape(split: Callable[[Any], Any]) -> No
         return refusals
 
     assert program(gt) == program(torch)
+
+
+def test_a_leaf_changes_where_no_gradient_is_recorded() -> None:
+    def program(m: Any) -> object:
+        leaf = m.ones(2, 3, requires_grad=True)
+        twin = leaf.detach()
+        with m.no_grad():
+            row = leaf[0]
+            leaf.t_()
+            row.mul_(2)
+        (leaf * leaf).sum().backward()
+        return leaf.tolist(), twin.tolist(), leaf.grad.tolist(), leaf.is_leaf, leaf._version
+
+    assert program(gt) == program(torch)
+
+
+@pytest.mark.parametrize("make", [lambda leaf: leaf, lambda leaf: leaf * 1])
+def test_views_with_gradients_hold_the_shape_where_none_is_recorded(
+    make: Callable[[Any], Any],
+) -> None:
+    x = make(gt.arange(9.0).reshape(3, 3).clone().requires_grad_())
+    row = x[0]
+    with gt.no_grad(), pytest.raises(RuntimeError, match="use the form without an underscore"):
+        x.t_()
+    assert row.tolist() == [0, 1, 2]
+    del row
+    with gt.no_grad():
+        assert x.t_()[0].tolist() == [0, 3, 6]
+
+
+def test_another_shape_is_a_write_to_what_was_saved() -> None:
+    def program(m: Any) -> str:
+        x = m.ones(2, 3, requires_grad=True) * 1
+        result = x * x
+        with m.no_grad():
+            x.unsqueeze_(0)
+        with pytest.raises(RuntimeError) as refusal:
+            result.sum().backward()
+        return str(refusal.value).partition(":")[0]
+
+    assert program(gt) == program(torch)

@@ -16,6 +16,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_writable, module)?)?;
     module.add_function(wrap_pyfunction!(value_before, module)?)?;
     module.add_function(wrap_pyfunction!(view_source, module)?)?;
+    module.add_function(wrap_pyfunction!(change_shape, module)?)?;
     module.add_function(wrap_pyfunction!(become_view, module)?)?;
     module.add_function(wrap_pyfunction!(consecutive_slices, module)?)?;
     module.add_function(wrap_pyfunction!(entries, module)?)?;
@@ -70,16 +71,20 @@ fn value_before<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>
     }
 }
 
-/// A tensor whose view `target` may become in place, after the checks of a write: itself where it is a view, else its
-/// successor. No element is written, so elements may share memory.
+/// A tensor of the same memory, of which `target` may become a view by `change_shape`.
 #[pyfunction]
 fn view_source<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
-    let (py, var) = (target.py(), &target.get().var);
-    var.check_writable(py, false)?;
-    if var.is_view(py) { Ok(target.clone()) } else { Tensor::wrap(py, var.successor(py)?) }
+    let py = target.py();
+    Tensor::wrap(py, target.get().var.view_source(py)?)
 }
 
-/// `target` becomes `view`, which was taken of its `view_source` or of `value_before(target)`.
+/// `target` becomes `view`, which was taken of its `view_source`.
+#[pyfunction]
+fn change_shape(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
+    target.get().var.change_shape(target.py(), &view.get().var)
+}
+
+/// `target` becomes `view`, which was taken of it or of `value_before(target)`.
 #[pyfunction]
 fn become_view(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
     target.get().var.become_view(target.py(), &view.get().var)

@@ -176,8 +176,50 @@ impl Var {
         Ok(())
     }
 
+    /// A variable of the same memory, of which this one may become a view in place: itself where it is a view, its
+    /// successor where its gradient is recorded, else a detached twin. No element is written, so elements may share memory.
+    pub(crate) fn view_source(&self, py: Python<'_>) -> PyResult<Self> {
+        if !self.is_view(py) && !self.is_recorded(py) {
+            self.check_views(py)?;
+            return self.detached(py, false);
+        }
+        self.check_writable(py, false)?;
+        if self.is_view(py) { Ok(self.clone()) } else { self.successor(py) }
+    }
+
+    /// Refuses another shape where views would send their gradients to places of the old one.
+    fn check_views(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(storage) = self.storage(py).filter(|_| self.requires_grad(py)) else {
+            return Ok(());
+        };
+        if !storage.has_recorded_view(py, self) {
+            return Ok(());
+        }
+        Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            "the tensor requires a gradient, has views that were taken while gradients were recorded, and no gradient is \
+             recorded now: its shape cannot change in place; use the form without an underscore",
+        ))
+    }
+
+    fn is_recorded(&self, py: Python<'_>) -> bool {
+        tape::grad_enabled() && self.requires_grad(py)
+    }
+
+    /// Becomes `view`, which was taken of its source: another shape of its memory. That is a write to autograd.
+    pub(crate) fn change_shape(&self, py: Python<'_>, view: &Self) -> PyResult<()> {
+        if self.is_view(py) || self.is_recorded(py) {
+            self.become_view(py, view)?;
+        } else {
+            self.rename(py, view)?;
+        }
+        self.count(py);
+        Ok(())
+    }
+
     /// Another variable of its memory and its gradient: others' root in its place, once it becomes a view of that.
-    pub(crate) fn successor(&self, py: Python<'_>) -> PyResult<Self> {
+    fn successor(&self, py: Python<'_>) -> PyResult<Self> {
         self.share(py);
         let alias = self.alias_of(py);
         let successor = Self::new(py, self.value(py)?, self.edge(py)?);
@@ -217,10 +259,6 @@ impl Var {
         self.name(py, (!whole).then_some(resolved.value));
         drop(old);
         self.register(py);
-        // Another shape in place is a write to autograd, and `detach_` is none.
-        if has_root {
-            self.count(py);
-        }
         Ok(())
     }
 }

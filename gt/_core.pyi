@@ -32,7 +32,7 @@ from gt.return_types import ValuesIndices
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'view_source', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -1441,16 +1441,20 @@ def check_writable(target: Tensor, *operands: object) -> None:
     """Raises what a write in place of `target` raises before its value is computed from `operands` of any type."""
 def value_before(target: Tensor) -> Tensor:
     """The value of `target` under a name of its own where the tape may save it: a write that follows is no change of that."""
+def view_source(target: Tensor) -> Tensor:
+    """A tensor of the same memory, of which `target` may become a view by `change_shape`."""
+def change_shape(target: Tensor, view: Tensor) -> None:
+    """`target` becomes `view`, which was taken of its `view_source`."""
 def become_view(target: Tensor, view: Tensor) -> None:
     """`target` becomes `view`, which was taken of it or of `value_before(target)`."""
 def fill_(target: Tensor, value: Tensor | _Number | None) -> Tensor:
     """Every element of `target` becomes `value`, a number or a 0-d tensor."""
-def consecutive_slices(tensor: Tensor, dim: _int, lengths: Sequence[_int]) -> tuple[Tensor, ...]:
-    """Slices of these lengths along `dim`, one after the other, as the results of one function."""
+def consecutive_slices(
+    tensor: Tensor, dim: _int, lengths: Sequence[_int], with_sizes: _bool = False
+) -> tuple[Tensor, ...]:
+    """Slices of these lengths along `dim`, one after the other, as the results of one function: of `split_with_sizes` where the user said the lengths."""
 def entries(tensor: Tensor, dim: _int, count: _int) -> tuple[Tensor, ...]:
     """What a tensor has along `dim`, which disappears, as the results of one function."""
-def mark_multiple_views(views: Sequence[Tensor], function: str) -> None:
-    """Says that these tensors, views all, are the results of one `function` ("Split", "Unbind")."""
 def prepare(name: str, **attrs: object) -> PreparedCall:
     """An operator of a list of operands (or of none) by its name, with its attributes."""
 def read_only(tensor: Tensor, why: str) -> Tensor:

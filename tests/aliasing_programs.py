@@ -214,6 +214,8 @@ def slices(writer: Writer, x: torch.Tensor) -> str:
         f".chunk({count}, {d})",
         f".unbind({d})",
         f".split({sections}, {d})",
+        f".tensor_split({writer.pick(str(count), sections)}, {d})",
+        writer.pick(f".hsplit({count})", f".vsplit({count})", f".dsplit({count})"),
     )
     return f"{call}[{writer.random.choice((0, 0, -1, 1))}]"
 
@@ -239,7 +241,8 @@ def part(writer: Writer, size: int) -> str:
     draw = writer.random.random()
     if draw < 0.35:
         reach = size if writer.chance(0.03) else max(size - 1, 0)
-        return str(writer.random.randint(-size if size else 0, reach))
+        number = str(writer.random.randint(-size if size else 0, reach))
+        return f"T.tensor({number})" if writer.chance(0.2) else number
     if draw < 0.5:
         return ":"
     start = writer.pick("", "", "0", "1", "-1", "-2", "2")
@@ -358,7 +361,7 @@ def put(writer: Writer) -> str | None:
     x = writer.at(name)
     where = index(writer, x)
     try:
-        target = x.detach()[tuple(eval(f"S[{where}]", {"S": Slicer()}))]
+        target = x.detach()[tuple(eval(f"S[{where}]", {"S": Slicer(), "T": torch}))]
     except (IndexError, ValueError):
         target = x.detach()
     other = operand(writer, target)

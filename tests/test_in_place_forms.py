@@ -113,7 +113,9 @@ def test_what_pytorch_refuses_is_refused():
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         leaf.t_()
     assert leaf.shape == (2, 2)
-    with pytest.raises(RuntimeError, match="expects a tensor with <= 2 dimensions"):
+    with pytest.raises(
+        RuntimeError, match=r"^t_\(\) expects a tensor with <= 2 dimensions, but self is 3D"
+    ):
         gt.ones(2, 3, 4).t_()
     for program in (
         lambda m: m.ones(2, 3).transpose_(0, 5),
@@ -123,12 +125,12 @@ def test_what_pytorch_refuses_is_refused():
         assert ours.startswith(theirs[:30])
 
 
-def test_what_others_are_views_of_keeps_its_shape_while_gradients_are_recorded():
+def test_what_others_are_views_of_stays_in_the_graph():
     x = gt.ones(2, 3, requires_grad=True) * 2
     row = x[0]
     with pytest.raises(RuntimeError, match="use the form without an underscore"):
-        x.t_()
-    assert x.shape == (2, 3)
+        x.detach_()
+    assert x.requires_grad
     row.add_(1)
     assert x.tolist() == [[3] * 3, [2] * 3]
 

@@ -6,7 +6,7 @@ The tensor becomes a view of what it was, so that others which share its memory 
 import functools
 
 from gt import _core
-from gt._core import Tensor, is_grad_enabled
+from gt._core import Tensor
 from gt.composite.common import Method, Number
 from gt.errors import InvalidUse, ShapeError
 
@@ -14,19 +14,19 @@ from gt.errors import InvalidUse, ShapeError
 VIEWS = ("squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
 
 
+def transposed(self: Tensor) -> Tensor:
+    """A matrix with rows and columns swapped; a vector or a number as it is."""
+    if self.ndim > 2:
+        raise ShapeError(f"t_() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
+    return self.t()
+
+
 def becomes(name: str) -> Method:
     """The method that makes a tensor the view `name` of itself."""
-    take = getattr(Tensor, name)
+    take = transposed if name == "t" else getattr(Tensor, name)
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
-        if self._is_view():
-            _core.check_writable(self)
-            _core.become_view(self, take(self, *args, **kwargs))
-        elif self.requires_grad and is_grad_enabled():
-            _core.check_writable(self)
-            _core.become_view(self, take(_core.value_before(self), *args, **kwargs))
-        else:
-            self.data = take(self.detach(), *args, **kwargs)
+        _core.change_shape(self, take(_core.view_source(self), *args, **kwargs))
         return self
 
     functools.update_wrapper(method, take)  # its signature

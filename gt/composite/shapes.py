@@ -4,7 +4,7 @@
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from gt import _core
 from gt._core import Tensor, call
@@ -142,13 +142,6 @@ def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     return slice_dim(self, place, first, length)
 
 
-def multiple_views(function: str, parts: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """The results of one function: PyTorch forbids recorded writes into one."""
-    results = tuple(parts)
-    _core.mark_multiple_views(results, function)
-    return results
-
-
 def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Slices of a size (the last may be smaller), or of the given sizes."""
     if self.ndim == 0:
@@ -193,7 +186,7 @@ def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> 
             f"split_with_sizes expects split_sizes to sum exactly to {whole} (input tensor's size "
             f"at dimension {dim}), but got split_sizes={list(split_sizes)}"
         )
-    return _core.consecutive_slices(self, place, list(split_sizes))
+    return _core.consecutive_slices(self, place, list(split_sizes), with_sizes=True)
 
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

@@ -1,4 +1,8 @@
-"""Splits at places, and hsplit, vsplit and dsplit; nothing is computed."""
+"""Splits at places, and hsplit, vsplit and dsplit; nothing is computed.
+
+Each part is a slice of its own, as in PyTorch: a recorded write into one is allowed, unlike into
+the results of `split` and `chunk`.
+"""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -7,7 +11,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.composite.casts import class_of
 from gt.composite.common import Method, slice_dim, whole, wrap
-from gt.composite.shapes import chunk, multiple_views, split, split_with_sizes
+from gt.composite.shapes import chunk, split, split_with_sizes
 from gt.errors import InvalidType, ShapeError
 
 # How many, or where each but the first begins.
@@ -41,9 +45,7 @@ def tensor_split(
         )
     if isinstance(places, Tensor):
         places = read_places(places)
-    return multiple_views(
-        "TensorSplit", split_at(self, places, wrap(dim, self.ndim), "tensor_split")
-    )
+    return tuple(split_at(self, places, wrap(dim, self.ndim), "tensor_split"))
 
 
 def read_places(places: Tensor) -> int | list[int]:
@@ -107,7 +109,7 @@ def in_equal_parts(
             f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension "
             f"{self.shape[dim]} is not divisible by the split_size {sections}!"
         )
-    return multiple_views("TensorSplit", split_at(self, places, dim, name))
+    return tuple(split_at(self, places, dim, name))
 
 
 def hsplit(

@@ -15,8 +15,9 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fill_, module)?)?;
     module.add_function(wrap_pyfunction!(check_writable, module)?)?;
     module.add_function(wrap_pyfunction!(value_before, module)?)?;
+    module.add_function(wrap_pyfunction!(view_source, module)?)?;
+    module.add_function(wrap_pyfunction!(change_shape, module)?)?;
     module.add_function(wrap_pyfunction!(become_view, module)?)?;
-    module.add_function(wrap_pyfunction!(mark_multiple_views, module)?)?;
     module.add_function(wrap_pyfunction!(consecutive_slices, module)?)?;
     module.add_function(wrap_pyfunction!(entries, module)?)?;
     Ok(())
@@ -70,6 +71,19 @@ fn value_before<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>
     }
 }
 
+/// A tensor of the same memory, of which `target` may become a view by `change_shape`.
+#[pyfunction]
+fn view_source<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
+    let py = target.py();
+    Tensor::wrap(py, target.get().var.view_source(py)?)
+}
+
+/// `target` becomes `view`, which was taken of its `view_source`.
+#[pyfunction]
+fn change_shape(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
+    target.get().var.change_shape(target.py(), &view.get().var)
+}
+
 /// `target` becomes `view`, which was taken of it or of `value_before(target)`.
 #[pyfunction]
 fn become_view(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
@@ -87,25 +101,20 @@ fn fill_<'py>(
     Ok(target.clone())
 }
 
-/// Says that these tensors, views all, are the results of one `function` ("Split", "Unbind").
+/// Slices of these lengths along `dim`, one after the other, as the results of one function: of `split_with_sizes`
+/// where the user said the lengths.
 #[pyfunction]
-fn mark_multiple_views(py: Python<'_>, views: Vec<Bound<'_, Tensor>>, function: &str) {
-    let function = if function == "Unbind" { "Unbind" } else { "Split" };
-    for (place, view) in (0..).zip(&views) {
-        view.get().var.mark_multiple(py, place, function);
-    }
-}
-
-/// Slices of these lengths along `dim`, one after the other, as the results of one function.
-#[pyfunction]
+#[pyo3(signature = (tensor, dim, lengths, with_sizes=false))]
 fn consecutive_slices<'py>(
     tensor: &Bound<'py, Tensor>,
     dim: i64,
     lengths: Vec<i64>,
+    with_sizes: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (py, var) = (tensor.py(), &tensor.get().var);
     let mut end = 0;
-    several(py, "Split", lengths.into_iter(), |length| {
+    let function = if with_sizes { "SplitWithSizes" } else { "Split" };
+    several(py, function, lengths.into_iter(), |length| {
         end += length;
         views::slice(py, var, (dim, end - length, end, 1))
     })

@@ -117,10 +117,10 @@ impl Var {
             let state = self.look(py);
             let Some(alias) = state.alias() else { return Ok(()) };
             let Some(view) = &alias.view else { return Ok(()) };
-            if state.edge.is_none() && !view.root.requires_grad(py) {
+            if state.edge.is_none() && !view.root(py).requires_grad(py) {
                 return Ok(());
             }
-            (view.root.clone(), view.steps(), view.origin, alias.counter.now())
+            (view.root(py), view.steps(), view.origin, alias.counter.now())
         };
         if origin != Origin::Recorded {
             return Err(self.forbidden(py, origin, true));

@@ -1,7 +1,7 @@
 //! The memory of variables: storages that several share, who counts writes to them, and where elements are.
 
 use super::steps::{Path, Step};
-use super::variable::{Counter, Shared, SharedValue, Storage, Var, View, Watched, WeakVar};
+use super::variable::{Counter, Origin, Shared, SharedValue, Storage, Var, View, Watched, WeakVar};
 use crate::client::gil_cell::GilCell;
 use gt_protocol::Dims;
 use pyo3::Python;
@@ -14,6 +14,17 @@ const VIEWS_MIN: usize = 8;
 impl View {
     pub(crate) fn again(&self) -> Self {
         Self { root: self.root.clone(), path: self.path.clone(), ..*self }
+    }
+
+    /// The variable that it is a view of, itself none. Where that one's shape changed in place, it became a view too,
+    /// of the variable that took over its memory.
+    pub(crate) fn root(&self, py: Python<'_>) -> Var {
+        let successor = {
+            let state = self.root.look(py);
+            let view = state.alias().and_then(|alias| alias.view.as_ref());
+            view.map(|view| view.root.clone())
+        };
+        successor.unwrap_or_else(|| self.root.clone())
     }
 
     /// The operators from the root to the view.
@@ -58,6 +69,17 @@ impl Storage {
             shared.views_max = VIEWS_MIN.max(2 * shared.views.len());
         }
         shared.views.push(view.downgrade(py));
+    }
+
+    /// Whether a view of `root` is alive through which gradients flow.
+    pub(crate) fn has_recorded_view(&self, py: Python<'_>, root: &Var) -> bool {
+        let views: Vec<Var> =
+            self.0.get(py).views.iter().filter_map(|view| view.upgrade(py)).collect();
+        views.iter().any(|view| {
+            let state = view.look(py);
+            let view = state.alias().and_then(|alias| alias.view.as_ref());
+            view.is_some_and(|view| view.origin != Origin::NoGrad && view.root.is(root))
+        })
     }
 
     /// Every view forgets what it has taken: it takes itself again at its next use, and until then holds no memory.

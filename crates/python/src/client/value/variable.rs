@@ -160,7 +160,7 @@ pub(crate) struct Alias {
 
 /// A view through which gradients flow.
 pub(crate) struct View {
-    /// The variable that it is a view of, itself none.
+    /// The variable that it was a view of when it was taken; see [`View::root`].
     pub root: Var,
     /// How it was taken; the first `skip` steps lead to the root.
     pub path: Option<Arc<Path>>,

@@ -1,4 +1,5 @@
-//! `x[...]` and `x[...] = y`: integers, slices, None and Ellipsis are views; tensors, lists and masks are look-ups.
+//! `x[...]` and `x[...] = y`: integers, 0-d tensors of them, slices, None and Ellipsis are views; other tensors, lists
+//! and masks are look-ups.
 
 use super::in_place::{assign, fill};
 use crate::client::emission::convert::{self, OperandArg, integer};
@@ -238,13 +239,17 @@ fn consumed(item: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
     if let Ok(tensor) = item.cast::<Tensor>() {
         let meta = tensor.get().var.meta(item.py());
-        let is_mask = matches!(meta.dtype, Dtype::Bool | Dtype::U8);
-        return Ok(if is_mask { meta.dims.len() } else { 1 });
+        return Ok(if is_mask(meta.dtype) { meta.dims.len() } else { 1 });
     }
     if is_mask_array(item)? {
         return item.getattr("ndim")?.extract();
     }
     Ok(1)
+}
+
+/// Whether tensors of this dtype pick elements by being true there.
+fn is_mask(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::Bool | Dtype::U8)
 }
 
 /// Whether numpy's array picks elements by being true there, as tensors of bool and of bytes do.
@@ -339,15 +344,15 @@ fn take_slice(
     Ok(())
 }
 
-/// A Python or numpy integer, or a tensor of one integer (which is read, as PyTorch does).
+/// A Python or numpy integer, or the number in a 0-d tensor of integers.
 fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if item.is_instance_of::<PyInt>() {
         return item.extract().map(Some);
     }
-    if item.cast::<Tensor>().is_ok()
-        || item.cast::<PyList>().is_ok()
-        || item.cast::<PyTuple>().is_ok()
-    {
+    if let Ok(tensor) = item.cast::<Tensor>() {
+        return number_of(item.py(), &tensor.get().var);
+    }
+    if item.cast::<PyList>().is_ok() || item.cast::<PyTuple>().is_ok() {
         return Ok(None);
     }
     if convert::is_torch_tensor(item) {
@@ -366,6 +371,15 @@ fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
         return item.call_method0("item")?.extract().map(Some);
     }
     Ok(None)
+}
+
+/// The number in a 0-d tensor of integers. It is read, as `PyTorch` does, since only a known place can be a view.
+fn number_of(py: Python<'_>, var: &Var) -> PyResult<Option<i64>> {
+    let meta = var.meta(py);
+    if !meta.dims.is_empty() || is_mask(meta.dtype) || meta.dtype.is_differentiable() {
+        return Ok(None);
+    }
+    read::item(py, var)?.extract(py).map(Some)
 }
 
 fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {

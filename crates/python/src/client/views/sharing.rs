@@ -54,7 +54,7 @@ impl Var {
             self.share(py);
             let mut alias = self.alias_of(py);
             let (root, skip, from) = match &alias.view {
-                Some(view) => (view.root.clone(), view.skip, view.origin),
+                Some(view) => (view.root(py), view.skip, view.origin),
                 None => (self.clone(), Path::length(alias.path.as_ref()), Origin::Recorded),
             };
             let origin = match from {
@@ -176,18 +176,75 @@ impl Var {
         Ok(())
     }
 
-    /// Becomes `view`, which was taken of this variable or of its value: its shape, memory and gradient's way.
+    /// A variable of the same memory, of which this one may become a view in place: itself where it is a view, its
+    /// successor where its gradient is recorded, else a detached twin. No element is written, so elements may share memory.
+    pub(crate) fn view_source(&self, py: Python<'_>) -> PyResult<Self> {
+        if !self.is_view(py) && !self.is_recorded(py) {
+            self.check_views(py)?;
+            return self.detached(py, false);
+        }
+        self.check_writable(py, false)?;
+        if self.is_view(py) { Ok(self.clone()) } else { self.successor(py) }
+    }
+
+    /// Refuses another shape where views would send their gradients to places of the old one.
+    fn check_views(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(storage) = self.storage(py).filter(|_| self.requires_grad(py)) else {
+            return Ok(());
+        };
+        if !storage.has_recorded_view(py, self) {
+            return Ok(());
+        }
+        Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            "the tensor requires a gradient, has views that were taken while gradients were recorded, and no gradient is \
+             recorded now: its shape cannot change in place; use the form without an underscore",
+        ))
+    }
+
+    fn is_recorded(&self, py: Python<'_>) -> bool {
+        tape::grad_enabled() && self.requires_grad(py)
+    }
+
+    /// Becomes `view`, which was taken of its source: another shape of its memory. That is a write to autograd.
+    pub(crate) fn change_shape(&self, py: Python<'_>, view: &Self) -> PyResult<()> {
+        if self.is_view(py) || self.is_recorded(py) {
+            self.become_view(py, view)?;
+        } else {
+            self.rename(py, view)?;
+        }
+        self.count(py);
+        Ok(())
+    }
+
+    /// Another variable of its memory and its gradient: others' root in its place, once it becomes a view of that.
+    fn successor(&self, py: Python<'_>) -> PyResult<Self> {
+        self.share(py);
+        let alias = self.alias_of(py);
+        let successor = Self::new(py, self.value(py)?, self.edge(py)?);
+        if alias.path.is_none() {
+            successor.name(py, None);
+        }
+        successor.state(py).cold_mut().alias = Some(Box::new(alias));
+        successor.register(py);
+        Ok(successor)
+    }
+
+    /// Becomes `view`, which was taken of this variable, of its value or of its successor: its shape, memory and
+    /// gradient's way.
     ///
     /// # Errors
     ///
-    /// What others are views of cannot become a view while its gradient is recorded.
+    /// What others are views of becomes nothing but a view, as long as its gradient is recorded.
     pub(crate) fn become_view(&self, py: Python<'_>, view: &Self) -> PyResult<()> {
         let is_base = self.look(py).alias().is_some_and(|alias| alias.view.is_none());
-        if is_base {
+        let has_root = view.look(py).alias().is_some_and(|alias| alias.view.is_some());
+        if is_base && !has_root {
             return Err(errors::mistake(
                 py,
                 ErrorClass::Runtime,
-                "the tensor has views or is detached elsewhere, and requires a gradient: its shape cannot change in place; \
+                "the tensor has views or is detached elsewhere, and requires a gradient: it cannot be detached in place; \
                  use the form without an underscore",
             ));
         }

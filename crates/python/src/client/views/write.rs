@@ -28,7 +28,7 @@ impl Var {
         let view = {
             let state = self.look(py);
             let view = state.alias().and_then(|alias| alias.view.as_ref());
-            view.map(|view| (view.root.clone(), view.origin))
+            view.map(|view| (view.root(py), view.origin))
         };
         if let Some((root, origin)) = view {
             if origin != Origin::Recorded {
@@ -174,7 +174,7 @@ impl Var {
             let state = self.look(py);
             state.alias().and_then(|alias| {
                 let view = alias.view.as_ref()?;
-                Some((view.root.clone(), view.steps()))
+                Some((view.root(py), view.steps()))
             })
         };
         match view {
@@ -207,7 +207,7 @@ impl Var {
     }
 
     /// Autograd's count of writes goes up.
-    fn count(&self, py: Python<'_>) {
+    pub(super) fn count(&self, py: Python<'_>) {
         let mut state = self.state(py);
         if let Some(alias) = state.alias() {
             alias.counter.raise();

@@ -151,8 +151,7 @@ class Worker:
 
     def end(self) -> int:
         """Closes the control socket; the worker has to notice."""
-        if self.process.returncode is None:
-            self.connection.close()
+        self.connection.close()
         return self.process.wait(timeout=10)
 
 

@@ -95,7 +95,7 @@ def test_kernels_that_wait_for_a_killed_worker_end_and_name_it(kernel_group):
     for worker in (dead, *kernel_group):
         worker.write(op("all_reduce", (1,), (0,), (everyone, "sum", 9, "device")))
     dead.process.kill()
-    dead.process.wait()
+    dead.end()
     for worker in kernel_group:
         worker.connection.lost(len(kernel_group))
         worker.write(read(1, 1, 2))
@@ -168,7 +168,7 @@ def test_a_killed_worker_is_told_of_and_the_others_go_on(group):
         worker.answers(1)
     dead = group.pop()
     dead.process.kill()
-    dead.process.wait()
+    dead.end()
     for worker in group:
         worker.connection.lost(len(group))
         worker.write(

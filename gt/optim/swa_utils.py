@@ -13,6 +13,7 @@ from gt._core import Tensor
 from gt.devices import check_device
 from gt.nn.batchnorm import _BatchNorm
 from gt.nn.module import Module
+from gt.optim.factors import Factor
 from gt.optim.lr_scheduler.base import LRScheduler
 from gt.optim.lr_scheduler.cycle import listed
 from gt.optim.optimizer import Optimizer
@@ -228,12 +229,11 @@ class SWALR(LRScheduler):
         if not _is_count(anneal_epochs):
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self.anneal_epochs = anneal_epochs
-        self._begin = last_epoch + 1
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         """The rate of each group: what is left of the way it started from, and the rest."""
-        step = self.last_epoch - self._begin
+        step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
         before, after = self._part(step - 1), self._part(step)

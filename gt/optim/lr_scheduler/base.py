@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from gt.optim.optimizer import Optimizer
+from gt._core import Tensor
+from gt.optim.factors import Factor
+from gt.optim.optimizer import Group, Optimizer
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
@@ -23,6 +25,19 @@ _ORDER_WARNING = (
 )
 
 
+def assign(group: Group, option: str, value: Factor) -> None:
+    """Set an option of a group; a tensor stays the object that others hold, with a new value."""
+    if isinstance(group[option], Tensor):
+        group[option].fill_(value.reshape(()) if isinstance(value, Tensor) else value)
+    else:
+        group[option] = value
+
+
+def copied(value: Factor) -> Factor:
+    """A value that later writes into a tensor do not change."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
 class LRScheduler:
     """The base of all schedules: `step()` once per epoch (or step) sets the groups' rates.
 
@@ -36,14 +51,14 @@ class LRScheduler:
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         for place, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", copied(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     "param 'initial_lr' is not specified in param_groups"
                     f"[{place}] when resuming scheduler with last_epoch >= 0"
                 )
         self.optimizer = optimizer
-        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.base_lrs = [copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self.start()
 
@@ -58,36 +73,42 @@ class LRScheduler:
         self._step_count += 1
         if epoch is not None:
             warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=2)
+        self._update(epoch)
+
+    def _update(self, epoch: int | None) -> None:
         self._get_lr_called_within_step = True
         try:
             self._set(self._rates_at(epoch))
         finally:
             self._get_lr_called_within_step = False
 
-    def _rates_at(self, epoch: int | None) -> list[float]:
+    def _rates_at(self, epoch: int | None) -> list[Factor]:
         """The rates of this epoch, or of the next one, where the schedule is then."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         return self.get_lr() if epoch is None else self._get_closed_form_lr()
 
-    def _set(self, rates: list[float]) -> None:
+    def _set(self, rates: list[Factor]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+            assign(group, "lr", rate)
         self._last_lr = self._current()
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Factor]:
         """The rates of last_epoch by themselves; where no formula says them, from those before."""
         return self.get_lr()
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         """The rate of each group at last_epoch, from the rates before."""
         raise NotImplementedError
 
     def restart(self) -> None:
         """Epoch 0 again, with the rates that this schedule starts from."""
-        self.last_epoch = 0
-        self._set(self._first())
+        self._update(0)
 
-    def get_last_lr(self) -> list[float]:
+    def undo(self) -> None:
+        """Take back the first step, which another schedule makes instead."""
+        self.last_epoch -= 1
+
+    def get_last_lr(self) -> list[Factor]:
         """The rates that the last step set."""
         return self._last_lr
 
@@ -99,8 +120,8 @@ class LRScheduler:
         """Go on from what state_dict() gave."""
         self.__dict__.update(state_dict)
 
-    def _current(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+    def _current(self) -> list[Factor]:
+        return [copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def start(self) -> None:
         """The first step: a schedule that goes on finds its rate in the groups."""
@@ -108,7 +129,3 @@ class LRScheduler:
         self._is_initial = True
         self.step()
         self._is_initial = False
-
-    def _first(self) -> list[float]:
-        """The rates of epoch 0, whatever the groups say."""
-        return list(self.base_lrs)

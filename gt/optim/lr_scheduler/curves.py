@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from gt.optim.factors import Factor
 from gt.optim.lr_scheduler.base import LRScheduler
 from gt.optim.optimizer import Optimizer
 
@@ -37,13 +38,9 @@ class LambdaLR(LRScheduler):
         self.lr_lambdas = lambdas
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
         return [base * factor(self.last_epoch) for factor, base in pairs]
-
-    def _first(self) -> list[float]:
-        pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
-        return [base * factor(0) for factor, base in pairs]
 
     def state_dict(self) -> dict[str, Any]:
         """All but the optimizer; of what the rates come from, objects' attributes, as PyTorch."""
@@ -65,15 +62,12 @@ class LambdaLR(LRScheduler):
 class MultiplicativeLR(LambdaLR):
     """The rate before * lr_lambda(epoch); arguments as LambdaLR's."""
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         rates = self._current()
         if self._is_initial:
             return rates
         pairs = zip(self.lr_lambdas, rates, strict=True)
         return [rate * factor(self.last_epoch) for factor, rate in pairs]
-
-    def _first(self) -> list[float]:
-        return list(self.base_lrs)
 
 
 class StepLR(LRScheduler):
@@ -86,12 +80,12 @@ class StepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         if self.last_epoch == 0 or self.last_epoch % self.step_size:
             return self._current()
         return [rate * self.gamma for rate in self._current()]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Factor]:
         factor = self.gamma ** (self.last_epoch // self.step_size)
         return [base * factor for base in self.base_lrs]
 
@@ -110,14 +104,11 @@ class MultiStepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         passed = self.milestones[self.last_epoch]
         return [rate * self.gamma**passed for rate in self._current()]
 
-    def _first(self) -> list[float]:
-        return self._after(0)
-
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Factor]:
         return self._after(self.last_epoch)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -125,7 +116,7 @@ class MultiStepLR(LRScheduler):
         super().load_state_dict(state_dict)
         self.milestones = Counter(self.milestones)  # files keep it as a plain dictionary
 
-    def _after(self, epoch: int) -> list[float]:
+    def _after(self, epoch: int) -> list[Factor]:
         """The rates once all milestones up to this epoch have passed."""
         passed = bisect_right(sorted(self.milestones.elements()), epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
@@ -154,7 +145,7 @@ class ConstantLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         rates = self._current()
         if self.last_epoch == 0:
             return [rate * self.factor for rate in rates]
@@ -162,13 +153,9 @@ class ConstantLR(LRScheduler):
             return rates
         return [rate * (1.0 / self.factor) for rate in rates]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Factor]:
         over = self.last_epoch >= self.total_iters
         factor = self.factor + over * (1 - self.factor)
-        return [base * factor for base in self.base_lrs]
-
-    def _first(self) -> list[float]:
-        factor = self.factor if self.total_iters > 0 else 1.0
         return [base * factor for base in self.base_lrs]
 
 
@@ -186,7 +173,7 @@ class PolynomialLR(LRScheduler):
         self.power = power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         rates, total = self._current(), self.total_iters
         if self._is_initial or self.last_epoch > total:
             return rates
@@ -194,7 +181,7 @@ class PolynomialLR(LRScheduler):
         before = 1.0 - (self.last_epoch - 1) / total
         return [rate * (rest / before) ** self.power for rate in rates]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Factor]:
         rest = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
         return [base * rest**self.power for base in self.base_lrs]
 
@@ -206,12 +193,12 @@ class ExponentialLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         if self._is_initial:
             return self._current()
         return [rate * self.gamma for rate in self._current()]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Factor]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
@@ -246,7 +233,7 @@ class LinearLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         if self.last_epoch == 0:
             return [rate * self.start_factor for rate in self._current()]
         if self._is_initial or self.last_epoch > self.total_iters:
@@ -255,13 +242,10 @@ class LinearLR(LRScheduler):
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * gained
         return [rate * (1.0 + gained / before) for rate in self._current()]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Factor]:
         gained = (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch)
         factor = self.start_factor + gained / self.total_iters
         return [base * factor for base in self.base_lrs]
-
-    def _first(self) -> list[float]:
-        return [base * self.start_factor for base in self.base_lrs]
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -285,7 +269,7 @@ class CosineAnnealingLR(LRScheduler):
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         """By recurrence, so that a rate changed from outside keeps its change, as in PyTorch."""
         epoch, low, rates = self.last_epoch, self.eta_min, self._current()
         if self._is_initial:
@@ -299,7 +283,7 @@ class CosineAnnealingLR(LRScheduler):
         before = 1 + math.cos(math.pi * (epoch - 1) / self.T_max)
         return [now / before * (rate - low) + low for rate in rates]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Factor]:
         now = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
         return [self.eta_min + (base - self.eta_min) * now for base in self.base_lrs]
 
@@ -371,10 +355,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_cur = epoch % self.T_0
         self.last_epoch = math.floor(epoch)
 
-    def restart(self) -> None:
-        self.T_cur, self.T_i = 0, self.T_0
-        super().restart()
-
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         now = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * now for base in self.base_lrs]

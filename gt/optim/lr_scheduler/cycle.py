@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from gt.optim.lr_scheduler.base import LRScheduler
+from gt.optim.factors import Factor
+from gt.optim.lr_scheduler.base import LRScheduler, copied
 from gt.optim.optimizer import Group, Optimizer
 
 
@@ -88,7 +89,7 @@ class OneCycleLR(LRScheduler):
                     group["max_momentum"], group["base_momentum"] = most, least
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         """The rates of this step; sets the momentum on the way, as in PyTorch.
 
         Raises:
@@ -124,9 +125,6 @@ class OneCycleLR(LRScheduler):
             return start + (end - start) * part
         return end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
 
-    def _first(self) -> list[float]:
-        return self.get_lr()
-
 
 def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
     """How many steps there will be.
@@ -146,10 +144,12 @@ def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | N
     return math.prod(counts.values())
 
 
-def listed(name: str, value: float | Sequence[float], count: int) -> list[float]:
-    """One value for each group."""
-    if not isinstance(value, Sequence):
-        return [value] * count
-    if len(value) != count:
-        raise ValueError(f"{name} must have {count} values, but got {len(value)}")
-    return list(value)
+def listed(name: str, value: Factor | Sequence[Factor], count: int) -> list[Factor]:
+    """One value for each group, a copy of each tensor."""
+    values = list(value) if isinstance(value, Sequence) else [value] * count
+    if len(values) != count:
+        raise ValueError(
+            f"{name} must have the same length as optimizer.param_groups. {name} has "
+            f"{len(values)} values, param_groups has {count}."
+        )
+    return [copied(one) for one in values]

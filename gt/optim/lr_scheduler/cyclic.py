@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from gt.optim.lr_scheduler.base import LRScheduler
+from gt.optim.factors import Factor
+from gt.optim.lr_scheduler.base import LRScheduler, assign
 from gt.optim.lr_scheduler.cycle import listed
 from gt.optim.optimizer import Group, Optimizer
 
@@ -57,7 +58,7 @@ class CyclicLR(LRScheduler):
         rates = listed("base_lr", base_lr, count)
         if last_epoch == -1:
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate
+                assign(group, "lr", rate)
         self.max_lrs = listed("max_lr", max_lr, count)
         down = step_size_up if step_size_down is None else step_size_down
         self.total_size = float(step_size_up + down)
@@ -97,7 +98,7 @@ class CyclicLR(LRScheduler):
                 self._set_momentum(group, most)
                 group["base_momentum"], group["max_momentum"] = least, most
 
-    def _set_momentum(self, group: Group, value: float) -> None:
+    def _set_momentum(self, group: Group, value: Factor) -> None:
         if self.use_beta1:
             group["betas"] = (value, *group["betas"][1:])
         else:
@@ -111,7 +112,7 @@ class CyclicLR(LRScheduler):
             return 1.0
         return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else float(self.gamma**x)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Factor]:
         """The rates of this step; sets the momentum on the way, as in PyTorch."""
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
@@ -129,6 +130,3 @@ class CyclicLR(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """All but the optimizer and a function of the user's."""
         return {name: x for name, x in super().state_dict().items() if name != "_scale_fn"}
-
-    def _first(self) -> list[float]:
-        return self.get_lr()

@@ -6,11 +6,54 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gt.optim.lr_scheduler.base import LRScheduler
+from gt.optim.lr_scheduler.base import LRScheduler, assign
+from gt.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from gt.optim.optimizer import Optimizer
 
 
-class SequentialLR(LRScheduler):
+class _Joined(LRScheduler):
+    """Schedules of one optimizer; each keeps the state that belongs to it."""
+
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
+        for place, one in enumerate(schedulers):
+            self._check(optimizer, place, one)
+        self.optimizer = optimizer
+        self._schedulers = schedulers
+
+    def _check(self, optimizer: Optimizer, place: int, one: LRScheduler) -> None:
+        name = type(self).__name__
+        if isinstance(one, ReduceLROnPlateau):
+            raise ValueError(  # noqa: TRY004 - PyTorch's class
+                f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional "
+                "kwargs to be specified when calling `step`, but got one at index "
+                f"{place} in the given schedulers sequence."
+            )
+        if one.optimizer is not optimizer:
+            raise ValueError(
+                f"{name} expects all schedulers to belong to the same optimizer, but got "
+                f"scheduler {type(one).__name__} at index {place} has {one.optimizer}, which is "
+                f"different from {type(optimizer).__name__}."
+            )
+
+    def undo(self) -> None:
+        """Take back the first step of each of them; the own epoch stays, as in PyTorch."""
+        for one in self._schedulers:
+            one.undo()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the optimizer; the schedules by their own state."""
+        state = super().state_dict()
+        return {**state, "_schedulers": [one.state_dict() for one in self._schedulers]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from what state_dict() gave."""
+        entries = dict(state_dict)
+        for one, saved in zip(self._schedulers, entries.pop("_schedulers"), strict=True):
+            one.load_state_dict(saved)
+        self.__dict__.update(entries)
+
+
+class SequentialLR(_Joined):
     """Schedules one after the other: a warm-up, say, and then a decay.
 
     Args:
@@ -31,37 +74,25 @@ class SequentialLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not schedulers:
-            raise ValueError("SequentialLR expects at least one scheduler, but got none.")
-        for place, one in enumerate(schedulers):
-            if one.optimizer is not optimizer:
-                raise ValueError(
-                    f"SequentialLR expects all schedulers to belong to the same optimizer, but got "
-                    f"scheduler {type(one).__name__} at index {place} that belongs to another one."
-                )
+            raise ValueError(
+                f"{type(self).__name__} expects at least one scheduler, but got no scheduler."
+            )
+        super().__init__(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "SequentialLR expects number of schedulers provided to be one more than the number "
-                f"of milestone points, but got {len(schedulers)} schedulers and "
-                f"{len(milestones)} milestones."
+                "Sequential Schedulers expects number of schedulers provided to be one more than "
+                f"the number of milestone points, but got number of schedulers {len(schedulers)} "
+                f"and the number of milestones to be equal to {len(milestones)}"
             )
-        self.optimizer = optimizer
+        self._milestones = milestones
         self.last_epoch = last_epoch + 1
-        self._schedulers = list(schedulers)
-        self._milestones = list(milestones)
-        # Each of them has set its first rates when it was made; only those of the first count.
+        # Each of them has set its first rates when it was made; only those of epoch 0 count.
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            assign(group, "lr", group["initial_lr"])
         self.undo()
-        self._schedulers[0].start()
-        self._last_lr = self._schedulers[0].get_last_lr()
-
-    def undo(self) -> None:
-        """Take back the first step of each of them."""
-        for one in self._schedulers:
-            if isinstance(one, SequentialLR):
-                one.undo()
-            else:
-                one.last_epoch -= 1
+        now = schedulers[bisect_right(milestones, 0)]
+        now.start()
+        self._last_lr = now.get_last_lr()
 
     def step(self) -> None:  # type: ignore[override]
         """Go on by one, in the next schedule where its milestone is reached."""
@@ -74,31 +105,8 @@ class SequentialLR(LRScheduler):
             now.step()
         self._last_lr = now.get_last_lr()
 
-    def restart(self) -> None:
-        """The first schedule again, from its start."""
-        self.last_epoch = 0
-        self._schedulers[0].restart()
-        self._last_lr = self._schedulers[0].get_last_lr()
 
-    def start(self) -> None:
-        """The first step of the first of them."""
-        self._schedulers[0].start()
-        self._last_lr = self._schedulers[0].get_last_lr()
-
-    def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer; the schedules by their own state."""
-        state = super().state_dict()
-        return {**state, "_schedulers": [one.state_dict() for one in self._schedulers]}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from what state_dict() gave."""
-        entries = dict(state_dict)
-        for one, saved in zip(self._schedulers, entries.pop("_schedulers"), strict=True):
-            one.load_state_dict(saved)
-        self.__dict__.update(entries)
-
-
-class ChainedScheduler(LRScheduler):
+class ChainedScheduler(_Joined):
     """Schedules that all step each time, each on the rates that the one before it set.
 
     Args:
@@ -114,18 +122,10 @@ class ChainedScheduler(LRScheduler):
     ) -> None:
         if not schedulers:
             raise ValueError(
-                "ChainedScheduler expects at least one scheduler to be chained, "
+                f"{type(self).__name__} expects at least one scheduler to be chained, "
                 "but got no scheduler."
             )
-        self.optimizer = optimizer or schedulers[0].optimizer
-        for place, one in enumerate(schedulers):
-            if one.optimizer is not self.optimizer:
-                raise ValueError(
-                    "ChainedScheduler expects all schedulers to belong to the same optimizer, but "
-                    f"got scheduler {type(one).__name__} at index {place} has {one.optimizer}, "
-                    f"which is different from {type(self.optimizer).__name__}."
-                )
-        self._schedulers = list(schedulers)
+        super().__init__(optimizer or schedulers[0].optimizer, schedulers)
         self._last_lr = self._current()
 
     def step(self) -> None:  # type: ignore[override]
@@ -133,15 +133,3 @@ class ChainedScheduler(LRScheduler):
         for one in self._schedulers:
             one.step()
         self._last_lr = self._current()
-
-    def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer; the schedules by their own state."""
-        state = super().state_dict()
-        return {**state, "_schedulers": [one.state_dict() for one in self._schedulers]}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from what state_dict() gave."""
-        entries = dict(state_dict)
-        for one, saved in zip(self._schedulers, entries.pop("_schedulers"), strict=True):
-            one.load_state_dict(saved)
-        self.__dict__.update(entries)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Literal, SupportsFloat
 
-from gt.optim.lr_scheduler.base import EPOCH_DEPRECATION_WARNING, LRScheduler
+from gt.optim.lr_scheduler.base import EPOCH_DEPRECATION_WARNING, LRScheduler, assign
 from gt.optim.optimizer import Optimizer
 
 
@@ -98,9 +98,10 @@ class ReduceLROnPlateau(LRScheduler):
 
     def _reduce(self) -> None:
         for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
-            rate = max(group["lr"] * self.factor, least)
-            if group["lr"] - rate > self.eps:
-                group["lr"] = rate
+            before = float(group["lr"])
+            rate = max(before * self.factor, least)
+            if before - rate > self.eps:
+                assign(group, "lr", rate)
 
     def _is_better(self, now: float) -> bool:
         sign = 1.0 if self.mode == "max" else -1.0

@@ -15,7 +15,6 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 from gt import _core
 from gt._core import (
     Tensor,
-    __version__,
     bfloat16,
     complex64,
     complex128,
@@ -31,6 +30,7 @@ from gt._core import (
 )
 from gt._core import bool as bool
 from gt.size import Size
+from gt.torch_version import __version__
 
 _core.configure(Size, str(pathlib.Path(__file__).resolve().parent))
 half, float, double = float16, float32, float64
@@ -141,6 +141,7 @@ _LAZY = {
     "mps",
     "onnx",
     "backends",
+    "torch_version",
     "version",
     "fft",
     "func",

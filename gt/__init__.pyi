@@ -103,6 +103,7 @@ from gt import signal as signal
 from gt import sparse as sparse
 from gt import special as special
 from gt import testing as testing
+from gt import torch_version as torch_version
 from gt import utils as utils
 from gt import version as version
 from gt import worker as worker

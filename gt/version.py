@@ -1,11 +1,13 @@
 """Which GT this is, by torch.version's names; `cuda` and `hip` are None: GT is built with none."""
 
-from gt._core import __version__
+from gt import _core
+from gt.torch_version import __version__
 
 cuda: str | None = None
 hip: str | None = None
+gt: str = _core.__version__  # GT's own, which its wheel and `gt --version` have
 
-__all__ = ["__version__", "cuda", "hip"]
+__all__ = ["__version__", "cuda", "gt", "hip"]
 
 
 def __dir__() -> list[str]:

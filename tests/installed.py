@@ -167,7 +167,7 @@ def main(backend: str) -> None:
     while left := children():
         assert time.monotonic() < deadline, f"left behind: {left}"
     version = sys.version.partition(" ")[0]
-    print(f"Python {version}, {backend}: {modules}, loss {loss:.0e}, gt {gt.__version__}")
+    print(f"Python {version}, {backend}: {modules}, loss {loss:.0e}, gt {gt.version.gt}")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ MODULES = [
     "gt.linalg", "gt.masked", "gt.nn",
     "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
     "gt.random", "gt.signal", "gt.signal.windows", "gt.special", "gt.utils", "gt.utils.data",
-    "gt.backends", "gt.utils.checkpoint", "gt.version",
+    "gt.backends", "gt.torch_version", "gt.utils.checkpoint", "gt.version",
     *(f"gt.nn.modules.{path}" for path in (*gt.nn.modules.PATHS, "utils")),
     "gt.amp", "gt.cpu", "gt.cpu.amp", "gt.cuda.amp", "gt.cuda.memory",
     "gt.cuda.streams", "gt.profiler", "gt.sparse",

@@ -5,10 +5,11 @@ error, and a closed pipe ends them quietly.
 """
 
 import argparse
-import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
+
+from gt import version
 
 INTERRUPTED = 130  # what a shell makes of Ctrl-C
 
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gt", description="Tools of GT.")
+    parser.add_argument("--version", action="version", version=f"gt {version.gt}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("demo", help="train two small models on real data", add_help=False)
     trace = commands.add_parser("trace", help="read an instruction log (GT_INSTRUCTION_LOG)")
@@ -118,15 +120,8 @@ def _run(options: argparse.Namespace) -> int:
         from gt.tools import config_check
 
         return config_check.run(options.file, workers=options.workers)
-    print(f"gt {_version()}")
+    print(f"gt {version.gt}")
     return 0
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("gt-tensor")
-    except importlib.metadata.PackageNotFoundError:
-        return "of a checkout that is not installed"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 A flat dictionary of tensors is a plain safetensors file that every reader of the format
 understands. Anything else is stored under dotted names, and its structure as JSON in the file's
 metadata. What is larger than one file may be is written to several with an index, as Hugging Face's
-libraries write and read them. No pickle: a file holds data only. What is wrong with a file is a
+libraries write and read them. A file holds data only, unless `pickle=True` asks for whole objects
+(pickled_file.py). What is wrong with a file is a
 FileFormatError (safetensors_file.py). A checkpoint of PyTorch's is read by PyTorch, where it is
 installed.
 """
@@ -21,9 +22,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, TypeAlias, TypeGuard
 
-from gt import _core, interop, misses, safetensors_file
+from gt import _core, interop, misses, pickled_file, safetensors_file
 from gt._core import Tensor
-from gt.errors import InvalidType, InvalidValue, NotSupported
+from gt.errors import InvalidType, InvalidUse, InvalidValue, NotSupported
 from gt.safetensors_file import METADATA, FileFormatError, Json, parsed
 
 __all__ = ["FileFormatError", "load", "save"]
@@ -48,7 +49,13 @@ TORCH_MAGIC = (b"PK\x03\x04", b"\x80\x02")  # a zip archive; a pickle: the older
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
-def save(obj: object, f: Path | IO[bytes], *, max_shard_size: int | str | None = None) -> None:
+def save(
+    obj: object,
+    f: Path | IO[bytes],
+    *,
+    max_shard_size: int | str | None = None,
+    pickle: bool = False,
+) -> None:
     """Write a tensor, or dictionaries and lists with tensors, numbers, strings and None, to a file.
 
     Args:
@@ -58,11 +65,16 @@ def save(obj: object, f: Path | IO[bytes], *, max_shard_size: int | str | None =
         max_shard_size: Bytes of tensors that one file may hold, such as `"5GB"` or `10**9`: what is
             more goes into `NAME-00001-of-00003.safetensors` and so on beside `f`, with their index
             in `f.index.json`. A larger tensor has a file of its own.
+        pickle: Write any object, such as a whole module, with its classes by name; `load` reads it
+            with `weights_only=False`.
 
     Raises:
         InvalidType: Something that the format cannot hold, named with its place.
-        InvalidValue: A size that is none, or one for an open file.
+        InvalidValue: A size that is none, or one for an open file or with `pickle`.
     """
+    if pickle:
+        _save_pickled(obj, f, max_shard_size)
+        return
     tensors: dict[str, Tensor] = {}
     structure = _described(obj, (), tensors)
     plain = isinstance(obj, Mapping) and list(tensors) == list(obj)
@@ -93,6 +105,16 @@ def save(obj: object, f: Path | IO[bytes], *, max_shard_size: int | str | None =
     target.unlink(missing_ok=True)  # an earlier one in a single file
 
 
+def _save_pickled(obj: object, f: Path | IO[bytes], max_shard_size: int | str | None) -> None:
+    if max_shard_size is not None:
+        raise InvalidValue("save: max_shard_size is of safetensors files, not of pickle=True")
+    data = pickled_file.dumped(obj)
+    if _is_open(f, "write"):
+        f.write(data)
+        return
+    safetensors_file.replace(pathlib.Path(_path(f, "save")), lambda: [data])
+
+
 def load(
     f: Path | IO[bytes],
     map_location: object = None,
@@ -109,8 +131,8 @@ def load(
         f: The path; of several files that of their index, or the one that was saved to. Or an open
             file that can be read and sought, such as io.BytesIO: from where it stands to its end.
         map_location: Taken as PyTorch takes it; a device places nothing.
-        weights_only: Of a checkpoint of PyTorch's, which may hold code: as in torch.load. A
-            safetensors file holds nothing else.
+        weights_only: False reads whole objects, which run code: of `save(pickle=True)`, or of a
+            checkpoint of PyTorch's as in torch.load. A safetensors file holds nothing else.
         mmap: Each tensor is read once, as it is uploaded.
 
     Raises:
@@ -124,6 +146,8 @@ def load(
     if not path.exists() and index.exists():
         path = index
     with path.open("rb") as file:
+        if _begins(file, pickled_file.MAGIC):
+            return _load_pickled(file, path, weights_only=weights_only)
         if _is_torch(file):
             return _load_torch(file, path, weights_only=weights_only)
     try:
@@ -136,6 +160,8 @@ def load(
 
 def _load_open(file: IO[bytes], *, weights_only: bool) -> Saved:
     name = f"the {type(file).__name__}"
+    if _begins(file, pickled_file.MAGIC):
+        return _load_pickled(file, name, weights_only=weights_only)
     if _is_torch(file):
         return _load_torch(file, name, weights_only=weights_only)
     try:
@@ -168,10 +194,23 @@ def _path(f: object, purpose: str) -> Path:
 
 
 def _is_torch(file: IO[bytes]) -> bool:
+    return _begins(file, *TORCH_MAGIC)
+
+
+def _begins(file: IO[bytes], *magic: bytes) -> bool:
     begin = file.tell()
-    magic = file.read(4)
+    first = file.read(max(map(len, magic)))
     file.seek(begin)
-    return magic.startswith(TORCH_MAGIC)
+    return first.startswith(magic)
+
+
+def _load_pickled(file: IO[bytes], name: object, *, weights_only: bool) -> Saved:
+    if weights_only:
+        raise InvalidUse(
+            f"load: {name} holds whole objects, and reading them runs the code that it names; "
+            "where you trust it: gt.load(f, weights_only=False)"
+        )
+    return pickled_file.read(file)  # type: ignore[return-value] # what the file holds
 
 
 def _load_torch(file: IO[bytes], name: object, *, weights_only: bool) -> Saved:
@@ -316,7 +355,8 @@ def _unsaveable(obj: object, where: str) -> InvalidType:
         remedy = ": save its state_dict(), and load that into one that the program has made"
     return InvalidType(
         f"save: {where} is a {_core.class_name(obj)}; only tensors, dictionaries, lists, tuples, "
-        f"numbers, strings and None can be saved{remedy}"
+        f"numbers, strings and None can be saved{remedy}; or gt.save(obj, f, pickle=True) for a "
+        "whole object, which gt.load(f, weights_only=False) reads"
     )
 
 

@@ -14,13 +14,14 @@ installed.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, TypeAlias, TypeGuard
+from typing import IO, Any, Literal, TypeAlias, TypeGuard
 
 from gt import _core, interop, misses, pickled_file, safetensors_file
 from gt._core import Tensor
@@ -55,6 +56,7 @@ def save(
     *,
     max_shard_size: int | str | None = None,
     pickle: bool = False,
+    format: Literal["safetensors", "torch"] = "safetensors",
 ) -> None:
     """Write a tensor, or dictionaries and lists with tensors, numbers, strings and None, to a file.
 
@@ -67,13 +69,19 @@ def save(
             in `f.index.json`. A larger tensor has a file of its own.
         pickle: Write any object, such as a whole module, with its classes by name; `load` reads it
             with `weights_only=False`.
+        format: "torch" writes what torch.load reads, where PyTorch is installed.
 
     Raises:
         InvalidType: Something that the format cannot hold, named with its place.
-        InvalidValue: A size that is none, or one for an open file or with `pickle`.
+        InvalidValue: A size that is none, or one for an open file or with `pickle` or
+            `format="torch"`; an unknown format.
     """
-    if pickle:
-        _save_pickled(obj, f, max_shard_size)
+    if format not in ("safetensors", "torch") or (pickle and format == "torch"):
+        raise InvalidValue(f"save: format {format!r} with pickle={pickle}")
+    if pickle or format == "torch":
+        if max_shard_size is not None:
+            raise InvalidValue("save: max_shard_size is of safetensors files only")
+        _write(pickled_file.dumped(obj) if pickle else _torch_bytes(obj), f)
         return
     tensors: dict[str, Tensor] = {}
     structure = _described(obj, (), tensors)
@@ -105,10 +113,14 @@ def save(
     target.unlink(missing_ok=True)  # an earlier one in a single file
 
 
-def _save_pickled(obj: object, f: Path | IO[bytes], max_shard_size: int | str | None) -> None:
-    if max_shard_size is not None:
-        raise InvalidValue("save: max_shard_size is of safetensors files, not of pickle=True")
-    data = pickled_file.dumped(obj)
+def _torch_bytes(obj: object) -> bytes:
+    torch = interop.imported_torch("save")
+    file = io.BytesIO()
+    torch.save(interop.to_torch(obj), file)
+    return file.getvalue()
+
+
+def _write(data: bytes, f: Path | IO[bytes]) -> None:
     if _is_open(f, "write"):
         f.write(data)
         return

@@ -4,6 +4,7 @@ import argparse
 import io
 
 import pytest
+import torch
 
 import gt
 
@@ -47,3 +48,29 @@ def test_whole_objects_come_back(kind, is_open, tmp_path):
 def test_a_limit_of_shards_is_refused():
     with pytest.raises(gt.errors.InvalidValue, match="max_shard_size"):
         gt.save([1], io.BytesIO(), pickle=True, max_shard_size=10)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_pytorch_reads_what_is_written_in_its_format(is_open, tmp_path):
+    layers = gt.nn.Sequential(gt.nn.Linear(3, 4), gt.nn.BatchNorm1d(4))
+    theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    file = io.BytesIO() if is_open else tmp_path / "weights.pt"
+    halves = gt.tensor([1.5, 2.0], dtype=gt.bfloat16)
+    value = {"model": layers.state_dict(), "epoch": 3, "more": [halves, (gt.arange(2), "x")]}
+    gt.save(value, file, format="torch")
+    if is_open:
+        file.seek(0)
+    read = torch.load(file)
+    theirs.load_state_dict(read["model"])
+    for name, tensor in theirs.state_dict().items():
+        assert tensor.tolist() == layers.state_dict()[name].tolist()
+    assert read["epoch"] == 3
+    assert read["more"][0].dtype == torch.bfloat16
+    assert read["more"][1][0].tolist() == [0, 1]
+    assert read["more"][1][1] == "x"
+
+
+@pytest.mark.parametrize("options", [{"format": "onnx"}, {"format": "torch", "pickle": True}])
+def test_other_formats_are_refused(options):
+    with pytest.raises(gt.errors.InvalidValue, match="format"):
+        gt.save([gt.ones(1)], io.BytesIO(), **options)

@@ -5,16 +5,29 @@ from __future__ import annotations
 import gt
 from gt._core import Tensor
 from gt.casting import entry
+from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import numpy_names
 
 
 @numpy_names
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along `dim`; lengths below `eps` count as `eps`."""
-    x1, x2 = gt.broadcast_tensors(x1, x2)
-    first = (x1 * x1).sum(dim=dim, keepdim=True).sqrt().clamp(min=eps)
-    second = (x2 * x2).sum(dim=dim, keepdim=True).sqrt().clamp(min=eps)
-    return ((x1 / first) * (x2 / second)).sum(dim=dim)
+    dtype = gt.promote_types(x1.dtype, x2.dtype) if x1.ndim == x2.ndim else gt.result_type(x1, x2)
+    if not dtype.is_floating_point:
+        kind = TENSOR_CLASSES[repr(dtype)].removesuffix("Tensor")
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {kind}"
+        )
+    x1, x2 = gt.broadcast_tensors(x1.to(dtype), x2.to(dtype))
+    products = x1 / _length_from(x1, dim, eps) * (x2 / _length_from(x2, dim, eps))
+    return products.sum(dim=dim)
+
+
+def _length_from(x: Tensor, dim: int, eps: float) -> Tensor:
+    """The length along `dim`, at least `eps`; below it the gradient is still the length's."""
+    length = x.norm(2.0, dim, keepdim=True)
+    raised = length.detach().clamp(min=eps)
+    return length + (raised - length.detach())
 
 
 @numpy_names
@@ -31,19 +44,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 
 def _length(input: Tensor, p: float, dim: int, *, keepdim: bool) -> Tensor:
-    if input.dtype in (gt.float16, gt.bfloat16):  # powers of theirs soon overflow
-        return _length(input.float(), p, dim, keepdim=keepdim).to(input.dtype)
-    if input.is_complex():
-        return input.norm(p, dim, keepdim=keepdim)
-    if p == 2.0:
-        return (input * input).sum(dim=dim, keepdim=keepdim).sqrt()
-    if p == 1.0:
-        return input.abs().sum(dim=dim, keepdim=keepdim)
-    if p == 0.0:
-        return (input != 0).sum(dim=dim, keepdim=keepdim).to(input.dtype)
-    if p == float("inf"):
-        return input.abs().amax(dim=dim, keepdim=keepdim)
-    return (input.abs() ** p).sum(dim=dim, keepdim=keepdim) ** (1.0 / p)
+    return input.norm(p, dim, keepdim=keepdim)
 
 
 _norm = entry("norm", _length)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gt
 from gt._core import Tensor
 from gt.errors import ShapeError
-from gt.nn.functional.distance import cosine_similarity, pairwise_distance
+from gt.nn.functional.distance import pairwise_distance
 from gt.nn.functional.reduction import legacy_reduction, reduced, size_text
 
 
@@ -93,6 +93,7 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    cosine = cosine_similarity(input1, input2, dim=-1)
+    first, second = ((x * x).sum(dim=-1) + 1e-12 for x in (input1, input2))
+    cosine = (input1 * input2).sum(dim=-1) / (first * second).sqrt()
     apart = gt.where(target == -1, (cosine - margin).clamp(min=0.0), 0.0)
     return reduced(gt.where(target == 1, 1 - cosine, 0.0) + apart, reduction)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Iterable
 
@@ -120,8 +121,8 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _total_norm(tensors: list[Tensor], norm_type: float) -> Tensor:
-    if norm_type == float("inf"):
-        return gt.stack([tensor.abs().amax() for tensor in tensors]).amax()
+    if norm_type == 0.0 or math.isinf(norm_type):  # the norm of the tensors' norms
+        return gt.stack([tensor.norm(norm_type) for tensor in tensors]).norm(norm_type)
     total = gt.stack([_power_sum(tensor, norm_type) for tensor in tensors]).sum()
     total = total.sqrt() if norm_type == 2.0 else total ** (1.0 / norm_type)
     return total.to(functools.reduce(gt.promote_types, (tensor.dtype for tensor in tensors)))

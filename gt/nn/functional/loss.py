@@ -71,7 +71,9 @@ def smooth_l1_loss(
     input, target = same_shape(input, target)
     if beta == 0:
         return reduced((input - target).abs(), reduction)
-    distance = (input - target).abs()
+    if input.dtype == gt.bool and target.dtype.is_floating_point:
+        input = input.to(target.dtype)
+    distance = (input - _number(target, input)).abs()
     far = distance >= beta
     near = gt.where(far, 0.0, distance)  # no infinity, whose gradient would be NaN
     loss = gt.where(far, distance - 0.5 * beta, 0.5 * near * near / beta)
@@ -89,13 +91,19 @@ def huber_loss(
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     input, target = same_shape(input, target)
-    distance = (input - target).abs()
+    distance = (input - _number(target, input)).abs()
     far = distance >= delta
     near = gt.where(far, 0.0, distance)  # no infinity, whose gradient would be NaN
     loss = gt.where(far, delta * (distance - 0.5 * delta), 0.5 * near * near)
     return (
         reduced(loss, reduction) if weight is None else weighted(loss * weight, weight, reduction)
     )
+
+
+def _number(target: Tensor, input: Tensor) -> Tensor:
+    """A bool target as numbers of the input's dtype, beside which it may be subtracted."""
+    is_mixed = target.dtype == gt.bool and input.dtype.is_floating_point
+    return target.to(input.dtype) if is_mixed else target
 
 
 def kl_div(

@@ -138,11 +138,17 @@ def attend(
         output = fused(q, k, v, mask, dropout_p=dropout_p, scale=scale)
         if output is not None:
             return output.transpose(1, 2).flatten(2), None  # [b, h, t, k] -> [b, t, h * k]
-    weights = attention_weights(q, k, mask, scale=scale)
+    weights = (_weights if need_weights else attention_weights)(q, k, mask, scale=scale)
     if mask is not None and mask.dtype != v.dtype and _core.autocast_region() is None:
         weights = weights.to(v.dtype)
     weights = dropout(weights, dropout_p)
     return (weights @ v).transpose(1, 2).flatten(2), weights  # [b, h, t, k] -> [b, t, h * k]
+
+
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
+    """The weights that are shown: NaN in rows that the mask hides whole, as PyTorch's are."""
+    scores = (query * scale) @ key.transpose(-2, -1)  # [..., t, k] @ [..., k, s] -> [..., t, s]
+    return (scores if mask is None else scores + mask).softmax(-1)
 
 
 def split_heads(projected: Tensor, num_heads: int) -> Tensor:

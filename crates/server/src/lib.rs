@@ -4,6 +4,7 @@
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - `probing`: `--probe`, which that thread drives while no client is at work.
+//! - [`Backlog`]: what a client keeps for a ring that is full.
 //! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
 //! - `waker` and channels with limits stand between the two.
 //! - [`trace`]: the instruction log.
@@ -11,6 +12,7 @@
 //! **Architecture invariant:** what an instruction means is the core's to know. Only this crate knows tokio, and tokio
 //! never comes near the thread that owns the core. Nothing is left in a file system when the process ends.
 
+mod backlog;
 mod client;
 mod event_loop;
 mod link;
@@ -24,6 +26,7 @@ mod tokens;
 pub mod trace;
 mod waker;
 
+pub use backlog::Backlog;
 pub use net::ListenError;
 pub use options::{Command, HELP, ServerOptions, UsageError};
 pub use sleep::SleepError;

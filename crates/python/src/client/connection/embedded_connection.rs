@@ -8,6 +8,7 @@ use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, Names, PayloadText};
 use gt_protocol::{Family, Instruction, Meta, Op, wire};
+use gt_server::Backlog;
 use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -26,8 +27,8 @@ pub(crate) struct WorkerProcess {
     pub control: Arc<OwnedFd>,
     pub child: Child,
     pub inbox: SharedInbox,
-    /// Words that did not fit, in order; only a plan far longer than usual makes any.
-    pub backlog: Vec<u32>,
+    /// Words that did not fit; only a plan far longer than usual makes any.
+    pub backlog: Backlog,
     /// Frees that go with the next words.
     pub frees: Vec<u32>,
     pub alive: bool,
@@ -178,7 +179,7 @@ impl Connection for EmbeddedConnection {
     }
 
     fn flush(&mut self) {
-        for link in self.links.iter_mut().filter(|link| !link.frees.is_empty()) {
+        for link in &mut self.links {
             link.write(&[]);
         }
     }
@@ -273,21 +274,15 @@ impl Connection for EmbeddedConnection {
 
 impl WorkerProcess {
     fn has_room(&mut self) -> bool {
-        if !self.backlog.is_empty() && self.producer.write(&[&self.backlog]) {
-            self.backlog.clear();
-        }
-        self.backlog.is_empty()
-            && (self.producer.has_space(ROOM_WORDS) || self.producer.is_corrupt())
+        (self.backlog.flush(&mut self.producer) && self.producer.has_space(ROOM_WORDS))
+            || self.producer.is_corrupt()
     }
 
     fn write(&mut self, words: &[u32]) {
         if !self.alive {
             return;
         }
-        if !self.backlog.is_empty() || !self.producer.write(&[&self.frees, words]) {
-            self.backlog.extend_from_slice(&self.frees);
-            self.backlog.extend_from_slice(words);
-        }
+        self.backlog.send(&mut self.producer, &[&self.frees, words]);
         self.frees.clear();
     }
 

@@ -84,7 +84,7 @@ pub(crate) trait Connection: Send {
         word.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
         self.send(&word, answers)
     }
-    /// Sends what waits for the next instruction.
+    /// Sends what waits for the next instruction, and of what waits for room as much as there is.
     fn flush(&mut self) {}
     /// Sends what is no instruction.
     fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers);

@@ -7,6 +7,7 @@ use super::ring_inbox::ring_inbox;
 use super::{Connection, SharedInbox};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::{Instruction, Meta, Op, wire};
+use gt_server::Backlog;
 use gt_transport::{Consumer, Producer, RingError, SlabReader, set_short_slice};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -23,6 +24,8 @@ pub(crate) struct RingConnection {
     life_line: Option<TcpStream>,
     address: String,
     scratch: Vec<u32>,
+    /// Words that did not fit: of an instruction that is longer than usual.
+    backlog: Backlog,
     /// Frees that go with the next words.
     frees: Vec<u32>,
     room: usize,
@@ -55,29 +58,26 @@ impl RingConnection {
             life_line,
             address: address.to_owned(),
             scratch: Vec::new(),
+            backlog: Backlog::default(),
             frees: Vec::new(),
             room,
             slabs,
         })
     }
 
-    fn write(&mut self) -> Result<(), String> {
-        let sent = self.producer.write(&[&self.frees, &self.scratch]);
+    fn write(&mut self, words: &[u32]) {
+        self.backlog.send(&mut self.producer, &[&self.frees, words]);
         self.frees.clear();
-        if sent {
-            return Ok(());
-        }
-        Err(format!("an instruction of {} words did not fit into the ring", self.scratch.len()))
     }
 }
 
 impl Connection for RingConnection {
     fn has_room(&mut self) -> bool {
-        self.producer.has_space(self.room)
+        self.backlog.flush(&mut self.producer) && self.producer.has_space(self.room)
     }
 
     fn has_ample_room(&mut self) -> bool {
-        self.producer.has_resumed(self.room)
+        self.has_room() && self.producer.has_resumed(self.room)
     }
 
     fn send(
@@ -85,26 +85,26 @@ impl Connection for RingConnection {
         instruction: &Instruction<'_>,
         _answers: &mut Answers,
     ) -> Result<(), String> {
-        self.scratch.clear();
+        let mut words = std::mem::take(&mut self.scratch);
+        words.clear();
         let payloads = self.slabs.as_ref().map(|slabs| &slabs.payloads);
-        payload::encode(instruction, payloads, &mut self.scratch)
-            .map_err(|error| error.to_string())?;
-        self.write()
+        let encoded = payload::encode(instruction, payloads, &mut words);
+        if encoded.is_ok() {
+            self.write(&words);
+        }
+        self.scratch = words;
+        encoded.map_err(|error| error.to_string())
     }
 
     fn send_words(
         &mut self,
-        op: Op,
+        _op: Op,
         words: &mut [u32],
         _outputs: &[Meta],
         _answers: &mut Answers,
     ) -> Result<(), String> {
-        let sent = self.producer.write(&[&self.frees, words]);
-        self.frees.clear();
-        if sent {
-            return Ok(());
-        }
-        Err(format!("{} of {} words did not fit into the ring", op.info().name, words.len()))
+        self.write(words);
+        Ok(())
     }
 
     fn release(&mut self, slots: &[u32], _answers: &mut Answers) -> Result<(), String> {
@@ -113,9 +113,7 @@ impl Connection for RingConnection {
     }
 
     fn flush(&mut self) {
-        if !self.frees.is_empty() && self.producer.write(&[&self.frees]) {
-            self.frees.clear();
-        }
+        self.write(&[]);
     }
 
     fn full_payloads(&mut self) -> Option<Payloads> {
@@ -123,9 +121,10 @@ impl Connection for RingConnection {
     }
 
     fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers) {
-        self.scratch.clear();
-        if message::encode(message, &mut self.scratch).is_err() || self.write().is_err() {
-            answers.fail_all("the ring to the dispatcher is full");
+        let mut words = Vec::new();
+        match message::encode(message, &mut words) {
+            Ok(()) => self.write(&words),
+            Err(error) => answers.fail_all(&error.to_string()),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::client::connection::embedded_connection::{EmbeddedConnection, Log, Wo
 use crate::client::connection::payload::Payloads;
 use crate::client::connection::ring_inbox::ring_inbox;
 use gt_dispatcher::CostModel;
+use gt_server::Backlog;
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, SLABS, SlabReader, SlabWriter, create,
     send_record, slab, socket_pair,
@@ -178,7 +179,7 @@ fn start_worker(
         inbox: ring_inbox(consumer, Arc::clone(&control)),
         control,
         child,
-        backlog: Vec::new(),
+        backlog: Backlog::default(),
         frees: Vec::new(),
         alive: true,
         payloads: Payloads::new(SlabWriter::new(payloads)?),

@@ -40,6 +40,10 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
                 return Ok(());
             }
             let room = runtime.connection.as_mut().map(|connection| connection.has_room());
+            if full_since.is_some() {
+                // A worker that waits for its answers to be taken makes no room.
+                runtime.receive_ready();
+            }
             match room {
                 None => Missing::Connection,
                 Some(true) if runtime.answers.closed.is_none() && runtime.begun => Missing::Room,

@@ -32,6 +32,10 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
             let mut state = RUNTIME.get_mut(py);
             let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };
             if is_quiet {
+                // What found no room may be what the answer waits for.
+                if let Some(connection) = runtime.connection.as_mut() {
+                    connection.flush();
+                }
                 runtime.receive_ready();
             }
             if let Some(answer) = runtime.answers.take(request) {

@@ -14,6 +14,9 @@ from gt.errors import InvalidType, InvalidValue, ShapeError, out_refused
 
 Tensors: TypeAlias = Sequence[Tensor]
 
+# Operands of one instruction; its words are 65,535 at most.
+PARTS_MAX = 1 << 15
+
 
 def listed(tensors: Tensors | Tensor, function: str, out: object) -> list[Tensor]:
     """The tensors of a call; PyTorch's errors where they are none.
@@ -42,7 +45,9 @@ def cat(tensors: Tensors, dim: int = 0, *, out: None = None) -> Tensor:
         if not isinstance(x, Tensor):
             raise not_in_list(x, place, 0)
     ndim = max(x.ndim for x in parts)
-    return call("cat", *parts, dim=wrap(dim, ndim))
+    if len(parts) > PARTS_MAX:
+        same_sizes(parts, wrap(dim, ndim))
+    return joined("cat", parts, wrap(dim, ndim))
 
 
 def stack(tensors: Tensors, dim: int = 0, *, out: None = None) -> Tensor:
@@ -54,7 +59,29 @@ def stack(tensors: Tensors, dim: int = 0, *, out: None = None) -> Tensor:
                 f"stack expects each tensor to be equal size, but got {list(parts[0].shape)} at "
                 f"entry 0 and {list(x.shape)} at entry {place}"
             )
-    return call("stack", *parts, dim=wrap(dim, parts[0].ndim + 1))
+    return joined("stack", parts, wrap(dim, parts[0].ndim + 1))
+
+
+def same_sizes(parts: list[Tensor], dim: int) -> None:
+    """The rule's check, where several instructions would count the tensors anew."""
+    first = next((x for x in parts if x.shape != (0,)), parts[0])
+    for place, x in enumerate(parts):
+        if x.ndim != first.ndim or x.shape == (0,):
+            continue  # of which the rule says what it has to
+        for at, (expected, got) in enumerate(zip(first.shape, x.shape, strict=True)):
+            if expected != got and at != dim:
+                raise ShapeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size "
+                    f"{expected} but got size {got} for tensor number {place} in the list."
+                )
+
+
+def joined(operator: str, parts: list[Tensor], dim: int) -> Tensor:
+    """One instruction, or several where one has no room for all operands."""
+    if len(parts) <= PARTS_MAX:
+        return call(operator, *parts, dim=dim)
+    groups = (parts[at : at + PARTS_MAX] for at in range(0, len(parts), PARTS_MAX))
+    return joined("cat", [call(operator, *group, dim=dim) for group in groups], dim)
 
 
 def atleast_1d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:

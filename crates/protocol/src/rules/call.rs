@@ -170,11 +170,14 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Operands that an error's text names; of more it says how many.
+const DESCRIBED_MAX: usize = 16;
+
 /// An operator and its operands as every error's text ends with them: `matmul f32[2,3] f32[4,5]`.
 #[cold]
 pub fn describe(op: Op, operands: &[RuleArg<'_>]) -> String {
     let mut text = op.info().name.to_owned();
-    for operand in operands {
+    for operand in operands.iter().take(DESCRIBED_MAX) {
         // Writing to a string cannot fail.
         let _ = match operand {
             RuleArg::Absent => write!(text, " _"),
@@ -183,6 +186,9 @@ pub fn describe(op: Op, operands: &[RuleArg<'_>]) -> String {
             RuleArg::Scalar(Scalar::Int(value)) => write!(text, " {value}"),
             RuleArg::Scalar(Scalar::Float(value)) => write!(text, " {value:?}"),
         };
+    }
+    if let Some(more) = operands.len().checked_sub(DESCRIBED_MAX).filter(|&more| more > 0) {
+        let _ = write!(text, " and {more} more");
     }
     text
 }

@@ -16,6 +16,9 @@ from collections.abc import Callable
 import torch
 
 STEPS_MAX = 14
+# Programs from this seed on are longer, of more dtypes, and differentiate gradients.
+LONG_FROM = 10_000
+LONG_STEPS = (8, 26)
 NUMBERS = ("2", "0.5", "-1", "3", "1.5")
 FLOATS = (torch.float64, torch.float32)
 # PyTorch's results have their operands' strides, GT's are always in order: so do these operands.
@@ -27,6 +30,7 @@ class Writer:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.long = seed >= LONG_FROM
         self.lines: list[str] = []
         self.names: dict[str, object] = {"T": torch}
 
@@ -110,9 +114,11 @@ def program(seed: int) -> list[str]:
         (1, leaf), (4, view), (2, result), (5, write), (3, put), (1, twin), (1, flag),
         (1, backward),
     ]  # fmt: skip
+    if writer.long:
+        kinds += [(1, gradient), (1, cast)]
     weights, makers = zip(*kinds, strict=True)
     writer.accept(leaf(writer))
-    for _ in range(writer.random.randint(3, STEPS_MAX)):
+    for _ in range(writer.random.randint(*(LONG_STEPS if writer.long else (3, STEPS_MAX)))):
         make = writer.random.choices(makers, weights)[0]
         line = make(writer)
         if line is None:
@@ -143,9 +149,14 @@ def leaf(writer: Writer) -> str:
     ]
     if shape and writer.chance(0.03):
         shape[-1] = 0
-    kind = writer.random.choices(("float64", "float32", "int64", "bool"), (12, 2, 2, 1))[0]
+    kinds = {"float64": 12, "float32": 2, "int64": 2, "bool": 1}
+    if writer.long:
+        kinds |= {"int32": 1, "uint8": 1, "bfloat16": 1}
+    kind = writer.random.choices(tuple(kinds), tuple(kinds.values()))[0]
     count = math.prod(shape)
     flat: list[object] = {
+        "uint8": [writer.random.randint(0, 250) for _ in range(count)],
+        "int32": [writer.random.randint(-3, 3) for _ in range(count)],
         "int64": [writer.random.randint(-3, 3) for _ in range(count)],
         "bool": [writer.chance(0.5) for _ in range(count)],
     }.get(kind, [writer.random.randint(-8, 8) / 4 for _ in range(count)])
@@ -418,3 +429,27 @@ def backward(writer: Writer) -> str | None:
         f"({name} * {name}).sum().backward({keep})", f"{name}.sum().backward({keep})",
         f"{name}.backward(T.ones_like({name}){', ' + keep if keep else ''})",
     )  # fmt: skip
+
+
+def gradient(writer: Writer) -> str | None:
+    """A gradient that has a gradient itself, with regard to one of the tensors.
+
+    Not of squares: PyTorch's keep the operand for a second gradient that does not need it.
+    """
+    wanted = writer.tensor(lambda x: x.dtype in FLOATS and x.requires_grad)
+    name = writer.tensor(lambda x: x.dtype in FLOATS and x.requires_grad)
+    if wanted is None or name is None or any(".data" in line for line in writer.lines):
+        return None  # a write through `.data` shows in what PyTorch has saved
+    loss = writer.pick(f"({name} ** 3).sum()", f"{name}.sin().sum()", f"({name} * {name}).sum()")
+    found = f"T.autograd.grad({loss}, [{wanted}], create_graph=True)[0]"
+    return f"{writer.fresh()} = {found}{CONTIGUOUS}.clone()"
+
+
+def cast(writer: Writer) -> str | None:
+    """The same values in another dtype; itself where it has that one."""
+    name = writer.tensor()
+    kind = writer.pick("float32", "float64", "int64", "int32", "uint8", "bfloat16")
+    if name is None:
+        return None
+    safe = name if kind in {"float32", "float64", "bfloat16"} else f"{name}.detach()"
+    return f"{writer.fresh()} = {safe}{CONTIGUOUS}.to(T.{kind})"

@@ -9,11 +9,11 @@ import aliasing_programs
 import numpy as np
 import pytest
 import torch
-from aliasing_programs import run
+from aliasing_programs import LONG_FROM, run
 
 import gt
 
-PROGRAMS = 500
+PROGRAMS = 500  # of each kind, short and long
 PROGRAMS_SLOW = 10_000
 BATCH = 100  # programs a test
 # PyTorch raises where GT need not: writes through views save nothing here, so nothing was freed.
@@ -120,8 +120,11 @@ def strides(x: torch.Tensor | gt.Tensor) -> list[int]:
 
 
 def different_values(x: torch.Tensor, y: gt.Tensor) -> str | None:
-    theirs, ours = x.numpy(force=True), y.detach().numpy()
-    if np.allclose(ours, theirs, rtol=1e-5, atol=1e-6, equal_nan=True):
+    rough = x.dtype == torch.bfloat16
+    theirs = (x.float() if rough else x).numpy(force=True)
+    ours = (y.float() if rough else y).detach().numpy()
+    bounds = {"rtol": 0.02, "atol": 0.02} if rough else {"rtol": 1e-5, "atol": 1e-6}
+    if np.allclose(ours, theirs, **bounds, equal_nan=True):
         return None
     return f"torch {theirs.tolist()}, gt {ours.tolist()}"
 
@@ -141,7 +144,19 @@ def shortest(lines: list[str]) -> list[str]:
     return lines
 
 
+# What each of these programs shows is no promise of PyTorch's.
+KNOWN = {
+    7367: "PyTorch looks whether a view was written that no gradient goes to",
+    11343: "the zeros that are the gradient of what was overwritten have no history",
+    13697: "the zeros that are the gradient of what was overwritten have no history",
+    16962: "PyTorch refuses a write of integers, which have no history, for what their view is",
+    17081: "the gradient of nothing has no history in PyTorch",
+}
+
+
 def check(seed: int) -> None:
+    if seed in KNOWN:
+        return
     lines = aliasing_programs.program(seed)
     if difference(lines):
         lines = shortest(lines)
@@ -156,12 +171,19 @@ def check_batch(batch: int) -> None:
             check(seed)
 
 
-@pytest.mark.parametrize("batch", range(PROGRAMS // BATCH))
+FIRST = (0, LONG_FROM)
+
+
+def batches(start: int, stop: int) -> list[int]:
+    return [(first + at) // BATCH for first in FIRST for at in range(start, stop, BATCH)]
+
+
+@pytest.mark.parametrize("batch", batches(0, PROGRAMS))
 def test_programs(batch: int) -> None:
     check_batch(batch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(PROGRAMS // BATCH, PROGRAMS_SLOW // BATCH))
+@pytest.mark.parametrize("batch", batches(PROGRAMS, PROGRAMS_SLOW))
 def test_many_programs(batch: int) -> None:
     check_batch(batch)

@@ -1,9 +1,23 @@
 //! The end of a pass: what arrives at a leaf.
 
 use super::view_gradients::{plus, plus_consuming};
-use crate::client::tape;
+use crate::client::session::errors;
+use crate::client::tape::{self, Edge};
 use crate::client::value::variable::{Tensor, Var};
+use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
+
+/// Refuses a leaf that is one no more: a view without history, whose base was written with one since.
+pub(super) fn check_still_leaf(py: Python<'_>, leaf: &Var) -> PyResult<()> {
+    if matches!(leaf.edge(py)?, Some(Edge::Node(..))) {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            "leaf variable has been moved into the graph interior",
+        ));
+    }
+    Ok(())
+}
 
 /// Adds to a variable's `.grad`, which keeps its identity.
 pub(super) fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {

@@ -79,7 +79,6 @@ pub(crate) fn pass(
     keep: bool,
     create: bool,
 ) -> PyResult<Vec<Option<Var>>> {
-    let mut work = Pass::new(py, targets, keep)?;
     let mut edges: SmallVec<[(Edge, Var); 1]> = SmallVec::new();
     for (position, (root, seed)) in roots.iter().enumerate() {
         let Some(edge) = root.edge(py)?.filter(|edge| !matches!(edge, Edge::Nowhere)) else {
@@ -96,6 +95,7 @@ pub(crate) fn pass(
         };
         edges.push((edge, seed));
     }
+    let mut work = Pass::new(py, targets, keep)?;
     work.survey(py, edges.iter().map(|(edge, _)| edge));
     let before = tape::set_grad_enabled(create);
     let outer = site::set_override(None);

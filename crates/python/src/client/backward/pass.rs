@@ -1,7 +1,7 @@
 //! What arrives where in a backward pass: gradients at outputs, at views and at leaves, and those that were asked for.
 
 use super::gradient_sum::{Sum, ViewKey};
-use super::leaf::accumulate;
+use super::leaf::{accumulate, check_still_leaf};
 use super::survey::{Survey, Target, Targets};
 use super::view_gradients::plus;
 use super::{anomaly, hooks};
@@ -49,7 +49,9 @@ impl Pass {
             let key = match target.edge(py)? {
                 Some(Edge::Node(node, output)) => Target::Node(node.sequence, output),
                 Some(Edge::Leaf(leaf)) => Target::Leaf(leaf.address()),
-                Some(Edge::Nowhere) | None => {
+                // Its gradient is one that does not arrive.
+                Some(Edge::Nowhere) => continue,
+                None => {
                     return Err(errors::not_differentiable(
                         py,
                         "One of the differentiated Tensors does not require grad",
@@ -155,6 +157,7 @@ impl Pass {
             if !leaf.requires_grad(py) {
                 return Ok(());
             }
+            check_still_leaf(py, leaf)?;
             accumulate(py, leaf, &grad)?;
             return hooks::accumulated(py, leaf);
         }

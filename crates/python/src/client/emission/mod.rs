@@ -112,7 +112,7 @@ pub(crate) fn emit(
         return Ok(Emission::Done);
     }
     loop {
-        let edges = edges(py, op, args)?;
+        let edges = edges(py, op, args, attrs)?;
         let consumes = match &edges {
             // What the backward pass needs is not given away.
             Some(edges) if consumes != 0 => {
@@ -252,21 +252,22 @@ fn publish(py: Python<'_>, request: EmissionRequest<'_>, vars: &mut Vars) -> Pub
 
 /// Where the gradients of operands go, if the instruction is recorded.
 #[inline]
-fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Option<Edges>> {
+fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<Option<Edges>> {
     let may_need = |arg: &Arg<'_>| matches!(arg, Arg::Var(var) if var.may_require_grad(py));
     if !args.iter().any(may_need) || !grad_enabled() {
         return Ok(None);
     }
     let formulas = generated_formulas::of(op);
+    let whole = |attr: &Attr| matches!(attr, Attr::Dtype(dtype) if !dtype.is_differentiable());
+    if !formulas.any_for(args.iter().map(|_| true)) || attrs.iter().any(whole) {
+        // As in PyTorch, a comparison or a cast to integers does not ask a view for its history, which it may not have.
+        return Ok(None);
+    }
     let mut edges = Edges::new();
     for arg in args {
         edges.push(match arg {
             Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) => None,
-            Arg::Var(var) => match var.edge(py) {
-                // A view that PyTorch forbids to differentiate may still be compared or rounded.
-                Err(_) if !formulas.any_for(args.iter().map(|_| true)) => None,
-                edge => edge?,
-            },
+            Arg::Var(var) => var.edge(py)?,
         });
     }
     let recorded = formulas.any_for(edges.iter().map(Option::is_some));

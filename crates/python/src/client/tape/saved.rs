@@ -92,14 +92,16 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
             return Ok(None);
         };
         match &kept.value {
-            Kept::Value(value) => Ok((value.clone(), kept.watched.modified(py))),
+            Kept::Value(value) => {
+                Ok((value.clone(), kept.watched.modified(py), kept.watched.again(py)))
+            }
             // Through the user's functions nobody can watch it.
             Kept::Packed { packed, unpack } => Err((packed.clone_ref(py), unpack.clone_ref(py))),
         }
     };
-    let value = match kept {
-        Ok((value, None)) => value,
-        Ok((value, Some((then, now)))) => {
+    let (value, read_from) = match kept {
+        Ok((value, None, watched)) => (value, Some(watched)),
+        Ok((value, Some((then, now)), _)) => {
             return Err(modified(py, node, place, &value.meta, now, then));
         }
         Err((packed, unpack)) => {
@@ -118,7 +120,7 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
                     ),
                 ));
             };
-            tensor.get().var.value(py)?
+            (tensor.get().var.value(py)?, None)
         }
     };
     let edge = match place {
@@ -127,7 +129,11 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
             value.meta.dtype.is_differentiable().then(|| Edge::Node(node.clone(), output))
         }
     };
-    Ok(Some(Var::new(py, value, edge)))
+    let var = Var::new(py, value, edge);
+    if let (true, Some(watched)) = (super::grad_enabled(), read_from) {
+        var.state(py).cold_mut().read_from = Some(watched);
+    }
+    Ok(Some(var))
 }
 
 /// Raises where an output was written since: `PyTorch` looks at those whether or not the gradient is used.

@@ -121,6 +121,17 @@ impl Watched {
         (then != now).then_some((then, now))
     }
 
+    /// Another of the same count; of a variable that is gone nobody writes the memory.
+    pub(crate) fn again(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Never => Self::Never,
+            Self::Var(var, then) => {
+                var.upgrade(py).map_or(Self::Never, |var| Self::Var(var.downgrade(py), *then))
+            }
+            Self::Shared(counter, then) => Self::Shared(Arc::clone(counter), *then),
+        }
+    }
+
     /// Whether both count the same memory.
     pub(crate) fn is_of(&self, other: &Self) -> bool {
         match (self, other) {
@@ -176,8 +187,11 @@ impl Var {
         let state = self.look(py);
         match state.alias() {
             None => {
-                let version = state.cold().map_or(0, |cold| cold.version);
-                Watched::Var(self.downgrade(py), version)
+                let cold = state.cold();
+                if let Some(source) = cold.and_then(|cold| cold.read_from.as_ref()) {
+                    return source.again(py);
+                }
+                Watched::Var(self.downgrade(py), cold.map_or(0, |cold| cold.version))
             }
             Some(alias) => Watched::Shared(Arc::clone(&alias.counter), alias.counter.now()),
         }

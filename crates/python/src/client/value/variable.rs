@@ -95,6 +95,8 @@ pub(crate) struct VarExtras {
     pub(crate) version: u32,
     /// Whether it keeps its gradient though it is no leaf.
     pub(crate) retains: bool,
+    /// Of a saved value that a backward pass reads where its own graph is made: what was read from.
+    pub(crate) read_from: Option<Watched>,
     pub grad: Option<Py<Tensor>>,
     /// Of a leaf: the object that the program has, as long as it lives.
     pub object: Option<Py<PyWeakrefReference>>,

@@ -619,10 +619,6 @@ class Tensor:
         """Mean over `dim`."""
     def prod(self, dim: _int | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _int | None = None, keepdims: _bool | None = None) -> Tensor:
         """Product over `dim`."""
-    def amax(self, dim: _Dims | None = None, keepdim: _bool = False, *, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
-        """Maximum over `dim`; equal maxima share the gradient."""
-    def amin(self, dim: _Dims | None = None, keepdim: _bool = False, *, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
-        """Minimum over `dim`; equal minima share the gradient."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool | None = None) -> Tensor:
         """Index of the first maximum."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool | None = None) -> Tensor:
@@ -875,6 +871,10 @@ class Tensor:
         """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
     def dist(self, other: Tensor | Number, p: Number=2) -> Tensor:
         """The p-norm of the difference."""
+    def amax(self, dim: Dims=(), keepdim: _bool=False, *, axis: Dims | None=None, keepdims: _bool | None=None) -> Tensor:
+        """Maximum over `dim`, all dimensions without it; equal maxima share the gradient."""
+    def amin(self, dim: Dims=(), keepdim: _bool=False, *, axis: Dims | None=None, keepdims: _bool | None=None) -> Tensor:
+        """Minimum over `dim`, all dimensions without it; equal minima share the gradient."""
     def aminmax(self, *, dim: _int | None=None, keepdim: _bool=False, axis: _int | None | None=None, keepdims: _bool | None=None) -> Results:
         """Minimum and maximum over `dim`."""
     def sort(self, dim: _int=-1, descending: _bool=False, stable: _bool=False, *, axis: _int | None=None) -> ValuesIndices:

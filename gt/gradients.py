@@ -37,7 +37,7 @@ def clamp_self(g: Tensor, x: Tensor, low: Bound, high: Bound) -> Tensor:
         assert bound is not None, "without bounds there is no gradient to ask for"
         outside = x < bound if high is None else x > bound
         return call("where", x == bound, g / 2, g).masked_fill(outside, 0.0)
-    tied = (x == low) != (x == high)
+    tied = ((x == low) != (x == high)).logical_and(call("le", low, high))
     return call("where", tied, g / 2, g).masked_fill((x < low).logical_or(x > high), 0.0)
 
 

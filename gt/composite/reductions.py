@@ -11,6 +11,7 @@ from gt.composite.common import (
     Dims,
     Method,
     Number,
+    Shape,
     dims,
     generic,
     listed,
@@ -126,12 +127,22 @@ def norm(
         count = x.sign().abs().masked_fill(x.isnan(), 1.0)  # NaN is not zero
         return call("sum", count, dim=over, keepdim=keepdim)
     if math.isinf(order):
-        return call("amax" if order > 0 else "amin", magnitude, dim=over, keepdim=keepdim)
+        return _extreme_magnitude("amax" if order > 0 else "amin", magnitude, over, keepdim)
     if order == 1:
         return call("sum", magnitude, dim=over, keepdim=keepdim)
     power = x.square() if order == 2 else _power(magnitude, order)
     total = call("sum", power, dim=over, keepdim=keepdim)
     return safe_root(total, order)
+
+
+def _extreme_magnitude(kind: str, magnitude: Tensor, over: Shape, keepdim: bool) -> Tensor:
+    """The largest or smallest; where it is NaN, nothing has a gradient."""
+    if not magnitude.requires_grad:
+        return call(kind, magnitude, dim=over, keepdim=keepdim)
+    spoiled = call(kind, magnitude.detach(), dim=over, keepdim=True).isnan()
+    found = call(kind, magnitude.masked_fill(spoiled, 0.0), dim=over, keepdim=True)
+    found = found.masked_fill(spoiled, math.nan)
+    return found if keepdim else found.squeeze(over)
 
 
 def _power(magnitude: Tensor, order: float) -> Tensor:
@@ -172,7 +183,25 @@ def extreme(
             f"{kind}(): Expected reduction dim to be specified for input.numel() == 0. "
             "Specify the reduction dim with the 'dim' argument."
         )
-    return call(f"a{kind}", self, dim=tuple(range(self.ndim)), keepdim=False)
+    # Without `dim`, a NaN takes the gradient; with all dimensions, as amax has them, it spoils it.
+    return call(f"a{kind}", self, dim=None, keepdim=False)
+
+
+def amax(self: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """Maximum over `dim`, all dimensions without it; equal maxima share the gradient."""
+    return call("amax", self, dim=named_dims(self, dim), keepdim=keepdim)
+
+
+def amin(self: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """Minimum over `dim`, all dimensions without it; equal minima share the gradient."""
+    return call("amin", self, dim=named_dims(self, dim), keepdim=keepdim)
+
+
+def named_dims(x: Tensor, dim: Dims) -> Shape | None:
+    """The dimensions by their numbers; none of an empty tensor: the rule says what is wrong."""
+    if dim is not None and (isinstance(dim, int) or dim):
+        return dims(dim, x.ndim)
+    return None if 0 in x.shape else dims(None, x.ndim)
 
 
 def max_(
@@ -272,8 +301,9 @@ def renorm(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
         return generic("renorm", self, p, dim, maxnorm)
     place = wrap(dim, self.ndim)
     others = tuple(at for at in range(self.ndim) if at != place)
-    length = norm(self, p, others, keepdim=True)
-    return self * call("where", length > maxnorm, maxnorm / (length + 1e-7), 1.0)
+    above = norm(self.detach(), p, others, keepdim=True) > maxnorm
+    length = norm(self.masked_fill(above.logical_not(), 1.0), p, others, keepdim=True)
+    return self * call("where", above, maxnorm / (length + 1e-7), 1.0)
 
 
 def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
@@ -288,6 +318,8 @@ METHODS: dict[str, Method] = {
     "dist": dist,
     "max": max_,
     "min": min_,
+    "amax": amax,
+    "amin": amin,
     "aminmax": aminmax,
     "sort": sort,
     "argsort": argsort,

@@ -1,5 +1,7 @@
 """Running products and extremes, what undoes running sums, and integrals of lines."""
 
+import math
+
 import gt
 from gt import _core
 from gt._core import Tensor, call
@@ -28,6 +30,8 @@ def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tens
     size, done = self.shape[place], 1
     if size < 2:
         return out.to(target).clone()
+    if out.requires_grad:  # a NaN's own gradient is NaN, as PyTorch's, which divides by it
+        out = out * call("where", out.detach().isnan(), math.nan, 1.0)
     while done < size:
         rest = slice_dim(out, place, done, size - done) * slice_dim(out, place, 0, size - done)
         out = call("cat", slice_dim(out, place, 0, done), rest, dim=place)

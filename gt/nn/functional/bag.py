@@ -70,14 +70,16 @@ def embedding_bag(
 
 def _of_equal_bags(rows: Tensor, kept: Tensor | None, mode: str) -> Tensor:
     """[bags, n, width] -> [bags, width]."""
-    if mode == "sum" or not rows.shape[1]:
+    count, n, width = rows.shape
+    if mode == "sum" or not n:
         return rows.sum(dim=1)
-    if mode == "mean":
-        if kept is None:
-            return rows.sum(dim=1) / rows.shape[1]
-        return rows.sum(dim=1) / kept.sum(dim=1).clamp(min=1).to(rows.dtype)
-    largest = rows.max(dim=1).values
-    return largest if kept is None else gt.where(kept.any(dim=1), largest, 0.0)
+    if mode == "max":
+        bags = gt.arange(count).unsqueeze(-1).expand(count, n).flatten()
+        flat = rows.reshape(count * n, width)
+        return _largest(flat, None if kept is None else kept.reshape(count * n, 1), bags, count)
+    if kept is None:
+        return rows.sum(dim=1) / n
+    return rows.sum(dim=1) / kept.sum(dim=1).clamp(min=1).to(rows.dtype)
 
 
 def _of_bags(
@@ -89,17 +91,39 @@ def _of_bags(
     # A bag's number is how many begin at or before an element, less one.
     begins = gt.zeros(n + 1, dtype=gt.int64).index_add(0, starts, gt.ones(count, dtype=gt.int64))
     bags = begins.cumsum(0)[:n] - 1
-    blank = gt.zeros(count, width, dtype=rows.dtype)
     if mode == "max":
-        places = bags.unsqueeze(-1).expand(n, width)
-        largest = blank.scatter_reduce(0, places, rows, "amax", include_self=False)
-        return gt.where(largest == -math.inf, 0.0, largest)
-    total = blank.index_add(0, bags, rows)
+        return _largest(rows, kept, bags, count)
+    total = gt.zeros(count, width, dtype=rows.dtype).index_add(0, bags, rows)
     if mode == "sum":
         return total
     ones = gt.ones(n, 1, dtype=rows.dtype) if kept is None else kept.to(rows.dtype)
     members = gt.zeros(count, 1, dtype=rows.dtype).index_add(0, bags, ones)
     return total / members.clamp(min=1)
+
+
+def _largest(rows: Tensor, kept: Tensor | None, bags: Tensor, count: int) -> Tensor:
+    """The first of the largest in each bag, zero in an empty one; no gradient goes to the others.
+
+    As in PyTorch's loop, a NaN is the largest only where the bag begins with it.
+    """
+    n, width = rows.shape
+    numbers = gt.arange(n).unsqueeze(-1)
+    bags = bags.unsqueeze(-1)
+    places = bags.expand(n, width)
+
+    def first(where: Tensor, width: int) -> Tensor:
+        """Of each bag, the number of the first row where it holds; `n` where there is none."""
+        found = gt.where(where, numbers, n)
+        return gt.full((count, width), n).scatter_reduce(0, places[:, :width], found, "amin")
+
+    present = gt.ones(n, 1, dtype=gt.bool) if kept is None else kept
+    begins = numbers == first(present, 1).gather(0, bags)
+    values = rows.detach()
+    values = gt.where(values.isnan() & ~begins, -math.inf, values)
+    blank = gt.zeros(count, width, dtype=rows.dtype)
+    top = blank.scatter_reduce(0, places, values, "amax", include_self=False).gather(0, places)
+    chosen = first(present & ((values == top) | (values.isnan() & top.isnan())), width)
+    return gt.cat([rows, gt.zeros(1, width, dtype=rows.dtype)]).gather(0, chosen)
 
 
 def _check(

@@ -584,38 +584,6 @@ impl Tensor {
             smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
         )
     }
-    /// Maximum over `dim`; equal maxima share the gradient.
-    #[pyo3(signature = (dim=None, keepdim=false, *, axis=None, keepdims=None))]
-    fn amax<'py>(
-        slf: &Bound<'py, Self>,
-        dim: Option<DimsArg>,
-        keepdim: bool,
-        axis: Option<DimsArg>,
-        keepdims: Option<bool>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        run(
-            slf.py(),
-            Op::Amax,
-            &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr()],
-        )
-    }
-    /// Minimum over `dim`; equal minima share the gradient.
-    #[pyo3(signature = (dim=None, keepdim=false, *, axis=None, keepdims=None))]
-    fn amin<'py>(
-        slf: &Bound<'py, Self>,
-        dim: Option<DimsArg>,
-        keepdim: bool,
-        axis: Option<DimsArg>,
-        keepdims: Option<bool>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        run(
-            slf.py(),
-            Op::Amin,
-            &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr()],
-        )
-    }
     /// Index of the first maximum.
     #[pyo3(signature = (dim=None, keepdim=false, *, axis=None, keepdims=None))]
     fn argmax<'py>(

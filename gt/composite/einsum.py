@@ -38,10 +38,16 @@ def einsum(equation: str | Tensor, *operands: Tensor | Sequence[Any]) -> Tensor:
         if not isinstance(x, Tensor):
             raise not_in_list(x, place, 1)
     shapes = tuple([x.shape for x in tensors])
-    for step in planned(equation, shapes, _core.autocast_region() is not None):
+    for step in planned(equation, shapes, _core.autocast_region() is not None or casts(tensors)):
         place = step.place
         tensors[place] = _taken(step, tensors[place], tensors)
     return tensors[0]
+
+
+def casts(tensors: Sequence[Tensor]) -> bool:
+    """Whether a product of elements and one of matrices differ: of several dtypes, of integers."""
+    dtypes = {x.dtype for x in tensors}
+    return len(dtypes) > 1 or not all(dtype.is_floating_point for dtype in dtypes)
 
 
 class Step(NamedTuple):
@@ -76,8 +82,8 @@ def planned(equation: str, shapes: tuple[Shape, ...], is_cast: bool) -> tuple[St
     Args:
         equation: as einsum's.
         shapes: of the operands.
-        is_cast: within an autocast, where only what PyTorch multiplies as matrices may be a product
-            of matrices.
+        is_cast: within an autocast or of several dtypes, where only what PyTorch multiplies as
+            matrices may be a product of matrices.
     """
     terms, result = parsed(equation, shapes)
     plan = Plan(is_cast)
@@ -176,7 +182,7 @@ class Plan:
     """The steps of an equation, as they are found.
 
     Args:
-        is_cast: within an autocast.
+        is_cast: whether only what PyTorch multiplies as matrices may be a product of matrices.
     """
 
     def __init__(self, is_cast: bool) -> None:

@@ -54,7 +54,7 @@ def reset() -> None:
 
 def say_unchanged(model: F) -> F:
     """`model`, of which GT_VERBOSE tells that it stays as it is."""
-    if config.environment.flag("GT_VERBOSE"):
+    if config.is_verbose():
         name = getattr(model, "__name__", type(model).__name__)
         print(f"gt: {name} is not compiled: it runs eagerly as it is", file=sys.stderr)  # noqa: T201
     return model

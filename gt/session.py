@@ -51,8 +51,10 @@ def connect(address: str, *, worker_seconds: float = 60.0) -> None:
     Raises:
         ConnectionLost: nothing answers there within three seconds, it is no GT dispatcher, or it
             refuses (another version, a missing or wrong token in GT_TOKEN).
+        ConfigError: a variable of the environment means nothing.
     """
-    verbose, ring = config.flag("GT_VERBOSE"), not config.flag("GT_NO_RING")
+    config.check()
+    verbose, ring = config.is_verbose(), config.uses_rings()
     _core.connect(address, config.token(), verbose, ring, worker_seconds)
     register_exit()
 

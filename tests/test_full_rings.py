@@ -55,7 +55,7 @@ WAIT_SECONDS = 240  # of a program that stands still; it takes a tenth of that
 
 
 def test_two_workers_of_one_program() -> None:
-    settings = {"GT_WORKERS": "2", "GT_BACKEND": "native", "GT_WORKER_THREADS": "1"}
+    settings = {"GT_WORKERS": "2", "GT_BACKEND": "native", "GT_THREADS": "1"}
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=os.environ | settings,

@@ -1,4 +1,4 @@
-"""Write what follows from ops.toml; `--check` only compares.
+"""Write what follows from ops.toml and the declared variables; `--check` only compares.
 Facts go in, declarations come out; no behaviour is generated here. Standard library only.
 """
 
@@ -11,6 +11,7 @@ import sys
 import tomllib
 
 import columns
+import environment_page
 import formulas
 import native_page
 import operators
@@ -399,6 +400,7 @@ def outputs(rows: list[Row]) -> dict[str, str]:
         "crates/python/src/client/surface/generated_operators.rs": rustfmt(
             operators.methods(HEADER, rows)
         ),
+        "docs/reference/environment.md": environment_page.page(),
         "docs/ops.md": ops_page.page(PAGE_HEADER, rows, results, sections),
         "gt/_core.pyi": stubs.core_stub(rows),
         "gt/__init__.pyi": package_stub.package_stub(rows),

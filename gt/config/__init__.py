@@ -1,19 +1,21 @@
-"""Configuration: environment.py reads variables, the other files what users say about layouts.
+"""Configuration: variables.py declares environment variables and environment.py reads
+them, the other files what users say about layouts.
 
 layout.py is the configuration of one signal, document.py reads it from YAML, rules.py has layouts
 by parameter path, scopes.py resolves what holds at a place of the program. Nothing here emits.
 """
 
 from gt.config.environment import (
-    PROCESS_GROUPS,
     SessionOptions,
     backend,
     cache_folder,
+    check,
     compression,
+    core_count,
     cpp_compiler,
-    flag,
     gpu_count,
     idle_seconds,
+    is_verbose,
     look_ahead,
     native_rows,
     own_kernels,
@@ -25,11 +27,12 @@ from gt.config.environment import (
     trusted_networks,
     use_nccl_interface,
     use_threads,
-    whole_number,
+    uses_rings,
     with_settings,
 )
 from gt.config.layout import ShardConfig, SignalConfig
 from gt.config.scopes import get_config, load_config, register_config
+from gt.config.variables import PROCESS_GROUPS
 
 __all__ = [
     "PROCESS_GROUPS",
@@ -38,12 +41,14 @@ __all__ = [
     "SignalConfig",
     "backend",
     "cache_folder",
+    "check",
     "compression",
+    "core_count",
     "cpp_compiler",
-    "flag",
     "get_config",
     "gpu_count",
     "idle_seconds",
+    "is_verbose",
     "load_config",
     "look_ahead",
     "native_rows",
@@ -57,7 +62,7 @@ __all__ = [
     "trusted_networks",
     "use_nccl_interface",
     "use_threads",
-    "whole_number",
+    "uses_rings",
     "with_settings",
 ]
 

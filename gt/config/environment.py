@@ -1,4 +1,5 @@
 """Settings from the environment, read where a session begins; nothing else looks at os.environ.
+variables.py declares GT's own.
 
 What a file of layouts says is read in document.py, not here.
 """
@@ -7,8 +8,14 @@ import os
 import pathlib
 import sys
 from dataclasses import dataclass
+from typing import TypeVar
 
-PROCESS_GROUPS = ("auto", "off", "gloo", "nccl")
+from gt.config import variables
+from gt.config.variables import Variable
+from gt.errors import ConfigError
+from gt.user_line import warn
+
+T = TypeVar("T")
 NCCL_SETTINGS = {
     "NCCL_ALGO": "Ring",
     "NCCL_PROTO": "Simple",
@@ -19,19 +26,6 @@ NCCL_SETTINGS = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
 }
-IDLE_SECONDS = 5.0
-COMPRESSIONS = ("auto", "on", "off")
-CODECS = ("bf16", "int8")
-IDLE_SECONDS_MAX = 86_400
-BACKENDS = {
-    "pytorch": "pytorch",
-    "torch": "pytorch",
-    "native": "native",
-    "numpy": "numpy",
-    "": "auto",
-}
-OWN_KERNELS = ("auto", "off", "on")
-NATIVE_ROWS = ("auto", "on", "off")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,30 +45,53 @@ class SessionOptions:
     address: str | None
 
 
-def flag(name: str) -> bool:
-    """A switch: unset, empty and `0` are off."""
-    return os.environ.get(name, "") not in ("", "0")
+def read(variable: Variable[T]) -> T:
+    """What the environment says of it now.
+
+    Raises:
+        ConfigError: that means nothing.
+    """
+    try:
+        return variable.value(os.environ)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def check() -> None:
+    """Look at all variables before a session begins, those of its workers too.
+
+    Raises:
+        ConfigError: one of them means nothing.
+    """
+    for variable in variables.VARIABLES:
+        read(variable)
+    for name, meant in variables.misspelt(os.environ).items():
+        warn(f"GT has no variable {name}, which changes nothing; did you mean {meant}?")
+
+
+def is_verbose() -> bool:
+    """Whether GT_VERBOSE asks to say what starts."""
+    return read(variables.VERBOSE)
+
+
+def uses_rings() -> bool:
+    """Whether a dispatcher on this host is talked to by shared memory, as GT_NO_RING allows."""
+    return not read(variables.NO_RING)
+
+
+def shards_batches() -> bool:
+    """Whether GT_AUTO_SHARD cuts batches over all workers."""
+    return read(variables.AUTO_SHARD)
 
 
 def backend() -> str:
     """What GT_BACKEND says: `pytorch`, `native`, `numpy`, or `auto` (pytorch where it is there)."""
-    word = os.environ.get("GT_BACKEND", "").lower()
-    if word not in BACKENDS:
-        raise ValueError(f"GT_BACKEND={word}: expected one of pytorch, torch, native, numpy")
-    return BACKENDS[word]
+    return read(variables.BACKEND)
 
 
 def own_kernels() -> str:
-    """What GT_KERNELS says: `auto` (where they are faster), `on` (wherever they can), `off`.
-
-    On a GPU `auto` is random numbers and dropout, which have the CPU's bits: of the other kernels
-    nobody has a time yet. `on` is all, collectives between GPUs of a host too, and the worker says
-    what they do not take.
-    """
-    word = os.environ.get("GT_KERNELS", "").lower() or "auto"
-    if word not in OWN_KERNELS:
-        raise ValueError(f"GT_KERNELS={word}: expected one of auto, off, on")
-    return word
+    """What GT_KERNELS says: `auto` (where they are faster), `on` (wherever they can), `off`."""
+    return read(variables.KERNELS)
 
 
 def gpu_count() -> int:
@@ -85,16 +102,6 @@ def gpu_count() -> int:
     return len(list(pathlib.Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
-def whole_number(name: str) -> int | None:
-    """A positive whole number, or None where the variable is not set."""
-    word = os.environ.get(name, "")
-    if not word:
-        return None
-    if not word.isdigit() or int(word) < 1:
-        raise ValueError(f"{name}={word}: expected a whole number of at least 1")
-    return int(word)
-
-
 def core_count() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
@@ -102,7 +109,7 @@ def core_count() -> int:
 
 def threads() -> int | None:
     """Threads of a large instruction: GT_THREADS, else the first number of OMP_NUM_THREADS."""
-    own = whole_number("GT_THREADS")
+    own = read(variables.THREADS)
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return own or (int(first) if first.isdigit() and int(first) > 0 else None)
 
@@ -123,22 +130,22 @@ def use_threads(count: int | None) -> None:
 
 def session_options() -> SessionOptions:
     """The settings of this moment: variables may be set before or after `import gt`."""
-    workers = whole_number("GT_WORKERS")
+    check()
     cores = core_count()
     here = str(pathlib.Path(__file__).resolve().parent.parent.parent)
     inherited = os.environ.get("PYTHONPATH", "")
     return SessionOptions(
-        workers=workers,
+        workers=read(variables.WORKER_COUNT),
         gpus=gpu_count(),
         backend=backend(),
         executable=sys.executable,
         python_path=f"{here}:{inherited}" if inherited else here,
         threads=threads(),
         cores=cores,
-        instruction_log=os.environ.get("GT_INSTRUCTION_LOG") or None,
-        prices=os.environ.get("GT_PRICES") or None,
-        verbose=flag("GT_VERBOSE"),
-        address=os.environ.get("GT_ADDRESS") or None,
+        instruction_log=read(variables.INSTRUCTION_LOG) or None,
+        prices=read(variables.PRICES) or None,
+        verbose=is_verbose(),
+        address=read(variables.ADDRESS) or None,
     )
 
 
@@ -149,19 +156,12 @@ def with_settings(**settings: str) -> dict[str, str]:
 
 def token() -> str | None:
     """The token that a dispatcher off this host asks for."""
-    return os.environ.get("GT_TOKEN") or None
+    return read(variables.TOKEN) or None
 
 
 def idle_seconds() -> float:
     """How long a worker keeps memory for what may come: GT_IDLE_SECONDS, else five seconds."""
-    word = os.environ.get("GT_IDLE_SECONDS", "") or str(IDLE_SECONDS)
-    try:
-        seconds = float(word)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= IDLE_SECONDS_MAX:
-        raise ValueError(f"GT_IDLE_SECONDS={word}: expected seconds, up to {IDLE_SECONDS_MAX}")
-    return seconds
+    return read(variables.IDLE_SECONDS)
 
 
 def look_ahead() -> int | None:
@@ -169,10 +169,7 @@ def look_ahead() -> int | None:
 
     For tests, which show with GT_LOOK_AHEAD that no result depends on it.
     """
-    word = os.environ.get("GT_LOOK_AHEAD", "")
-    if word and not word.isdigit():
-        raise ValueError(f"GT_LOOK_AHEAD={word}: expected 0 or a seed")
-    return int(word) if word else None
+    return read(variables.LOOK_AHEAD)
 
 
 def native_rows() -> str:
@@ -180,15 +177,12 @@ def native_rows() -> str:
 
     `auto`, the default, compiles the helper beside the first instructions, `on` before them.
     """
-    word = os.environ.get("GT_ATEN", "").lower() or "auto"
-    if word not in NATIVE_ROWS:
-        raise ValueError(f"GT_ATEN={word}: expected one of {', '.join(NATIVE_ROWS)}")
-    return word
+    return read(variables.ATEN)
 
 
 def cache_folder() -> pathlib.Path:
     """Where what is made once for this machine is kept: GT_CACHE_DIR, else the user's cache."""
-    own = os.environ.get("GT_CACHE_DIR")
+    own = read(variables.CACHE_DIR)
     users = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(own) if own else pathlib.Path(users) / "gt"
 
@@ -200,10 +194,7 @@ def cpp_compiler() -> str:
 
 def process_groups() -> str:
     """What GT_PROCESS_GROUPS says: `auto` (the default), `off`, `gloo` or `nccl`."""
-    word = os.environ.get("GT_PROCESS_GROUPS", "").lower() or "auto"
-    if word not in PROCESS_GROUPS:
-        raise ValueError(f"GT_PROCESS_GROUPS={word}: expected one of {', '.join(PROCESS_GROUPS)}")
-    return word
+    return read(variables.GROUPS)
 
 
 def compression() -> str:
@@ -213,23 +204,13 @@ def compression() -> str:
         `auto` (the default), `on` or `off`; or, where sums may lose bits, a codec (`bf16` or
         `int8`), alone or behind a comma.
     """
-    given = os.environ.get("GT_COMPRESSION", "").lower() or "auto"
-    words = [word.strip() for word in given.split(",")]
-    packing = [word for word in words if word in COMPRESSIONS]
-    codecs = [word for word in words if word in CODECS]
-    is_known = len(packing) + len(codecs) == len(words)
-    if not is_known or max(len(packing), len(codecs)) > 1 or (codecs and packing == ["off"]):
-        raise ValueError(
-            f"GT_COMPRESSION={given}: expected one of {', '.join(COMPRESSIONS)}, "
-            f"or a codec ({', '.join(CODECS)}), alone or as in on,int8"
-        )
-    return ",".join(words)
+    return read(variables.COMPRESSION)
 
 
 def trusted_networks() -> list[str]:
     """The networks in GT_TRUSTED_NETWORKS, as `10.0.0.0/8,192.168.7.0/24`."""
-    words = os.environ.get("GT_TRUSTED_NETWORKS", "").split(",")
-    return [word.strip() for word in words if word.strip()]
+    networks: tuple[str, ...] = read(variables.TRUSTED_NETWORKS)
+    return list(networks)
 
 
 def use_nccl_interface(interface: str) -> None:
@@ -247,9 +228,9 @@ def use_nccl_interface(interface: str) -> None:
 
 def layout_file() -> str | None:
     """The file of layouts that GT_CONFIG names, relative to the working directory."""
-    return os.environ.get("GT_CONFIG") or None
+    return read(variables.CONFIG) or None
 
 
 def rule_log() -> str | None:
     """The file to which rules by path that mean a parameter are written: GT_RULE_LOG."""
-    return os.environ.get("GT_RULE_LOG") or None
+    return read(variables.RULE_LOG) or None

@@ -9,7 +9,6 @@ files is in document.py, what users open scopes with in gt/signal.py.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from gt.config import document, environment
 from gt.config.layout import ShardConfig, SignalConfig, cut_dim, ordered, signal_name
 from gt.config.rules import Rule
 from gt.errors import ConfigError
+from gt.user_line import warn
 
 AUTO_SHARD = "auto_shard"  # the signal of uploads under GT_AUTO_SHARD=1
 
@@ -108,7 +108,7 @@ def read_environment() -> None:
         for scope in list(state.by_signal.values()):
             scope.opened()  # before the file was known; where it does not fit, nothing has run yet
     automatic = None
-    if environment.flag("GT_AUTO_SHARD"):
+    if environment.shards_batches():
         automatic = _automatic()
     if automatic is not None or state.automatic is not None:
         _core.set_upload_signal(automatic)
@@ -405,11 +405,8 @@ class _State:
         if new:
             indexes = ", ".join(map(str, sorted({index for _, index in new})))
             names = ", ".join(dict.fromkeys(name for name, _ in new))
-            warnings.warn(
-                f"there are {len(there)} workers, and no worker {indexes}: {names} "
-                "run on those that there are",
-                stacklevel=2,
-            )
+            count = "is 1 worker" if len(there) == 1 else f"are {len(there)} workers"
+            warn(f"there {count}, and no worker {indexes}: {names} run on those that there are")
 
 
 _EMPTY = document.Document(entries={}, rules=(), mistakes=())

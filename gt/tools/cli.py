@@ -79,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     prices = commands.add_parser("prices", help="measure what traffic between workers costs")
     prices.add_argument("file", help="the file of prices that is rewritten (GT_PRICES)")
     prices.add_argument("--workers", type=_count, default=2, metavar="N", help="how many to start")
+    machine = commands.add_parser("env", help="machine, versions and GT_* variables, for a report")
+    machine.add_argument("--json", action="store_true", help="one JSON object")
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -108,6 +110,10 @@ def _run(options: argparse.Namespace) -> int:
         from gt.tools import timeline
 
         return timeline.draw(options.file, options.output)
+    if options.command == "env":
+        from gt.tools import environment
+
+        return environment.run(as_json=options.json)
     if options.command == "prices":
         from gt.tools import prices
 

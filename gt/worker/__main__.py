@@ -70,7 +70,7 @@ def main() -> int:
             idle_seconds=config.idle_seconds(),
             compression=config.compression(),
             native_rows=config.native_rows(),
-            is_verbose=config.flag("GT_VERBOSE"),
+            is_verbose=config.is_verbose(),
         )
     )
 

@@ -1,0 +1,121 @@
+"""`gt env`: what a report of a fault should say about the machine, GT and its settings."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+
+from gt import config, version
+from gt.config import variables
+
+PACKAGES = ("torch", "numpy", "safetensors", "PyYAML", "einops")
+SECRETS = {variables.TOKEN.name}
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
+
+
+def run(*, as_json: bool) -> int:
+    """Print it.
+
+    Returns:
+        0, or 1 where a variable means nothing.
+    """
+    mistakes = wrong(config.with_settings())
+    facts = collected() | ({"mistakes": mistakes} if mistakes else {})
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        width = max(map(len, facts))
+        for name, value in facts.items():
+            lines = value if isinstance(value, list) else [value]
+            for place, line in enumerate(lines or ["none"]):
+                print(f"{'' if place else name:{width}}  {line}")
+    return 1 if mistakes else 0
+
+
+def collected() -> dict[str, str | list[str]]:
+    """Facts by name, without starting a worker."""
+    return {
+        "GT": f"{version.gt} ({version.__version__})",
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "system": platform.platform(),
+        "processor": processor(),
+        "cores": f"{config.core_count()} of {os.cpu_count()}",
+        "memory": gibibytes(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        "shared memory": shared_memory(),
+        "GPUs": str(config.gpu_count()),
+        "own kernels": own_kernels(),
+        "packages": [f"{name} {installed(name)}" for name in PACKAGES],
+        "variables": settings(config.with_settings()),
+    }
+
+
+def settings(environment: Mapping[str, str]) -> list[str]:
+    """What is set of GT's variables, and the default of each."""
+    lines = []
+    for variable in variables.VARIABLES:
+        if word := environment.get(variable.name):
+            shown = "(set)" if variable.name in SECRETS else word
+            lines.append(f"{variable.name}={shown}  (default: {variable.shown_default()})")
+    return lines
+
+
+def wrong(environment: Mapping[str, str]) -> list[str]:
+    """One line for each variable that means nothing, or whose name is nearly one."""
+    mistakes = [mistake(variable, environment) for variable in variables.VARIABLES]
+    alike = variables.misspelt(environment)
+    return [
+        *filter(None, mistakes),
+        *(f"{name}: did you mean {meant}?" for name, meant in alike.items()),
+    ]
+
+
+def mistake(variable: variables.Variable[object], environment: Mapping[str, str]) -> str:
+    """What is wrong with a variable; empty where nothing is."""
+    try:
+        variable.value(environment)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def installed(name: str) -> str:
+    """The version of a package."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "is not installed"
+
+
+def own_kernels() -> str:
+    """Whether GT's kernels came with it."""
+    there = importlib.util.find_spec("gt._kernels") is not None
+    return "gt._kernels is there" if there else "gt._kernels is missing: GT was built without csrc"
+
+
+def processor() -> str:
+    """As the kernel names it."""
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def shared_memory() -> str:
+    """Free and whole size of the file system that rings and payloads live in."""
+    try:
+        usage = shutil.disk_usage(SHARED_MEMORY)
+    except OSError as error:
+        return f"{SHARED_MEMORY}: {error.strerror}"
+    return f"{gibibytes(usage.free)} free of {gibibytes(usage.total)} in {SHARED_MEMORY}"
+
+
+def gibibytes(count: int) -> str:
+    """A size as a person reads it."""
+    return f"{count / 2**30:.1f} GiB"

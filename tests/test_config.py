@@ -457,6 +457,41 @@ print(x.tolist())
     assert "there are 2 workers, and no worker 7, 8: a, b run on those that there are" in warned[0]
 
 
+MESHES = ["{dp: 2, tp: 2}", "{dp: 3}", "{dp: 1}"]
+RUNS = {
+    "file": "with gt.signal.context('a'):\n    gt.ones(2)",
+    "first": "gt.ones(2)\nwith gt.signal.context('a'):\n    gt.ones(2)",
+    "loaded": "gt.ones(2)\ngt.load_config(FILE)\nwith gt.signal.context('a'):\n    gt.ones(2)",
+}
+
+
+@pytest.mark.parametrize("run_as", RUNS)
+def test_a_mesh_has_a_place_for_each_worker(tmp_path, run_as):
+    for mesh in MESHES:
+        file = _write(tmp_path, f"a:\n  mesh: {mesh}\n")
+        settings = {} if run_as == "loaded" else {"GT_CONFIG": str(file)}
+        code = f"import gt\ngt.gpu_workers(2)\n{RUNS[run_as]}".replace("FILE", repr(str(file)))
+        done = run(code, check=False, **settings)
+        assert done.returncode == 1, mesh
+        assert re.search(
+            rf"ConfigError: {file}:2:3: the mesh dp .* has [134] places? and there are 2 workers; "
+            "make the product",
+            done.stderr,
+        ), done.stderr
+    fits = _write(tmp_path, "a: {mesh: {dp: 2}}\nb: {workers: [1], mesh: {dp: 1}}\n")
+    code = "import gt\ngt.gpu_workers(2)\nfor name in 'ab':\n    with gt.signal.context(name):\n"
+    run(f"{code}        print(gt.ones(2))", GT_CONFIG=str(fits))
+
+
+def test_a_rules_mesh_has_a_place_for_each_worker(tmp_path):
+    file = _write(tmp_path, "parameters:\n  up: {style: colpar, mesh: {dp: 2, tp: 2}}\n")
+    code = "import gt\ngt.gpu_workers(2)\ngt.ones(2)\n"
+    done = run(code, check=False, GT_CONFIG=str(file))
+    assert f"ConfigError: {file}:2:3: up: the mesh dp 2 x tp 2 has 4 places" in done.stderr
+    done = run(f"{code}gt.load_config({str(file)!r})", check=False)
+    assert f"ConfigError: {file}:2:3: up: the mesh dp 2 x tp 2 has 4 places" in done.stderr
+
+
 def test_g2d_the_configuration_travels_to_a_server_elsewhere(tmp_path):
     file, trace = _write(tmp_path, LAYOUT), tmp_path / "trace.txt"
     code = """

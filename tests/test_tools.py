@@ -270,6 +270,22 @@ def test_a_file_of_layouts_is_checked(tmp_path):
     assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
 
 
+def test_meshes_are_checked_against_the_workers(tmp_path):
+    file = tmp_path / "layouts.yaml"
+    file.write_text(
+        "a: {mesh: {dp: 2, tp: 2}}\nb: {mesh: {dp: 2}}\nc: {workers: [0], mesh: {dp: 1}}\n"
+        "parameters:\n  up: {style: colpar, mesh: {tp: 3}}\n",
+        encoding="utf-8",
+    )
+    done = tool("config", "check", file, "--workers", "2")
+    assert done.returncode == 1
+    lines = [line.replace(str(file), "FILE") for line in done.stdout.splitlines()]
+    assert lines[0].startswith("FILE:1:5: error: the mesh dp 2 x tp 2 has 4 places and there are 2")
+    assert lines[1].startswith("FILE:5:3: error: up: the mesh tp 3 has 3 places and there are 2")
+    assert lines[2:] == ["FILE: 3 signals, 1 rules, 2 errors, 0 warnings"]
+    assert tool("config", "check", file).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("given", "code", "says"),
     [

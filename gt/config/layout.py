@@ -4,6 +4,7 @@ How they are read from a file is in document.py, what holds inside several signa
 """
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -91,8 +92,8 @@ class SignalConfig:
                 key="workers",
             )
         object.__setattr__(self, "workers", self.workers if inner is None else inner)
-        if self.shard is not None:
-            _check_mesh_size(self.shard.mesh, self.workers)
+        if self.shard is not None and self.workers is not None:
+            check_mesh_size(self.shard.mesh, len(self.workers))
 
 
 def closest(word: str, known: Iterable[str]) -> str:
@@ -257,22 +258,25 @@ def _check_together(shard: ShardConfig) -> None:
         )
     if shard.placements is not None and shard.mesh is not None:
         ordered(shard.placements, shard.mesh)
-    _check_mesh_size(shard.mesh, shard.workers)
+    if shard.workers is not None:
+        check_mesh_size(shard.mesh, len(shard.workers))
 
 
-def _check_mesh_size(mesh: Mapping[str, int] | None, workers: Sequence[int] | None) -> None:
-    if mesh is None or workers is None:
+def check_mesh_size(mesh: Mapping[str, int] | None, workers: int) -> None:
+    """A mesh has a place for each worker.
+
+    Raises:
+        ConfigError: it has more or fewer.
+    """
+    if not mesh or (size := math.prod(mesh.values())) == workers:
         return
-    size = 1
-    for dim in mesh.values():
-        size *= dim
-    if size != len(workers):
-        shape = " x ".join(f"{name} {dim}" for name, dim in mesh.items())
-        raise ConfigError(
-            f"the mesh {shape} has {size} places and there are {len(workers)} workers",
-            "make the product of its sizes the number of workers",
-            key="mesh",
-        )
+    shape = " x ".join(f"{name} {dim}" for name, dim in mesh.items())
+    there = "there is 1 worker" if workers == 1 else f"there are {workers} workers"
+    raise ConfigError(
+        f"the mesh {shape} has {size} place{'s' * (size != 1)} and {there}",
+        "make the product of its sizes the number of workers",
+        key="mesh",
+    )
 
 
 def ordered(placements: Placements, mesh: Mapping[str, int] | None) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ or a part of one, `**` for any number of names. It means a parameter, or all of 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gt.config.layout import ShardConfig, cut_dim, ordered
@@ -116,6 +117,14 @@ class Rule:
             placements=["replicate" if dim is None else f"shard({dim})" for dim in counted],
             blocks=(self.blocks or shard.blocks) if cuts else None,
         )
+
+    @contextmanager
+    def at_fault(self) -> Iterator[None]:
+        """Gives a mistake that is found within the place of this rule."""
+        try:
+            yield
+        except ConfigError as error:
+            raise self.mistake(f"{self.pattern}: {error.text}", error.remedy) from None
 
     def mistake(self, text: str, remedy: str) -> ConfigError:
         """A mistake with the place of this rule."""

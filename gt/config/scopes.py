@@ -9,13 +9,20 @@ files is in document.py, what users open scopes with in gt/signal.py.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from gt import _core
 from gt.config import document, environment
-from gt.config.layout import ShardConfig, SignalConfig, cut_dim, ordered, signal_name
+from gt.config.layout import (
+    ShardConfig,
+    SignalConfig,
+    check_mesh_size,
+    cut_dim,
+    ordered,
+    signal_name,
+)
 from gt.config.rules import Rule
 from gt.errors import ConfigError
 from gt.user_line import warn
@@ -118,6 +125,7 @@ def session_begins() -> None:
     """Called once a session, at its first operation, with the connection open."""
     state.warned = frozenset()
     read_environment()
+    state.check_meshes()
     state.warn_of_absent_workers()
 
 
@@ -304,6 +312,7 @@ class _State:
                 self.rules = rules
                 rules_in_force[:] = [rules] if rules else []
         if _core.has_begun():
+            self.check_rules()
             self.warn_of_absent_workers()
 
     def _resolve_all(self) -> None:
@@ -323,6 +332,7 @@ class _State:
         if entry is not None:
             try:
                 meaning = around.inner(entry.config)
+                check_all_workers(meaning.mesh, meaning.workers)
             except ConfigError as error:
                 scope.mistake = entry.mistake(error)
         if scope.part is not None and scope.mistake is None:
@@ -392,6 +402,29 @@ class _State:
                 self._resolve(found, self.entries())
             return found
 
+    def check_meshes(self) -> None:
+        """Look at meshes of all workers, which may be other ones than in the session before.
+
+        Raises:
+            ConfigError: one of them has more places than there are workers, or fewer.
+        """
+        self.check_rules()
+        with self.lock:
+            fitted = [scope for scope in self.by_signal.values() if scope.mistake is None]
+            self._resolve_all()
+        for scope in fitted:
+            scope.opened()  # before there were workers; nothing has run yet
+
+    def check_rules(self) -> None:
+        """Look at the meshes of rules.
+
+        Raises:
+            ConfigError: one of them has not as many places as there are workers.
+        """
+        for rule in self.rules:
+            with rule.at_fault():
+                check_all_workers(rule.shard.mesh, rule.shard.workers)
+
     def warn_of_absent_workers(self) -> None:
         """One warning of all the workers that are named and not there."""
         named = [(name, entry.config.workers or ()) for name, entry in self.entries().items()]
@@ -407,6 +440,16 @@ class _State:
             names = ", ".join(dict.fromkeys(name for name, _ in new))
             count = "is 1 worker" if len(there) == 1 else f"are {len(there)} workers"
             warn(f"there {count}, and no worker {indexes}: {names} run on those that there are")
+
+
+def check_all_workers(mesh: Mapping[str, int] | None, workers: Sequence[int] | None) -> None:
+    """A mesh that names no workers is one of all that there are, once there are any.
+
+    Raises:
+        ConfigError: it has more places, or fewer.
+    """
+    if mesh and workers is None and _core.has_begun() and (there := len(_core.workers())):
+        check_mesh_size(mesh, there)
 
 
 _EMPTY = document.Document(entries={}, rules=(), mistakes=())

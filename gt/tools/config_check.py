@@ -1,9 +1,10 @@
 """`gt config check`: the mistakes in a file of layouts, all at once, and what may not be meant."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gt.config import document
+from gt.config.layout import check_mesh_size
 from gt.config.rules import ROOT
 from gt.config.scopes import Meaning
 from gt.errors import ConfigError
@@ -14,13 +15,16 @@ def run(file: str, *, workers: int | None) -> int:
 
     Args:
         file: a path, or `-` for standard input.
-        workers: how many there are; indexes from there on are warned of.
+        workers: how many there are. Indexes from there on are warned of; a mesh of all workers with
+            more places or fewer is an error.
 
     Returns:
         1 where anything is an error, else 0.
     """
     config = document.read_from(sys.stdin.buffer, "-") if file == "-" else document.read(file)
     errors = [*config.mistakes, *_misfits(config)]
+    if workers is not None:
+        errors += _other_meshes(config, workers)
     notes = [*_disagreements(config), *_mistaken_for_signals(config)]
     if workers is not None:
         notes += _absent(config, workers)
@@ -55,6 +59,27 @@ def _misfits(config: document.Document) -> Iterator[ConfigError]:
             yield entry.mistake(
                 ConfigError(f"inside of {outer}: {error.text}", error.remedy, key=error.key)
             )
+
+
+def _other_meshes(config: document.Document, count: int) -> Iterator[ConfigError]:
+    """Meshes of all workers that have not so many places."""
+    for name, entry in config.entries.items():
+        outer = _inside(name, config)
+        around = None if outer is None else config.entries[outer].config.workers
+        if entry.config.workers is None and around is None and entry.config.shard is not None:
+            yield from map(entry.mistake, _misfit(entry.config.shard.mesh, count))
+    for rule in config.rules:
+        if rule.shard.workers is None:
+            for error in _misfit(rule.shard.mesh, count):
+                yield rule.mistake(f"{rule.pattern}: {error.text}", error.remedy)
+
+
+def _misfit(mesh: Mapping[str, int] | None, count: int) -> list[ConfigError]:
+    try:
+        check_mesh_size(mesh, count)
+    except ConfigError as error:
+        return [error]
+    return []
 
 
 def _disagreements(config: document.Document) -> Iterator[ConfigError]:

@@ -189,6 +189,7 @@ _LAZY_NAMES = {
     "hann_window": "signal.window_functions",
     "kaiser_window": "signal.window_functions",
     "native_batch_norm": "nn.functional.batch",
+    "parallel_cross_entropy": "nn.parallel",
     "range": "functional",
     "rrelu": "functional",
     "rrelu_": "nn.functional",

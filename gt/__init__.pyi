@@ -128,6 +128,7 @@ from gt.signal.window_functions import hamming_window as hamming_window
 from gt.signal.window_functions import hann_window as hann_window
 from gt.signal.window_functions import kaiser_window as kaiser_window
 from gt.nn.functional.batch import native_batch_norm as native_batch_norm
+from gt.nn.parallel import parallel_cross_entropy as parallel_cross_entropy
 from gt.functional import range as range
 from gt.functional import rrelu as rrelu
 from gt.nn.functional import rrelu_ as rrelu_

@@ -280,7 +280,7 @@ class Tensor:
     @overload
     def stride(self, *, axis: _int) -> _int: ...
     def is_contiguous(self) -> _bool:
-        """Whether the elements are row-major without gaps."""
+        """Whether the elements stand without gaps in a memory format's order: row-major without one."""
     def requires_grad_(self, requires_grad: _bool = True) -> Self:
         """Sets whether operations on this leaf are recorded for a gradient; returns the tensor itself."""
     def retain_grad(self) -> None:

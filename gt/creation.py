@@ -6,6 +6,7 @@ Random ones stand in random.py.
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -269,9 +270,32 @@ def linspace(
     """`steps` evenly spaced values from `start` to `end`, both included."""
     check_device(device, "linspace")
     start, end = bounds("linspace", start, end, steps)
+    if isinstance(start, complex) or isinstance(end, complex):
+        return finish(complex_line("linspace", start, end, steps, dtype), requires_grad)
     chosen = get_default_dtype() if dtype is None else dtype
     out = call("linspace", start=start, end=end, steps=steps, dtype=chosen)
     return finish(out, requires_grad)
+
+
+def complex_line(
+    function: str, start: complex, end: complex, steps: int, dtype: _core.dtype | None
+) -> Tensor:
+    """Evenly spaced complex numbers, the parts each in its own line."""
+    default = {_core.float64: _core.complex128}.get(get_default_dtype(), _core.complex64)
+    chosen = default if dtype is None else dtype
+    if not chosen.is_complex:
+        names = {_core.float32: "Float", _core.float64: "Double", _core.int64: "Long"}
+        raise ShapeError(
+            f"torch.{function}(): inferred dtype c10::complex<float> can't be safely cast to "
+            f"passed dtype {names.get(chosen, repr(chosen).removeprefix('gt.').capitalize())}"
+        )
+    kind = _core.float64 if chosen == _core.complex128 else _core.float32
+    first, last = complex(start), complex(end)
+    real, imag = (
+        call("linspace", start=a, end=b, steps=steps, dtype=kind)
+        for a, b in ((first.real, last.real), (first.imag, last.imag))
+    )
+    return real.to(chosen) + imag.to(chosen) * 1j
 
 
 def bounds(
@@ -310,6 +334,9 @@ def logspace(
     """`base` to the powers `linspace(start, end, steps)`; an integer dtype cuts both ends first."""
     check_device(device, "logspace")
     start, end = bounds("logspace", start, end, steps)
+    if isinstance(start, complex) or isinstance(end, complex):
+        powers = complex_line("logspace", start, end, steps, dtype)
+        return finish(call("exp", powers * math.log(base)), requires_grad)
     chosen = get_default_dtype() if dtype is None else dtype
     exact = part_of(chosen) if category(chosen) > 1 else _core.float64
     if category(chosen) < 2:

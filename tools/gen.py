@@ -236,7 +236,7 @@ class Method:
             if name == other:
                 return f"{name}: Option<{RUST_TYPES[self.attrs[own][0]]}>"
         if name == "alpha" and self.scales:
-            return "alpha: ScalarArg"
+            return "alpha: FactorArg"
         if self.factor_first:
             return ", ".join(
                 f"{each}: Option<OperandArg<'py>>" for each in ("first", "older", name)
@@ -271,7 +271,7 @@ class Method:
             if self.factor_first:
                 given = f'"{self.row["name"]}", [first, older, {name}], alpha'
                 lines.append(f"let ({name}, alpha) = factor_first(slf.py(), {given})?;")
-            lines.append(f"let {name} = scaled(slf.py(), &slf.get().var, {name}, alpha.0)?;")
+            lines.append(f"let {name} = scaled(slf.py(), &slf.get().var, {name}, alpha)?;")
         return " ".join(lines)
 
     def value(self, name: str) -> str:
@@ -309,7 +309,7 @@ class Method:
             text = re.sub(rf"\b{name}\b", f"{name}=None", text, count=1)
         text = text.replace("=False", "=false").replace("=True", "=true")
         if self.scales:
-            text = text.replace("alpha=1", "alpha=ScalarArg(gt_protocol::Scalar::Int(1))")
+            text = text.replace("alpha=1", "alpha=FactorArg::ONE")
         if self.factor_first:  # `older` is what follows the factor, unless that is named
             text = text.replace(
                 f"{self.names[0]}, *,", f"first=None, older=None, /, *, {self.names[0]}=None,", 1
@@ -349,7 +349,7 @@ def rust_methods(rows: list[Row]) -> str:
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 
 use super::methods::{{factor_first, run, scaled, take_view}};
-use crate::client::emission::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg}};
+use crate::client::emission::convert::{{DimsArg, FactorArg, IntoAttr, OperandArg}};
 use crate::client::emission::convert::{{choice, only_tensor, required}};
 use crate::client::value::dtype::DtypeArg;
 use crate::client::emission::emit::Arg;

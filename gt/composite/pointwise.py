@@ -208,10 +208,15 @@ def nan_to_num(
     if not self.dtype.is_floating_point:
         return self.clone()
     largest = LARGEST[self.dtype.itemsize if self.dtype != _core.bfloat16 else 0]
-    high = largest if posinf is None else posinf
-    low = -largest if neginf is None else neginf
-    out = self.masked_fill(self.isnan(), nan).masked_fill(self == math.inf, high)
-    return out.masked_fill(self == -math.inf, low)
+    high = largest if posinf is None else _or_infinite(posinf, largest)
+    low = -largest if neginf is None else _or_infinite(neginf, largest)
+    out = self.masked_fill(self.isnan(), _or_infinite(nan, largest))
+    return out.masked_fill(self == math.inf, high).masked_fill(self == -math.inf, low)
+
+
+def _or_infinite(number: float, largest: float) -> float:
+    """The number, infinite where it is beyond the largest."""
+    return math.copysign(math.inf, number) if abs(number) > largest else number
 
 
 def isposinf(self: Tensor) -> Tensor:

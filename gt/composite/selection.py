@@ -15,7 +15,16 @@ from gt.composite.common import Method, Number, broadcast_shapes, slice_dim, wra
 from gt.composite.pointwise import isclose
 from gt.composite.reductions import topk
 from gt.draws import Generator, next_draw
-from gt.errors import DtypeError, IndexOutOfRange, InvalidUse, InvalidValue, ShapeError
+from gt.errors import (
+    DtypeError,
+    IndexOutOfRange,
+    InvalidType,
+    InvalidUse,
+    InvalidValue,
+    ShapeError,
+)
+
+MASKS = {_core.bool, _core.uint8}  # dtypes of indices that say which elements
 
 
 def true_places(mask: Tensor) -> Tensor:
@@ -113,15 +122,38 @@ def index_put(
 ) -> Tensor:
     """`self` with `values` written (or added) where `self[indices]` reads; masks are counted."""
     indexes: list[Tensor | None] = []
-    by_masks = all(index is None or index.dtype == _core.bool for index in indices)
+    check_indices(self, indices)
+    by_masks = all(index is None or index.dtype in MASKS for index in indices)
     if by_masks and not accumulate and values.numel() == 1:  # is filled in, which casts it
         values = values.to(self.dtype)
     for index in indices:
-        if index is not None and index.dtype == _core.bool:
+        if index is not None and index.dtype in MASKS:
             indexes.extend(nonzero(index, as_tuple=True))
         else:
             indexes.append(index)
     return call("index_put", self, values, *indexes, accumulate=accumulate)
+
+
+def check_indices(x: Tensor, indices: Sequence[Tensor | None]) -> None:
+    """Indices are tensors, and masks have the sizes of the dimensions that they stand for."""
+    dim = 0
+    for place, index in enumerate(indices):
+        if index is not None and not isinstance(index, Tensor):
+            raise InvalidType(
+                f"expected Tensor as element {place} in argument 0, but got {type(index).__name__}"
+            )
+        if index is None or index.dtype not in MASKS:
+            dim += 1
+            continue
+        for own, size in enumerate(index.shape):
+            if dim + own >= x.ndim:
+                raise IndexOutOfRange(f"too many indices for tensor of dimension {x.ndim}")
+            if x.shape[dim + own] != size:
+                raise IndexOutOfRange(
+                    f"The shape of the mask {list(index.shape)} at index {own} does not match the "
+                    f"shape of the indexed tensor {list(x.shape)} at index {dim + own}"
+                )
+        dim += index.ndim
 
 
 def scatter(

@@ -132,9 +132,11 @@ pub(super) fn condition(call: &Call<'_>) -> Inferred {
     let (dims, _) = combine(call)?;
     let branches = call.operands_from(1);
     let dtype = promote(branches);
+    // A number is a float32 at first, of which a half dtype makes an infinity.
+    let stored = if matches!(dtype, Dtype::F16 | Dtype::Bf16) { Dtype::F32 } else { dtype };
     for branch in branches {
         if let RuleArg::Scalar(scalar) = branch {
-            shape::check_stored(*scalar, dtype)?;
+            shape::check_stored(*scalar, stored)?;
         }
     }
     one(Meta::new(dtype, dims))

@@ -137,6 +137,29 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ScalarArg {
     }
 }
 
+/// The number that an operand is multiplied by: `alpha` of `x.add(y, alpha=2)`.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum FactorArg {
+    Scalar(Scalar),
+    /// Real and imaginary part.
+    Complex([f64; 2]),
+}
+
+impl FactorArg {
+    pub(crate) const ONE: Self = Self::Scalar(Scalar::Int(1));
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for FactorArg {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(number) = object.cast::<PyComplex>() {
+            return Ok(Self::Complex([number.real(), number.imag()]));
+        }
+        ScalarArg::extract(object).map(|number| Self::Scalar(number.0))
+    }
+}
+
 /// One integer or a sequence of them: a size, or dimensions.
 #[derive(Clone, Copy)]
 pub(crate) struct DimsArg(pub Dims);

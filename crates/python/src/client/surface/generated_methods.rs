@@ -3,7 +3,7 @@
 
 use super::methods::{factor_first, run, scaled, take_view};
 use super::tensor::{Tensor, as_arg};
-use crate::client::emission::convert::{DimsArg, IntoAttr, OperandArg, ScalarArg};
+use crate::client::emission::convert::{DimsArg, FactorArg, IntoAttr, OperandArg};
 use crate::client::emission::convert::{choice, only_tensor, required};
 use crate::client::emission::emit::Arg;
 use crate::client::value::dtype::DtypeArg;
@@ -199,29 +199,29 @@ impl Tensor {
         run(slf.py(), Op::BitwiseNot, &[Arg::Var(&slf.get().var)], smallvec![])
     }
     /// self + other.
-    #[pyo3(signature = (first=None, older=None, /, *, other=None, alpha=ScalarArg(gt_protocol::Scalar::Int(1))), text_signature = "($self, other, *, alpha=1)")]
+    #[pyo3(signature = (first=None, older=None, /, *, other=None, alpha=FactorArg::ONE), text_signature = "($self, other, *, alpha=1)")]
     fn add<'py>(
         slf: &Bound<'py, Self>,
         first: Option<OperandArg<'py>>,
         older: Option<OperandArg<'py>>,
         other: Option<OperandArg<'py>>,
-        alpha: ScalarArg,
+        alpha: FactorArg,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (other, alpha) = factor_first(slf.py(), "add", [first, older, other], alpha)?;
-        let other = scaled(slf.py(), &slf.get().var, other, alpha.0)?;
+        let other = scaled(slf.py(), &slf.get().var, other, alpha)?;
         run(slf.py(), Op::Add, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
     }
     /// self - other.
-    #[pyo3(signature = (first=None, older=None, /, *, other=None, alpha=ScalarArg(gt_protocol::Scalar::Int(1))), text_signature = "($self, other, *, alpha=1)")]
+    #[pyo3(signature = (first=None, older=None, /, *, other=None, alpha=FactorArg::ONE), text_signature = "($self, other, *, alpha=1)")]
     fn sub<'py>(
         slf: &Bound<'py, Self>,
         first: Option<OperandArg<'py>>,
         older: Option<OperandArg<'py>>,
         other: Option<OperandArg<'py>>,
-        alpha: ScalarArg,
+        alpha: FactorArg,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (other, alpha) = factor_first(slf.py(), "sub", [first, older, other], alpha)?;
-        let other = scaled(slf.py(), &slf.get().var, other, alpha.0)?;
+        let other = scaled(slf.py(), &slf.get().var, other, alpha)?;
         run(slf.py(), Op::Sub, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
     }
     /// self * other.
@@ -1011,18 +1011,18 @@ impl Tensor {
         )
     }
     /// self with slices of `source` added along `dim`.
-    #[pyo3(signature = (dim=None, index=None, source=None, *, alpha=ScalarArg(gt_protocol::Scalar::Int(1)), axis=None), text_signature = "($self, dim, index, source, *, alpha=1, axis=None)")]
+    #[pyo3(signature = (dim=None, index=None, source=None, *, alpha=FactorArg::ONE, axis=None), text_signature = "($self, dim, index, source, *, alpha=1, axis=None)")]
     fn index_add<'py>(
         slf: &Bound<'py, Self>,
         dim: Option<i64>,
         index: Option<OperandArg<'py>>,
         source: Option<OperandArg<'py>>,
-        alpha: ScalarArg,
+        alpha: FactorArg,
         axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let index = required(index, "index_add", "index")?;
         let source = required(source, "index_add", "source")?;
-        let source = scaled(slf.py(), &slf.get().var, source, alpha.0)?;
+        let source = scaled(slf.py(), &slf.get().var, source, alpha)?;
         run(
             slf.py(),
             Op::IndexAdd,

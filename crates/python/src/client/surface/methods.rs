@@ -2,7 +2,7 @@
 
 use super::call::results;
 use super::tensor::{Tensor, as_arg};
-use crate::client::emission::convert::{DimsArg, OperandArg, ScalarArg, required};
+use crate::client::emission::convert::{DimsArg, FactorArg, OperandArg, required};
 use crate::client::emission::emit::{self, Arg};
 use crate::client::session::errors;
 use crate::client::value::dtype::{DtypeArg, PyDtype};
@@ -41,14 +41,14 @@ pub(crate) fn factor_first<'py>(
     py: Python<'py>,
     op: &str,
     operands: [Option<OperandArg<'py>>; 3],
-    alpha: ScalarArg,
-) -> PyResult<(OperandArg<'py>, ScalarArg)> {
+    alpha: FactorArg,
+) -> PyResult<(OperandArg<'py>, FactorArg)> {
     match operands {
         [Some(only), None, None] | [None, None, Some(only)] => Ok((only, alpha)),
         [None, None, None] => required(None, op, "other").map(|other| (other, alpha)),
         [Some(OperandArg::Scalar(factor)), Some(second), None]
         | [Some(OperandArg::Scalar(factor)), None, Some(second)]
-            if alpha.0 == Scalar::Int(1) =>
+            if alpha == FactorArg::ONE =>
         {
             let text = format!(
                 "This overload of {op} is deprecated:\n\t{op}(Number alpha, Tensor other)\nConsider using one of the \
@@ -56,7 +56,7 @@ pub(crate) fn factor_first<'py>(
             );
             let text = CString::new(text)?;
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
-            Ok((second, ScalarArg(factor)))
+            Ok((second, FactorArg::Scalar(factor)))
         }
         [_, None, Some(_)] => {
             let text = format!("{op}() got multiple values for argument 'other'");
@@ -74,12 +74,16 @@ pub(crate) fn scaled<'py>(
     py: Python<'py>,
     first: &Var,
     operand: OperandArg<'py>,
-    alpha: Scalar,
+    alpha: FactorArg,
 ) -> PyResult<OperandArg<'py>> {
-    if alpha == Scalar::Int(1) {
+    if alpha == FactorArg::ONE {
         return Ok(operand);
     }
     let dtype = emit::promoted(py, &[Arg::Var(first), as_arg(&operand)]);
+    let alpha = match alpha {
+        FactorArg::Scalar(alpha) => alpha,
+        FactorArg::Complex(parts) => return scaled_by_complex(py, operand, dtype, parts),
+    };
     check_factor(py, dtype, alpha)?;
     let alpha = if dtype == Dtype::Bool { Scalar::Bool(alpha.as_f64() != 0.0) } else { alpha };
     if alpha == Scalar::Float(1.0) || alpha == Scalar::Bool(true) {
@@ -106,9 +110,42 @@ fn check_factor(py: Python<'_>, dtype: Dtype, alpha: Scalar) -> PyResult<()> {
         Scalar::Float(_) if !dtype.is_differentiable() => {
             "For integral input tensors, argument alpha must not be a floating point number."
         }
-        Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_) => return Ok(()),
+        Scalar::Bool(_) => return Ok(()),
+        Scalar::Int(_) | Scalar::Float(_) if dtype == Dtype::Bool || alpha.fits(dtype) => {
+            return Ok(());
+        }
+        Scalar::Int(_) | Scalar::Float(_) => {
+            let name = gt_protocol::rules::stored_name(dtype);
+            let text = format!("value cannot be converted to type {name} without overflow");
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
     };
     Err(errors::mistake(py, ErrorClass::Runtime, text))
+}
+
+/// [`scaled`] by a complex number, which only a complex result takes.
+fn scaled_by_complex<'py>(
+    py: Python<'py>,
+    operand: OperandArg<'py>,
+    dtype: Dtype,
+    [real, imag]: [f64; 2],
+) -> PyResult<OperandArg<'py>> {
+    if !dtype.is_complex() {
+        let text = "For non-complex input tensors, argument alpha must not be a complex number.";
+        return Err(errors::mistake(py, ErrorClass::Runtime, text));
+    }
+    let parts = match &operand {
+        OperandArg::Scalar(number) => [number.as_f64(), 0.0],
+        OperandArg::Complex(parts) => *parts,
+        OperandArg::Absent => return Ok(operand),
+        OperandArg::Tensor(_) => {
+            let operand = cast(py, operand, dtype)?;
+            let args = [as_arg(&operand), Arg::Complex([real, imag])];
+            return emit::tensor(py, Op::Mul, &args, SmallVec::new()).map(OperandArg::Tensor);
+        }
+    };
+    let product = [parts[0] * real - parts[1] * imag, parts[0] * imag + parts[1] * real];
+    Ok(OperandArg::Complex(product))
 }
 
 fn cast<'py>(py: Python<'py>, operand: OperandArg<'py>, dtype: Dtype) -> PyResult<OperandArg<'py>> {

@@ -245,16 +245,24 @@ impl Tensor {
         }
     }
 
-    /// Whether the elements are row-major without gaps.
-    fn is_contiguous(&self, py: Python<'_>) -> bool {
-        let dims = self.var.meta(py).dims;
-        let wanted = crate::client::value::contiguous(&dims);
-        let strides = self.var.strides(py);
-        dims.contains(&0)
-            || dims
-                .iter()
-                .zip(strides.iter().zip(wanted.iter()))
-                .all(|(&size, (a, b))| size == 1 || a == b)
+    /// Whether the elements stand without gaps in a memory format's order: row-major without one.
+    #[pyo3(signature = (*, memory_format=None))]
+    fn is_contiguous(
+        &self,
+        py: Python<'_>,
+        memory_format: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let (dims, strides) = (self.var.meta(py).dims, self.var.strides(py));
+        let format = memory_format.map(|format| format.repr()).transpose()?;
+        let last_first: &[usize] = match format.as_ref().map(|name| name.to_str()).transpose()? {
+            Some("gt.channels_last") => &[1, 3, 2, 0],
+            Some("gt.channels_last_3d") => &[1, 4, 3, 2, 0],
+            Some(_) | None => {
+                let order: SmallVec<[usize; 8]> = (0..dims.len()).rev().collect();
+                return Ok(stands_in_order(&dims, &strides, &order));
+            }
+        };
+        Ok(last_first.len() == dims.len() && stands_in_order(&dims, &strides, last_first))
     }
 
     /// A copy with a value of its own; differentiable.
@@ -288,4 +296,16 @@ fn real_number(py: Python<'_>, item: Py<PyAny>, name: &str) -> PyResult<Py<PyAny
             format!("value cannot be converted to type {name} without overflow"),
         )),
     }
+}
+
+/// Whether dimensions, the fastest first, stand without gaps.
+fn stands_in_order(dims: &Dims, strides: &Dims, order: &[usize]) -> bool {
+    let mut expected = 1;
+    dims.contains(&0)
+        || order.iter().all(|&dim| {
+            let (size, stride) = (dims.get(dim).copied(), strides.get(dim).copied());
+            let stands = size == Some(1) || stride == Some(expected);
+            expected *= size.unwrap_or(1);
+            stands
+        })
 }

@@ -9,7 +9,7 @@ use crate::client::session::errors;
 use crate::client::value::variable::{Tensor, Var};
 use crate::client::views;
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
+use gt_protocol::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySequence, PySlice, PyTuple};
@@ -46,7 +46,12 @@ pub(crate) fn set_item(
 ) -> PyResult<()> {
     let py = tensor.py();
     let picked = pick(py, &tensor.get().var, index)?;
-    let value = OperandArg::required(value, "__setitem__")?;
+    let value = match OperandArg::required(value, "__setitem__")? {
+        OperandArg::Scalar(number) if !picked.is_lookup() => {
+            OperandArg::Scalar(copied(number, picked.view.meta(py).dtype))
+        }
+        value => value,
+    };
     if picked.is_lookup() {
         return put_at_lookups(py, &picked, &value);
     }
@@ -62,6 +67,15 @@ pub(crate) fn set_item(
     }
 }
 
+/// The number as a copy stores it: it is a float32 at first, of which a half dtype makes an infinity.
+fn copied(number: Scalar, dtype: Dtype) -> Scalar {
+    let half = matches!(dtype, Dtype::F16 | Dtype::Bf16);
+    if half && !number.fits(dtype) && number.fits(Dtype::F32) {
+        return Scalar::Float(f64::INFINITY.copysign(number.as_f64()));
+    }
+    number
+}
+
 /// Puts `value` where tensors look up.
 fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> PyResult<()> {
     let (view, target) = (&picked.view, picked.view.meta(py));
@@ -72,6 +86,9 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
         }
         OperandArg::Scalar(scalar) => {
             view.check_writable(py, false)?;
+            if picked.takes_nothing_of(&target.dims) {
+                return Ok(()); // as in PyTorch, whatever the indices are
+            }
             emit::full(py, Dims::EMPTY, *scalar, target.dtype)?
         }
         OperandArg::Complex(parts) => {
@@ -167,6 +184,12 @@ struct Picked {
 impl Picked {
     fn is_lookup(&self) -> bool {
         self.tensors.iter().any(Option::is_some)
+    }
+
+    /// Whether a dimension that is not looked up is empty.
+    fn takes_nothing_of(&self, dims: &Dims) -> bool {
+        let whole = |dim: usize| self.tensors.get(dim).is_none_or(Option::is_none);
+        dims.iter().enumerate().any(|(dim, &size)| size == 0 && whole(dim))
     }
 
     fn lookups(&self) -> impl Iterator<Item = Arg<'_>> {

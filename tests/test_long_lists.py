@@ -27,6 +27,7 @@ JOINS = (
     *("cat", "concat", "concatenate", "stack", "hstack"),
     *("vstack", "row_stack", "dstack", "column_stack"),
 )
+DISTINCT_JOINS = ("cat", "stack", "hstack", "vstack", "dstack", "column_stack")
 FUNCTIONS: dict[str, Callable[[Any, list[Any]], Any]] = {
     name: lambda t, parts, name=name: getattr(t, name)(parts) for name in JOINS
 } | {
@@ -54,6 +55,26 @@ def test_values(lists: Lists, name: str) -> None:
     assert tuple(got.shape) == tuple(expected.shape)
     assert repr(got.dtype).removeprefix("gt.") == repr(expected.dtype).removeprefix("torch.")
     np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*DISTINCT_JOINS, "cat along the last", "cat with nothing in it"])
+def test_gradients_of_all(lists: Lists, name: str) -> None:
+    found = []
+    for t, parts in zip((torch, gt), lists, strict=True):
+        loss = (FUNCTIONS[name](t, parts) ** 3).sum()
+        found.append(t.stack(t.autograd.grad(loss, parts)).numpy())
+    np.testing.assert_array_equal(found[1], found[0])
+
+
+def test_gradients_of_some(lists: Lists) -> None:
+    """Vectors without elements are among the tensors, and few of them have a gradient."""
+    found = []
+    for t, parts in zip((torch, gt), lists, strict=True):
+        mixed = [x if place % 1000 == 3 else x.detach() for place, x in enumerate(parts)]
+        whole = t.cat([part for x in mixed for part in (t.ones(0), x.expand(1 + len(x)))])
+        loss = (whole * t.arange(len(whole), dtype=t.float32)).sum()
+        found.append([g.item() for g in t.autograd.grad(loss, parts[3::1000])])
+    assert found[1] == found[0]
 
 
 @pytest.mark.parametrize("name", ["cat", "stack"])

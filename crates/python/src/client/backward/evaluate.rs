@@ -30,6 +30,8 @@ pub(crate) struct Evaluation<'a> {
     shared: SmallVec<[(u8, Term); 4]>,
     /// What one instruction gives for several operands.
     products: Option<Vars>,
+    /// The item that was asked for last, and the sizes before it: a long list is counted once, not anew for each item.
+    counted: (usize, i64),
 }
 
 impl<'a> Evaluation<'a> {
@@ -40,8 +42,8 @@ impl<'a> Evaluation<'a> {
         grads: &'a [Option<Var>],
     ) -> Self {
         let formulas = generated_formulas::of(op);
-        let shared = SmallVec::new();
-        Self { py, op, node, grads, formulas, position: 0, shared, products: None }
+        let (shared, counted) = (SmallVec::new(), (op.info().fixed_operands(), 0));
+        Self { py, op, node, grads, formulas, position: 0, shared, products: None, counted }
     }
 
     /// The gradient of an operand; `None` where it has none, or none has arrived that it is computed from.
@@ -312,14 +314,17 @@ impl<'a> Evaluation<'a> {
     /// The sizes along a dimension of the items before this one; an empty vector, allowed anywhere, takes no place.
     fn before(&mut self, dim: u8) -> PyResult<Term> {
         let dim = self.term(dim)?.int();
-        let first = self.op.info().fixed_operands();
-        let mut start = 0;
+        let (first, mut start) = match self.counted {
+            counted if counted.0 <= self.position => counted,
+            _ => (self.op.info().fixed_operands(), 0),
+        };
         for position in first..self.position {
             let dims = meta_of(self.node, position).map_or(Dims::EMPTY, |meta| meta.dims);
             if Some(dims.len()) == self.node.outputs.first().map(|meta| meta.dims.len()) {
                 start += size(&dims, dim).int();
             }
         }
+        self.counted = (self.position, start);
         Ok(Term::Number(Scalar::Int(start)))
     }
 

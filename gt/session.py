@@ -31,8 +31,6 @@ __all__ = [
 # starting, elsewhere there may be none.
 EXIT_SECONDS = {"embedded": 20.0, "elsewhere": 1.0}
 
-_registered: list[bool] = []
-
 
 def init() -> None:
     """Start the workers now, to overlap with other imports, instead of at the first operation."""
@@ -111,38 +109,55 @@ def parallelize(
     return placing.parallelize(module, rules)
 
 
+class _Ending:
+    """Ends the session with the program.
+
+    Only the handlers of `atexit` hold it, and Python lets go of them when the last has run. So a
+    handler that a program registered before it imported GT, which runs after those that are
+    registered here, still finds its tensors.
+    """
+
+    registered = False
+
+    def __init__(self) -> None:
+        _Ending.registered = True
+        self.waits = True
+
+    def tell(self) -> None:
+        """Print every failure that nobody has read, also those of work that still runs."""
+        for text in self._failures():
+            sys.stderr.write(f"gt: a failure that nobody has read:\n{text}\n")
+
+    def _failures(self) -> list[str]:
+        """Nobody is kept waiting for long: not by a session without workers, nor after Ctrl-C."""
+        failures = _core.unread_failures()
+        interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
+        if self.waits and _core.is_connected() and not interrupted:
+            try:
+                with _at_most(
+                    EXIT_SECONDS["embedded" if "sessions" in _core.stats() else "elsewhere"]
+                ):
+                    _core.synchronize()
+            except (ConnectionLost, KeyboardInterrupt, TimeoutError):
+                self.waits = False
+            except Error as error:
+                failures.append(str(error))
+            except RuntimeError:
+                self.waits = False  # a forked child: the session is its parent's
+        return failures + _core.unread_failures()
+
+    def __del__(self) -> None:
+        _Ending.registered = False
+        self.tell()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _core.end_with_program()
+
+
 def register_exit() -> None:
     """See to it that the session ends with the program."""
-    if not _registered:
-        _registered.append(True)
-        atexit.register(_at_exit)
-
-
-def _at_exit() -> None:
-    for text in _failures():
-        sys.stderr.write(f"gt: a failure that nobody has read:\n{text}\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        _core.disconnect()
-
-
-def _failures() -> list[str]:
-    """Every failure that nobody has read, also those of work that still runs.
-
-    Nobody is kept waiting for long: not by a session without workers, and not after Ctrl-C.
-    """
-    failures = _core.unread_failures()
-    if _core.is_connected() and not isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
-        try:
-            with _at_most(EXIT_SECONDS["embedded" if "sessions" in _core.stats() else "elsewhere"]):
-                _core.synchronize()
-        except (ConnectionLost, KeyboardInterrupt, TimeoutError):
-            pass
-        except Error as error:
-            failures.append(str(error))
-        except RuntimeError:
-            pass  # a forked child: the session is its parent's
-    return failures + _core.unread_failures()
+    if not _Ending.registered:
+        atexit.register(_Ending().tell)
 
 
 @contextlib.contextmanager

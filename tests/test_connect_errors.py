@@ -66,9 +66,28 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     refused(f"unix:{path}", "nothing answers", f"gt-dispatcher --unix {path}")
 
 
-@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1", "127.0.0.1:port", "127.0.0.1:99999"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nowhere",
+        "127.0.0.1",
+        "127.0.0.1:port",
+        "127.0.0.1:99999",
+        "127.0.0.1:-1",
+        "host:",
+        ":1",
+        "",
+    ],
+)
 def test_no_address(address: str) -> None:
     refused(address, "is no address", "host:port")
+
+
+@pytest.mark.parametrize(
+    "host", ["nosuchhost", "nosuchhost.invalid", "no host", "256.256.256.256", "[::g]", "http://a"]
+)
+def test_the_host_is_unknown(host: str) -> None:
+    refused(f"{host}:1", f'the host "{host}" is unknown (')
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_worker_that_cannot_have_groups_says_why(words: list[str], text: str) 
     worker = subprocess.run(
         command, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True
     )
-    assert worker.returncode == 1
+    assert worker.returncode == 2
     assert text in worker.stderr
     assert "Traceback" not in worker.stderr
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "pytorch", "torch", "native", "numpy")
 
 
+class StartError(Exception):
+    """Why a worker cannot start, for the person who starts it."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
     """What the command line says."""
@@ -76,6 +80,8 @@ def choose(
         from gt.worker import native_backend
 
         return native_backend.backend(threads)
+    if importlib.util.find_spec("torch") is None:
+        raise StartError("the backend pytorch needs PyTorch, which is not installed here")
     import torch
 
     from gt.worker import kernels
@@ -86,7 +92,11 @@ def choose(
 
 
 def run(start: Start) -> int:
-    """Serves one dispatcher until it is gone."""
+    """Serves one dispatcher until it is gone.
+
+    Raises:
+        StartError: it cannot: nobody answers there, or this machine has not what was asked for.
+    """
     _leave_terminal()
     memory.keep()
     warned.install()
@@ -112,16 +122,23 @@ def run(start: Start) -> int:
         if start.control_fd is not None:
             run_on_descriptors(start.control_fd, backend)
         else:
-            run_on_socket(
-                host=start.host,
-                port=start.port,
-                unix=start.unix,
-                index=start.index,
-                token=start.token,
-                rings=start.rings,
-                backend=backend,
-            )
+            _run_on_socket(start, backend)
     return 0
+
+
+def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> None:
+    try:
+        run_on_socket(
+            host=start.host,
+            port=start.port,
+            unix=start.unix,
+            index=start.index,
+            token=start.token,
+            rings=start.rings,
+            backend=backend,
+        )
+    except ConnectionRefusedError as error:
+        raise StartError(str(error)) from None
 
 
 def _with_groups(
@@ -132,17 +149,19 @@ def _with_groups(
     if start.process_groups == "auto" and not elsewhere:
         return backend
     if not _has_groups(backend):
-        raise SystemExit("gt.worker: process groups need PyTorch's backend")
+        raise StartError("process groups need PyTorch's backend")
     from gt.worker import group_backend
 
     backend = cast("Backend[Tensor]", backend)
-    address = None if start.port is None else group_backend.own_address(start.host, start.port)
     try:
+        address = None if start.port is None else group_backend.own_address(start.host, start.port)
         groups = group_backend.GroupBackend(
             start.process_groups, start.trusted_networks, address, _device(backend)
         )
     except ValueError as error:
-        raise SystemExit(f"gt.worker: {error}") from None
+        raise StartError(str(error)) from None
+    except OSError as error:
+        raise StartError(f"no way to {start.host}:{start.port}: {error.strerror}") from None
     ends.callback(groups.close)
     return dataclasses.replace(
         backend, collective_backends={**backend.collective_backends, **groups.backends()}

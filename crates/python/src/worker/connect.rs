@@ -3,14 +3,14 @@
 
 use super::framed::serve_frames;
 use super::machine::Worker;
-use super::process::{connection, serve_control};
+use super::process::serve_control;
 use gt_protocol::handshake::{
     Capabilities, Handshake, Hello, LocalSocket, Resume, Role, Secret, Token, Welcome,
 };
-use pyo3::exceptions::PyConnectionError;
+use pyo3::exceptions::{PyConnectionError, PyConnectionRefusedError};
 use pyo3::prelude::*;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr as InternetAddress, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -33,7 +33,8 @@ const LENGTH_END: usize = 6;
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
 ///
 /// Raises:
-///     `ConnectionError`: Nobody answers there, or the answer is a refusal.
+///     `ConnectionRefusedError`: Nobody answers there, or the answer is a refusal.
+///     `ConnectionError`: The connection is of no use later.
 #[pyfunction]
 #[pyo3(signature = (*, host, port, unix, index, token, rings, backend))]
 #[allow(clippy::too_many_arguments, reason = "named ones, of Python")]
@@ -56,8 +57,11 @@ pub fn run_on_socket(
         ..Hello::new(Role::Worker)
     };
     if let Some(path) = unix {
-        let address = SocketAddr::from_pathname(Path::new(path)).map_err(connection)?;
-        let (socket, _) = py.detach(|| dial_unix(&address, &hello)).map_err(refused)?;
+        let address = SocketAddr::from_pathname(Path::new(path))
+            .map_err(|error| refused(format!("unix:{path}: {error}")))?;
+        let (socket, _) = py
+            .detach(|| dial_unix(&address, &hello))
+            .map_err(|text| refused(format!("unix:{path}: {text}")))?;
         return serve_control(py, socket.into(), worker);
     }
     let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
@@ -82,19 +86,23 @@ fn tcp(
     mut hello: Hello,
 ) -> Result<(TcpStream, Welcome, TcpListener), String> {
     let text = |error: std::io::Error| format!("{host}:{port}: {error}");
-    let mut stream = TcpStream::connect((host, port)).map_err(text)?;
+    let addresses: Vec<InternetAddress> = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("the host {host:?} is unknown ({error})"))?
+        .collect();
+    let mut stream = TcpStream::connect(addresses.as_slice()).map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
     stream.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
     // On the interface that reaches the dispatcher: that network is ours.
     let listener = TcpListener::bind((stream.local_addr().map_err(text)?.ip(), 0)).map_err(text)?;
     hello.data_port = Some(listener.local_addr().map_err(text)?.port());
-    let welcome = greet(&mut stream, &hello)?;
+    let welcome = greet(&mut stream, &hello).map_err(|error| format!("{host}:{port}: {error}"))?;
     stream.set_read_timeout(None).map_err(text)?;
     Ok((stream, welcome, listener))
 }
 
 fn dial_unix(address: &SocketAddr, hello: &Hello) -> Result<(UnixStream, Welcome), String> {
-    let text = |error: std::io::Error| format!("{address:?}: {error}");
+    let text = |error: std::io::Error| error.to_string();
     let mut socket = UnixStream::connect_addr(address).map_err(text)?;
     socket.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
     let welcome = greet(&mut socket, hello)?;
@@ -143,5 +151,5 @@ fn greet(stream: &mut (impl Read + Write), hello: &Hello) -> Result<Welcome, Str
 }
 
 fn refused(text: String) -> PyErr {
-    PyConnectionError::new_err(text)
+    PyConnectionRefusedError::new_err(text)
 }

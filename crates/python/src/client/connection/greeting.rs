@@ -15,6 +15,8 @@ const PREFIX_BYTES: usize = 6;
 pub(crate) enum DialError {
     #[error("{0:?} is no address; write 'host:port' or 'unix:/path/of/socket'")]
     Address(String),
+    #[error("{address}: the host {host:?} is unknown ({source})")]
+    UnknownHost { address: String, host: String, source: std::io::Error },
     #[error(
         "nothing answers at {address}: {source}. Is the dispatcher running (`{}`)?",
         command(address)
@@ -36,8 +38,7 @@ fn command(address: &str) -> String {
 
 /// A TCP connection, within the limit.
 pub(crate) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
-    let addresses =
-        address.to_socket_addrs().map_err(|_| DialError::Address(address.to_owned()))?;
+    let addresses = address.to_socket_addrs().map_err(|source| unresolved(address, source))?;
     let mut last = std::io::Error::other("the name has no address");
     for candidate in addresses {
         match TcpStream::connect_timeout(&candidate, DIAL_MAX) {
@@ -53,6 +54,17 @@ pub(crate) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
         }
     }
     Err(unreachable_at(address, last))
+}
+
+/// Why an address leads nowhere: it is written wrong, or nobody knows the host that it names.
+fn unresolved(address: &str, source: std::io::Error) -> DialError {
+    let is_written_wrong = source.kind() == std::io::ErrorKind::InvalidInput;
+    match address.rsplit_once(':') {
+        Some((host, _)) if !host.is_empty() && !is_written_wrong => {
+            DialError::UnknownHost { address: address.to_owned(), host: host.to_owned(), source }
+        }
+        Some(_) | None => DialError::Address(address.to_owned()),
+    }
 }
 
 pub(crate) fn hello(

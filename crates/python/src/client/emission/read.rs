@@ -221,6 +221,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) ->
 }
 
 fn other_session(py: Python<'_>, what: &str) -> PyErr {
+    runtime::hold_other_threads(py);
     errors::mistake(
         py,
         ErrorClass::Runtime,

@@ -15,6 +15,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(connect, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(disconnect, module)?)?;
+    module.add_function(wrap_pyfunction!(end_with_program, module)?)?;
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
     module.add_function(wrap_pyfunction!(is_connected, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)?;
@@ -69,6 +70,12 @@ fn serve(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
 #[pyfunction]
 fn disconnect(py: Python<'_>) {
     runtime::disconnect(py);
+}
+
+/// Ends the session with the program: other threads that use it stand still in place of an error.
+#[pyfunction]
+fn end_with_program(py: Python<'_>) {
+    runtime::end_with_program(py);
 }
 
 /// Waits until everything emitted has run; raises a failure that nobody has read.

@@ -1,5 +1,6 @@
 //! What comes before an instruction: a connection, the configuration, and room.
 
+use super::ending::hold_other_threads;
 use super::fork::forked;
 use super::patience::Patience;
 use super::state::{Caller, RUNTIME, Runtime, WAITING, with};
@@ -29,6 +30,7 @@ pub(crate) fn set_opener(py: Python<'_>, open: fn(Python<'_>) -> PyResult<()>) {
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
     let mut full_since: Option<Instant> = None;
     loop {
+        hold_other_threads(py);
         let missing = {
             let mut state = RUNTIME.get_mut(py);
             let runtime = state.get_or_insert_with(Runtime::new);

@@ -1,5 +1,6 @@
 //! One connection in place of another, or none: values of the earlier one are void.
 
+use super::ending::{self, hold_other_threads};
 use super::fork::{FORKED, forked, watch_forks};
 use super::state::{EPOCH, Hope, RECEIVED, SlotPool, TAKEN, WAITING, Waiting, with};
 use crate::client::connection::Connection;
@@ -17,6 +18,8 @@ pub(crate) fn install(
     announce_sites: bool,
     hope: Option<Duration>,
 ) {
+    hold_other_threads(py);
+    ending::forget();
     watch_forks();
     let old = with(py, |runtime| {
         if FORKED.swap(false, Ordering::Relaxed) {
@@ -50,6 +53,12 @@ pub(crate) fn disconnect(py: Python<'_>) {
         runtime.connection.take()
     });
     close(old);
+}
+
+/// Ends the connection with the program: to other threads the session stands still from here on.
+pub(crate) fn end_with_program(py: Python<'_>) {
+    ending::begin();
+    disconnect(py);
 }
 
 fn close(connection: Option<Box<dyn Connection>>) {

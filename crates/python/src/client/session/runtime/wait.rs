@@ -1,5 +1,6 @@
 //! Waiting for an answer while other threads go on.
 
+use super::ending::hold_other_threads;
 use super::patience::Patience;
 use super::state::{RECEIVED, RUNTIME, TAKEN, epoch, with};
 use crate::client::connection::answers::Answer;
@@ -28,6 +29,7 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
     // A read polls first; only where that receives nothing it looks whether anybody is there, which is a system call.
     let mut is_quiet = false;
     loop {
+        hold_other_threads(py);
         let (inboxes, received, announcement) = {
             let mut state = RUNTIME.get_mut(py);
             let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import importlib
 import signal
 import sys
 import warnings
@@ -114,13 +115,17 @@ def parallelize(
 def register_exit() -> None:
     """See to it that the session ends with the program."""
     if not _registered:
+        # Logging closes its files at exit: after our last words if it is imported before them.
+        importlib.import_module("gt.notices")
         _registered.append(True)
         atexit.register(_at_exit)
 
 
 def _at_exit() -> None:
+    from gt import notices
+
     for text in _failures():
-        sys.stderr.write(f"gt: a failure that nobody has read:\n{text}\n")
+        notices.say(f"a failure that nobody has read:\n{text}", notices.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _core.disconnect()

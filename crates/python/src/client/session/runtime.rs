@@ -1,17 +1,19 @@
 //! The client's one state, and what is done with it: instructions prepared and sent, answers waited for, connections
-//! replaced. Files import those before them alone, in this order: `fork`, `state`, `patience`, `prepare`, `wait`,
+//! replaced. Files import those before them alone, in this order: `fork`, `state`, `patience`, `prepare`, `silence`, `wait`,
 //! `replace`.
 
 mod fork;
 mod patience;
 mod prepare;
 mod replace;
+mod silence;
 mod state;
 mod wait;
 
 pub(crate) use patience::WORKER_WAIT;
 pub(crate) use prepare::{prepare, prepare_for, prepare_payload, set_opener};
 pub(crate) use replace::{disconnect, install};
+pub(crate) use silence::Question;
 pub(crate) use state::{
     Caller, ResultSlots, Runtime, chunk_bytes_max, epoch, has_begun, release, unread, with,
 };

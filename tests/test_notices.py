@@ -121,3 +121,16 @@ def test_a_dispatcher_without_workers_is_a_warning_of_the_log() -> None:
 def test_the_import_does_not_load_logging() -> None:
     code = "import sys; import gt; print('logging' in sys.modules, 'gt.notices' in sys.modules)"
     assert said(code, {}, is_terminal=False) == ("False False\n", "")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--tcp"]], ids=["shared memory", "TCP"])
+def test_a_worker_that_is_started_by_hand_says_that_it_has_joined(arguments: list[str]) -> None:
+    way = "TCP" if arguments else "shared memory"
+    with Cluster(0) as cluster:
+        command = [*cluster.command, *arguments, "--id", "3"]
+        worker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        line = worker.stderr.readline()
+        worker.terminate()
+        worker.communicate(timeout=WAIT_SECONDS)
+    told = f"has joined {cluster.address} by {way} (numpy, process {worker.pid})"
+    assert line == f"gt.worker: worker 3 {told}\n"

@@ -1573,8 +1573,8 @@ def gpu_workers(count: _int) -> None:
     """How many workers the embedded dispatcher starts; before the first operation only."""
 def stats() -> dict[str, _int]:
     """Counters of the session, and where the dispatcher is part of this program, of the dispatcher."""
-def worker_stats() -> list[dict[str, _float]]:
-    """Counters of each worker, after everything emitted so far has run."""
+def worker_stats(seconds: _float | None = None) -> list[dict[str, _float]]:
+    """Counters of each worker, after everything emitted so far has run: waits for `seconds` at most, or until a worker is known not to answer. Of one that has not, the row says `is_silent`."""
 def unread_failures() -> list[str]:
     """Texts of failures that nobody has read."""
 def set_signal_variable(variable: ContextVar[_int]) -> None:

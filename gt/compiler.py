@@ -5,7 +5,6 @@ What compiles here are the workers' hot paths, which nobody asks for; so no numb
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
-import sys
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -56,7 +55,9 @@ def say_unchanged(model: F) -> F:
     """`model`, of which GT_VERBOSE tells that it stays as it is."""
     if config.is_verbose():
         name = getattr(model, "__name__", type(model).__name__)
-        print(f"gt: {name} is not compiled: it runs eagerly as it is", file=sys.stderr)  # noqa: T201
+        from gt import notices
+
+        notices.say(f"{name} is not compiled: it runs eagerly as it is", notices.INFO)
     return model
 
 

@@ -31,7 +31,9 @@ def get_worker_stats() -> list[dict[str, float]]:
         other hosts rounded, with a relative error (root mean square) of `rounding_error` over all
         and of `rounding_error_max` in the one that lost the most. Memory that several
         values share counts once, and in full while one of them lives (a view of one row
-        keeps the matrix); what a kernel needs while it runs does not count.
+        keeps the matrix); what a kernel needs while it runs does not count. Of a worker that has
+        not answered for five seconds and computes nothing (its process is stopped, or a host
+        hangs), the dictionary has `worker` and `is_silent` alone.
     """
     return _core.worker_stats()
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gt import debug, misses
+from gt import debug, misses, safetensors_file
 from gt.errors import InvalidUse, InvalidValue
 
 __all__ = [
@@ -279,7 +279,8 @@ class profile:  # noqa: N801 - PyTorch's name
             }
             for part in self.parts
         ]  # fmt: skip
-        pathlib.Path(path).write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+        text = json.dumps({"traceEvents": events}).encode()
+        safetensors_file.replace(pathlib.Path(path), lambda: [text])
 
 
 class record_function(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's name

@@ -58,6 +58,10 @@ def replace(path: pathlib.Path, parts: Callable[[], Iterable[bytes | memoryview]
         with temporary.open("xb") as file:
             file.writelines(parts())
         temporary.replace(path)
+    except OSError as error:  # a full disk names no file
+        if error.errno is None or error.filename not in (None, str(temporary)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)  # usually it has been renamed
 

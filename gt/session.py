@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import importlib
 import signal
 import sys
 import warnings
@@ -125,8 +126,10 @@ class _Ending:
 
     def tell(self) -> None:
         """Print every failure that nobody has read, also those of work that still runs."""
+        from gt import notices
+
         for text in self._failures():
-            sys.stderr.write(f"gt: a failure that nobody has read:\n{text}\n")
+            notices.say(f"a failure that nobody has read:\n{text}", notices.ERROR)
 
     def _failures(self) -> list[str]:
         """Nobody is kept waiting for long: not by a session without workers, nor after Ctrl-C."""
@@ -157,6 +160,8 @@ class _Ending:
 def register_exit() -> None:
     """See to it that the session ends with the program."""
     if not _Ending.registered:
+        # Logging closes its files at exit: after our last words if it is imported before them.
+        importlib.import_module("gt.notices")
         atexit.register(_Ending().tell)
 
 

@@ -4,6 +4,7 @@ variables.py declares GT's own.
 What a file of layouts says is read in document.py, not here.
 """
 
+import importlib.util
 import os
 import pathlib
 import sys
@@ -35,6 +36,7 @@ class SessionOptions:
     workers: int | None
     gpus: int
     backend: str
+    backend_name: str
     executable: str
     python_path: str
     threads: int | None
@@ -138,6 +140,7 @@ def session_options() -> SessionOptions:
         workers=read(variables.WORKER_COUNT),
         gpus=gpu_count(),
         backend=backend(),
+        backend_name=_backend_name(backend()),
         executable=sys.executable,
         python_path=f"{here}:{inherited}" if inherited else here,
         threads=threads(),
@@ -147,6 +150,13 @@ def session_options() -> SessionOptions:
         verbose=is_verbose(),
         address=read(variables.ADDRESS) or None,
     )
+
+
+def _backend_name(name: str) -> str:
+    """For people: what `auto` comes to in a worker of this environment."""
+    if name == "auto":
+        return "native" if importlib.util.find_spec("torch") is None else "pytorch"
+    return name
 
 
 def with_settings(**settings: str) -> dict[str, str]:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from gt import safetensors_file
+
 LOOK_SECONDS = 0.5  # between two looks at whether everybody is still alive
 _PAIR = re.compile(r"\s*(message|byte)\s*\[")
 _MEASURED = re.compile(r"measured (\d+) link\(s\)")
@@ -32,7 +34,8 @@ def run(file: str, *, workers: int) -> int:
     path = Path(file)
     if path.exists():
         lines = path.read_text(encoding="utf-8").splitlines()
-        path.write_text("".join(f"{line}\n" for line in lines if not _PAIR.match(line)))
+        text = "".join(f"{line}\n" for line in lines if not _PAIR.match(line)).encode()
+        safetensors_file.replace(path, lambda: [text])
     server = [sys.executable, "-m", "gt.server", "-p", "0", "--prices", file, "--probe"]
     # Without a buffer of ours: what that held, no look at the pipe would find.
     dispatcher = subprocess.Popen(server, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)

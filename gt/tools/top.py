@@ -9,6 +9,9 @@ import gt
 from gt import _core, config
 
 ADDRESS = "127.0.0.1:12345"  # the port of every example
+SILENCE_SECONDS = (
+    2.0  # that a worker may take to answer; one that computes answers behind its queue
+)
 CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -25,7 +28,7 @@ def run(address: str | None, *, once: bool, as_json: bool, interval: float) -> i
     gt.connect(where)
     try:
         while True:
-            counters = snapshot()
+            counters = snapshot(SILENCE_SECONDS)
             if as_json:
                 print(json.dumps({"address": where, **counters}), flush=True)
             else:
@@ -40,9 +43,15 @@ def run(address: str | None, *, once: bool, as_json: bool, interval: float) -> i
         gt.disconnect()
 
 
-def snapshot() -> dict[str, dict[str, int] | list[dict[str, float]]]:
-    """The counters of the session's dispatcher and of its workers."""
-    workers = _core.worker_stats()
+def snapshot(
+    seconds: float | None = None,
+) -> dict[str, dict[str, int] | list[dict[str, float]]]:
+    """The counters of the session's dispatcher and of its workers.
+
+    Args:
+        seconds: that a worker may take to answer; None waits for all that compute.
+    """
+    workers = _core.worker_stats(seconds)
     return {"dispatcher": _core.stats(), "workers": workers}
 
 
@@ -57,13 +66,14 @@ def text(
         f"{where}  " + "  ".join(f"{name} {_shown(name, n)}" for name, n in dispatcher.items())
     ]
     rows = [{"worker": index, **row} for index, row in enumerate(workers)]
-    names = list(rows[0]) if rows else []
-    table = [names, *([_shown(name, row.get(name, 0)) for name in names] for row in rows)]
-    widths = [max(len(row[place]) for row in table) for place in range(len(names))]
-    lines += [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in table
-    ]
+    names = next((list(row) for row in rows if "is_silent" not in row), ["worker"])
+    cells = [[_shown(name, row.get(name, 0)) for name in names] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    for row, line in zip([{}, *rows], [names, *cells], strict=True):
+        is_silent = "is_silent" in row
+        shown = line[:1] if is_silent else line
+        columns = "  ".join(map(str.rjust, shown, widths))
+        lines.append(columns + ("  no answer yet: busy, or stopped" if is_silent else ""))
     return "\n".join(lines)
 
 

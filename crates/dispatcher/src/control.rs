@@ -5,7 +5,7 @@ mod describe;
 mod distribute;
 mod read;
 
-use crate::event::{ClientFault, TraceNotes};
+use crate::event::{ClientFault, TraceNotes, WorkerIndex};
 use crate::number::slot_of;
 use crate::planner::Planner;
 use crate::session::Session;
@@ -77,7 +77,9 @@ impl Planner<'_> {
         if !self.core.reduced_together.is_empty() {
             self.trace_plain(instruction);
         }
-        self.ask_all(number, RequestKind::Synchronize);
+        // A worker that this session has not used owes it nothing, and may be busy for others or stopped.
+        let workers = self.core.workers.used_by(self.id);
+        self.ask(number, RequestKind::Synchronize, &workers);
         Ok(())
     }
 
@@ -104,9 +106,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Asks every living worker; the answer waits for the last.
-    pub fn ask_all(&mut self, number: u64, kind: RequestKind) {
-        let workers = self.core.workers.alive().to_vec();
+    /// Asks these workers; the answer waits for the last.
+    pub fn ask(&mut self, number: u64, kind: RequestKind, workers: &[WorkerIndex]) {
         if workers.is_empty() {
             self.sink.session(self.id, &ToClient::Done { request: number });
             return;
@@ -116,7 +117,7 @@ impl Planner<'_> {
         let request = self.core.requests.open(request);
         let mut word = Instruction::new(Op::Synchronize);
         word.attrs.push(Attr::Int(request));
-        for &worker in &workers {
+        for &worker in workers {
             match kind {
                 RequestKind::Stats => {
                     let request = request.cast_unsigned();

@@ -139,6 +139,9 @@ impl Dispatcher {
     pub fn handle(&mut self, event: Event<'_>, sink: &mut dyn Sink) {
         match event {
             Event::WorkerJoined { index } => self.core.workers.join(index),
+            Event::WorkerProcess { index, process } => {
+                self.core.workers.set_process(index, process);
+            }
             Event::WorkerLeft { index, reason } => self.worker_left(index, reason, sink),
             Event::SessionClosed { session } => self.close_session(session, sink),
             Event::StatsRequest { session, request } => self.ask_stats(session, request, sink),

@@ -17,6 +17,8 @@ pub type WorkerIndex = u32;
 pub enum Event<'a> {
     /// A worker is ready to receive instructions.
     WorkerJoined { index: WorkerIndex },
+    /// A worker that has joined is this process of the dispatcher's host.
+    WorkerProcess { index: WorkerIndex, process: u32 },
     /// A worker is gone, with all that it held.
     WorkerLeft { index: WorkerIndex, reason: &'a str },
     /// A client is gone: its values are freed.

@@ -5,6 +5,7 @@ use crate::number::place;
 use gt_protocol::message::Backends;
 use gt_protocol::{Attr, Instruction, Op};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSlots {
@@ -19,6 +20,10 @@ pub(crate) struct WorkerSlots {
     backends: [Box<str>; 2],
     /// It shares memory with no other worker.
     is_far: bool,
+    /// Its process, where that is on the dispatcher's host.
+    process: Option<u32>,
+    /// Sessions that have sent it instructions, and so wait for it when they synchronize.
+    users: BTreeSet<SessionId>,
 }
 
 impl WorkerSlots {
@@ -108,6 +113,32 @@ impl Workers {
         }
     }
 
+    /// Which process of the dispatcher's host a worker is.
+    pub fn set_process(&mut self, index: WorkerIndex, process: u32) {
+        if let Some(worker) = self.get_mut(index) {
+            worker.process = Some(process);
+        }
+    }
+
+    /// The process of a worker, where it is known.
+    pub fn process(&self, index: WorkerIndex) -> Option<u32> {
+        self.get(index)?.process
+    }
+
+    /// The living workers to which a session has sent instructions, in order.
+    pub fn used_by(&self, id: SessionId) -> Vec<WorkerIndex> {
+        let is_used =
+            |&index: &WorkerIndex| self.get(index).is_some_and(|one| one.users.contains(&id));
+        self.alive.iter().copied().filter(is_used).collect()
+    }
+
+    /// A session has ended.
+    pub fn forget_user(&mut self, id: SessionId) {
+        for worker in &mut self.all {
+            worker.users.remove(&id);
+        }
+    }
+
     /// The `way` of a collective: the first backend that all its members share, else none, which is bytes. All of them are
     /// told the same, so it is decided here and not by what each knows of the others.
     pub fn backend(&self, members: &[WorkerIndex]) -> Attr {
@@ -159,6 +190,7 @@ impl Workers {
         let Some(worker) = self.get_mut(index).filter(|worker| worker.alive) else { return false };
         if worker.session != Some(id) {
             worker.session = Some(id);
+            worker.users.insert(id);
             let mut word = Instruction::new(Op::Session);
             word.attrs.push(Attr::Int(i64::from(id.0)));
             sink.worker(index, &word);

@@ -137,6 +137,9 @@ impl EventLoop {
             self.outbox.worker_message(*to, &ToWorker::Peer(peer));
         }
         self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outbox);
+        if let Some(process) = link.process {
+            self.dispatcher.handle(Event::WorkerProcess { index, process }, &mut self.outbox);
+        }
         if let Some(probing) = &mut self.probing {
             probing.joined(index, self.workers.keys().copied(), &self.dispatcher);
         }
@@ -294,7 +297,7 @@ impl EventLoop {
             self.outbox.flush();
             gt_transport::yield_now();
         }
-        self.outbox.flush_trace();
+        self.outbox.end_trace();
     }
 }
 

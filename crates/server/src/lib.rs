@@ -7,7 +7,7 @@
 //! - [`Backlog`]: what a client keeps for a ring that is full.
 //! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
 //! - `waker` and channels with limits stand between the two.
-//! - [`trace`]: the instruction log.
+//! - [`trace`]: the instruction log; [`LineLog`]: its file, which may fail.
 //!
 //! **Architecture invariant:** what an instruction means is the core's to know. Only this crate knows tokio, and tokio
 //! never comes near the thread that owns the core. Nothing is left in a file system when the process ends.
@@ -15,6 +15,7 @@
 mod backlog;
 mod client;
 mod event_loop;
+mod line_log;
 mod link;
 mod net;
 mod net_event;
@@ -27,6 +28,7 @@ pub mod trace;
 mod waker;
 
 pub use backlog::Backlog;
+pub use line_log::LineLog;
 pub use net::ListenError;
 pub use options::{Command, HELP, ServerOptions, UsageError};
 pub use sleep::SleepError;

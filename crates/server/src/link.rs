@@ -31,6 +31,8 @@ pub(crate) struct PeerLink {
     /// What the peer lays beside its words, and where we do.
     pub slab: Option<SlabPayloads>,
     pub slab_down: Option<SlabWriter>,
+    /// The peer's process, where that is on this host.
+    pub process: Option<u32>,
 }
 
 /// Payloads and chunks of answers that a peer puts into a slab. Each is copied out before anybody looks at it.

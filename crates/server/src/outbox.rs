@@ -200,8 +200,17 @@ impl Outbox {
 
     /// Before a sleep: writes the trace to its file.
     pub fn flush_trace(&mut self) {
-        if let Some(Err(error)) = self.trace.as_mut().map(Trace::flush) {
-            self.end_trace(&error);
+        if let Some(trace) = &mut self.trace {
+            trace.flush();
+            tell_notice(trace);
+        }
+    }
+
+    /// Writes the trace to its file for the last time.
+    pub fn end_trace(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            trace.end();
+            tell_notice(trace);
         }
     }
 
@@ -238,11 +247,6 @@ impl Outbox {
             | ToClient::Goodbye { .. }
             | ToClient::Description { .. } => {}
         }
-    }
-
-    fn end_trace(&mut self, error: &std::io::Error) {
-        tracing::error!("the instruction log ends here: {error}");
-        self.trace = None;
     }
 }
 
@@ -302,10 +306,9 @@ impl Sink for Outbox {
     }
 
     fn session(&mut self, id: SessionId, message: &ToClient<'_>) {
-        if let (Some(trace), ToClient::Failure(failure)) = (&mut self.trace, message)
-            && let Err(error) = trace.write_failure(failure)
-        {
-            self.end_trace(&error);
+        if let (Some(trace), ToClient::Failure(failure)) = (&mut self.trace, message) {
+            trace.write_failure(failure);
+            tell_notice(trace);
         }
         if self.listened == Some(id) {
             return self.note_answer(message);
@@ -329,9 +332,15 @@ impl Sink for Outbox {
 
     fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
         let Some(trace) = &mut self.trace else { return };
-        if let Err(error) = trace.write(session.0, instruction, notes) {
-            self.end_trace(&error);
-        }
+        trace.write(session.0, instruction, notes);
+        tell_notice(trace);
+    }
+}
+
+/// A log that loses lines says so once, and at its end how many.
+fn tell_notice(trace: &mut Trace) {
+    for line in trace.take_notice().iter().flat_map(|notice| notice.lines()) {
+        tracing::error!("{line}");
     }
 }
 

@@ -1,18 +1,20 @@
 //! The instruction log: a text line for each instruction, in the form that `gt trace` reads back.
 
+use crate::line_log::LineLog;
 use gt_dispatcher::TraceNotes;
 use gt_protocol::Instruction;
 use gt_protocol::message::Failure;
 use gt_protocol::text::{self, Names, PAYLOAD_INLINE_BYTES, PayloadText, TextLine};
+use std::fmt::{self, Write};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An open instruction log.
 #[derive(Debug)]
 pub struct Trace {
-    file: BufWriter<File>,
+    log: LineLog,
     payloads: Option<PathBuf>,
 }
 
@@ -22,62 +24,45 @@ impl Trace {
     /// # Errors
     /// The file or folder cannot be made.
     pub fn create(path: &Path, payloads: bool) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(path)?);
+        let log = LineLog::new(path.to_owned(), File::create(path)?)?;
         let mut folder = path.as_os_str().to_owned();
         folder.push(".d");
         let payloads = payloads.then(|| PathBuf::from(folder));
         if let Some(folder) = &payloads {
             fs::create_dir_all(folder)?;
         }
-        Ok(Self { file, payloads })
+        Ok(Self { log, payloads })
     }
 
     /// Writes one line, stamped with the time (UTC).
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn write(
-        &mut self,
-        session: u32,
-        instruction: &Instruction<'_>,
-        notes: &TraceNotes<'_>,
-    ) -> io::Result<()> {
-        let names = LineSignal(notes.signal);
-        let line = TextLine { instruction, names: &names, payload: PayloadText::Reference };
-        write!(self.file, "{line}   # {}", notes.results)?;
-        let gap = if notes.results.is_empty() { "" } else { " " };
-        write!(self.file, "{gap}{} s{session}", clock(SystemTime::now()))?;
-        if let Some(site) = notes.site {
-            write!(self.file, " {}", one_line(site))?;
+    pub fn write(&mut self, session: u32, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
+        // Writing to a string cannot fail.
+        let _ = write_line(self.log.line(), session, instruction, notes);
+        self.log.end_line();
+        if let Err(error) = self.keep_payload(instruction.payload) {
+            self.log.fail(&error, 0);
         }
-        if notes.moved_bytes > 0 {
-            write!(self.file, " moved={}", notes.moved_bytes)?;
-        }
-        write!(self.file, "{}", notes.together())?;
-        if let Some(boundary) = notes.boundary {
-            write!(self.file, " boundary={boundary}")?;
-        }
-        if let Some(error) = &notes.error {
-            write!(self.file, " ERROR {}", one_line(error))?;
-        }
-        self.file.write_all(b"\n")?;
-        self.keep_payload(instruction.payload)
     }
 
     /// Writes what a worker said of an instruction that it could not execute.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn write_failure(&mut self, failure: &Failure<'_>) -> io::Result<()> {
-        writeln!(self.file, "{}", text::failure(failure, &clock(SystemTime::now())))
+    pub fn write_failure(&mut self, failure: &Failure<'_>) {
+        self.log.line().push_str(&text::failure(failure, &clock(SystemTime::now())));
+        self.log.end_line();
     }
 
-    /// Flushes what was written into the file.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+    /// Writes what waits into the file.
+    pub fn flush(&mut self) {
+        self.log.flush();
+    }
+
+    /// Writes what waits, for the last time.
+    pub fn end(&mut self) {
+        self.log.end();
+    }
+
+    /// What people are to be told, once: where the file has failed.
+    pub fn take_notice(&mut self) -> Option<String> {
+        self.log.take_notice()
     }
 
     fn keep_payload(&self, payload: &[u8]) -> io::Result<()> {
@@ -88,6 +73,33 @@ impl Trace {
         let path = folder.join(format!("{:032x}", text::fnv128(payload)));
         if path.exists() { Ok(()) } else { fs::write(path, payload) }
     }
+}
+
+fn write_line(
+    line: &mut String,
+    session: u32,
+    instruction: &Instruction<'_>,
+    notes: &TraceNotes<'_>,
+) -> fmt::Result {
+    let names = LineSignal(notes.signal);
+    let shown = TextLine { instruction, names: &names, payload: PayloadText::Reference };
+    write!(line, "{shown}   # {}", notes.results)?;
+    let gap = if notes.results.is_empty() { "" } else { " " };
+    write!(line, "{gap}{} s{session}", clock(SystemTime::now()))?;
+    if let Some(site) = notes.site {
+        write!(line, " {}", one_line(site))?;
+    }
+    if notes.moved_bytes > 0 {
+        write!(line, " moved={}", notes.moved_bytes)?;
+    }
+    line.push_str(&notes.together());
+    if let Some(boundary) = notes.boundary {
+        write!(line, " boundary={boundary}")?;
+    }
+    if let Some(error) = &notes.error {
+        write!(line, " ERROR {}", one_line(error))?;
+    }
+    Ok(())
 }
 
 /// The name of the one signal that the line may have.

@@ -57,9 +57,10 @@ impl Occasion {
         match event {
             Event::SessionClosed { .. } => Self::SessionClosed,
             Event::WorkerLeft { .. } => Self::WorkerLeft,
-            Event::WorkerJoined { .. } | Event::StatsRequest { .. } | Event::FromWorker { .. } => {
-                Self::Other
-            }
+            Event::WorkerJoined { .. }
+            | Event::WorkerProcess { .. }
+            | Event::StatsRequest { .. }
+            | Event::FromWorker { .. } => Self::Other,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! - [`calls`]: workers of different hosts meet over TCP.
 //! - [`packing`]: fewer bytes on a slow link.
 //! - [`memory`]: large pages for what is large, and copying past the caches.
+//! - [`process`]: whether another process is stopped, and how long it has computed.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
 //! - [`vectors`]: the widest vector instructions that the processor has.
 //! - [`shared_cpu`]: when a worker leaves its client's CPU, and for which.
@@ -38,6 +39,7 @@ pub mod control;
 pub mod descriptors;
 pub mod memory;
 pub mod packing;
+pub mod process;
 pub mod ring;
 pub mod scheduling;
 pub mod shared_cpu;
@@ -50,6 +52,7 @@ pub use descriptors::{
     DescriptorError, FDS_MAX, drain_eventfd, eventfd, peer_closed, receive_with_fds, send_with_fds,
     socket_pair,
 };
+pub use process::{ProcessState, process_state};
 pub use ring::{CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, create};
 pub use scheduling::{
     die_with_parent, move_to_cpu, poll_until, set_short_slice, set_timer_slack_1us, yield_now,

@@ -2,7 +2,7 @@
 //! decided here.
 
 use crate::cost::CostModel;
-use crate::event::ClientFault;
+use crate::event::{ClientFault, WorkerIndex};
 use crate::number::wide;
 use crate::planner::Planner;
 use crate::session::Session;
@@ -25,6 +25,7 @@ impl Planner<'_> {
             DescribeRequest::Explanation,
             DescribeRequest::Counters,
             DescribeRequest::Workers,
+            DescribeRequest::Unanswered,
         ];
         let kinds = kinds.into_iter().zip(0..);
         let mut kinds =
@@ -37,6 +38,7 @@ impl Planner<'_> {
         let text = match (what, slot) {
             (DescribeRequest::Counters, _) => self.counters(),
             (DescribeRequest::Workers, _) => self.indexes(),
+            (DescribeRequest::Unanswered, _) => self.unanswered(),
             (DescribeRequest::Layout | DescribeRequest::Explanation, None) => {
                 return Err(ClientFault::UnknownSlot { op, slot: u64::MAX });
             }
@@ -79,6 +81,19 @@ impl Planner<'_> {
         words.join(" ")
     }
 
+    /// A line for each worker: its index, its process (0 where that is not known), and whether this session has a request
+    /// that it has not answered (0 or 1). A worker that is asked may itself wait for one that is not.
+    fn unanswered(&self) -> String {
+        let open = self.core.requests.open.values().filter(|request| request.session == self.id);
+        let waiting: SmallVec<[WorkerIndex; 8]> =
+            open.flat_map(|request| request.waiting.iter().copied()).collect();
+        let lines = self.core.workers.alive().iter().map(|&index| {
+            let process = self.core.workers.process(index).unwrap_or(0);
+            format!("{index} {process} {}", u32::from(waiting.contains(&index)))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
     /// `name=value` for each counter, in one line.
     fn counters(&self) -> String {
         let count = |length: usize| wide(length);
@@ -100,6 +115,7 @@ enum DescribeRequest {
     Explanation,
     Counters,
     Workers,
+    Unanswered,
 }
 
 /// `name: text` a line, in the order in which a person wants to know.

@@ -13,7 +13,8 @@ impl Dispatcher {
     pub(super) fn ask_stats(&mut self, session: SessionId, request: u64, sink: &mut dyn Sink) {
         if let Some(mut planner) = self.planner(session, sink) {
             planner.launch_all_buckets();
-            planner.ask_all(request, RequestKind::Stats);
+            let workers = planner.core.workers.alive().to_vec();
+            planner.ask(request, RequestKind::Stats, &workers);
         }
     }
 

@@ -17,6 +17,7 @@ impl Dispatcher {
         let Some(session) = self.sessions.remove(&id) else { return };
         self.core.requests.open.retain(|_, request| request.session != id);
         self.core.workers.leave_home(session.home);
+        self.core.workers.forget_user(id);
         for (_, value) in session.values() {
             self.core.workers.free_all(value.worker_slots(), sink);
         }

@@ -392,7 +392,7 @@ pub enum Op {
     Configure,
     /// The program has passed through the scope that this carries without an instruction: it names what moves next.
     Boundary,
-    /// The client asks for the layout of a value, or its reason, or (without a value) what its session has counted, or which workers there are.
+    /// The client asks for the layout of a value, or its reason, or (without a value) what its session has counted, which workers there are, or which of them it waits for.
     Describe,
     /// What member `member` of `layout`'s mesh holds of a value of that layout, as a value of its own on that worker.
     LocalShard,

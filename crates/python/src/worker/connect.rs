@@ -59,9 +59,10 @@ pub fn run_on_socket(
     if let Some(path) = unix {
         let address = SocketAddr::from_pathname(Path::new(path))
             .map_err(|error| refused(format!("unix:{path}: {error}")))?;
-        let (socket, _) = py
+        let (socket, welcome) = py
             .detach(|| dial_unix(&address, &hello))
             .map_err(|text| refused(format!("unix:{path}: {text}")))?;
+        tell_joined(&welcome, &format!("unix:{path}"), "shared memory", backend)?;
         return serve_control(py, socket.into(), worker);
     }
     let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
@@ -72,11 +73,29 @@ pub fn run_on_socket(
     {
         // The dispatcher also watches the connection by which we came, so it stays open: until the process ends.
         std::mem::forget(stream);
+        tell_joined(&welcome, &format!("{host}:{port}"), "shared memory", backend)?;
         return serve_control(py, socket.into(), worker);
     }
     let index =
         welcome.worker.ok_or_else(|| refused("the welcome names no worker index".to_owned()))?;
+    tell_joined(&welcome, &format!("{host}:{port}"), "TCP", backend)?;
     serve_frames(py, stream, worker, index, listener)
+}
+
+/// Who started a worker by hand sees that it has joined, where and as whom: a line of its log, which is standard error.
+fn tell_joined(
+    welcome: &Welcome,
+    address: &str,
+    way: &str,
+    backend: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let name: String = backend.getattr("name")?.extract()?;
+    let index = welcome.worker.map(|index| format!(" {index}")).unwrap_or_default();
+    let process = std::process::id();
+    let line = format!("worker{index} has joined {address} by {way} ({name}, process {process})");
+    // Nobody reads standard error if this fails.
+    let _ = writeln!(std::io::stderr(), "gt.worker: {line}");
+    Ok(())
 }
 
 /// The connection, the answer to our hello, and where workers of other hosts may call us.

@@ -125,7 +125,8 @@ fn attach(
     let (target, outward) = mpsc::channel(CHANNEL_FRAMES);
     let (cancel, held) = oneshot::channel();
     let (source, target) = (WordSource::Socket(source), WordTarget::Socket(target));
-    let link = link::PeerLink { source, target, cancel, slab: None, slab_down: None };
+    let link =
+        link::PeerLink { source, target, cancel, slab: None, slab_down: None, process: None };
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by TCP");

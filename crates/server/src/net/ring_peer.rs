@@ -64,7 +64,9 @@ fn set_up(
     let target = WordTarget::Ring(producer);
     let slab = slab_up.map(SlabReader::new).transpose()?.map(SlabPayloads::new);
     let slab_down = slab_down.map(SlabWriter::new).transpose()?;
-    Ok((PeerLink { source, target, cancel, slab, slab_down }, CancelToken::new(held)))
+    let process = socket.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
+    let link = PeerLink { source, target, cancel, slab, slab_down, process };
+    Ok((link, CancelToken::new(held)))
 }
 
 /// Tells when the core's thread has dropped a link.

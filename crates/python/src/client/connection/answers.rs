@@ -93,6 +93,11 @@ impl Answers {
         }
     }
 
+    /// The answer as far as it has come; what comes later is ignored.
+    pub(crate) fn take_part(&mut self, request: u64) -> Option<Answer> {
+        self.open.remove(&request)
+    }
+
     /// Gives up on a request; a late answer is ignored.
     pub(crate) fn forget(&mut self, request: u64) {
         self.open.remove(&request);
@@ -244,6 +249,11 @@ impl Answers {
 }
 
 impl Elements {
+    /// Of a question for counters: those of the workers that have answered.
+    pub(crate) fn into_stats(self) -> Vec<(u32, Stats)> {
+        self.stats
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Destination::Own(bytes) => bytes,

@@ -8,10 +8,8 @@ use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, Names, PayloadText};
 use gt_protocol::{Family, Instruction, Meta, Op, wire};
-use gt_server::Backlog;
+use gt_server::{Backlog, LineLog};
 use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader};
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
@@ -32,6 +30,8 @@ pub(crate) struct WorkerProcess {
     /// Frees that go with the next words.
     pub frees: Vec<u32>,
     pub alive: bool,
+    /// It has said something: it is ready for instructions.
+    pub has_started: bool,
     /// Large payloads to the worker.
     pub payloads: Payloads,
 }
@@ -55,9 +55,16 @@ pub(crate) struct EmbeddedConnection {
 
 /// The instruction log.
 pub(crate) struct Log {
-    pub file: BufWriter<File>,
+    pub lines: LineLog,
     /// `12:03:07.123456` of now.
     pub clock: fn() -> String,
+}
+
+impl Log {
+    fn write(&mut self, line: &str) {
+        self.lines.line().push_str(line);
+        self.lines.end_line();
+    }
 }
 
 impl EmbeddedConnection {
@@ -75,9 +82,11 @@ impl EmbeddedConnection {
             answers: &mut answers,
             log: &mut None,
         };
-        for index in 0..links.len() {
+        let processes: Vec<u32> = links.iter().map(|link| link.child.id()).collect();
+        for (index, process) in processes.into_iter().enumerate() {
             let index = WorkerIndex::try_from(index).expect("workers are few");
             core.handle(Event::WorkerJoined { index }, &mut ignore);
+            core.handle(Event::WorkerProcess { index, process }, &mut ignore);
         }
         core.set_tracing(log.is_some());
         let session = core.open_session();
@@ -132,6 +141,14 @@ impl EmbeddedConnection {
 impl Connection for EmbeddedConnection {
     fn has_room(&mut self) -> bool {
         self.links.iter_mut().filter(|link| link.alive).all(WorkerProcess::has_room)
+    }
+
+    fn has_dispatcher_room(&mut self) -> bool {
+        true
+    }
+
+    fn is_on_this_host(&self) -> bool {
+        true
     }
 
     fn has_ample_room(&mut self) -> bool {
@@ -212,7 +229,22 @@ impl Connection for EmbeddedConnection {
         self.links.iter().map(|link| Arc::clone(&link.inbox)).collect()
     }
 
+    fn take_notice(&mut self) -> Option<String> {
+        self.log.as_mut()?.lines.take_notice()
+    }
+
+    fn start(&self) -> Option<String> {
+        let (count, backend) = (self.links.len(), &self.backend);
+        let ready = self.links.iter().filter(|link| link.has_started || !link.alive).count();
+        let plural = if count == 1 { "" } else { "s" };
+        (ready < count)
+            .then(|| format!("starting {count} worker{plural} ({backend}): {ready} ready"))
+    }
+
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
+        if let Some(link) = self.links.get_mut(index) {
+            link.has_started |= !words.is_empty();
+        }
         let mut rest = words;
         while !rest.is_empty() {
             match self.handle_first(index, rest, answers) {
@@ -267,7 +299,7 @@ impl Connection for EmbeddedConnection {
             link.end();
         }
         if let Some(log) = &mut self.log {
-            drop(log.file.flush());
+            log.lines.end();
         }
     }
 }
@@ -358,7 +390,7 @@ impl Sink for LinkSink<'_> {
 
     fn session(&mut self, _session: SessionId, message: &ToClient<'_>) {
         if let (Some(log), ToClient::Failure(failure)) = (&mut *self.log, message) {
-            drop(writeln!(log.file, "{}", text::failure(failure, &(log.clock)())));
+            log.write(&text::failure(failure, &(log.clock)()));
         }
         self.answers.receive(message);
     }
@@ -371,8 +403,7 @@ impl Sink for LinkSink<'_> {
     ) {
         let Some(log) = self.log else { return };
         let line = trace_line(instruction, notes, &(log.clock)());
-        // A full disk must not end the user's program; the log's end shows what is missing.
-        drop(writeln!(log.file, "{line}"));
+        log.write(&line);
     }
 }
 

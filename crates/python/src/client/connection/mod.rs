@@ -43,6 +43,22 @@ pub(crate) trait Connection: Send {
     /// Whether there is again so much room, after there was none, that the client should go on: for one instruction it
     /// would wait anew after each.
     fn has_ample_room(&mut self) -> bool;
+    /// Whether an instruction for the dispatcher alone fits: a question that no worker answers.
+    fn has_dispatcher_room(&mut self) -> bool {
+        self.has_room()
+    }
+    /// Whether processes that the dispatcher numbers are this host's.
+    fn is_on_this_host(&self) -> bool {
+        false
+    }
+    /// What people are to be told of this connection, once; asked at every read, and after its end.
+    fn take_notice(&mut self) -> Option<String> {
+        None
+    }
+    /// How far the workers are that this connection starts; nothing where all are there.
+    fn start(&self) -> Option<String> {
+        None
+    }
     /// Sends an instruction.
     ///
     /// # Errors

@@ -76,6 +76,10 @@ impl Connection for RingConnection {
         self.backlog.flush(&mut self.producer) && self.producer.has_space(self.room)
     }
 
+    fn is_on_this_host(&self) -> bool {
+        true
+    }
+
     fn has_ample_room(&mut self) -> bool {
         self.has_room() && self.producer.has_resumed(self.room)
     }

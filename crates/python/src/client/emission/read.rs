@@ -2,6 +2,7 @@
 
 use crate::client::connection::answers::{Answer, Destination, Elements, Failed};
 use crate::client::connection::new_array::NewArray;
+use crate::client::session::runtime::Question;
 use crate::client::session::{caller, errors, runtime};
 use crate::client::value::variable::Var;
 use gt_protocol::message::{FromClient, Stats};
@@ -9,6 +10,8 @@ use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// All elements, contiguous and row-major, as a numpy array of bytes.
 pub(crate) fn bytes<'py>(py: Python<'py>, var: &Var) -> PyResult<Bound<'py, PyAny>> {
@@ -45,7 +48,7 @@ fn elements(
         word.tag = caller.site;
         runtime.send(&word).map(|()| request)
     })?;
-    match runtime::wait(py, request)? {
+    match runtime::wait(py, request, Question::Read(&var.meta(py)))? {
         Answer::Read(elements) => {
             warn_of_unread(py)?;
             Ok(elements)
@@ -169,7 +172,7 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
         word.attrs.push(Attr::Int(i64::try_from(request).expect("requests are counted from 0")));
         runtime.send(&word).map(|()| request)
     })?;
-    runtime::wait(py, request)?;
+    runtime::wait(py, request, Question::Synchronize)?;
     raise_unread(py)
 }
 
@@ -208,7 +211,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) ->
         word.tag = caller.site;
         runtime.send(&word).map(|()| request)
     })?;
-    match runtime::wait(py, request)? {
+    match runtime::wait(py, request, Question::Description)? {
         Answer::Described(text) => Ok(text),
         Answer::Failed(failed) => {
             runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
@@ -246,9 +249,12 @@ fn raise_unread(py: Python<'_>) -> PyResult<()> {
     first.map_or(Ok(()), |failed| Err(failure(py, &failed)))
 }
 
-/// The counters of every worker by its index, once everything emitted so far has run. The question is no instruction, so
-/// nothing counts it.
-pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u32, Stats)>> {
+/// The counters of every worker by its index, once everything emitted so far has run; None of a worker that does not
+/// answer. The question is no instruction, so nothing counts it.
+pub(crate) fn worker_stats(
+    py: Python<'_>,
+    limit: Option<Duration>,
+) -> PyResult<BTreeMap<u32, Option<Stats>>> {
     runtime::prepare(py)?;
     let request = runtime::with(py, |runtime| {
         let request = runtime.answers.open(0);
@@ -257,14 +263,20 @@ pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u32, Stats)>> {
         }
         request
     });
-    match runtime::wait(py, request)? {
-        Answer::Done(mut stats) => {
+    match runtime::wait(py, request, Question::Counters(limit))? {
+        Answer::Done(stats) => {
             raise_unread(py)?;
-            stats.sort_unstable_by_key(|(worker, _)| *worker);
-            Ok(stats)
+            Ok(stats.into_iter().map(|(worker, stats)| (worker, Some(stats))).collect())
+        }
+        Answer::Waiting(part) => {
+            let workers = runtime::with(py, |runtime| runtime.answers.workers.clone());
+            let silent = workers.into_iter().map(|worker| (worker, None));
+            let answered =
+                part.into_stats().into_iter().map(|(worker, stats)| (worker, Some(stats)));
+            Ok(silent.chain(answered).collect())
         }
         Answer::Failed(failed) => Err(failure(py, &failed)),
-        Answer::Read(_) | Answer::Described(_) | Answer::Waiting(_) => {
+        Answer::Read(_) | Answer::Described(_) => {
             Err(errors::connection_lost(py, "the dispatcher answered another request"))
         }
     }

@@ -104,10 +104,16 @@ pub(crate) fn after_fork() -> PyErr {
     )
 }
 
-/// A line for people on standard error.
+/// A line for people, by the logger `gt`: something is not as it should be.
 pub(crate) fn announce(py: Python<'_>, text: &str) -> PyResult<()> {
-    let stderr = py.import("sys")?.getattr("stderr")?;
-    stderr.call_method1("write", (format!("gt: {text}\n"),))?;
+    py.import("gt.notices")?.call_method1("say", (text,))?;
+    Ok(())
+}
+
+/// A line for people, by the logger `gt`: how something goes on.
+pub(crate) fn announce_progress(py: Python<'_>, text: &str) -> PyResult<()> {
+    let notices = py.import("gt.notices")?;
+    notices.call_method1("say", (text, notices.getattr("INFO")?))?;
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! The client's one state, and what is done with it: instructions prepared and sent, answers waited for, connections
 //! replaced. Files import those before them alone, in this order: `ending`, `fork`, `state`, `patience`, `prepare`,
-//! `wait`, `replace`.
+//! `silence`, `wait`, `replace`.
 
 mod ending;
 mod fork;
 mod patience;
 mod prepare;
 mod replace;
+mod silence;
 mod state;
 mod wait;
 
@@ -14,6 +15,7 @@ pub(crate) use ending::hold_other_threads;
 pub(crate) use patience::WORKER_WAIT;
 pub(crate) use prepare::{prepare, prepare_for, prepare_payload, set_opener};
 pub(crate) use replace::{disconnect, end_with_program, install};
+pub(crate) use silence::Question;
 pub(crate) use state::{
     Caller, ResultSlots, Runtime, chunk_bytes_max, epoch, has_begun, release, unread, with,
 };

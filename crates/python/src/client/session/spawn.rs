@@ -5,7 +5,7 @@ use crate::client::connection::embedded_connection::{EmbeddedConnection, Log, Wo
 use crate::client::connection::payload::Payloads;
 use crate::client::connection::ring_inbox::ring_inbox;
 use gt_dispatcher::CostModel;
-use gt_server::Backlog;
+use gt_server::{Backlog, LineLog};
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, SLABS, SlabReader, SlabWriter, create,
     send_record, slab, socket_pair,
@@ -13,9 +13,9 @@ use gt_transport::{
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::fs::File;
-use std::io::BufWriter;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +32,8 @@ pub(crate) struct Options {
     gpus: u32,
     #[pyo3(attribute)]
     backend: String,
+    #[pyo3(attribute)]
+    backend_name: String,
     #[pyo3(attribute)]
     executable: String,
     #[pyo3(attribute)]
@@ -71,11 +73,11 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         Some(path) => Some(open_log(path)?),
     };
     let announce = log.is_some();
-    let mut connection = EmbeddedConnection::new(links, chunks, log, options.backend.clone());
+    let mut connection = EmbeddedConnection::new(links, chunks, log, options.backend_name.clone());
     connection.set_cost_model(cost_model);
     if options.verbose {
         use crate::client::connection::Connection;
-        errors::announce(py, &connection.describe())?;
+        errors::announce_progress(py, &connection.describe())?;
     }
     runtime::install(py, Box::new(connection), announce, None);
     runtime::with(py, |runtime| runtime.answers.workers.extend(0..count));
@@ -96,10 +98,10 @@ fn open_log(path: &str) -> PyResult<Log> {
     let begun = BEGUN.swap(true, Ordering::Relaxed);
     let mut options = File::options();
     options.create(true).write(true).append(begun).truncate(!begun);
-    let file = options
-        .open(path)
+    let lines = options.open(path).and_then(|file| LineLog::new(PathBuf::from(path), file));
+    let lines = lines
         .map_err(|error| PyValueError::new_err(format!("GT_INSTRUCTION_LOG={path}: {error}")))?;
-    Ok(Log { file: BufWriter::new(file), clock: time_of_day })
+    Ok(Log { lines, clock: time_of_day })
 }
 
 /// `12:03:07.123456`, in UTC.
@@ -182,6 +184,7 @@ fn start_worker(
         backlog: Backlog::default(),
         frees: Vec::new(),
         alive: true,
+        has_started: false,
         payloads: Payloads::new(SlabWriter::new(payloads)?),
     };
     Ok((link, SlabReader::new(chunks)?))

@@ -55,7 +55,7 @@ fn connect(
     let connection = py.detach(|| dial(&address, token.as_deref(), ring));
     let connection = connection.map_err(|error| errors::unreachable(py, &error.to_string()))?;
     if verbose {
-        errors::announce(py, &connection.describe())?;
+        errors::announce_progress(py, &connection.describe())?;
     }
     runtime::install(py, connection, true, Some(hope));
     Ok(())
@@ -118,11 +118,22 @@ fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// Counters of each worker, after everything emitted so far has run.
+/// Counters of each worker, after everything emitted so far has run: waits for `seconds` at most, or until a worker is
+/// known not to answer. Of one that has not, the row says `is_silent`.
 #[pyfunction]
-fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+#[pyo3(signature = (seconds=None))]
+fn worker_stats(py: Python<'_>, seconds: Option<f64>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let limit = seconds.map(Duration::try_from_secs_f64).transpose();
+    let limit = limit.map_err(|error| errors::mistake(py, ErrorClass::Value, error.to_string()))?;
     let mut rows = Vec::new();
-    for (worker, stats) in read::worker_stats(py)? {
+    for (worker, stats) in read::worker_stats(py, limit)? {
+        let Some(stats) = stats else {
+            let dict = PyDict::new(py);
+            dict.set_item("worker", worker)?;
+            dict.set_item("is_silent", true)?;
+            rows.push(dict);
+            continue;
+        };
         let Stats { values, bytes, bytes_peak, executed, native, python, own, joined, .. } = stats;
         let Stats { plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, .. } = stats;
         let dict = PyDict::new(py);

@@ -41,6 +41,16 @@ impl Runtime {
         Patience::Over(format!("{place}: no worker has joined it within {seconds} s. {advice}"))
     }
 
+    /// How far this program's own workers are, where something has waited for them this long: once.
+    pub(super) fn start_notice(&mut self, waited: Duration) -> Option<String> {
+        if self.is_start_told || waited < SILENCE {
+            return None;
+        }
+        let text = self.connection.as_ref()?.start()?;
+        self.is_start_told = true;
+        Some(format!("{text}, after {:.0} s", waited.as_secs_f64()))
+    }
+
     /// How a session without workers comes by one.
     fn worker_advice(&self) -> String {
         let connection = self.connection.as_ref();

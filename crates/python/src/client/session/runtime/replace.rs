@@ -5,6 +5,7 @@ use super::fork::{FORKED, forked, watch_forks};
 use super::state::{EPOCH, Hope, RECEIVED, SlotPool, TAKEN, WAITING, Waiting, with};
 use crate::client::connection::Connection;
 use crate::client::connection::answers::Answers;
+use crate::client::session::errors;
 use pyo3::prelude::*;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,10 +35,11 @@ pub(crate) fn install(
         runtime.answers = Answers::default();
         runtime.begun = false;
         runtime.announced = announce_sites.then(Vec::new);
+        runtime.is_start_told = false;
         runtime.hope = hope.map(|limit| Hope { limit, since: None, is_announced: false });
         runtime.connection.replace(connection)
     });
-    close(old);
+    close(py, old);
 }
 
 /// Ends the connection, if there is one.
@@ -52,7 +54,7 @@ pub(crate) fn disconnect(py: Python<'_>) {
         *WAITING.get_mut(py) = Waiting::default();
         runtime.connection.take()
     });
-    close(old);
+    close(py, old);
 }
 
 /// Ends the connection with the program: to other threads the session stands still from here on.
@@ -61,8 +63,12 @@ pub(crate) fn end_with_program(py: Python<'_>) {
     disconnect(py);
 }
 
-fn close(connection: Option<Box<dyn Connection>>) {
-    if let Some(mut connection) = connection {
-        connection.close();
+fn close(py: Python<'_>, connection: Option<Box<dyn Connection>>) {
+    let Some(mut connection) = connection else { return };
+    connection.close();
+    if let Some(text) = connection.take_notice()
+        && let Err(error) = errors::announce(py, &text)
+    {
+        error.write_unraisable(py, None); // the session has ended; only its last words are lost
     }
 }

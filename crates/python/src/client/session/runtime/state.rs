@@ -43,6 +43,8 @@ pub(crate) struct Runtime {
     /// How long to wait for a dispatcher's first worker, and since when; `None` once there was one, or where the workers
     /// are this program's own.
     pub hope: Option<Hope>,
+    /// Whether the user has been told that this program's own workers start.
+    pub(super) is_start_told: bool,
     pub(super) slots: SlotPool,
     words: Vec<u32>,
 }
@@ -90,6 +92,7 @@ impl Runtime {
             workers: None,
             begun: false,
             hope: None,
+            is_start_told: false,
             slots: SlotPool::default(),
             words: Vec::new(),
         }

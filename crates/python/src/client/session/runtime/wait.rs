@@ -2,10 +2,11 @@
 
 use super::ending::hold_other_threads;
 use super::patience::Patience;
-use super::state::{RECEIVED, RUNTIME, TAKEN, epoch, with};
+use super::silence::{Question, Watch};
+use super::state::{RECEIVED, RUNTIME, Runtime, TAKEN, epoch, with};
 use crate::client::connection::answers::Answer;
 use crate::client::connection::{Inbox, SharedInbox};
-use crate::client::session::errors;
+use crate::client::session::{errors, site};
 use gt_transport::{Sleeping, poll_until, sleep_on_any};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -22,50 +23,68 @@ const LISTENER_NAP: Duration = Duration::from_micros(50);
 
 type LockedInbox<'a> = MutexGuard<'a, dyn Inbox + 'static>;
 
-/// Waits for the answer of `request` with the GIL released.
-pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
+/// Where a wait stands.
+enum WaitState {
+    Answered(Answer),
+    /// The inboxes to listen at, and how many batches the core had when it looked.
+    Listen(Vec<SharedInbox>, u64),
+    /// For people, once.
+    Announce(String),
+    /// How far this program's own workers are, once.
+    Start(String),
+    /// A worker does not answer, which people are told, once.
+    Silent(String),
+}
+
+/// Waits for the answer of `request` with the GIL released. A worker that does not answer, and does not compute, is named.
+pub(crate) fn wait(py: Python<'_>, request: u64, question: Question<'_>) -> PyResult<Answer> {
+    let notice = |runtime: &mut Runtime| runtime.connection.as_mut()?.take_notice();
+    if let Some(text) = with(py, notice) {
+        errors::announce(py, &text)?;
+    }
+    let mut watch = Watch::new();
+    let answer = wait_watched(py, request, question, &mut watch);
+    if let Some(text) = with(py, |runtime| watch.end(runtime, answer.is_ok())) {
+        errors::announce(py, &text)?;
+    }
+    answer
+}
+
+fn wait_watched(
+    py: Python<'_>,
+    request: u64,
+    question: Question<'_>,
+    watch: &mut Watch,
+) -> PyResult<Answer> {
     let mut words = Vec::new();
     let asked_in = epoch();
     // A read polls first; only where that receives nothing it looks whether anybody is there, which is a system call.
     let mut is_quiet = false;
     loop {
         hold_other_threads(py);
-        let (inboxes, received, announcement) = {
-            let mut state = RUNTIME.get_mut(py);
-            let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };
-            if is_quiet {
-                // What found no room may be what the answer waits for.
-                if let Some(connection) = runtime.connection.as_mut() {
-                    connection.flush();
-                }
-                runtime.receive_ready();
+        let (inboxes, received) = match step(py, request, (asked_in, is_quiet), watch)? {
+            WaitState::Answered(answer) => return Ok(answer),
+            WaitState::Listen(inboxes, received) => (inboxes, received),
+            WaitState::Announce(text) => {
+                errors::announce(py, &text)?;
+                continue;
             }
-            if let Some(answer) = runtime.answers.take(request) {
-                return Ok(answer);
+            WaitState::Start(text) => {
+                errors::announce_progress(py, &text)?;
+                continue;
             }
-            if epoch() != asked_in {
-                return Err(errors::connection_lost(py, "the session was ended"));
+            WaitState::Silent(text) => {
+                let place = site::name(py, site::current(py));
+                let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
+                errors::announce(py, &format!("{text}; {question}{place} waits for it"))?;
+                continue;
             }
-            if let Some(reason) = runtime.answers.closed.clone() {
-                return Err(errors::connection_lost(py, &reason));
-            }
-            let announcement = match if is_quiet { runtime.patience() } else { Patience::Wait } {
-                Patience::Wait => None,
-                Patience::Announce(text) => Some(text),
-                Patience::Over(reason) => {
-                    runtime.answers.forget(request);
-                    return Err(errors::no_worker(py, reason));
-                }
-            };
-            let inboxes = runtime
-                .connection
-                .as_ref()
-                .map(|connection| connection.inboxes())
-                .unwrap_or_default();
-            (inboxes, RECEIVED.load(Ordering::Acquire), announcement)
         };
-        if let Some(text) = announcement {
-            errors::announce(py, &text)?;
+        if question.is_partial(watch)
+            && let Some(part) = with(py, |runtime| runtime.answers.take_part(request))
+        {
+            watch.forget();
+            return Ok(part);
         }
         if inboxes.is_empty() {
             return Err(errors::connection_lost(py, "the connection was closed"));
@@ -85,6 +104,52 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
             return Err(interrupt);
         }
     }
+}
+
+/// Looks whether the answer is there, of a request in the connection `asked_in`. While it is quiet, also at what else may
+/// have come, and at who keeps us waiting.
+fn step(
+    py: Python<'_>,
+    request: u64,
+    (asked_in, is_quiet): (u32, bool),
+    watch: &mut Watch,
+) -> PyResult<WaitState> {
+    let mut state = RUNTIME.get_mut(py);
+    let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };
+    if is_quiet {
+        // What found no room may be what the answer waits for.
+        if let Some(connection) = runtime.connection.as_mut() {
+            connection.flush();
+        }
+        runtime.receive_ready();
+    }
+    if let Some(answer) = runtime.answers.take(request) {
+        return Ok(WaitState::Answered(answer));
+    }
+    if epoch() != asked_in {
+        return Err(errors::connection_lost(py, "the session was ended"));
+    }
+    if let Some(reason) = runtime.answers.closed.clone() {
+        return Err(errors::connection_lost(py, &reason));
+    }
+    if is_quiet {
+        match runtime.patience() {
+            Patience::Wait => {}
+            Patience::Announce(text) => return Ok(WaitState::Announce(text)),
+            Patience::Over(reason) => {
+                runtime.answers.forget(request);
+                return Err(errors::no_worker(py, reason));
+            }
+        }
+        if let Some(text) = runtime.start_notice(watch.waited()) {
+            return Ok(WaitState::Start(text));
+        }
+        if let Some(text) = watch.look(runtime) {
+            return Ok(WaitState::Silent(text));
+        }
+    }
+    let inboxes = runtime.connection.as_ref().map(|connection| connection.inboxes());
+    Ok(WaitState::Listen(inboxes.unwrap_or_default(), RECEIVED.load(Ordering::Acquire)))
 }
 
 /// Takes what comes at any of the inboxes, and says at which, unless another thread does: of several that read, one

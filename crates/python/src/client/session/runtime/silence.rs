@@ -1,0 +1,180 @@
+//! A worker that does not answer: who it is, since when, and how a wait says so. One that computes is left in peace.
+
+use super::state::Runtime;
+use crate::client::connection::answers::Answer;
+use gt_protocol::{Attr, Instruction, Meta, Op, Operand};
+use gt_transport::process_state;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a wait is silent itself: long reads are ordinary, and what it says is for people.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Between two looks at the workers' processes. The first is before the end of the silence, so that the second ends it.
+const LOOK: Duration = Duration::from_secs(1);
+/// Ticks of a hundredth of a second in which a worker that computes, or starts, runs at least from one look to the next.
+const BUSY_TICKS: u64 = 5;
+
+/// What a program waits for.
+#[derive(Clone, Copy)]
+pub(crate) enum Question<'a> {
+    Read(&'a Meta),
+    Synchronize,
+    Description,
+    /// With how long they are waited for; None until a worker is known not to answer.
+    Counters(Option<Duration>),
+}
+
+impl Question<'_> {
+    /// Whether part of the answer has to do: counters come from each worker by itself.
+    pub(super) fn is_partial(&self, watch: &Watch) -> bool {
+        match self {
+            Self::Read(_) | Self::Synchronize | Self::Description => false,
+            Self::Counters(None) => watch.named.is_some(),
+            Self::Counters(Some(limit)) => watch.waited() >= *limit,
+        }
+    }
+}
+
+impl std::fmt::Display for Question<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Read(meta) => write!(f, "a read of {meta}"),
+            Self::Synchronize => f.write_str("a synchronize"),
+            Self::Description => f.write_str("a question to the dispatcher"),
+            Self::Counters(_) => f.write_str("a question for counters"),
+        }
+    }
+}
+
+/// One wait, as it grows long.
+pub(super) struct Watch {
+    begun: Instant,
+    looked: Instant,
+    /// A question to the dispatcher: on whom this session waits.
+    request: Option<u64>,
+    /// Processor time of the workers' processes at the last look.
+    ticks: BTreeMap<u32, u64>,
+    /// Who has been named.
+    named: Option<String>,
+}
+
+/// A worker, as the dispatcher knows it.
+struct WorkerLine {
+    index: u32,
+    process: u32,
+    is_waited_for: bool,
+}
+
+impl Watch {
+    pub fn new() -> Self {
+        let (begun, ticks) = (Instant::now(), BTreeMap::new());
+        Self { begun, looked: begun, request: None, ticks, named: None }
+    }
+
+    /// How long it has been.
+    pub fn waited(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// `worker 0 has not answered since 12:03:07 UTC` where that is due, once.
+    pub fn look(&mut self, runtime: &mut Runtime) -> Option<String> {
+        if self.named.is_some() || self.waited() < SILENCE.saturating_sub(LOOK) {
+            return None;
+        }
+        if let Some(request) = self.request {
+            let answer = runtime.answers.take(request)?;
+            self.request = None;
+            let Answer::Described(text) = answer else { return None };
+            let is_here = runtime.connection.as_ref().is_some_and(|one| one.is_on_this_host());
+            let (silent, advice) = self.silent(&parse(&text), is_here);
+            if silent.is_empty() || self.waited() < SILENCE {
+                return None;
+            }
+            let since = time_of_day(SystemTime::now() - self.waited());
+            let has = if silent.len() == 1 { "has" } else { "have" };
+            let named = silent.join(" and ");
+            let text = format!("{named} {has} not answered since {since}{advice}");
+            self.named = Some(named);
+            return Some(text);
+        }
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            self.request = runtime.ask_unanswered();
+        }
+        None
+    }
+
+    /// The answer is not waited for any longer.
+    pub fn forget(&mut self) {
+        self.named = None;
+    }
+
+    /// `the answer has come after 12 s: worker 0 (process 123)` where it had been named and the answer has come.
+    pub fn end(&mut self, runtime: &mut Runtime, is_answered: bool) -> Option<String> {
+        if let Some(request) = self.request.take() {
+            runtime.answers.forget(request);
+        }
+        let named = self.named.take().filter(|_| is_answered)?;
+        Some(format!("the answer has come after {:.0} s: {named}", self.waited().as_secs_f64()))
+    }
+
+    /// Stopped workers, whom others may wait for, and how they go on; else those that are waited for and do not compute.
+    fn silent(&mut self, lines: &[WorkerLine], is_here: bool) -> (Vec<String>, String) {
+        let (mut stopped, mut idle, mut is_first_look) = (Vec::new(), Vec::new(), false);
+        let mut advice = ", for a signal has stopped it: let it go on by `kill -CONT".to_owned();
+        for line in lines {
+            let state = process_state(line.process).filter(|_| is_here);
+            let name = match state {
+                Some(_) => format!("worker {} (process {})", line.index, line.process),
+                None => format!("worker {}", line.index),
+            };
+            let ticks = state.map_or(0, |state| state.ticks);
+            let before = self.ticks.insert(line.index, ticks);
+            is_first_look |= before.is_none();
+            let is_busy = ticks >= before.unwrap_or(0).saturating_add(BUSY_TICKS);
+            if state.is_some_and(|state| state.is_stopped) {
+                stopped.push(name);
+                advice = format!("{advice} {}", line.process);
+            } else if line.is_waited_for && !is_busy {
+                idle.push(name);
+            }
+        }
+        if !stopped.is_empty() {
+            return (stopped, advice + "`");
+        }
+        (if is_first_look { Vec::new() } else { idle }, String::new())
+    }
+}
+
+impl Runtime {
+    /// Asks the dispatcher whom this session waits for; it answers without any worker. Nothing where the question finds no
+    /// room: then the dispatcher holds this session back, and there will be.
+    fn ask_unanswered(&mut self) -> Option<u64> {
+        let connection = self.connection.as_mut()?;
+        if !connection.has_dispatcher_room() {
+            return None;
+        }
+        let request = self.answers.open(0);
+        let mut word = Instruction::new(Op::Describe);
+        word.operands.push(Operand::Absent);
+        word.attrs.push(Attr::Int(i64::try_from(request).expect("requests are counted from 0")));
+        word.attrs.push(Attr::Choice(4));
+        self.send(&word).ok().map(|()| request)
+    }
+}
+
+fn parse(text: &str) -> Vec<WorkerLine> {
+    let line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let mut number = || words.next()?.parse::<u32>().ok();
+        let (index, process, waited) = (number()?, number()?, number()?);
+        Some(WorkerLine { index, process, is_waited_for: waited != 0 })
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// `12:03:07`, in UTC.
+fn time_of_day(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}

@@ -11,7 +11,9 @@ mod wait;
 
 pub(crate) use patience::WORKER_WAIT;
 pub(crate) use prepare::{prepare, prepare_for, prepare_payload, set_opener};
-pub(crate) use replace::{disconnect, install};
+pub(crate) use replace::{
+    begin_new_child, disconnect, has_left_parent, install, is_new_child, leave_parent,
+};
 pub(crate) use state::{
     Caller, ResultSlots, Runtime, chunk_bytes_max, epoch, has_begun, release, unread, with,
 };

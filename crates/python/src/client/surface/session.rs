@@ -15,6 +15,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(connect, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(disconnect, module)?)?;
+    module.add_function(wrap_pyfunction!(leave_parent, module)?)?;
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
     module.add_function(wrap_pyfunction!(is_connected, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)?;
@@ -69,6 +70,12 @@ fn serve(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
 #[pyfunction]
 fn disconnect(py: Python<'_>) {
     runtime::disconnect(py);
+}
+
+/// Makes a forked child a program of its own: its first operation opens a session, and tensors of its parent are void.
+#[pyfunction]
+fn leave_parent(py: Python<'_>) {
+    runtime::leave_parent(py);
 }
 
 /// Waits until everything emitted has run; raises a failure that nobody has read.

@@ -444,11 +444,11 @@ class Tensor:
     def __format__(self, spec: str) -> str:
         """`f"{x:.3f}"`: the number of a 0-d tensor, whose class is Tensor itself; else `str(x)`."""
     def __copy__(self) -> Tensor:
-        """A leaf of the same class that shares the values, as PyTorch's `copy.copy`."""
+        """A leaf of the same class that shares values and attributes, as PyTorch's `copy.copy`."""
     def __deepcopy__(self, memo: dict[_int, object]) -> Tensor:
-        """A leaf with a value of its own and the same gradient setting."""
+        """A leaf with a value and attributes of its own, and the same gradient setting."""
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
-        """What `pickle` writes down: class, bytes, dtype, size, requires_grad; the gradient is not."""
+        """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
     def __repr__(self) -> str:
         """The tensor's values with dtype, requires_grad or grad_fn, as PyTorch shows them."""
     def __str__(self) -> str:

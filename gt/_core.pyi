@@ -32,7 +32,7 @@ from gt.return_types import ValuesIndices
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'view_source', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'view_source', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -444,11 +444,11 @@ class Tensor:
     def __format__(self, spec: str) -> str:
         """`f"{x:.3f}"`: the number of a 0-d tensor, whose class is Tensor itself; else `str(x)`."""
     def __copy__(self) -> Tensor:
-        """A leaf of the same class that shares the values, as PyTorch's `copy.copy`."""
+        """A leaf of the same class that shares values and attributes, as PyTorch's `copy.copy`."""
     def __deepcopy__(self, memo: dict[_int, object]) -> Tensor:
-        """A leaf with a value of its own and the same gradient setting."""
+        """A leaf with a value and attributes of its own, and the same gradient setting."""
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
-        """What `pickle` writes down: class, bytes, dtype, size, requires_grad; the gradient is not."""
+        """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
     def __repr__(self) -> str:
         """The tensor's values with dtype, requires_grad or grad_fn, as PyTorch shows them."""
     def __str__(self) -> str:
@@ -1564,6 +1564,8 @@ def connect(
 def disconnect() -> None: ...
 def end_with_program() -> None:
     """Ends the session with the program: other threads that use it stand still in place of an error."""
+def leave_parent() -> None:
+    """Makes a forked child a program of its own: its first operation opens a session, and tensors of its parent are void."""
 def synchronize() -> None:
     """Waits until everything emitted has run; raises a failure that nobody has read."""
 def is_connected() -> _bool: ...

@@ -28,7 +28,7 @@ INSTEAD = {
     ("gt", "hub"): "gt.load of a checkpoint file",
     ("gt.utils", "benchmark"): "timeit around gt.cuda.synchronize()",
     ("gt.nn.attention", "flex_attention"): "gt.nn.functional.scaled_dot_product_attention",
-    ("gt", "multiprocessing"): "gt.utils.data.DataLoader(num_workers=…), whose workers are threads",
+    ("gt", "multiprocessing"): "gt.utils.data.DataLoader(num_workers=…), of processes",
     (
         "gt.optim",
         "SparseAdam",

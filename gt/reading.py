@@ -1,5 +1,6 @@
 """Values back to Python: numpy arrays, lists, formatting, copies. Reads wait for what they need."""
 
+import copy
 from collections.abc import Iterator
 from typing import SupportsIndex
 
@@ -78,7 +79,7 @@ def formatted(self: Tensor, spec: str) -> str:
 
 
 def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
-    """A leaf with a value of its own and the same gradient setting."""
+    """A leaf with a value and attributes of its own, and the same gradient setting."""
     if not self.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
@@ -92,33 +93,41 @@ def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
     else:
         twin.requires_grad_(self.requires_grad)
     memo[id(self)] = twin
+    if attributes := vars(self):
+        vars(twin).update(copy.deepcopy(attributes, memo))
     if self.grad is not None:
         twin.grad = self.grad.detach().clone()
     return twin
 
 
 def shallow_copy(self: Tensor) -> Tensor:
-    """A leaf of the same class that shares the values, as PyTorch's `copy.copy`."""
-    if type(self) is not Tensor:
-        return type(self)(self.detach(), requires_grad=self.requires_grad)
-    return self.detach().requires_grad_(self.requires_grad)
+    """A leaf of the same class that shares values and attributes, as PyTorch's `copy.copy`."""
+    twin = _made(type(self), self.detach(), self.requires_grad)
+    if attributes := vars(self):
+        vars(twin).update(attributes)
+    return twin
 
 
 def reduced(self: Tensor, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001 - all are alike
-    """What `pickle` writes down: class, bytes, dtype, size, requires_grad; the gradient is not."""
+    """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
     data = _core.read_bytes(self).tobytes()
     name = repr(self.dtype).removeprefix("gt.")
-    return rebuilt, (type(self), data, name, tuple(self.shape), self.requires_grad)
+    made = type(self), data, name, tuple(self.shape), self.requires_grad
+    return (rebuilt, made, attributes) if (attributes := vars(self)) else (rebuilt, made)
 
 
 def rebuilt(
     kind: type[Tensor], data: bytes, dtype: str, shape: tuple[int, ...], requires_grad: bool
 ) -> Tensor:
     """The tensor that `reduced` took apart, in the session of whoever reads it."""
-    value = _core.from_bytes(data, shape, getattr(_core, dtype))
-    if kind is not Tensor:
-        return kind(value, requires_grad=requires_grad)
-    return value.requires_grad_(requires_grad)
+    return _made(kind, _core.from_bytes(data, shape, getattr(_core, dtype)), requires_grad)
+
+
+def _made(kind: type[Tensor], value: Tensor, requires_grad: bool) -> Tensor:
+    """A tensor of that class; a subclass's constructor may want other arguments."""
+    if kind is Tensor:
+        return value.requires_grad_(requires_grad)
+    return Tensor.__new__(kind, value, requires_grad=requires_grad)
 
 
 def install() -> None:

@@ -27,6 +27,8 @@ NCCL_SETTINGS = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
 }
+# A session's address, its layouts, and what it writes down.
+OF_SESSIONS = ("GT_ADDRESS", "GT_AUTO_SHARD", "GT_CONFIG", "GT_INSTRUCTION_LOG", "GT_PRICES")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +130,14 @@ def use_threads(count: int | None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if count is not None:
         os.environ["OMP_NUM_THREADS"] = str(count)
+
+
+def stand_alone() -> None:
+    """This process and those that it starts use one small worker of their own, and no file."""
+    kept = "numpy" if backend() == "numpy" else "native"
+    for name in OF_SESSIONS:
+        os.environ.pop(name, None)
+    os.environ |= {"GT_BACKEND": kept, "GT_WORKERS": "1", "GT_THREADS": "1"}
 
 
 def session_options() -> SessionOptions:

@@ -9,7 +9,7 @@ files is in document.py, what users open scopes with in gt/signal.py.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
@@ -34,6 +34,8 @@ AUTO_SHARD = "auto_shard"  # the signal of uploads under GT_AUTO_SHARD=1
 rules_in_force: list[tuple[Rule, ...]] = []
 # The id of the innermost scope, 0 outside of all; gt._core reads it once there is any scope.
 current: ContextVar[int] = ContextVar("gt.signal", default=0)
+# Called when a session has begun: the worker of a loader brings the tensors of its dataset along.
+at_session_begin: list[Callable[[], None]] = []
 
 
 # ---- what users call ----
@@ -127,6 +129,13 @@ def session_begins() -> None:
     read_environment()
     state.check_meshes()
     state.warn_of_absent_workers()
+    for begin in at_session_begin:
+        begin()
+
+
+def forget() -> None:
+    """Drop all layouts: this process computes on one worker of its own."""
+    state.change(registered={}, loaded=_EMPTY, named=_EMPTY)
 
 
 def _automatic() -> int:

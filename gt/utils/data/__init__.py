@@ -25,7 +25,7 @@ from gt.utils.data.sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from gt.utils.data.workers import get_worker_info
+from gt.utils.data.worker_process import get_worker_info
 
 __all__ = [
     "BatchSampler",

@@ -1,6 +1,7 @@
 """Batches of items: tensors are stacked, numbers become tensors, containers keep their kind."""
 
 import copy
+import functools
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 
 import numpy as np
@@ -9,10 +10,12 @@ from gt import _core
 from gt._core import Tensor
 from gt.composite.joining import stack
 from gt.conversion import Array, Recorded, exported
-from gt.creation import as_tensor, tensor
+from gt.creation import as_tensor
+from gt.utils.data.planned import Planned
 
 TEXT_KINDS = "SaUO"  # of numpy's dtypes: no tensor is made of them
 Collate = Callable[[Sequence[object]], object]
+Make = Callable[..., object]  # a tensor, of data and a dtype
 
 
 def default_collate(batch: Sequence[object]) -> object:
@@ -26,42 +29,66 @@ def default_collate(batch: Sequence[object]) -> object:
         TypeError: an item of another type.
         RuntimeError: sequences or tensors of unequal sizes.
     """
+    return _collated(batch, as_tensor)
+
+
+def _collated(batch: Sequence[object], make: Make) -> object:
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(batch, 0)  # type: ignore[arg-type] # as the first
     if isinstance(first, (np.ndarray, Recorded)):
-        return _arrays(batch)
+        return _arrays(batch, make)
     if isinstance(first, (np.bool_, np.number)):
-        return as_tensor(np.asarray(batch))
+        return make(np.asarray(batch))
     if isinstance(first, float):
-        return tensor(batch, dtype=_core.float64)  # type: ignore[arg-type] # as the first
+        return make(batch, dtype=_core.float64)
     if isinstance(first, int):
-        return tensor(batch)  # type: ignore[arg-type] # as the first
+        return make(batch)
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, Mapping):
-        return _mapping(first, lambda key: default_collate([item[key] for item in batch]))  # type: ignore[index] # as the first
+        return _mapping(first, lambda key: _collated([item[key] for item in batch], make))  # type: ignore[index] # as the first
     if isinstance(first, Sequence):
-        return _sequences(first, batch)
+        return _sequences(first, batch, make)
     raise _misfit(type(first))
 
 
 def default_convert(data: object) -> object:
     """Arrays in `data` as tensors; the rest stays."""
+    return _converted(data, as_tensor)
+
+
+def planning(collate: Collate) -> Collate:
+    """In a worker: the default functions, with tensors that are made in the loader's process.
+
+    What they are given to stack, and a function of the user's, is computed in the worker.
+    """
+    if collate is default_collate:
+        return functools.partial(_collated, make=_planned)
+    return functools.partial(_converted, make=_planned) if collate is default_convert else collate
+
+
+def _planned(data: object, dtype: _core.dtype | None = None) -> Planned:
+    if isinstance(data, Recorded) and (foreign := exported(data)) is not None:
+        data, dtype = foreign
+    return Planned(as_tensor, (data, dtype))
+
+
+def _converted(data: object, make: Make) -> object:
     if isinstance(data, (np.ndarray, np.number, np.bool_)):
         if isinstance(data, np.ndarray) and any(kind in data.dtype.str for kind in TEXT_KINDS):
             return data
-        return as_tensor(data)
+        return make(data)
     if isinstance(data, Recorded) and not isinstance(data, Tensor):
-        return as_tensor(data)  # type: ignore[arg-type] # PyTorch's
+        return make(data)
     if isinstance(data, Mapping):
-        return _mapping(data, lambda key: default_convert(data[key]))
+        return _mapping(data, lambda key: _converted(data[key], make))
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _sequence(data, [default_convert(item) for item in data])
+        return _sequence(data, [_converted(item, make) for item in data])
     return data
 
 
-def _arrays(batch: Sequence[object]) -> Tensor:
+def _arrays(batch: Sequence[object], make: Make) -> object:
     """One upload where all are alike; else PyTorch's promotion, and its error for other shapes."""
     arrays: list[Array] = []
     dtype = None
@@ -73,16 +100,16 @@ def _arrays(batch: Sequence[object]) -> Tensor:
         arrays.append(array)
     kinds = {(array.shape, array.dtype) for array in arrays}
     if len(kinds) == 1:
-        return as_tensor(np.stack(arrays), dtype=dtype)
+        return make(np.stack(arrays), dtype=dtype)
     return stack([as_tensor(item) for item in batch], 0)  # type: ignore[arg-type] # as read above
 
 
-def _sequences(first: Sequence[object], batch: Sequence[object]) -> object:
+def _sequences(first: Sequence[object], batch: Sequence[object], make: Make) -> object:
     rows: list[Sequence[object]] = list(batch)  # type: ignore[arg-type] # as the first
     named = isinstance(first, tuple) and hasattr(first, "_fields")
     if not named and any(len(row) != len(first) for row in rows):
         raise RuntimeError("each element in list of batch should be of equal size")
-    return _sequence(first, [default_collate(row) for row in zip(*rows, strict=False)])
+    return _sequence(first, [_collated(row, make) for row in zip(*rows, strict=False)])
 
 
 def _mapping(like: Mapping[object, object], entry: Callable[[object], object]) -> object:

@@ -3,7 +3,7 @@
 from gt import misses
 from gt.utils.data.collate import default_collate
 from gt.utils.data.loader import DataLoader
-from gt.utils.data.workers import get_worker_info
+from gt.utils.data.worker_process import get_worker_info
 
 __all__ = ["DataLoader", "default_collate", "get_worker_info"]
 

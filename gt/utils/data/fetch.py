@@ -1,25 +1,43 @@
-"""How a loader makes one batch of a dataset."""
+"""How a loader makes one batch of a dataset, in its own process or in a worker's."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gt._core import Tensor
-from gt.utils.data.collate import Collate, default_collate
+from gt.utils.data.collate import Collate, default_collate, planning
 from gt.utils.data.dataset import Dataset, IterableDataset, Subset, TensorDataset, items
+from gt.utils.data.held import Held, made
+from gt.utils.data.planned import Planned
 
 
 class Fetcher:
-    """Batches of one dataset: by indices, or of a stream, of which only their number counts."""
+    """Batches of one dataset: by indices, or of a stream, of which only their number counts.
+
+    Args:
+        held: in a worker, what it has of tensors by their ids; a session is not opened for these.
+    """
 
     def __init__(
-        self, dataset: Dataset[object], collate: Collate, *, batches: bool, drop_last: bool
+        self,
+        dataset: Dataset[object],
+        collate: Collate,
+        *,
+        batches: bool,
+        drop_last: bool,
+        held: Mapping[int, Held] | None = None,
     ) -> None:
         self._dataset = dataset
-        self._collate = collate
+        self._held = held or {}
+        self._is_default = collate is default_collate
+        self._collate = collate if held is None else planning(collate)
         self._batches = batches
         self._drop_last = drop_last
         self._stream: Iterator[object] | None = None
         if isinstance(dataset, IterableDataset):
             self._stream = iter(dataset)
+
+    @property
+    def is_stream(self) -> bool:
+        return self._stream is not None
 
     def fetch(self, index: object) -> object:
         """The batch of a list of indices, or the item of one where items are not batched.
@@ -32,8 +50,9 @@ class Fetcher:
         if not self._batches:
             return self._collate(self._dataset[index])  # type: ignore[arg-type,index] # one item
         assert isinstance(index, Sequence), index
-        if self._collate is default_collate and (whole := _whole_batch(self._dataset, index)):
-            return whole
+        if self._is_default and (found := _whole_batch(self._dataset, index)):
+            tensors, rows = found
+            return [_taken(tensor, rows, self._held.get(id(tensor))) for tensor in tensors]
         return self._collate(items(self._dataset, index))
 
     def _next(self, stream: Iterator[object], index: object) -> object:
@@ -46,8 +65,10 @@ class Fetcher:
         return self._collate(batch)
 
 
-def _whole_batch(dataset: object, indices: Sequence[int]) -> list[Tensor] | None:
-    """What stacking the items of a TensorDataset gives, by one index operation a tensor.
+def _whole_batch(
+    dataset: object, indices: Sequence[int]
+) -> tuple[tuple[Tensor, ...], slice | list[int]] | None:
+    """The tensors of a TensorDataset, and the rows that stacking its items gives.
 
     None where that is not the same: a dataset of another class, and indices that are not plain ones
     of its length, whose items raise the errors.
@@ -66,5 +87,12 @@ def _whole_batch(dataset: object, indices: Sequence[int]) -> list[Tensor] | None
         return None
     first = indices[0]
     if first >= 0 and list(indices) == list(range(first, first + len(indices))):
-        return [x[first : first + len(indices)].clone() for x in dataset.tensors]
-    return [x[list(indices)] for x in dataset.tensors]
+        return dataset.tensors, slice(first, first + len(indices))
+    return dataset.tensors, list(indices)
+
+
+def _taken(tensor: Tensor, rows: slice | list[int], held: Held | None) -> Tensor | Planned:
+    """Rows of a tensor, by one index operation: of the array that a worker holds, or of itself."""
+    if held is not None and not tensor.requires_grad:
+        return Planned(made, (held.array[rows], held.dtype))
+    return tensor[rows].clone() if isinstance(rows, slice) else tensor[rows]

@@ -1,5 +1,6 @@
 """The loader: a dataset, an order and a way to make batches, with PyTorch's arguments."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
@@ -10,7 +11,8 @@ from gt.utils.data.collate import Collate, default_collate, default_convert
 from gt.utils.data.dataset import Dataset, IterableDataset, length
 from gt.utils.data.fetch import Fetcher
 from gt.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
-from gt.utils.data.workers import Workers, batches
+from gt.utils.data.worker_process import Task
+from gt.utils.data.workers import Batches, Workers, context_of
 
 T_co = TypeVar("T_co", covariant=True)
 FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
@@ -27,20 +29,31 @@ class _Endless(Sampler[None]):
 class DataLoader(Generic[T_co]):
     """Batches of a dataset, in order or shuffled.
 
-    As torch.utils.data.DataLoader, but `num_workers` are threads, not processes: they share the
-    program's memory (each has a shallow copy of the dataset), need no pickling, and an error in one
-    is raised as it is. `pin_memory`, `pin_memory_device`, `multiprocessing_context` and `in_order`
-    are accepted and change nothing: batches come in order, and their placement is GT's choice.
-    A `TensorDataset` (or `Subset` of one) with the default collation gives a batch by one index
-    operation a tensor.
+    As torch.utils.data.DataLoader: `num_workers` are processes, forked unless the program or
+    `multiprocessing_context` says otherwise, with PyTorch's seeds for Python's, numpy's and GT's
+    generators. `pin_memory` and `pin_memory_device` are accepted and change nothing: the placement
+    of batches is GT's choice. A `TensorDataset` (or `Subset` of one) with the default collation
+    gives a batch by one index operation a tensor.
+
+    A worker has no part in the session. What it makes of numpy arrays, numbers and PyTorch's
+    tensors with the default collation, and of a `TensorDataset`, becomes GT's tensors in the
+    program. A dataset or a `collate_fn` that calls GT's functions works too: its worker then starts
+    a session of its own, a second process that computes with GT's kernels for the CPU, and is given
+    the tensors that the dataset refers to. To write them there changes none of the program's.
 
     Args:
         num_workers: 0 makes each batch when it is asked for; more make `prefetch_factor` (2) each
             ahead of time.
         timeout: seconds that a worker may take for a batch; 0 is no limit.
+        worker_init_fn: called in each worker with its number, before the first batch.
+        multiprocessing_context: "fork", "spawn", "forkserver", or a context of `multiprocessing`.
+        persistent_workers: the workers live on for the next round.
+        in_order: False gives batches as they are made.
 
     Raises:
         ValueError: arguments that exclude each other.
+        RuntimeError: while it is iterated: a worker has died, or takes too long. An exception of a
+            worker is raised again, with its class and its traceback as text.
     """
 
     _is_made = False
@@ -67,11 +80,7 @@ class DataLoader(Generic[T_co]):
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
-        if multiprocessing_context is not None and num_workers == 0:
-            raise ValueError(
-                "multiprocessing_context can only be used with multi-process loading "
-                f"(num_workers > 0), but got num_workers={num_workers}"
-            )
+        context = context_of(multiprocessing_context, num_workers)
         if isinstance(dataset, IterableDataset):
             _check_stream(shuffle, sampler, batch_sampler)
         if sampler is not None and shuffle:
@@ -100,10 +109,11 @@ class DataLoader(Generic[T_co]):
         self.num_workers, self.collate_fn = num_workers, collate_fn
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.timeout, self.worker_init_fn, self.generator = timeout, worker_init_fn, generator
-        self.multiprocessing_context, self.in_order = multiprocessing_context, in_order
+        self.multiprocessing_context, self.in_order = context, in_order
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.persistent_workers = persistent_workers
         self._workers: Workers | None = None
+        self._rounds = itertools.count()
         self._is_made = True
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -123,26 +133,41 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> Iterator[object]:
         order = self.sampler if self.batch_sampler is None else self.batch_sampler
+        has_batches = self.batch_sampler is not None
         if self.num_workers == 0:
             if self.timeout != 0:
                 raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
-            return self._one_by_one(self._fetcher(self.dataset), iter(order))
+            _seed(self.generator)  # drawn, so that the number of workers changes no order
+            fetcher = Fetcher(
+                self.dataset, self.collate_fn, batches=has_batches, drop_last=self.drop_last
+            )
+            return self._one_by_one(fetcher, iter(order))
         workers = self._workers
-        if workers is None:
-            seed = _seed(self.generator)
-            workers = Workers(self.dataset, self.num_workers, seed, self.worker_init_fn)
+        if workers is None or workers.failure is not None:
+            workers = self._started(has_batches=has_batches)
         if self.persistent_workers:
             self._workers = workers
-        ahead = self.prefetch_factor or 1
-        return batches(workers, iter(order), self._fetcher, ahead, self.timeout)
-
-    def _fetcher(self, dataset: Dataset[object]) -> Fetcher:
-        return Fetcher(
-            dataset,
-            self.collate_fn,
-            batches=self.batch_sampler is not None,
-            drop_last=self.drop_last,
+        return Batches(
+            workers,
+            order,
+            round_number=next(self._rounds),
+            ahead=self.prefetch_factor or 1,
+            timeout=self.timeout,
+            in_order=self.in_order,
+            close=None if self.persistent_workers else workers.close,
         )
+
+    def _started(self, *, has_batches: bool) -> "Workers":
+        task = Task(
+            dataset=self.dataset,
+            collate=self.collate_fn,
+            batches=has_batches,
+            drop_last=self.drop_last,
+            count=self.num_workers,
+            seed=_seed(self.generator),
+            init=self.worker_init_fn,
+        )
+        return Workers(task, self.multiprocessing_context)
 
     @staticmethod
     def _one_by_one(fetcher: Fetcher, order: Iterator[object]) -> Iterator[object]:

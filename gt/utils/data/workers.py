@@ -1,148 +1,274 @@
-"""Threads that make batches ahead of time. What a batch is stands in fetch.py."""
+"""The workers of a loader, seen from its process: started, asked, waited for, ended.
 
-import copy
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
+What they do stands in worker_process.py, what they send in parcels.py.
+"""
 
-from gt.utils.data.dataset import Dataset
-from gt.utils.data.fetch import Fetcher
+from __future__ import annotations
 
-END = object()  # a worker's stream has ended
-Init = Callable[[int], object]
-MakeFetcher = Callable[[Dataset[object]], Fetcher]
+import contextlib
+import itertools
+import multiprocessing
+import os
+import signal
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import connection as links
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import NoReturn
 
+from gt.utils.data import parcels
+from gt.utils.data.held import Held, tensors
+from gt.utils.data.parcels import End, Parcel, Raised
+from gt.utils.data.worker_process import Apart, Ask, Begin, Task, run
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerInfo:
-    """What a worker of a loader knows of itself: its number of all, a seed, and its dataset."""
-
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Dataset[object]
-
-
-class _Current(threading.local):
-    info: WorkerInfo | None = None
-    fetcher: Fetcher | None = None
-
-
-_current = _Current()
+# How long a worker may take for the batch that it is making when it is told to end.
+END_SECONDS = 5.0
+# The ends of all workers' connections in this process: a child that is forked lets go of them.
+_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
-def get_worker_info() -> WorkerInfo | None:
-    """In a worker of a `DataLoader`: its number, of how many, seed and dataset; else None."""
-    return _current.info
+def context_of(chosen: object, num_workers: int) -> BaseContext | None:
+    """The start method that a user names, or a context of `multiprocessing`.
+
+    Raises:
+        ValueError: no such method, or no workers.
+        TypeError: neither a name nor a context.
+    """
+    if chosen is None:
+        return None
+    if num_workers == 0:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading "
+            f"(num_workers > 0), but got num_workers={num_workers}"
+        )
+    if isinstance(chosen, str):
+        methods = multiprocessing.get_all_start_methods()
+        if chosen not in methods:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in {methods!r}"
+                f", but got multiprocessing_context={chosen!r}"
+            )
+        return multiprocessing.get_context(chosen)
+    if not isinstance(chosen, BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string "
+            f"specifying the start method, but got multiprocessing_context={chosen}"
+        )
+    return chosen
 
 
 class Workers:
-    """One thread each, with a shallow copy of the dataset, which `worker_init_fn` may change."""
+    """Processes that make batches; each has the dataset as it was when they started."""
 
-    def __init__(self, dataset: Dataset[object], count: int, seed: int, init: Init | None) -> None:
-        self._threads = [
-            ThreadPoolExecutor(1, thread_name_prefix=f"gt-data-{at}") for at in range(count)
-        ]
-        self._started = [
-            thread.submit(
-                _start,
-                WorkerInfo(id=at, num_workers=count, seed=seed + at, dataset=copy.copy(dataset)),
-                init,
-            )
-            for at, thread in enumerate(self._threads)
-        ]
+    def __init__(self, task: Task, context: BaseContext | None) -> None:
+        if context is None:
+            method = multiprocessing.get_start_method(allow_none=True) or "fork"
+            context = multiprocessing.get_context(method)
+        self._owner = os.getpid()
+        self._connections: list[Connection] = []
+        self._processes: list[BaseProcess] = []
+        self.failure: RuntimeError | None = None
+        if context.get_start_method() == "fork":
+            roots = [task.dataset, task.collate, task.init]
+            task = task.with_held([Held.of(tensor) for tensor in tensors(roots)])
+        try:
+            for worker in range(task.count):
+                self._start(context, task, worker)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, context: BaseContext, task: Task, worker: int) -> None:
+        ours, theirs = context.Pipe()
+        _ends.add(ours)
+        self._connections.append(ours)
+        # Those of the other loaders too, or a worker would not see that nobody is there any more.
+        arguments = (Apart(), theirs, task.with_foreign(list(_ends)), worker)
+        process = context.Process(target=run, args=arguments, daemon=True)  # type: ignore[attr-defined] # every context has it
+        process.start()
+        theirs.close()
+        self._processes.append(process)
 
     def __len__(self) -> int:
-        return len(self._threads)
+        return len(self._connections)
 
-    def begin(self, make: MakeFetcher) -> None:
-        """Start a round; raises what `worker_init_fn` raised."""
-        for started, thread in zip(self._started, self._threads, strict=True):
-            started.result()
-            thread.submit(_begin, make).result()
+    def ask(self, worker: int, request: Begin | Ask) -> None:
+        """Send a request; one that cannot be delivered shows in what is waited for."""
+        try:
+            self._connections[worker].send(request)
+        except (BrokenPipeError, ConnectionResetError):
+            self._raise_dead()
 
-    def submit(self, worker: int, index: object) -> "Future[object]":
-        """Have a worker make the batch of `index`."""
-        return self._threads[worker].submit(_fetch, index)
+    def receive(self, timeout: float | None) -> list[Parcel]:
+        """What has come, or comes first; nothing after so many seconds.
+
+        Raises:
+            RuntimeError: a worker has died.
+        """
+        if self.failure is not None:
+            raise self.failure
+        sentinels = [process.sentinel for process in self._processes]
+        ready = links.wait([*self._connections, *sentinels], timeout)
+        come = [one for one in ready if isinstance(one, Connection)]
+        try:
+            found = [parcels.receive(one) for one in come]
+        except (EOFError, OSError):
+            self._raise_dead()
+        if ready and not found:
+            self._raise_dead()
+        return found
+
+    def _raise_dead(self) -> NoReturn:
+        """RuntimeError for the workers that are gone, of which the first says why."""
+        ended = links.wait([process.sentinel for process in self._processes], END_SECONDS)
+        dead = [process for process in self._processes if process.sentinel in ended]
+        for process in dead:
+            process.join()
+        if not dead:
+            raise RuntimeError("a DataLoader worker has closed its connection, and lives")
+        self.failure = RuntimeError(
+            f"DataLoader worker (pid(s) {', '.join(str(one.pid) for one in dead)}) "
+            "exited unexpectedly"
+        )
+        self.failure.__cause__ = _reason(dead[0])
+        failure = self.failure
+        self.close()
+        raise failure
+
+    def close(self) -> None:
+        """End the processes: after their batch, or at once if that takes too long."""
+        if self._owner != os.getpid():
+            return  # a child that was forked meanwhile
+        for connection in self._connections:
+            with contextlib.suppress(OSError):  # it is gone already
+                connection.send(None)
+            connection.close()
+        end = time.monotonic() + END_SECONDS
+        for process in self._processes:
+            process.join(max(0.0, end - time.monotonic()))
+        for process in self._processes:
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._connections, self._processes = [], []
 
     def __del__(self) -> None:
-        for thread in self._threads:
-            thread.shutdown(wait=False, cancel_futures=True)
+        self.close()
 
 
-def _start(info: WorkerInfo, init: Init | None) -> None:
-    _current.info = info
-    if init is not None:
-        init(info.id)
+def _reason(process: BaseProcess) -> RuntimeError:
+    code = process.exitcode or 0
+    if code < 0:
+        name = signal.strsignal(-code)
+        return RuntimeError(f"DataLoader worker (pid {process.pid}) is killed by signal: {name}. ")
+    return RuntimeError(
+        f"DataLoader worker (pid {process.pid}) exited unexpectedly with exit code {code}. Details "
+        "are lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace."
+    )
 
 
-def _begin(make: MakeFetcher) -> None:
-    assert _current.info is not None
-    _current.fetcher = make(_current.info.dataset)
+class Batches:
+    """The batches of one round of a loader, which its workers make ahead.
 
+    Worker k makes every k-th batch. They come in the order of the indices, or as they are made.
 
-def _fetch(index: object) -> object:
-    assert _current.fetcher is not None, index
-    try:
-        return _current.fetcher.fetch(index)
-    except StopIteration:
-        return END
+    Args:
+        ahead: how many batches each worker makes before they are asked for.
+        timeout: seconds that a batch may take; 0 is no limit.
+    """
 
+    def __init__(
+        self,
+        workers: Workers,
+        indices: Iterable[object],
+        *,
+        round_number: int,
+        ahead: int,
+        timeout: float,
+        in_order: bool,
+        close: Callable[[], None] | None,
+    ) -> None:
+        self._workers, self._indices = workers, iter(indices)
+        self._round, self._ahead = round_number, ahead
+        self._timeout, self._in_order = timeout, in_order
+        self._close = close
+        self._active = dict.fromkeys(
+            range(len(workers)), 0
+        )  # with how many batches it is asked for
+        self._cycle: Iterator[int] = itertools.cycle(range(len(workers)))
+        self._owners: dict[int, int] = {}  # of the batches that are asked for
+        self._made: dict[int, Parcel] = {}
+        self._asked = 0
+        for worker in self._active:
+            workers.ask(worker, Begin(round_number))
+        for _ in range(ahead * len(workers)):
+            self._ask()
 
-class Queue:
-    """What the workers are making, in the order of the batches; worker k makes every k-th."""
+    def __iter__(self) -> Batches:
+        return self
 
-    def __init__(self, workers: Workers, indices: Iterator[object]) -> None:
-        self._workers = workers
-        self._indices = indices
-        self._active = list(range(len(workers)))
-        self._pending: deque[tuple[int, Future[object]]] = deque()
-        self._turn = 0
+    def __next__(self) -> object:
+        while self._owners:
+            number = min(self._owners) if self._in_order else next(iter(self._made), None)
+            if number is None or number not in self._made:
+                self._receive()
+                continue
+            worker = self._owners.pop(number)
+            where = f"in DataLoader worker process {worker}"
+            batch = _opened(self._made.pop(number), where)
+            if worker in self._active:
+                self._active[worker] -= 1
+            if isinstance(batch, End):
+                self._active.pop(worker, None)
+            self._ask()
+            if isinstance(batch, Raised):
+                batch.reraise()
+            if not isinstance(batch, End):
+                return batch
+        if self._close is not None:
+            self._close()
+        raise StopIteration
 
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def add(self) -> None:
+    def _ask(self) -> None:
         """Have the next worker make the next batch, if there is one."""
         if not self._active:
             return
-        for index in self._indices:
-            worker = self._active[self._turn % len(self._active)]
-            self._turn += 1
-            self._pending.append((worker, self._workers.submit(worker, index)))
-            return
-
-    def take(self, timeout: float) -> object:
-        """The first batch, or END where its worker's stream has ended."""
-        worker, future = self._pending.popleft()
         try:
-            batch = future.result(timeout or None)
-        except FutureTimeoutError:
-            if future.done():
-                raise  # the dataset's own
-            raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from None
-        if batch is END and worker in self._active:
-            self._active.remove(worker)
-        return batch
+            index = next(self._indices)
+        except StopIteration:
+            return
+        worker = self._next_worker()
+        self._owners[self._asked] = worker
+        self._active[worker] += 1
+        self._workers.ask(worker, Ask(self._round, self._asked, index))
+        self._asked += 1
+
+    def _next_worker(self) -> int:
+        """The next in turn; where the order is free, one that has the least to do."""
+        if not self._in_order:
+            return min(self._active, key=lambda worker: self._active[worker])
+        return next(worker for worker in self._cycle if worker in self._active)
+
+    def _receive(self) -> None:
+        found = self._workers.receive(self._timeout or None)
+        if not found:
+            raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+        for parcel in found:
+            if parcel.round == self._round:
+                self._made[parcel.number] = parcel
+            else:
+                parcel.drop()  # of a round that was left early
+
+    def __del__(self) -> None:
+        for parcel in self._made.values():
+            parcel.drop()
 
 
-def batches(
-    workers: Workers, indices: Iterator[object], make: MakeFetcher, ahead: int, timeout: float
-) -> Iterator[object]:
-    """The batches of `indices` in their order, `ahead` of them early by each worker.
-
-    Raises:
-        RuntimeError: a batch took longer than `timeout` seconds (0: no limit).
-    """
-    workers.begin(make)
-    queue = Queue(workers, indices)
-    for _ in range(ahead * len(workers)):
-        queue.add()
-    while queue:
-        batch = queue.take(timeout)
-        queue.add()
-        if batch is not END:
-            yield batch
+def _opened(parcel: Parcel, where: str) -> object:
+    try:
+        return parcel.opened()
+    except Exception:  # noqa: BLE001 - of the user's classes, or a tensor that cannot be made
+        return Raised(where)

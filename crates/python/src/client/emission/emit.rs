@@ -5,7 +5,7 @@ use super::autocast;
 use super::complex;
 use super::default_float::{self, default_float};
 use crate::client::emission::{self, Emission, of_operands};
-use crate::client::session::errors;
+use crate::client::session::{errors, runtime};
 use crate::client::tape;
 use crate::client::value::SharedValue;
 use crate::client::value::steps::{Path, Step};
@@ -250,6 +250,7 @@ impl Var {
 
     /// The current value.
     pub(crate) fn value(&self, py: Python<'_>) -> PyResult<SharedValue> {
+        runtime::begin_new_child(py)?;
         if let Some(value) = self.named(py) {
             return Ok(value);
         }

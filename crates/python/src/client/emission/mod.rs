@@ -130,6 +130,10 @@ pub(crate) fn emit(
             Publication::Stale(position) => return Ok(Emission::Stale(position)),
             Publication::Floats(floats) => return Ok(Emission::Floats(floats)),
             Publication::Complex => return Ok(Emission::Complex),
+            Publication::Refused(EmissionError::Foreign) if runtime::is_new_child(py) => {
+                runtime::prepare_for(py, caller)?;
+                continue;
+            }
             Publication::Refused(refusal) => return Err(error(py, op, refusal)),
         }
         if let Some(edges) = edges {
@@ -288,15 +292,16 @@ fn error(py: Python<'_>, op: Op, refusal: EmissionError) -> PyErr {
 }
 
 fn foreign(py: Python<'_>, op: Op) -> PyErr {
-    errors::mistake(
-        py,
-        ErrorClass::Runtime,
+    let name = op.info().name;
+    let text = if runtime::has_left_parent() {
+        format!("{name}: an operand {}", errors::OF_PARENT)
+    } else {
         format!(
-            "{}: an operand belongs to another session (gt.connect or gt.disconnect was called since); \
-             bring its data along by .numpy() and gt.tensor()",
-            op.info().name
-        ),
-    )
+            "{name}: an operand belongs to another session (gt.connect or gt.disconnect was called since); \
+             bring its data along by .numpy() and gt.tensor()"
+        )
+    };
+    errors::mistake(py, ErrorClass::Runtime, text)
 }
 
 /// Records an instruction whose results are `vars`.

@@ -225,13 +225,12 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) ->
 
 fn other_session(py: Python<'_>, what: &str) -> PyErr {
     runtime::hold_other_threads(py);
-    errors::mistake(
-        py,
-        ErrorClass::Runtime,
-        format!(
-            "{what}: the tensor belongs to another session (gt.connect or gt.disconnect was called since)"
-        ),
-    )
+    let whose = if runtime::has_left_parent() {
+        errors::OF_PARENT
+    } else {
+        "belongs to another session (gt.connect or gt.disconnect was called since)"
+    };
+    errors::mistake(py, ErrorClass::Runtime, format!("{what}: the tensor {whose}"))
 }
 
 /// The exception of a failure; where no worker is left it says how one is started.

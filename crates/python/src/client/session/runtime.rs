@@ -14,7 +14,10 @@ mod wait;
 pub(crate) use ending::hold_other_threads;
 pub(crate) use patience::WORKER_WAIT;
 pub(crate) use prepare::{prepare, prepare_for, prepare_payload, set_opener};
-pub(crate) use replace::{disconnect, end_with_program, install};
+pub(crate) use replace::{
+    begin_new_child, disconnect, end_with_program, has_left_parent, install, is_new_child,
+    leave_parent,
+};
 pub(crate) use silence::Question;
 pub(crate) use state::{
     Caller, ResultSlots, Runtime, chunk_bytes_max, epoch, has_begun, release, unread, with,

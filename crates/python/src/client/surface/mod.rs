@@ -1,5 +1,6 @@
 //! The functions of `gt._core`, and what makes the module.
 
+mod attributes;
 mod autocast;
 pub(crate) mod call;
 mod elements;

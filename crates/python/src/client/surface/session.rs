@@ -16,6 +16,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(disconnect, module)?)?;
     module.add_function(wrap_pyfunction!(end_with_program, module)?)?;
+    module.add_function(wrap_pyfunction!(leave_parent, module)?)?;
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
     module.add_function(wrap_pyfunction!(is_connected, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)?;
@@ -76,6 +77,12 @@ fn disconnect(py: Python<'_>) {
 #[pyfunction]
 fn end_with_program(py: Python<'_>) {
     runtime::end_with_program(py);
+}
+
+/// Makes a forked child a program of its own: its first operation opens a session, and tensors of its parent are void.
+#[pyfunction]
+fn leave_parent(py: Python<'_>) {
+    runtime::leave_parent(py);
 }
 
 /// Waits until everything emitted has run; raises a failure that nobody has read.

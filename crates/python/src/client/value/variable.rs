@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU32;
 const NO_VALUE: &str = "a variable without alias has a value";
 
 /// A tensor on a cluster: operators emit instructions, values come back when they are read.
-#[pyclass(frozen, subclass, weakref, module = "gt", name = "Tensor")]
+#[pyclass(frozen, subclass, weakref, dict, module = "gt", name = "Tensor")]
 pub(crate) struct Tensor {
     pub var: ObjectVar,
 }
@@ -34,8 +34,12 @@ impl Tensor {
         Self { var: ObjectVar(ManuallyDrop::new(var)) }
     }
 
+    /// A tensor without attributes: it refers to no object, and Python's collector need not visit it.
     pub(crate) fn wrap(py: Python<'_>, var: Var) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self::of(var))
+        let tensor = Bound::new(py, Self::of(var))?;
+        // SAFETY: an object of the collector's that nobody else has, under the GIL.
+        unsafe { pyo3::ffi::PyObject_GC_UnTrack(tensor.as_ptr().cast()) };
+        Ok(tensor)
     }
 }
 

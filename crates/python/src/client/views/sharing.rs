@@ -1,7 +1,7 @@
 //! How variables come to share memory: views, `detach()`, `.data`; and copies, which share a value only.
 
 use crate::client::emission::emit::{self, Arg};
-use crate::client::session::errors;
+use crate::client::session::{errors, runtime};
 use crate::client::tape;
 use crate::client::value::contiguous;
 use crate::client::value::steps::{Attrs, Path, Step};
@@ -122,6 +122,7 @@ impl Var {
 
     /// `detach()` or `.data`: the same memory, no gradient.
     pub(crate) fn detached(&self, py: Python<'_>, data: bool) -> PyResult<Self> {
+        runtime::begin_new_child(py)?; // or the twin would share what is the parent's
         self.share(py);
         let mut alias = self.alias_of(py);
         alias.view = None;

@@ -1,0 +1,121 @@
+"""Tensors that a dataset holds, for workers: read before these are forked.
+
+A session belongs to its process, so a worker has no part in the one that holds their values.
+A worker that indexes the arrays needs no session. One that computes with such a tensor, or with any
+other, opens a session of its own, to which all of them are brought.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gt import _core
+from gt._core import Tensor
+
+Array = npt.NDArray[np.generic]
+
+# What refers to no tensor, or to all of a program.
+_CLOSED = {str, bytes, bool, int, float, complex, type(None), types.ModuleType, types.CodeType}
+_PLAIN = {list, tuple, dict, set}
+
+
+@dataclass(frozen=True)
+class Held:
+    """The elements of a tensor; where numpy lacks its dtype, their bits."""
+
+    tensor: Tensor
+    array: Array
+    dtype: _core.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Held:
+        """Reads the tensor."""
+        kind = "uint16" if tensor.dtype == _core.bfloat16 else tensor.dtype.name
+        array = _core.read_bytes(tensor).view(kind).reshape(tuple(tensor.shape))
+        return cls(tensor, array, tensor.dtype)
+
+    def bring(self) -> None:
+        """Gives the tensor its value again, in the session of this process."""
+        self.tensor.data = made(self.array, self.dtype)
+
+
+def made(array: Array, dtype: _core.dtype) -> Tensor:
+    """The tensor of such an array."""
+    return _core.from_bytes(np.ascontiguousarray(array), array.shape, dtype)
+
+
+def tensors(roots: Iterable[object]) -> list[Tensor]:
+    """The tensors that are reached from there.
+
+    By attributes, containers, closures, and what functions of the program name of their modules.
+    Code of libraries is not looked into: it knows no tensor of the program's.
+    """
+    found: list[Tensor] = []
+    seen: dict[int, object] = {}  # kept, or another object could have its id
+    level = list(roots)
+    while level:
+        fresh = {id(one): one for one in level if type(one) not in _CLOSED}
+        for known in fresh.keys() & seen.keys():
+            del fresh[known]
+        seen |= fresh
+        found += [one for one in fresh.values() if isinstance(one, Tensor)]
+        plain = [one for one in fresh.values() if type(one) in _PLAIN]
+        level = gc.get_referents(*plain)  # all at once: a dataset may list a million files
+        for one in fresh.values():
+            if type(one) not in _PLAIN:
+                level.extend(_next(one))
+    return found
+
+
+def _next(one: object) -> Iterable[object]:
+    """What an object refers to."""
+    if isinstance(one, types.FunctionType):
+        named = _named(one) if _is_of_program(one.__module__) else []
+        return [*named, one.__closure__, one.__defaults__, one.__kwdefaults__, one.__dict__]
+    if isinstance(one, type):
+        return [*vars(one).values(), *one.__mro__[1:]] if _is_of_program(one.__module__) else []
+    if type(one) is np.ndarray and not one.dtype.hasobject:
+        return []
+    return gc.get_referents(one)
+
+
+def _named(function: types.FunctionType) -> list[object]:
+    """What a function's code names: globals, and attributes of modules of the program's."""
+    names: set[str] = set()
+    nested = [function.__code__]
+    while nested:
+        code = nested.pop()
+        names.update(code.co_names)
+        nested.extend(part for part in code.co_consts if isinstance(part, types.CodeType))
+    found = [function.__globals__[name] for name in names if name in function.__globals__]
+    for one in list(found):
+        if isinstance(one, types.ModuleType) and _is_of_program(one.__name__):
+            found += [vars(one)[name] for name in names if name in vars(one)]
+    return found
+
+
+@functools.cache
+def _is_of_program(module: str | None) -> bool:
+    """Whether a module is part of the program: neither GT nor installed."""
+    if module is None or module.partition(".")[0] == "gt":
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return module == "__main__"
+    installed = sysconfig.get_paths()
+    places = (
+        installed["stdlib"],
+        installed["platstdlib"],
+        installed["purelib"],
+        installed["platlib"],
+    )
+    return not file.startswith(places)

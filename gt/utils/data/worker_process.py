@@ -1,0 +1,214 @@
+"""The process of a worker: its seeds, its loop.
+
+A batch is made in fetch.py and packed in parcels.py; the loader's side is workers.py.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import random
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from multiprocessing import connection as links
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from gt import _core, config
+from gt.config import scopes
+from gt.random import manual_seed
+from gt.utils.data import parcels
+from gt.utils.data.collate import Collate
+from gt.utils.data.dataset import Dataset
+from gt.utils.data.fetch import Fetcher
+from gt.utils.data.held import Held
+from gt.utils.data.parcels import End, Raised
+
+Init = Callable[[int], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerInfo:
+    """What a worker of a loader knows of itself: its number of all, a seed, and its dataset."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Dataset[object]
+
+
+class _Current:
+    info: WorkerInfo | None = None
+
+
+_current = _Current()
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """In a worker of a `DataLoader`: its number, of how many, seed and dataset; else None."""
+    return _current.info
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Asks a worker to begin with the dataset again."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Asks a worker for a batch."""
+
+    round: int
+    number: int
+    index: object
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Makes a process a worker's: it has no part in the session of its parent.
+
+    First of a worker's arguments, so that it holds when the dataset is read from a pickle.
+    """
+
+    def __reduce__(self) -> tuple[Callable[[], Apart], tuple[()]]:
+        return set_apart, ()
+
+
+def set_apart() -> Apart:
+    """Of this process, from here on."""
+    _core.leave_parent()
+    config.stand_alone()
+    scopes.forget()
+    return Apart()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What all workers of a loader are told."""
+
+    dataset: Dataset[object]
+    collate: Collate
+    batches: bool
+    drop_last: bool
+    count: int
+    seed: int
+    init: Init | None
+    held: list[Held] = field(default_factory=list)
+    foreign: list[Connection] = field(default_factory=list)
+
+    def with_held(self, held: list[Held]) -> Task:
+        return replace(self, held=held)
+
+    def with_foreign(self, foreign: list[Connection]) -> Task:
+        """With connections of the parent's, which a forked worker lets go of."""
+        return replace(self, foreign=foreign)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Of a process that is not forked: it has nothing of its parent's but by pickle."""
+        return self.__dict__ | {"held": [], "foreign": []}
+
+
+def run(_apart: Apart, connection: Connection, task: Task, worker: int) -> None:
+    """Makes batches as they are asked for, until nobody is there to take them."""
+    try:
+        set_apart()
+        for other in task.foreign:
+            other.close()
+        _seed(task.seed, worker)
+        held = {id(one.tensor): one for one in task.held}
+        scopes.at_session_begin.append(lambda: _bring(held))
+        _current.info = WorkerInfo(
+            id=worker, num_workers=task.count, seed=task.seed + worker, dataset=task.dataset
+        )
+        _serve(connection, task, held)
+    except (KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
+        return  # the parent has it too, or the parent is gone
+
+
+def _seed(base: int, worker: int) -> None:
+    """All generators of a program, as PyTorch's workers have them."""
+    random.seed(base + worker)
+    manual_seed(base + worker)
+    words = [worker, base & (2**32 - 1), base >> 32, 0]
+    np.random.seed(np.random.SeedSequence(words).generate_state(4))  # noqa: NPY002 - users' code draws from it
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
+        torch.manual_seed(base + worker)
+
+
+def _bring(held: dict[int, Held]) -> None:
+    """A session begins: from here on the tensors themselves are used, which may be written."""
+    tensors = list(held.values())
+    held.clear()
+    for one in tensors:
+        one.bring()
+
+
+def _serve(connection: Connection, task: Task, held: dict[int, Held]) -> None:
+    assert _current.info is not None, "set before"
+    worker = _current.info.id
+    where = f"in DataLoader worker process {worker}"
+    asked: queue.SimpleQueue[Begin | Ask | None] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, asked), daemon=True).start()
+    failure = _failure(task.init, worker, where)
+    source: Fetcher | Raised | End = End()
+    while (request := asked.get()) is not None:
+        if isinstance(request, Begin):
+            source = failure or _begun(task, held, where)
+            continue
+        batch = _fetched(source, request.index, where) if isinstance(source, Fetcher) else source
+        if isinstance(batch, End):
+            source = batch  # an iterator that has ended is not asked again
+        parcels.send(connection, (request.round, request.number), batch, where)
+
+
+def _listen(connection: Connection, asked: queue.SimpleQueue[Begin | Ask | None]) -> None:
+    """Hands on what is asked, so that nobody waits who asks; None when nobody is there any more."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker is a child"
+    try:
+        while connection in links.wait([connection, parent.sentinel]):
+            request = connection.recv()
+            if request is None:
+                break
+            asked.put(request)
+    except (EOFError, OSError):
+        pass
+    finally:
+        asked.put(None)
+
+
+def _failure(init: Init | None, worker: int, where: str) -> Raised | None:
+    try:
+        if init is not None:
+            init(worker)
+    except Exception:  # noqa: BLE001 - the user's, raised in the loader's process
+        return Raised(where)
+    return None
+
+
+def _begun(task: Task, held: dict[int, Held], where: str) -> Fetcher | Raised:
+    try:
+        return Fetcher(
+            task.dataset,
+            task.collate,
+            batches=task.batches,
+            drop_last=task.drop_last,
+            held=held,
+        )
+    except Exception:  # noqa: BLE001 - as above
+        return Raised(where)
+
+
+def _fetched(source: Fetcher, index: object, where: str) -> object:
+    try:
+        return source.fetch(index)
+    except StopIteration:
+        return End() if source.is_stream else Raised(where)
+    except Exception:  # noqa: BLE001 - as above
+        return Raised(where)

@@ -1465,7 +1465,7 @@ def memory_address(tensor: Tensor) -> _int:
 def take_memory(target: Tensor, source: Tensor) -> None:
     """`target` shows what `source` shows, in the same memory; others that shared the one it had keep that."""
 def twin(tensor: Tensor, memories: dict[_int, object]) -> Tensor:
-    """A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share none, as in PyTorch."""
+    """A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share none, as in PyTorch. Autograd counts that as the first write."""
 def fill_(target: Tensor, value: Tensor | _Number | None) -> Tensor:
     """Every element of `target` becomes `value`, a number or a 0-d tensor."""
 def consecutive_slices(

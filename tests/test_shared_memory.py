@@ -276,6 +276,7 @@ def copied_list(m: Any) -> Iterator[object]:
     twins[1][0] = 50
     yield [*twins, *tensors]
     yield [(t.stride(), t.storage_offset(), t.is_leaf, t._is_view()) for t in twins]
+    yield [t._version for t in copy.deepcopy([x, x[1:], m.ones(1), m.tensor([1j]).conj()])]
     twins[0].requires_grad_()
     (twins[0] * twins[0]).sum().backward()
     yield [twins[0].grad, twins[1].requires_grad]

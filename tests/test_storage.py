@@ -136,5 +136,7 @@ def test_what_is_recorded_takes_no_other_memory() -> None:
     x = gt.ones(2, requires_grad=True) * 2
     with pytest.raises(gt.errors.NotSupported, match="whose gradient is recorded"):
         x.set_(gt.zeros(2))
+    with gt.no_grad(), pytest.raises(gt.errors.NotSupported, match="whose gradient is recorded"):
+        x.set_(gt.zeros(3))
     with pytest.raises(gt.errors.NotSupported, match="from 8 to 0 bytes"):
         x.untyped_storage().resize_(0)

@@ -50,13 +50,14 @@ def set_(
         stride: elements from one to the next along each dimension; those of a contiguous tensor.
 
     Raises:
-        RuntimeError: `self` requires a gradient that is recorded, or another dtype.
+        RuntimeError: a recorded call of what requires a gradient, or another dtype.
+        NotSupported: of a tensor whose gradient is recorded.
     """
     _core.check_writable(self)
-    if self.requires_grad and _core.is_grad_enabled():
+    if self.requires_grad and not self.is_leaf:
         raise NotSupported(
-            "set_: of a tensor whose gradient is recorded: write it as `with gt.no_grad():` "
-            "around the call, or assign the other tensor to its name"
+            "set_: of a tensor whose gradient is recorded: assign the other tensor to its name, "
+            "or call it of self.detach()"
         )
     memory = whole(source) if isinstance(source, UntypedStorage) else source
     if memory is None:

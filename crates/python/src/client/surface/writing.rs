@@ -129,15 +129,20 @@ fn take_memory(target: &Bound<'_, Tensor>, source: &Bound<'_, Tensor>) -> PyResu
 }
 
 /// A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share
-/// none, as in PyTorch.
+/// none, as in PyTorch. Autograd counts that as the first write.
 #[pyfunction]
 fn twin<'py>(
     tensor: &Bound<'py, Tensor>,
     memories: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, Tensor>> {
     let (py, var) = (tensor.py(), &tensor.get().var);
-    let Some(storage) = var.storage(py).filter(|_| !var.is_conjugate(py)) else {
+    if var.is_conjugate(py) {
         return Tensor::wrap(py, Var::new(py, var.value(py)?, None));
+    }
+    let Some(storage) = var.storage(py) else {
+        let twin = Var::new(py, var.value(py)?, None);
+        twin.count(py);
+        return Tensor::wrap(py, twin);
     };
     // The original is kept beside its copy, so that no other memory gets its address.
     let key = Arc::as_ptr(&storage).addr();

@@ -197,14 +197,15 @@ impl Var {
         Path::steps(path).iter().filter(|step| steps::conjugates(step)).count() % 2 != 0
     }
 
-    /// A detached variable that shows of this one's memory what `other` shows of its own, which has the same shape.
+    /// A detached variable that shows of this one's memory what `other` shows of its own, which has the same shape. To be
+    /// shown it is its first write.
     pub(crate) fn shown_as(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         self.share(py);
         let storage = self.storage(py).expect("share() made one");
         let mut alias = other.alias_of(py);
         let steps = Path::steps(alias.path.as_ref());
         let twin = Self::new(py, emit::take(py, storage.value(py), &steps)?, None);
-        (alias.storage, alias.counter, alias.view) = (storage, Counter::starting(0), None);
+        (alias.storage, alias.counter, alias.view) = (storage, Counter::starting(1), None);
         if alias.path.is_none() {
             twin.name(py, None);
         }

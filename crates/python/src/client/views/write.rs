@@ -207,7 +207,7 @@ impl Var {
     }
 
     /// Autograd's count of writes goes up.
-    pub(super) fn count(&self, py: Python<'_>) {
+    pub(crate) fn count(&self, py: Python<'_>) {
         let mut state = self.state(py);
         if let Some(alias) = state.alias() {
             alias.counter.raise();

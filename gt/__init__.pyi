@@ -272,6 +272,7 @@ argmin = Tensor.argmin
 argsort = Tensor.argsort
 argwhere = Tensor.argwhere
 as_strided = Tensor.as_strided
+as_strided_ = Tensor.as_strided_
 as_strided_scatter = Tensor.as_strided_scatter
 asin = Tensor.asin
 asin_ = Tensor.asin_
@@ -315,6 +316,7 @@ from gt.composite.joining import column_stack as column_stack
 from gt.composite.joining import concat as concat
 from gt.composite.joining import concatenate as concatenate
 conj = Tensor.conj
+conj_physical = Tensor.conj_physical
 conj_physical_ = Tensor.conj_physical_
 copysign = Tensor.copysign
 cos = Tensor.cos

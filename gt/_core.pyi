@@ -32,7 +32,7 @@ from gt.return_types import ValuesIndices
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'view_source', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'twin', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -249,6 +249,9 @@ class Tensor:
     def _version(self) -> _int: ...
     def _is_view(self) -> _bool:
         """Whether this tensor shares another one's storage as a view."""
+    @property
+    def _base(self) -> Tensor | None:
+        """The tensor that this one is a view of; None of what is none."""
     def item(self) -> _Real:
         """The value of a tensor of one element, as a Python number."""
     def dim(self) -> _int:
@@ -726,7 +729,7 @@ class Tensor:
     def sum_to_size(self, *sizes_: _int | Sequence[_int], size: Sequence[_int] | None=None) -> Tensor:
         """Summed over the dimensions in which `size` was broadcast to this shape."""
     def diag(self, diagonal: _int=0) -> Tensor:
-        """A matrix's diagonal, or a matrix with this vector as its diagonal."""
+        """A copy of a matrix's diagonal, or a matrix with this vector as its diagonal."""
     def trace(self) -> Tensor:
         """The sum of a matrix's diagonal."""
     def tensor_split(self, indices_or_sections: Places | None=None, dim: _int=0, *, indices: Places | None=None, sections: _int | None=None, tensor_indices_or_sections: Tensor | None=None, axis: _int | None=None) -> tuple[Tensor, ...]:
@@ -738,11 +741,11 @@ class Tensor:
     def dsplit(self, indices_or_sections: Cuts=None, *, indices: Cuts=None, sections: Cuts=None) -> tuple[Tensor, ...]:
         """Slices along the third dimension: equal ones, or at places."""
     def unsafe_chunk(self, chunks: _int, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """chunk's slices, each of its own memory, so that each may be written to."""
+        """chunk's slices, of which autograd does not know that they share memory."""
     def unsafe_split(self, split_size: _int, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """split's slices, each of its own memory, so that each may be written to."""
+        """split's slices, of which autograd does not know that they share memory."""
     def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """split_with_sizes' slices, each of its own memory, so that each may be written to."""
+        """split_with_sizes' slices, of which autograd does not know that they share memory."""
     def is_signed(self) -> _bool:
         """Whether its dtype has numbers below zero."""
     def is_nonzero(self) -> _bool:
@@ -982,7 +985,7 @@ class Tensor:
     def to_dense(self, dtype: _dtype | None=None, *, masked_grad: _bool | None=None) -> Tensor:
         """Itself, in a dtype."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
-        """Elements of this memory at `storage_offset` and so many from each other: a copy of them."""
+        """A view of elements of this memory, at `storage_offset` and so many from each other."""
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
         """A copy of `self` with `src` where as_strided reads."""
     def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
@@ -992,6 +995,8 @@ class Tensor:
     def resize_as_(self, the_template: Tensor, *, memory_format: object=None) -> Tensor:
         """resize_ to another tensor's shape."""
     def conj(self) -> Tensor:
+        """The complex conjugate, a view; of real numbers `self`."""
+    def conj_physical(self) -> Tensor:
         """The complex conjugate, a value of its own; of real numbers `self`."""
     def resolve_conj(self) -> Tensor:
         """`self`: no tensor's conjugation or negation is put off."""
@@ -1209,6 +1214,8 @@ class Tensor:
         """`triu`, written into `self`."""
     def true_divide_(self, other: Tensor | _Number) -> Tensor:
         """`true_divide`, written into `self`."""
+    def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
+        """`self` becomes `self.as_strided(…)`, in the same memory."""
     def squeeze_(self, *dims: _Dims | None, dim: _Dims | None = None, axis: _Dims | None = None) -> Tensor:
         """`self` becomes `self.squeeze(…)`, in the same memory."""
     def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
@@ -1305,9 +1312,7 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def cholesky_solve(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def conj_physical(self, *given: object, **named: object) -> Any:
-        """PyTorch's operator, run whole by torch."""
-    def conj_physical_(self, *given: object, **named: object) -> Any:
+    def conj_physical_(self) -> Tensor:
         """`conj_physical`, written into `self`."""
     def corrcoef(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
@@ -1447,6 +1452,20 @@ def change_shape(target: Tensor, view: Tensor) -> None:
     """`target` becomes `view`, which was taken of its `view_source`."""
 def become_view(target: Tensor, view: Tensor) -> None:
     """`target` becomes `view`, which was taken of it or of `value_before(target)`."""
+def as_strided(
+    tensor: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int
+) -> Tensor | None:
+    """Elements of the memory that `tensor` is a part of; None where nothing is known of the rest of that memory."""
+def unwatched(view: Tensor) -> Tensor:
+    """`view` without autograd's knowledge that it is one: both share memory, and writes to one are not recorded for the other."""
+def memory(tensor: Tensor) -> tuple[_int, _int]:
+    """How many elements the memory has that `tensor` is a part of, and how many tensors share it."""
+def memory_address(tensor: Tensor) -> _int:
+    """What stands for the address of the memory that `tensor` is a part of: no two memories' elements have the same ones."""
+def take_memory(target: Tensor, source: Tensor) -> None:
+    """`target` shows what `source` shows, in the same memory; others that shared the one it had keep that."""
+def twin(tensor: Tensor, memories: dict[_int, object]) -> Tensor:
+    """A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share none, as in PyTorch. Autograd counts that as the first write."""
 def fill_(target: Tensor, value: Tensor | _Number | None) -> Tensor:
     """Every element of `target` becomes `value`, a number or a 0-d tensor."""
 def consecutive_slices(

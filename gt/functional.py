@@ -5,6 +5,7 @@ import warnings
 import gt
 from gt import missing
 from gt._core import Tensor
+from gt.errors import ShapeError
 from gt.nn import functional
 
 __all__ = [
@@ -55,8 +56,10 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of two or more matrices, in the order that takes the fewest multiplications."""
-    return matrices[0] if len(matrices) == 1 else gt.linalg.multi_dot(list(matrices))
+    """The product of matrices, in the order of the fewest multiplications; of one, a copy."""
+    if len(matrices) == 1 and matrices[0].ndim != 2:
+        raise ShapeError(f"Tensor dimension is {matrices[0].ndim}, expected 2 instead.")
+    return matrices[0].clone() if len(matrices) == 1 else gt.linalg.multi_dot(list(matrices))
 
 
 def range(

@@ -165,7 +165,7 @@ def asarray(
     dtype: _core.dtype | None = None,
     device: object = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """`obj` as a tensor: a tensor shares its value, everything else is copied.
 
@@ -174,7 +174,7 @@ def asarray(
         dtype: What it is cast to, if that is another one.
         device: Accepted: it places nothing.
         copy: True copies tensors, too; False refuses what would be copied.
-        requires_grad: Whether backward() fills the grad of the result.
+        requires_grad: Whether backward() fills the grad of the result; None: as of `obj`.
 
     Raises:
         InvalidValue: `copy=False` of what cannot be shared.
@@ -183,14 +183,14 @@ def asarray(
     if not isinstance(obj, Tensor):
         if copy is False:
             raise InvalidValue("can't alias arbitrary sequence into a tensor.")
-        return tensor(obj, dtype=dtype).requires_grad_(requires_grad)
+        return tensor(obj, dtype=dtype).requires_grad_(bool(requires_grad))
     out = obj if dtype is None else cast(obj, dtype)
     if copy is False and out is not obj:
         raise InvalidValue("can't alias tensor with a different dtype")
     out = out.clone() if copy and out is obj else out
     if requires_grad:
         return out if out.requires_grad else out.detach().requires_grad_()
-    return out.detach() if out.requires_grad else out
+    return out.detach() if requires_grad is False and out.requires_grad else out
 
 
 def frombuffer(

@@ -39,16 +39,13 @@ INSTEAD = {
 INSTEAD_OF_METHODS = {
     "apply_": "an operator over all of x, or gt.tensor of what Python makes of x.tolist()",
     "cholesky": "gt.linalg.cholesky(x)",
-    "data_ptr": "`x is y`: tensors have no local storage",
     "eig": "gt.linalg.eig(x)",
     "lstsq": "gt.linalg.lstsq(y, x), operands in the other order",
     "map_": "an operator over all of x and y",
     "qr": "gt.linalg.qr(x)",
-    "set_": "x.data = y",
     "solve": "gt.linalg.solve(y, x), operands in the other order",
-    "storage": "x.reshape(-1): tensors have no local storage",
+    "storage": "x.untyped_storage()",
     "symeig": "gt.linalg.eigh(x)",
-    "untyped_storage": "x.nbytes for its size: tensors have no local storage",
 }
 
 

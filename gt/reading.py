@@ -87,7 +87,7 @@ def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
             "because of a torch.nn.utils.weight_norm usage, see "
             "https://github.com/pytorch/pytorch/pull/103001"
         )
-    twin = self.detach().clone()
+    twin = memory_copy(self, memo)
     if type(self) is not Tensor:
         twin = type(self)(twin, requires_grad=self.requires_grad)
     else:
@@ -96,8 +96,15 @@ def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
     if attributes := vars(self):
         vars(twin).update(copy.deepcopy(attributes, memo))
     if self.grad is not None:
-        twin.grad = self.grad.detach().clone()
+        twin.grad = deep_copy(self.grad, memo)
     return twin
+
+
+def memory_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
+    """A copy of the values: those of one `memo` share memory where their originals do."""
+    memories = memo.setdefault(id(_core.twin), {})  # keys of others are addresses of objects, too
+    assert isinstance(memories, dict)
+    return _core.twin(self, memories)
 
 
 def shallow_copy(self: Tensor) -> Tensor:

@@ -506,6 +506,30 @@ def _normalizations() -> dict[str, list[Sample]]:
     }
 
 
+def _memory() -> dict[str, list[Sample]]:
+    x, half = given(2, 3, 4), given(2, 3, 4, dtype="bfloat16")
+    return {
+        "as_strided": [
+            Sample((one,), attrs)
+            for one in (x, half)
+            for attrs in (
+                ((2, 3), (1, 4), 5),
+                ((3, 2), (2, 1), 0),
+                ((), (), 3),
+                ((0, 2), (1, 1), 0),
+            )
+        ],
+        "conj": [Sample((one,)) for one in (x, half)],
+        "bitcast": [
+            Sample((given(3, 8, dtype=x, low=0, high=2),), (y,))
+            for x, y in itertools.product(
+                (*_ANY, "bool"), ("float32", "bfloat16", "int64", "uint8")
+            )
+        ]
+        + [Sample((given(),), ("int32",))],
+    }
+
+
 def _views() -> dict[str, list[Sample]]:
     x, half = given(2, 3, 4), given(2, 3, 4, dtype="bfloat16")
     parts = (1, 0, 3, 2)
@@ -555,13 +579,6 @@ def _views() -> dict[str, list[Sample]]:
             for one in (x, half)
             for attrs in (((1, 2), 0.5), ((0, 1, 2, 0), -1.0), ((-1, 1), 0.0))
         ],
-        "bitcast": [
-            Sample((given(3, 8, dtype=x, low=0, high=2),), (y,))
-            for x, y in itertools.product(
-                (*_ANY, "bool"), ("float32", "bfloat16", "int64", "uint8")
-            )
-        ]
-        + [Sample((given(),), ("int32",))],
         "repeat": [
             Sample((one,), (repeats,)) for one in (x, half) for repeats in ((2, 1, 3), (2, 1, 1, 1))
         ],
@@ -737,6 +754,7 @@ SAMPLES: dict[str, list[Sample]] = {
     **_reductions(),
     **_normalizations(),
     **_views(),
+    **_memory(),
     **_indexings(),
     **_losses(),
     **_updates(),

@@ -64,10 +64,11 @@ def test_same_expression(name):
     compare(calls, tensors([BOX]))
 
 
-def test_a_write_to_as_strided_does_not_reach_its_source():
+def test_a_write_to_as_strided_reaches_its_source():
     x = gt.arange(6.0)
     x.as_strided((2,), (3,)).fill_(9)
-    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+    assert x.tolist() == [9, 1, 2, 9, 4, 5]
+    x = gt.arange(6.0)
     assert x.as_strided_scatter(gt.tensor([7.0, 8.0]), (2,), (3,)).tolist() == [7, 1, 2, 8, 4, 5]
 
 
@@ -91,9 +92,17 @@ def test_as_strided_reads_the_memory_of_a_view(name):
     assert results[0] == results[1]
 
 
-def test_as_strided_of_a_view_says_what_it_does_not_reach():
+def test_as_strided_of_a_detached_part_is_of_what_is_known():
+    part = gt.arange(12.0)[4:].detach()
+    assert part.as_strided((2,), (1,), 0).tolist() == [0, 1]
+    part.requires_grad_()
     with pytest.raises(gt.errors.NotSupported, match="that this view does not show"):
-        gt.arange(12.0)[4:].as_strided((2,), (1,), 0)
+        part.as_strided((2,), (1,), 0)
+    copied = part.as_strided((2,), (3,), 5)
+    with gt.no_grad(), pytest.raises(RuntimeError, match="is a copy in GT"):
+        copied.zero_()
+    (copied * copied).sum().backward()
+    assert part.grad.tolist() == [0, 10, 0, 0, 16, 0, 0, 0]
 
 
 def test_gradient_of_as_strided_scatter_is_that_of_what_stays():

@@ -18,6 +18,7 @@ from gt.composite import (
     inplace_shapes,
     joining,
     matrices,
+    memory,
     normalization,
     pointwise,
     random_writes,
@@ -39,7 +40,7 @@ from gt.composite.older_forms import as_function, factors_first
 
 FILES = (
     shapes, splitting, casts, pointwise, reductions, contractions, scans, selection, sets,
-    strides, complex_numbers, arrangements, ranks, writes,
+    strides, complex_numbers, arrangements, ranks, writes, memory,
 )  # fmt: skip
 
 # Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
@@ -79,9 +80,9 @@ FUNCTIONS: dict[str, Method] = {
 # Methods that write into their tensor, which PyTorch has as functions too: gt.exp_(x) is x.exp_().
 IN_PLACE = {
     "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_",
-    "arctanh_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "clamp_", "clamp_max_",
-    "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_", "deg2rad_", "detach_", "erf_",
-    "erfc_", "exp2_", "exp_", "expm1_", "fill_", "fix_", "floor_", "frac_", "gcd_", "i0_",
+    "arctanh_", "as_strided_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "clamp_",
+    "clamp_max_", "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_", "deg2rad_", "detach_",
+    "erf_", "erfc_", "exp2_", "exp_", "expm1_", "fill_", "fix_", "floor_", "frac_", "gcd_", "i0_",
     "index_put_", "lcm_", "ldexp_", "log10_", "log1p_", "log2_", "log_", "logit_", "nan_to_num_",
     "neg_", "negative_", "rad2deg_", "reciprocal_", "relu_", "round_", "rsqrt_", "sigmoid_",
     "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_", "zero_",
@@ -90,6 +91,7 @@ IN_PLACE = {
 # Methods that are no functions in PyTorch.
 METHODS_ONLY = {
     "to_sparse", "to_dense",
+    "data_ptr", "is_set_to", "untyped_storage",
     "size", "ndimension", "nelement", "element_size", "contiguous", "is_same_size", "view_as",
     "reshape_as", "expand_as", "type", "to", "type_as", "cpu", "cuda", "bool", "byte", "char",
     "short", "int", "long", "half", "bfloat16", "float", "double", "cfloat", "cdouble",
@@ -113,6 +115,7 @@ def install() -> None:
     others = (
         inplace.methods()
         | inplace_shapes.methods()
+        | memory.WRITING
         | random_writes.METHODS
         | {"lu": matrices.lu, "new_tensor": new_tensor}
     )

@@ -1,7 +1,8 @@
 """Parts of complex tensors, and what is said of them.
 
 A part is a value of its own: PyTorch's views through which the whole could be written, GT's refuse
-to be written. Conjugates are values, too: no tensor has PyTorch's bit that puts one off.
+to be written. Conjugates are views, whose elements are conjugated when they are needed: what is
+written into one is conjugated into the whole, and no tensor has PyTorch's bit of `is_conj`.
 """
 
 from gt import _core
@@ -83,6 +84,11 @@ def _part(whole: Tensor, value: Tensor | float) -> Tensor:
 
 
 def conj(self: Tensor) -> Tensor:
+    """The complex conjugate, a view; of real numbers `self`."""
+    return call("conj", self) if self.is_complex() else self
+
+
+def conj_physical(self: Tensor) -> Tensor:
     """The complex conjugate, a value of its own; of real numbers `self`."""
     return generic("conj_physical", self) if self.is_complex() else self
 
@@ -208,6 +214,7 @@ def istft(
 
 METHODS: dict[str, Method] = {
     "conj": conj,
+    "conj_physical": conj_physical,
     "resolve_conj": resolve,
     "resolve_neg": resolve,
     "is_conj": is_put_off,

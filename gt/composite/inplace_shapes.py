@@ -11,7 +11,7 @@ from gt.composite.common import Method, Number
 from gt.errors import InvalidUse, ShapeError
 
 # Views of which PyTorch has a form with an underscore.
-VIEWS = ("squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
+VIEWS = ("as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
 
 
 def transposed(self: Tensor) -> Tensor:

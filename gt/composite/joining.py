@@ -178,6 +178,11 @@ def meshgrid(*tensors: Tensor | Tensors, indexing: str = "ij") -> tuple[Tensor, 
         raise ShapeError(
             'torch.meshgrid: indexing must be one of "xy" or "ij", but received: ' + indexing
         )
+    if any(x.ndim > 1 for x in parts):
+        raise ShapeError(
+            "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
+            f"{[tuple(x.shape) for x in parts]}"
+        )
     if len({x.dtype for x in parts}) > 1:
         raise ShapeError("meshgrid expects all tensors to have the same dtype")
     if indexing == "xy":

@@ -54,7 +54,7 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 def ravel(self: Tensor) -> Tensor:
     """All elements in one dimension."""
-    return self.reshape((self.numel(),))
+    return self.contiguous().reshape((self.numel(),))
 
 
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
@@ -300,9 +300,9 @@ def sum_to_size(
 
 
 def diag(self: Tensor, diagonal: int = 0) -> Tensor:
-    """A matrix's diagonal, or a matrix with this vector as its diagonal."""
+    """A copy of a matrix's diagonal, or a matrix with this vector as its diagonal."""
     if self.ndim == 2:
-        return call("diagonal", self, offset=diagonal, dim1=0, dim2=1)
+        return call("diagonal", self, offset=diagonal, dim1=0, dim2=1).clone()
     if self.ndim != 1:
         raise ShapeError(f"diag(): Supports 1D or 2D tensors. Got {self.ndim}D")
     n = self.shape[0] + abs(diagonal)

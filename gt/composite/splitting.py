@@ -149,20 +149,20 @@ def dsplit(
 
 
 def unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """chunk's slices, each of its own memory, so that each may be written to."""
-    return tuple(part.clone() for part in chunk(self, chunks, dim))
+    """chunk's slices, of which autograd does not know that they share memory."""
+    return tuple(_core.unwatched(part) for part in chunk(self, chunks, dim))
 
 
 def unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """split's slices, each of its own memory, so that each may be written to."""
-    return tuple(part.clone() for part in split(self, split_size, dim))
+    """split's slices, of which autograd does not know that they share memory."""
+    return tuple(_core.unwatched(part) for part in split(self, split_size, dim))
 
 
 def unsafe_split_with_sizes(
     self: Tensor, split_sizes: Sequence[int], dim: int = 0
 ) -> tuple[Tensor, ...]:
-    """split_with_sizes' slices, each of its own memory, so that each may be written to."""
-    return tuple(part.clone() for part in split_with_sizes(self, split_sizes, dim))
+    """split_with_sizes' slices, of which autograd does not know that they share memory."""
+    return tuple(_core.unwatched(part) for part in split_with_sizes(self, split_sizes, dim))
 
 
 METHODS: dict[str, Method] = {

@@ -20,13 +20,18 @@ from gt.errors import InvalidUse, NotSupported, ShapeError
 
 Places = NDArray[np.int64]
 
+WRITTEN = (
+    "as_strided of a detached part that requires a gradient is a copy in GT: writing it "
+    "would not write the tensor. Write the tensor itself, or take as_strided under no_grad"
+)
+
 
 def as_strided(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """Elements of this memory at `storage_offset` and so many from each other: a copy of them.
+    """A view of elements of this memory, at `storage_offset` and so many from each other.
 
-    Unlike PyTorch's it shares no memory: a write to it does not reach `self`.
+    Of a detached part that requires a gradient it is a copy, which cannot be written.
 
     Args:
         size: the result's shape.
@@ -35,10 +40,22 @@ def as_strided(
 
     Raises:
         ShapeError: elements outside of the memory.
-        NotSupported: elements that `self`, a view, does not show.
+        NotSupported: of a detached part that requires a gradient, elements that it does not show.
     """
-    places = places_of(self, size, stride, storage_offset)
-    return self.reshape((-1,)).index_select(0, places).reshape(tuple(size))
+    offset = self.storage_offset() if storage_offset is None else storage_offset
+    view = _core.as_strided(self, size, stride, offset)
+    if view is not None:
+        return view
+    places = places_of(self, size, stride, offset)
+    copied: Tensor = self.reshape((-1,)).index_select(0, places).reshape(tuple(size))
+    return _core.read_only(copied, WRITTEN)
+
+
+def as_strided_copy(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """A copy of what as_strided shows."""
+    return as_strided(self, size, stride, storage_offset).clone()
 
 
 def as_strided_scatter(
@@ -221,19 +238,38 @@ def resize_(
 ) -> Tensor:
     """The same elements in another shape: those that are too many are left out, new ones are 0.
 
-    Unlike PyTorch's, views of the tensor keep what they were.
-
     Raises:
         InvalidUse: of a tensor that requires a gradient.
+        NotSupported: more elements than its memory has, where others share that memory.
     """
     if self.requires_grad:
         raise InvalidUse("cannot resize variables that require grad")
     shape = sizes(sizes_ if size is None else (size,), "resize_")
-    flat, count = self.detach().reshape((-1,)), math.prod(shape)
-    if count > self.numel():
-        flat = call("cat", flat, blank((count - self.numel(),), self.dtype, False), dim=0)
-    self.data = flat[:count].clone().reshape(shape)
+    if shape == tuple(self.shape):
+        return self
+    offset, count = self.storage_offset(), math.prod(shape)
+    held, sharing = _core.memory(self)
+    source = _core.view_source(self)
+    if count and offset + count > held:
+        if sharing > 1:
+            raise NotSupported(
+                f"resize_: {list(shape)} needs more memory than the {held} elements that this "
+                "tensor shares with others: make a new tensor, or drop the others first"
+            )
+        flat = source.as_strided((held,), (1,), 0)
+        source = call("cat", flat, blank((offset + count - held,), self.dtype, False), dim=0)
+    _core.change_shape(self, source.as_strided(shape, row_major(shape), offset))
     return self
+
+
+def row_major(size: Sequence[int]) -> list[int]:
+    """Strides of a contiguous tensor."""
+    strides: list[int] = []
+    step = 1
+    for n in reversed(size):
+        strides.insert(0, step)
+        step *= max(n, 1)
+    return strides
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: object = None) -> Tensor:
@@ -283,7 +319,7 @@ METHODS: dict[str, Method] = {
     "resize_as_": resize_as_,
 }
 FUNCTIONS: dict[str, Method] = {
-    "as_strided_copy": as_strided,
+    "as_strided_copy": as_strided_copy,
     "empty_permuted": empty_permuted,
     "empty_strided": empty_strided,
     "scalar_tensor": scalar_tensor,

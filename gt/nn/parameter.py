@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import gt
 from gt import misses
 from gt._core import Tensor
+from gt.reading import memory_copy
 
 
 class Parameter(Tensor):
@@ -88,7 +89,7 @@ class Buffer(Tensor):
         known = memo.get(id(self))
         if isinstance(known, Buffer):
             return known
-        copied = type(self)(self.detach().clone(), persistent=self.persistent)
+        copied = type(self)(memory_copy(self, memo), persistent=self.persistent)
         memo[id(self)] = copied.requires_grad_(self.requires_grad)
         return copied
 

@@ -122,6 +122,17 @@ def _cat(tensors: list[Array], dim: int) -> Array:
     return marked(np.ascontiguousarray(np.concatenate(parts, dim)), narrowed(0, name))
 
 
+def _as_strided(self: Array, size: list[int], stride: list[int], storage_offset: int) -> Array:
+    places = np.array(storage_offset)
+    for length, step in zip(size, stride, strict=True):
+        places = places[..., None] + np.arange(length) * step
+    return marked(np.reshape(self, -1)[places], self)
+
+
+def _conj(self: Array) -> Array:
+    return np.conjugate(self) if np.iscomplexobj(self) else self
+
+
 def _bitcast(self: Array, dtype: str) -> Array:
     bits = np.array(self, order="C", subok=False).view(storage(dtype))
     return bits.view(Bfloat16) if dtype == "bfloat16" else bits
@@ -371,6 +382,8 @@ def kernels() -> dict[str, Kernel]:
         "diagonal": _diagonal,
         "unfold": _unfold,
         "bitcast": _bitcast,
+        "as_strided": _as_strided,
+        "conj": _conj,
         "slice_scatter": _slice_scatter,
         "select_scatter": _select_scatter,
         "diagonal_scatter": _diagonal_scatter,

@@ -22,6 +22,11 @@ def _slice(self: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
     return _aten.slice.Tensor(self, dim, start, end, step)
 
 
+def _as_strided(self: Tensor, size: list[int], stride: list[int], storage_offset: int) -> Tensor:
+    whole = self.contiguous()
+    return whole.as_strided(size, stride, whole.storage_offset() + storage_offset)
+
+
 def _bitcast(self: Tensor, dtype: torch.dtype) -> Tensor:
     return self.clone(memory_format=torch.contiguous_format).view(dtype)
 
@@ -267,6 +272,8 @@ def kernels() -> dict[str, Kernel]:
         "diagonal": Tensor.diagonal,
         "unfold": Tensor.unfold,
         "bitcast": _bitcast,
+        "as_strided": _as_strided,
+        "conj": torch.conj_physical,
         "slice_scatter": _slice_scatter,
         "select_scatter": _select_scatter,
         "diagonal_scatter": _diagonal_scatter,

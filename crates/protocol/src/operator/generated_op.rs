@@ -322,6 +322,10 @@ pub enum Op {
     Unfold,
     /// The bits of `self` as elements of another dtype; the last dimension is resized where elements are wider or narrower.
     Bitcast,
+    /// Elements of `self` in row-major order: the first at `storage_offset`, then `stride` from one to the next.
+    AsStrided,
+    /// Complex conjugates.
+    Conj,
     /// Rows of `weight`.
     Embedding,
     /// Gradient of embedding for its weight.
@@ -574,6 +578,8 @@ impl Op {
             0x070e => Op::Stack,
             0x070f => Op::Unfold,
             0x0710 => Op::Bitcast,
+            0x0711 => Op::AsStrided,
+            0x0712 => Op::Conj,
             0x0801 => Op::Embedding,
             0x0802 => Op::EmbeddingBackward,
             0x0803 => Op::Gather,
@@ -782,6 +788,8 @@ impl Op {
             "stack" => Op::Stack,
             "unfold" => Op::Unfold,
             "bitcast" => Op::Bitcast,
+            "as_strided" => Op::AsStrided,
+            "conj" => Op::Conj,
             "embedding" => Op::Embedding,
             "embedding_backward" => Op::EmbeddingBackward,
             "gather" => Op::Gather,

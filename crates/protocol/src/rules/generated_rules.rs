@@ -158,6 +158,8 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::view::stack,
     super::view::strided,
     super::view::bitcast,
+    super::view::as_strided,
+    super::view::strided,
     super::index::embedding,
     super::index::embedding_backward,
     super::index::gather,

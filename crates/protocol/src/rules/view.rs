@@ -48,6 +48,37 @@ pub(super) fn bitcast(call: &Call<'_>) -> Inferred {
     one(Meta::new(dtype, with_size(&operand.dims, last, elements.saturating_mul(before) / after)))
 }
 
+/// Elements of the operand's memory: all must be in there.
+pub(super) fn as_strided(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    let (dims, strides, offset) = (*call.dims(0)?, *call.dims(1)?, call.integer(2)?);
+    if dims.len() != strides.len() {
+        return Err(RuleError::shape("mismatch in length of strides and shape"));
+    }
+    if strides.iter().any(|&stride| stride < 0) {
+        return Err(RuleError::shape(format!(
+            "as_strided: Negative strides are not supported at the moment, got strides: {strides}"
+        )));
+    }
+    if offset < 0 {
+        return Err(RuleError::shape(format!("Tensor: invalid storage offset {offset}")));
+    }
+    let last = |end: i64, (&size, &stride): (&i64, &i64)| {
+        end.saturating_add(stride.saturating_mul(size - 1))
+    };
+    let end = dims.iter().zip(strides.iter()).fold(offset, last).saturating_add(1);
+    let bytes = length_of(operand.dtype);
+    let (needed, held) = (end.saturating_mul(bytes), operand.dims.elements().map(|n| n * bytes));
+    if !dims.contains(&0) && held.is_none_or(|held| needed > held) {
+        return Err(RuleError::shape(format!(
+            "setStorage: sizes {dims}, strides {strides}, storage offset {offset}, and itemsize {bytes} requiring a \
+             storage size of {needed} are out of bounds for storage of size {}",
+            held.unwrap_or_default()
+        )));
+    }
+    one(Meta::new(operand.dtype, dims))
+}
+
 /// Bytes of an element.
 fn length_of(dtype: Dtype) -> i64 {
     dtype.size().cast_signed()

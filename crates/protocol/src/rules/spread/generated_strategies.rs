@@ -158,6 +158,8 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::view::stack,
     super::view::follow,
     super::view::bitcast,
+    super::view::follow,
+    super::view::follow,
     super::index::embedding,
     super::index::embedding_backward,
     super::index::gather,

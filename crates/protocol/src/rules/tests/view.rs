@@ -247,6 +247,33 @@ fn cat() {
 }
 
 #[test]
+fn as_strided() {
+    check_all(&[
+        ("as_strided f32[2,3] size=[3,2] stride=[1,3] storage_offset=0", "f32[3,2]"),
+        ("as_strided f32[6] size=[4] stride=[0] storage_offset=5", "f32[4]"),
+        ("as_strided f32[0] size=[0,3] stride=[9,9] storage_offset=0", "f32[0,3]"),
+        ("as_strided c64[] size=[] stride=[] storage_offset=0", "c64[]"),
+        (
+            "as_strided f32[6] size=[2,2] stride=[4,2] storage_offset=0",
+            "RuntimeError: setStorage: sizes [2, 2], strides [4, 2], storage offset 0, and itemsize 4 requiring a storage \
+             size of 28 are out of bounds for storage of size 24",
+        ),
+        (
+            "as_strided f32[6] size=[2] stride=[-1] storage_offset=3",
+            "RuntimeError: as_strided: Negative strides are not supported at the moment, got strides: [-1]",
+        ),
+        (
+            "as_strided f32[6] size=[2] stride=[1] storage_offset=-1",
+            "RuntimeError: Tensor: invalid storage offset -1",
+        ),
+        (
+            "as_strided f32[6] size=[2,1] stride=[1] storage_offset=0",
+            "RuntimeError: mismatch in length of strides and shape",
+        ),
+    ]);
+}
+
+#[test]
 fn bitcast() {
     check_all(&[
         ("bitcast f32[2,3] dtype=i32", "i32[2,3]"),

@@ -117,6 +117,16 @@ impl Tensor {
         self.var.is_view(py)
     }
 
+    /// The tensor that this one is a view of; None of what is none.
+    #[getter]
+    fn _base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Self>>> {
+        let root = {
+            let state = self.var.look(py);
+            state.alias().and_then(|alias| alias.view.as_ref()).map(|view| view.root(py))
+        };
+        root.map(|root| Self::wrap(py, root)).transpose()
+    }
+
     /// Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from,
     /// or of `inputs` alone, a tensor or several.
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]

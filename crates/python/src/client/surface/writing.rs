@@ -1,13 +1,14 @@
 //! Writes into tensors.
 
 use super::tensor::Tensor;
-use crate::client::emission::convert::OperandArg;
+use crate::client::emission::convert::{DimsArg, OperandArg};
 use crate::client::emission::emit::{Arg, cast};
 use crate::client::value::variable::Var;
 use crate::client::views;
 use crate::client::views::in_place::{assign, before_write, fill};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
+use std::sync::Arc;
 
 /// Adds this file's functions.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -18,6 +19,12 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(view_source, module)?)?;
     module.add_function(wrap_pyfunction!(change_shape, module)?)?;
     module.add_function(wrap_pyfunction!(become_view, module)?)?;
+    module.add_function(wrap_pyfunction!(as_strided, module)?)?;
+    module.add_function(wrap_pyfunction!(unwatched, module)?)?;
+    module.add_function(wrap_pyfunction!(memory, module)?)?;
+    module.add_function(wrap_pyfunction!(memory_address, module)?)?;
+    module.add_function(wrap_pyfunction!(take_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(twin, module)?)?;
     module.add_function(wrap_pyfunction!(consecutive_slices, module)?)?;
     module.add_function(wrap_pyfunction!(entries, module)?)?;
     Ok(())
@@ -88,6 +95,74 @@ fn change_shape(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResul
 #[pyfunction]
 fn become_view(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
     target.get().var.become_view(target.py(), &view.get().var)
+}
+
+/// Elements of the memory that `tensor` is a part of; None where nothing is known of the rest of that memory.
+#[pyfunction]
+fn as_strided<'py>(
+    tensor: &Bound<'py, Tensor>,
+    size: DimsArg,
+    stride: DimsArg,
+    storage_offset: i64,
+) -> PyResult<Option<Bound<'py, Tensor>>> {
+    let py = tensor.py();
+    let view = views::as_strided(py, &tensor.get().var, (size.0, stride.0, storage_offset))?;
+    view.map(|var| Tensor::wrap(py, var)).transpose()
+}
+
+/// How many elements the memory has that `tensor` is a part of, and how many tensors share it.
+#[pyfunction]
+fn memory(tensor: &Bound<'_, Tensor>) -> (i64, usize) {
+    tensor.get().var.memory(tensor.py())
+}
+
+/// What stands for the address of the memory that `tensor` is a part of: no two memories' elements have the same ones.
+#[pyfunction]
+fn memory_address(tensor: &Bound<'_, Tensor>) -> u64 {
+    tensor.get().var.memory_address(tensor.py())
+}
+
+/// `target` shows what `source` shows, in the same memory; others that shared the one it had keep that.
+#[pyfunction]
+fn take_memory(target: &Bound<'_, Tensor>, source: &Bound<'_, Tensor>) -> PyResult<()> {
+    target.get().var.take_memory(target.py(), &source.get().var)
+}
+
+/// A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share
+/// none, as in PyTorch. Autograd counts that as the first write.
+#[pyfunction]
+fn twin<'py>(
+    tensor: &Bound<'py, Tensor>,
+    memories: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let (py, var) = (tensor.py(), &tensor.get().var);
+    if var.is_conjugate(py) {
+        return Tensor::wrap(py, Var::new(py, var.value(py)?, None));
+    }
+    let Some(storage) = var.storage(py) else {
+        let twin = Var::new(py, var.value(py)?, None);
+        twin.count(py);
+        return Tensor::wrap(py, twin);
+    };
+    // The original is kept beside its copy, so that no other memory gets its address.
+    let key = Arc::as_ptr(&storage).addr();
+    let known =
+        memories.get_item(key)?.map(|pair| pair.extract::<(Bound<'py, Tensor>, Py<PyAny>)>());
+    let whole = if let Some((whole, _)) = known.transpose()? {
+        whole
+    } else {
+        let whole = Tensor::wrap(py, Var::new(py, storage.value(py), None))?;
+        memories.set_item(key, (&whole, tensor))?;
+        whole
+    };
+    Tensor::wrap(py, whole.get().var.shown_as(py, var)?)
+}
+
+/// `view` without autograd's knowledge that it is one: both share memory, and writes to one are not recorded for the other.
+#[pyfunction]
+fn unwatched<'py>(view: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
+    let py = view.py();
+    Tensor::wrap(py, view.get().var.unwatched(py)?)
 }
 
 /// Every element of `target` becomes `value`, a number or a 0-d tensor.

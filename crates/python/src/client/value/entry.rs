@@ -339,6 +339,11 @@ impl<R: Rest> VarRef<R> {
         self.0 == other.0
     }
 
+    /// How many references there are.
+    pub(crate) fn count(&self, _py: Python<'_>) -> u32 {
+        self.entry().variables.get()
+    }
+
     /// Tells it from all others that are alive.
     pub(crate) fn address(&self) -> usize {
         self.0.addr().get()

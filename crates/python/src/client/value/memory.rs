@@ -10,6 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Below so many names of views their list is not searched for dead ones.
 const VIEWS_MIN: usize = 8;
+/// What an allocator of PyTorch's would give at least: programs look at the last bits.
+const ADDRESS_ALIGNMENT: u64 = 64;
+
+/// Where the next storage begins that is asked for its address. Nothing has the address 0.
+static FREE_ADDRESS: GilCell<u64> = GilCell::new(1 << 32);
 
 impl View {
     pub(crate) fn again(&self) -> Self {
@@ -35,8 +40,27 @@ impl View {
 
 impl Storage {
     pub(crate) fn new(value: SharedValue) -> Arc<Self> {
-        let shared = Shared { value, views: Vec::new(), views_max: VIEWS_MIN, read_only: None };
+        let shared = Shared {
+            value,
+            views: Vec::new(),
+            views_max: VIEWS_MIN,
+            read_only: None,
+            address: None,
+        };
         Arc::new(Self(GilCell::new(shared)))
+    }
+
+    /// What stands for the address of its first element: it stays, and no other storage's elements have those after it.
+    pub(crate) fn address(&self, py: Python<'_>) -> u64 {
+        let mut shared = self.0.get_mut(py);
+        if let Some(address) = shared.address {
+            return address;
+        }
+        let mut free = FREE_ADDRESS.get_mut(py);
+        let address = *free;
+        *free += shared.value.meta.bytes.max(1).next_multiple_of(ADDRESS_ALIGNMENT);
+        shared.address = Some(address);
+        address
     }
 
     /// Why it must not be written, where it must not.

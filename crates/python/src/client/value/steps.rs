@@ -102,13 +102,20 @@ pub(crate) fn back(step: &Step, meta: &Meta) -> Back {
         return Back::Part(Step { op, attrs: step.attrs.clone() });
     }
     strided.undone(&step.attrs, &meta.dims).map_or(Back::ByNumber, |dims| {
-        Back::Whole(Step { op: step.op, attrs: smallvec![Attr::Ints(dims)] })
+        let takes_attrs = !step.op.info().attrs.is_empty();
+        let attrs = takes_attrs.then_some(Attr::Ints(dims));
+        Back::Whole(Step { op: step.op, attrs: attrs.into_iter().collect() })
     })
 }
 
 /// Whether the view is of everything.
 pub(crate) fn is_whole(step: &Step) -> bool {
     strided(step.op).undo.is_some()
+}
+
+/// Whether the view shows not the elements themselves, but their conjugates.
+pub(crate) fn conjugates(step: &Step) -> bool {
+    step.op.info().selects.is_empty()
 }
 
 /// Whether what is written through the view is written by the numbers of its elements: they may be one element, so that a

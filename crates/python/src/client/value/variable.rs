@@ -196,6 +196,8 @@ pub(super) struct Shared {
     pub views_max: usize,
     /// Why it must not be written, where it must not.
     pub read_only: Option<Arc<str>>,
+    /// What stands for its address, once somebody has asked.
+    pub address: Option<u64>,
 }
 
 /// How often the memory was written, as autograd counts it.
@@ -418,6 +420,11 @@ impl Var {
     #[inline]
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
         Self(self.0.clone_ref(py))
+    }
+
+    /// How many references to it there are.
+    pub(crate) fn references(&self, py: Python<'_>) -> u32 {
+        self.0.count(py)
     }
 
     /// Whether both are one variable.

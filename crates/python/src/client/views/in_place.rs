@@ -126,7 +126,7 @@ pub(crate) fn assign(py: Python<'_>, var: &Var, result: Var, computed: bool) -> 
     var.write(py, &result, computed)
 }
 
-/// Every element of `var` becomes the number (also where elements share memory) or the 0-d tensor.
+/// Every element of `var` becomes the number (also where elements share memory, but not conjugates) or the 0-d tensor.
 pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResult<()> {
     let meta = var.meta(py);
     let filled = match value {
@@ -148,6 +148,9 @@ pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResul
         }
         OperandArg::Scalar(scalar) => {
             var.check_writable(py, false)?;
+            if meta.dtype.is_complex() && var.is_conjugate(py) {
+                var.check_overlap(py, &[])?;
+            }
             emit::full(py, meta.dims, *scalar, meta.dtype)?
         }
         OperandArg::Complex(parts) => {

@@ -152,6 +152,22 @@ pub(crate) fn unsqueeze(py: Python<'_>, var: &Var, dim: i64) -> PyResult<Var> {
     sized(py, var, &dims, &strides)
 }
 
+/// Elements of the memory of `var`, which need not be its own. `None` where it is not known which whole it is a part of.
+pub(crate) fn as_strided(
+    py: Python<'_>,
+    var: &Var,
+    (dims, strides, offset): (Dims, Dims, i64),
+) -> PyResult<Option<Var>> {
+    let Some(whole) = var.whole(py) else { return Ok(None) };
+    let attrs = smallvec![Attr::Ints(dims), Attr::Ints(strides), Attr::Int(offset)];
+    let mut view = take(py, &whole, Op::AsStrided, attrs)?;
+    if var.is_conjugate(py) {
+        view = take(py, &view, Op::Conj, smallvec![])?;
+    }
+    view.take_origin(py, var);
+    Ok(Some(view))
+}
+
 /// A view of everything, with its strides.
 pub(crate) fn alias(py: Python<'_>, var: &Var) -> PyResult<Var> {
     sized(py, var, &var.meta(py).dims, &var.strides(py))

@@ -4,7 +4,7 @@ use crate::client::emission::emit::{self, Arg};
 use crate::client::session::{errors, runtime};
 use crate::client::tape;
 use crate::client::value::contiguous;
-use crate::client::value::steps::{Attrs, Path, Step};
+use crate::client::value::steps::{self, Attrs, Path, Step};
 use crate::client::value::variable::{Alias, Counter, Origin, Storage, Var, View};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Op};
@@ -138,6 +138,109 @@ impl Var {
         Ok(twin)
     }
 
+    /// A variable of all of the memory that this one is a part of: itself, what it is a view of, or, where no gradient asks, a
+    /// detached one. `None` where the gradient of the part is known, but not of which whole it is one.
+    pub(crate) fn whole(&self, py: Python<'_>) -> Option<Self> {
+        self.share(py);
+        let mut alias = self.alias_of(py);
+        let (elements, _) = self.memory(py);
+        let shows_all = alias.offset == 0
+            && alias.meta.dims.elements() == Some(elements)
+            && alias.strides == contiguous(&alias.meta.dims);
+        if shows_all && !self.is_conjugate(py) {
+            return Some(self.clone());
+        }
+        let recorded = self.is_recorded(py);
+        if let Some(view) = &alias.view
+            && same_path(view.path.as_ref(), alias.path.as_ref())
+        {
+            let root = view.root(py);
+            let is_whole = root.look(py).alias().is_some_and(|root| root.path.is_none());
+            if is_whole && (!recorded || root.requires_grad(py)) {
+                return Some(root);
+            }
+        }
+        if recorded {
+            return None;
+        }
+        let value = alias.storage.value(py);
+        let meta = value.meta.clone_ref(py);
+        let whole = Self::new(py, value, None);
+        whole.name(py, None);
+        (alias.path, alias.view, alias.offset) = (None, None, 0);
+        (alias.strides, alias.meta) = (contiguous(&meta.dims), meta);
+        whole.state(py).cold_mut().alias = Some(Box::new(alias));
+        Some(whole)
+    }
+
+    /// How many elements the memory has that this variable is a part of, and how many variables share it. What it is a view
+    /// of does not count where nobody else knows of that.
+    pub(crate) fn memory(&self, py: Python<'_>) -> (i64, usize) {
+        let elements = |dims: &Dims| dims.elements().expect("checked where the shape was made");
+        let state = self.look(py);
+        let Some(alias) = state.alias() else { return (elements(&self.meta(py).dims), 1) };
+        let is_own = |view: &View| view.root.references(py) == 1;
+        let unknown = usize::from(alias.view.as_ref().is_some_and(is_own));
+        let sharing = Arc::strong_count(&alias.storage) - unknown;
+        (elements(&alias.storage.value(py).meta.dims), sharing)
+    }
+
+    /// What stands for the address of the memory that this variable is a part of.
+    pub(crate) fn memory_address(&self, py: Python<'_>) -> u64 {
+        self.share(py);
+        self.storage(py).expect("share() made one").address(py)
+    }
+
+    /// Whether it shows the conjugates of what is in its memory.
+    pub(crate) fn is_conjugate(&self, py: Python<'_>) -> bool {
+        let state = self.look(py);
+        let path = state.alias().and_then(|alias| alias.path.as_ref());
+        Path::steps(path).iter().filter(|step| steps::conjugates(step)).count() % 2 != 0
+    }
+
+    /// A detached variable that shows of this one's memory what `other` shows of its own, which has the same shape. To be
+    /// shown it is its first write.
+    pub(crate) fn shown_as(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.share(py);
+        let storage = self.storage(py).expect("share() made one");
+        let mut alias = other.alias_of(py);
+        let steps = Path::steps(alias.path.as_ref());
+        let twin = Self::new(py, emit::take(py, storage.value(py), &steps)?, None);
+        (alias.storage, alias.counter, alias.view) = (storage, Counter::starting(1), None);
+        if alias.path.is_none() {
+            twin.name(py, None);
+        }
+        twin.state(py).cold_mut().alias = Some(Box::new(alias));
+        twin.register(py);
+        Ok(twin)
+    }
+
+    /// Where `other` may not be written as a view, this view of the same memory may not either.
+    pub(crate) fn take_origin(&self, py: Python<'_>, other: &Self) {
+        let origin = {
+            let state = other.look(py);
+            state.alias().and_then(|alias| alias.view.as_ref()).map(|view| view.origin)
+        };
+        let origin = match origin {
+            None | Some(Origin::Recorded) => return,
+            Some(Origin::NoGrad) => Origin::NoGrad,
+            Some(Origin::Several(place, _)) => Origin::Several(place, None),
+        };
+        if let Some(view) = self.state(py).alias_mut().and_then(|alias| alias.view.as_mut())
+            && view.origin == Origin::Recorded
+        {
+            view.origin = origin;
+        }
+    }
+
+    /// The same memory with the same gradient, but no view to autograd: what is written to one is no change of the other.
+    pub(crate) fn unwatched(&self, py: Python<'_>) -> PyResult<Self> {
+        let edge = self.edge(py)?;
+        let twin = self.detached(py, true)?;
+        twin.set_edge(py, edge);
+        Ok(twin)
+    }
+
     /// A variable of its own with the same value, through which the gradient flows.
     pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Self> {
         let resolved = self.resolve(py)?;
@@ -174,6 +277,19 @@ impl Var {
         self.name(py, value);
         drop(old);
         self.register(py);
+        Ok(())
+    }
+
+    /// `x.set_(other)`: `x.data = other`, and a write to autograd.
+    pub(crate) fn take_memory(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        let (mine, its) = (self.meta(py).dtype, other.meta(py).dtype);
+        if mine != its {
+            let (mine, its) = (mine.cpp_name(), its.cpp_name());
+            let text = format!("Could not set tensor of type {its} to a tensor of type {mine}");
+            return Err(errors::mistake(py, ErrorClass::Dtype, text));
+        }
+        self.rename(py, other)?;
+        self.count(py);
         Ok(())
     }
 

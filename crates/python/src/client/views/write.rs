@@ -207,7 +207,7 @@ impl Var {
     }
 
     /// Autograd's count of writes goes up.
-    pub(super) fn count(&self, py: Python<'_>) {
+    pub(crate) fn count(&self, py: Python<'_>) {
         let mut state = self.state(py);
         if let Some(alias) = state.alias() {
             alias.counter.raise();
@@ -298,8 +298,14 @@ fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], slice: &Var) -> Py
     let range = [Scalar::Int(0), Scalar::Int(count), Scalar::Int(1)].map(Attr::Scalar);
     let attrs = range.into_iter().chain([Attr::Dtype(Dtype::I64)]).collect();
     let numbers = shaped(&run(Op::Arange, &[], attrs)?, dims)?;
-    let places = flat(&Var::new(py, emit::take(py, numbers.value(py)?, steps)?, None))?;
-    let (whole, slice) = (flat(whole)?, flat(slice)?);
+    let (conjugations, moves): (Vec<Step>, Vec<Step>) =
+        steps.iter().cloned().partition(steps::conjugates);
+    let places = flat(&Var::new(py, emit::take(py, numbers.value(py)?, &moves)?, None))?;
+    let mut slice = flat(slice)?;
+    for Step { op, attrs } in conjugations.into_iter().rev() {
+        slice = run(op, &[Arg::Var(&slice)], attrs)?;
+    }
+    let whole = flat(whole)?;
     let args = [Arg::Var(&whole), Arg::Var(&slice), Arg::Var(&places)];
     let attrs = std::iter::once(Attr::Bool(false)).chain(NO_SHARD).collect();
     shaped(&run(Op::IndexPut, &args, attrs)?, dims)

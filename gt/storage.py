@@ -1,0 +1,93 @@
+"""The memory that tensors share, as an object: which one it is, and how long.
+
+Elements are on workers, so that nothing here points at them.
+"""
+
+from gt import _core
+from gt._core import Tensor
+from gt.errors import NotSupported
+
+__all__ = ["UntypedStorage"]
+
+
+class UntypedStorage:
+    """The memory of a tensor, which its views share: what `x.untyped_storage()` gives.
+
+    Its address stands for it and points at nothing: equal storages have equal addresses.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        count, _ = _core.memory(tensor)
+        self._address = _core.memory_address(tensor)
+        self._whole = tensor.detach().as_strided((count,), (1,), 0)
+
+    def data_ptr(self) -> int:
+        """What stands for the address of the first byte; 0 where there is none."""
+        return self._address if len(self) else 0
+
+    @property
+    def _cdata(self) -> int:
+        return self._address
+
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        return int(self._whole.nbytes)
+
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self.nbytes()
+
+    def element_size(self) -> int:
+        """1: an element is a byte."""
+        return 1
+
+    @property
+    def device(self) -> object:
+        """That of its tensors."""
+        return self._whole.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """That of its tensors."""
+        return bool(self._whole.is_cuda)
+
+    def tolist(self) -> list[int]:
+        """Its bytes, which are read."""
+        return list(_core.read_bytes(self._whole).tobytes())
+
+    def clone(self) -> "UntypedStorage":
+        """A copy."""
+        return UntypedStorage(self._whole.clone())
+
+    def resize_(self, size: int) -> "UntypedStorage":
+        """Itself, where it has that size.
+
+        Raises:
+            NotSupported: of another size: tensors that share it show its elements.
+        """
+        if size != self.nbytes():
+            raise NotSupported(
+                f"UntypedStorage.resize_: from {self.nbytes()} to {size} bytes: elements are on "
+                "workers and stay; make a new tensor, or drop the tensors to free their memory"
+            )
+        return self
+
+    def __len__(self) -> int:
+        return self.nbytes()
+
+    def __getitem__(self, place: int) -> int:
+        return self.tolist()[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self._address == other._address
+
+    def __hash__(self) -> int:
+        return hash(self._address)
+
+    def __repr__(self) -> str:
+        return f"[gt.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
+
+
+def whole(storage: UntypedStorage) -> Tensor:
+    """All elements of a storage, as a vector of its tensors' dtype in its memory."""
+    return storage._whole  # noqa: SLF001 - what its class does not show

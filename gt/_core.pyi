@@ -1474,8 +1474,8 @@ def consecutive_slices(
     """Slices of these lengths along `dim`, one after the other, as the results of one function: of `split_with_sizes` where the user said the lengths."""
 def entries(tensor: Tensor, dim: _int, count: _int) -> tuple[Tensor, ...]:
     """What a tensor has along `dim`, which disappears, as the results of one function."""
-def prepare(name: str, **attrs: object) -> PreparedCall:
-    """An operator of a list of operands (or of none) by its name, with its attributes."""
+def prepare(name: str, keeps: Sequence[_int] | None = None, **attrs: object) -> PreparedCall:
+    """An operator of a list of operands (or of none) by its name, with its attributes; `keeps` has operands from 0 up, results from -1 down."""
 def read_only(tensor: Tensor, why: str) -> Tensor:
     """`tensor`, whose memory nobody may write: an error says `why`."""
 def apply_in_place(

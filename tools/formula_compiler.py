@@ -40,6 +40,8 @@ class Formula:
     operands: int
     outputs: int
     grads: int
+    # The operands and the outputs that PyTorch keeps, as bits.
+    keeps: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ class Compiler:
             self._fail("no gradient: a formula an operand, or `gradient = {}`")
         if unknown := set(formulas or {}) - set(self.names):
             self._fail(f"a gradient for {', '.join(sorted(unknown))}, which is no operand")
+        if unknown := set(self.row.get("keeps", {})) - set(formulas or {}):
+            self._fail(f"keeps something for {', '.join(sorted(unknown))}, which has no gradient")
 
     def _fail(self, text: str) -> NoReturn:
         where = f"{self.row['name']}: {self.operand}" if self.operand else self.row["name"]
@@ -123,7 +127,22 @@ class Compiler:
                 bits["Grad"] = self._all_outputs()
             if name == "Vjp":
                 bits["Rest"], bits["Grad"] = (1 << len(self.names)) - 1, self._all_outputs()
-        return Formula(root, bits["Operand"] | bits["Rest"], bits["Output"], bits["Grad"])
+        read = (bits["Operand"] | bits["Rest"], bits["Output"])
+        return Formula(root, *read, bits["Grad"], self._keeps(operand) or read)
+
+    def _keeps(self, operand: str) -> tuple[int, int] | None:
+        """What PyTorch keeps for the gradient of an operand, where the row says so."""
+        text = self.row.get("keeps", {}).get(operand)
+        if text is None:
+            return None
+        outputs = {f"out{place or ''}": place for place in range(self.row.get("outputs", 1))}
+        bits = [0, 0]
+        for word in text.split():
+            if word not in self.names and word not in outputs:
+                self._fail(f"keeps {word}, which is neither operand nor result")
+            is_output = word in outputs
+            bits[is_output] |= 1 << (outputs[word] if is_output else self.names.index(word))
+        return bits[0], bits[1]
 
     def _all_outputs(self) -> int:
         count = self.row.get("outputs", 1)

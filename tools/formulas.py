@@ -74,7 +74,7 @@ def rust_file(header: str, rows: Sequence[Row]) -> str:
     return f"""//! {header}
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 
-use super::formula::{{Expr, Formula, Formulas, Function, Infix}};
+use super::formula::{{Expr, Formula, Formulas, Function, Infix, Saves}};
 use gt_protocol::{{Dtype, Op}};
 
 impl Infix {{
@@ -113,7 +113,9 @@ def _rust(compiled: Compiler) -> str:
     def operand(formula: Formula | None) -> str:
         if formula is None:
             return "None"
-        bits = f"operands: {formula.operands}, outputs: {formula.outputs}, grads: {formula.grads}"
+        keeps = f"Saves {{ operands: {formula.keeps[0]}, outputs: {formula.keeps[1]} }}"
+        read = f"operands: {formula.operands}, outputs: {formula.outputs}"
+        bits = f"{read}, grads: {formula.grads}, keeps: {keeps}"
         return f"Some(Formula {{ root: {place_of[formula.root]}, {bits} }})"
 
     operands = ", ".join(operand(formula) for formula in compiled.formulas)

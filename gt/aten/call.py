@@ -146,6 +146,7 @@ def _signature(
         return _Signature(schema, text, order, _nothing, (), is_single=False)
     instruction = _core.prepare(
         "aten",
+        keeps=answer.get("keeps"),
         overload=schema.overload,
         arguments=text,
         wanted=[],

@@ -60,7 +60,7 @@ NUMBERS_FIRST: dict[str, Function] = {
     "multiply": _MUL,
     "div": _DIV,
     "divide": _DIV,
-    "true_divide": _of_numbers_too(Tensor.div, operator.truediv),
+    "true_divide": _of_numbers_too(Tensor.div, pointwise.div),
     "floor_divide": _of_numbers_too(Tensor.floor_divide, operator.floordiv),
     "remainder": _of_operator("remainder", operator.mod),
     "bitwise_and": _of_operator("bitwise_and", operator.and_),

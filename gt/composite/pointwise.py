@@ -80,8 +80,8 @@ def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """self / other, as it is or rounded ("trunc" or "floor"); rounded integers stay integers."""
-    if rounding_mode is None:
-        return self / other
+    if rounding_mode is None:  # `2 / x` is the product with the reciprocal, this is not
+        return call("div", self, other)
     if rounding_mode not in {"trunc", "floor"}:
         raise ShapeError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
@@ -152,7 +152,9 @@ def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
 
 def exp2(self: Tensor) -> Tensor:
     """2 to the power of `self`."""
-    return call("pow", 2.0, self)
+    if not self.dtype.is_floating_point:
+        return call("pow", 2.0, self)
+    return call("ldexp", 1.0, self)  # whose gradient reads the result alone, as PyTorch's
 
 
 def frac(self: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Literal, overload
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES, cast
-from gt.composite.common import Method, Number, broadcast_shapes, slice_dim, wrap
+from gt.composite.common import Method, Number, broadcast_shapes, generic, slice_dim, wrap
 from gt.composite.pointwise import isclose
 from gt.composite.reductions import topk
 from gt.draws import Generator, next_draw
@@ -106,15 +106,21 @@ def counted(index: Tensor, size: int) -> Tensor:
 def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`self` with slices of `source` written along `dim`."""
     if self.ndim == 0:
-        return source.reshape(()) if source.numel() == 1 else source.expand(())
+        if max(source.ndim, index.ndim) > 1 or source.numel() != 1 or index.numel() != 1:
+            return generic("index_copy", self, dim, index, source)  # which PyTorch refuses
+        one = index_copy(self.reshape(1), dim, index.reshape(1), source.reshape(1))
+        return one.reshape(())
     if source.ndim not in {0, self.ndim}:
         raise IndexOutOfRange(
             "index_copy_(): When source and destination are not scalars, their dimensionality must "
             f"match. Source dimensionality ({source.ndim}), destination dimensionality "
             f"({self.ndim})"
         )
-    everything = [None] * wrap(dim, self.ndim)
-    return call("index_put", self, source, *everything, index, accumulate=False)
+    along = wrap(dim, self.ndim)
+    if index.ndim > 1 or index.numel() != (source.shape[along] if source.ndim else 1):
+        return generic("index_copy", self, dim, index, source)  # which PyTorch refuses
+    everything = [None] * along
+    return call("index_put", self, source, *everything, index.reshape(-1), accumulate=False)
 
 
 def index_put(

@@ -305,17 +305,25 @@ def _asked(
     described: Sequence[int],
     wanted: Sequence[int],
 ) -> dict[str, object]:
-    """The results' metadata, and which have a gradient; or PyTorch's error; or that data decide."""
+    """The results' metadata, which have a gradient, and what PyTorch keeps for it.
+
+    Or PyTorch's error; or that data decide.
+    """
     with torch.inference_mode(False), torch.enable_grad():
         try:
             function = operator(overload, text)
             if values:
-                return _answer([x.clone() for x in values], function, wanted)
-            return _answer_of_metadata(described, function, wanted)
+                answer = _answer([x.clone() for x in values], function, wanted)
+            else:
+                answer = _answer_of_metadata(described, function, wanted)
         except Exception as error:  # noqa: BLE001 - whatever torch raises is the answer
             names = [cls.__name__ for cls in type(error).__mro__]
             kind = next((name for name in names if name in _PYTHON_CLASSES), "RuntimeError")
             return {"error": [kind, _clipped(str(error))]}
+        else:
+            if overload in torch_own.FORWARD:
+                answer.pop("keeps", None)  # that of the operators it is made of
+            return answer
 
 
 def _answer_of_metadata(
@@ -372,14 +380,28 @@ def _tensors(described: Sequence[int], device: str) -> list[Tensor]:
 def _answer(operands: list[Tensor], function: Function, wanted: Sequence[int]) -> dict[str, object]:
     for place in wanted:
         operands[place].requires_grad_()
-    results, _ = function(operands)
+    kept = list[int]()
+
+    def pack(x: Tensor) -> Tensor:
+        kept.append(_memory(x))
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        results, _ = function(operands)
+    places = [*enumerate(operands), *((-1 - place, x) for place, x in enumerate(results))]
     gradients = [_gradient(value) for value in results]
     if "there" in gradients and _lacks_derivative(results, [operands[place] for place in wanted]):
         gradients = ["missing" if word == "there" else word for word in gradients]
     return {
         "results": [number for value in results for number in _described(value)],
         "gradients": gradients,
+        "keeps": [place for place, x in places if _memory(x) in kept],
     }
+
+
+def _memory(x: Tensor) -> int:
+    """Which memory a tensor is in; of those without values too."""
+    return x.untyped_storage()._cdata  # noqa: SLF001 - it has no other name
 
 
 def _gradient(result: Tensor) -> str:

@@ -68,7 +68,7 @@ def instance_norm(
                 running.copy_((1 - momentum) * running.to(batch.dtype) + momentum * batch)
     normed = (input - mean) * (var + eps).rsqrt()
     if weight is not None:
-        normed = normed * weight.reshape(*shape)
+        normed = normed * weight.reshape(*shape).clone()  # PyTorch repeats it, and keeps that
     return (normed if bias is None else normed + bias.reshape(*shape)).to(dtype)
 
 

@@ -111,6 +111,9 @@ impl Pass {
         if passes_on && node.saved.get(py).is_none() {
             return Err(grad_fn::freed(py));
         }
+        if passes_on {
+            saved::check(py, node)?;
+        }
         let mut evaluation = Evaluation::new(py, op, node, grads);
         let mut given: Gradients = SmallVec::new();
         for (position, input) in node.inputs.iter().enumerate() {

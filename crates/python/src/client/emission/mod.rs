@@ -23,7 +23,7 @@ use crate::client::session::runtime::{self, Caller, ResultSlots};
 use crate::client::session::{caller, errors};
 use crate::client::tape::{self, generated_formulas, grad_enabled};
 use crate::client::value::ValueHandle;
-use crate::client::value::variable::{Edge, Input, Kept, NodeKind, Place, SavedValue, Var, Vars};
+use crate::client::value::variable::{Edge, Input, NodeKind, Place, SavedValue, Var, Vars};
 use draft::Draft;
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::wire::{self, EncodeError};
@@ -317,12 +317,15 @@ fn record(
     let passes_on = |edge: &Option<Edge>| !matches!(edge, None | Some(Edge::Nowhere));
     let formulas = generated_formulas::of(op);
     let mut saves = formulas.saves(edges.iter().map(passes_on));
+    let mut keeps = formulas.keeps(edges.iter().map(passes_on));
     if edges.iter().any(|edge| matches!(edge, Some(Edge::Nowhere))) {
         // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
         saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;
+        keeps.outputs = formulas.keeps(edges.iter().map(Option::is_some)).outputs;
     }
     for place in tape::generic::saved_results(op, attrs) {
         saves.outputs |= 1_u16 << place.min(15); // the last bit stands for all further results
+        keeps.outputs |= 1_u16 << place.min(15);
     }
     let node = tape::node(py, NodeKind::Op(op), attrs, caller, |node| {
         for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {
@@ -330,13 +333,11 @@ fn record(
                 Arg::Absent | Arg::Complex(_) => Input { edge, meta: None, scalar: None },
                 Arg::Scalar(scalar) => Input { edge, meta: None, scalar: Some(*scalar) },
                 Arg::Var(var) => {
-                    let place = position.min(info.operands.len() - 1);
-                    if saves.operands & (1_u16 << place) != 0
-                        && let Some(value) = var.with_value(py, |value| value.clone_ref(py))
-                    {
-                        let (place, watched) = (Place::Operand(position), var.watched(py));
+                    let bit = 1_u16 << position.min(info.operands.len() - 1);
+                    let (reads, keeps) = (saves.operands & bit != 0, keeps.operands & bit != 0);
+                    if let Some(kept) = tape::saved_value(py, var, (reads, keeps)) {
                         let saved = node.saved.inner_mut().get_or_insert_default();
-                        saved.push(SavedValue { place, value: Kept::Value(value), watched });
+                        saved.push(SavedValue { place: Place::Operand(position), ..kept });
                     }
                     Input { edge, meta: Some(var.shared_meta(py)), scalar: None }
                 }
@@ -345,7 +346,9 @@ fn record(
         node.outputs.extend(vars.iter().map(|var| var.shared_meta(py)));
     });
     for (position, var) in (0..).zip(vars) {
-        tape::add_result(py, &node, position, var, saves.outputs);
+        let bit = 1_u16 << position.min(15);
+        let how = (saves.outputs & bit != 0, keeps.outputs & bit != 0);
+        tape::add_result(py, &node, position, var, how);
     }
     let packed = tape::saved::pack(py, &node);
     tape::close(py, node);

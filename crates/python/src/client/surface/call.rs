@@ -3,6 +3,8 @@
 use super::tensor::{Tensor, as_arg};
 use crate::client::emission::convert::{OperandArg, attr_of};
 use crate::client::emission::emit::{self, Arg};
+use crate::client::tape::{Edge, Place, SharedNode, saved};
+use crate::client::value::variable::Var;
 use crate::client::views;
 use crate::client::views::in_place::write_result;
 use gt_protocol::{Attr, Op};
@@ -82,6 +84,8 @@ fn attributes(op: Op, attrs: Option<&Bound<'_, PyDict>>) -> PyResult<SmallVec<[A
 struct PreparedCall {
     op: Op,
     attrs: SmallVec<[Attr; 2]>,
+    /// What `PyTorch` keeps for the gradients, where that is known.
+    keeps: Option<Vec<Place>>,
 }
 
 #[pymethods]
@@ -97,17 +101,44 @@ impl PreparedCall {
             operand_args.push(OperandArg::required(&object, self.op.info().name)?);
         }
         let args: SmallVec<[Arg<'_>; 4]> = operand_args.iter().map(as_arg).collect();
-        results(py, emit::emit_again(py, self.op, &args, &self.attrs)?)
+        let vars = emit::emit_again(py, self.op, &args, &self.attrs)?;
+        if let Some(keeps) = &self.keeps
+            && let Some(node) = node_of(py, &vars)?
+        {
+            let operands: SmallVec<[Option<Var>; 4]> = operand_args.iter().map(var_of).collect();
+            saved::watch(py, &node, (&operands, &vars), keeps);
+        }
+        results(py, vars)
     }
 }
 
-/// An operator of a list of operands (or of none) by its name, with its attributes.
+fn var_of(operand: &OperandArg<'_>) -> Option<Var> {
+    if let Arg::Var(var) = as_arg(operand) { Some(var.clone()) } else { None }
+}
+
+/// The node that a new instruction has been recorded as.
+fn node_of(py: Python<'_>, vars: &[Var]) -> PyResult<Option<SharedNode>> {
+    for var in vars {
+        if let Some(Edge::Node(node, _)) = var.edge(py)? {
+            return Ok(Some(node));
+        }
+    }
+    Ok(None)
+}
+
+/// An operator of a list of operands (or of none) by its name, with its attributes; `keeps` has operands from 0 up, results
+/// from -1 down.
 #[pyfunction]
-#[pyo3(signature = (name, **attrs))]
-fn prepare(name: &str, attrs: Option<&Bound<'_, PyDict>>) -> PyResult<PreparedCall> {
+#[pyo3(signature = (name, keeps = None, **attrs))]
+fn prepare(
+    name: &str,
+    keeps: Option<Vec<i64>>,
+    attrs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PreparedCall> {
     match Op::from_name(name) {
         Some(op) if op.info().fixed_operands() == 0 && !views::is_view(op) => {
-            Ok(PreparedCall { op, attrs: attributes(op, attrs)? })
+            let keeps = keeps.map(|keeps| keeps.into_iter().map(saved::place_of).collect());
+            Ok(PreparedCall { op, attrs: attributes(op, attrs)?, keeps })
         }
         Some(_) | None => {
             Err(PyValueError::new_err(format!("{name} is no operator of a list of operands")))

@@ -62,8 +62,8 @@ pub(crate) fn binary(
         given = operand;
         as_arg(&given)
     };
-    if reflected && op == Op::Div && autocast::is_open() {
-        // As PyTorch's, which is the product with the reciprocal.
+    if reflected && op == Op::Div && (autocast::is_open() || !matches!(its, Arg::Var(_))) {
+        // As PyTorch's, which is the product with the reciprocal; of an array it is the quotient, as numpy's.
         let inverse = emit::one(py, Op::Reciprocal, &[mine])?;
         let product = emit::one(py, Op::Mul, &[Arg::Var(&inverse), its])?;
         return Ok(Tensor::wrap(py, product)?.into_any().unbind());

@@ -20,6 +20,8 @@ pub(crate) struct Formula {
     pub outputs: u16,
     /// Bit k: the gradient of output k occurs.
     pub grads: u16,
+    /// What `PyTorch` keeps, so that it must not be written: the column `keeps`, or what is read again.
+    pub keeps: Saves,
 }
 
 /// One expression.
@@ -120,7 +122,7 @@ pub(crate) enum Function {
     SumTo,
 }
 
-/// What the gradient formulas of an instruction read again.
+/// Operands and outputs that the gradient formulas of an instruction read again.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Saves {
     /// Bit k: operand k of the row.
@@ -140,6 +142,18 @@ impl Formulas {
             }
         }
         saves
+    }
+
+    /// What `PyTorch` would keep there.
+    pub(crate) fn keeps(&self, needs: impl Iterator<Item = bool>) -> Saves {
+        let mut keeps = Saves::default();
+        for (position, need) in needs.enumerate() {
+            if need && let Some(formula) = self.at(position) {
+                keeps.operands |= formula.keeps.operands;
+                keeps.outputs |= formula.keeps.outputs;
+            }
+        }
+        keeps
     }
 
     /// Whether any operand that needs a gradient has a formula.

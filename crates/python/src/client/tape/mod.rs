@@ -128,30 +128,40 @@ fn function_name(op: Op, attrs: &[Attr]) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// Makes `var` the variable of a node's result, which the node keeps where its bit of `saved_outputs` is set.
+/// The value of a variable as a node keeps it: where a formula of ours `reads` it, or `PyTorch` `keeps` it.
+#[inline]
+pub(crate) fn saved_value(
+    py: Python<'_>,
+    var: &Var,
+    (reads, keeps): (bool, bool),
+) -> Option<SavedValue> {
+    let value = match (reads, keeps) {
+        (true, _) => Kept::Value(var.with_value(py, |value| value.clone_ref(py))?),
+        (false, true) => Kept::Unread,
+        (false, false) => return None,
+    };
+    let watched = if keeps { var.watched(py) } else { Watched::Unsaved };
+    Some(SavedValue { place: Place::Output(0), value, watched })
+}
+
+/// Makes `var` the variable of a node's result, which the node keeps as [`saved_value`] says.
 #[inline]
 pub(crate) fn add_result(
     py: Python<'_>,
     node: &SharedNode,
     position: u32,
     var: &Var,
-    saved_outputs: u16,
+    how: (bool, bool),
 ) {
-    let saved = var.with_value(py, |value| {
-        let edge =
-            value.meta.dtype.is_differentiable().then(|| Edge::Node(node.clone_ref(py), position));
-        let is_saved = saved_outputs & (1_u16 << position.min(15)) != 0;
-        (edge, is_saved.then(|| value.clone_ref(py)))
+    let edge = var.with_value(py, |value| {
+        value.meta.dtype.is_differentiable().then(|| Edge::Node(node.clone_ref(py), position))
     });
-    let Some((edge, value)) = saved else { unreachable!("a result that is new is no view") };
+    let Some(edge) = edge else { unreachable!("a result that is new is no view") };
     var.state(py).edge = edge;
-    let Some(value) = value else { return };
-    let (place, watched) = (Place::Output(position), var.watched(py));
-    node.saved.get_mut(py).get_or_insert_default().push(SavedValue {
-        place,
-        value: Kept::Value(value),
-        watched,
-    });
+    if let Some(kept) = saved_value(py, var, how) {
+        let kept = SavedValue { place: Place::Output(position), ..kept };
+        node.saved.get_mut(py).get_or_insert_default().push(kept);
+    }
 }
 
 /// Ends the recording of a node.
@@ -189,10 +199,11 @@ impl Node {
         }
     }
 
-    /// Takes what was saved; where nothing was, a second pass may follow.
+    /// Takes what was saved; where `PyTorch` keeps nothing, a second pass may follow.
     pub(crate) fn free_saved(&self, py: Python<'_>) -> Option<SavedValues> {
         let mut saved = self.saved.get_mut(py);
-        let kept = saved.as_ref().is_some_and(|saved| !saved.is_empty());
+        let is_kept = |kept: &SavedValue| !matches!(kept.watched, Watched::Unsaved);
+        let kept = saved.as_ref().is_some_and(|saved| saved.iter().any(is_kept));
         if kept { saved.take() } else { None }
     }
 
@@ -207,8 +218,10 @@ impl Node {
         for kept in saved.iter_mut().flatten() {
             match kept.place {
                 Place::Operand(0) if kept.watched.is_of(before) => kept.watched = Watched::Never,
-                Place::Operand(_) => {}
-                Place::Output(_) => kept.watched = after(),
+                Place::Output(_) if !matches!(kept.watched, Watched::Unsaved) => {
+                    kept.watched = after();
+                }
+                Place::Operand(_) | Place::Output(_) => {}
             }
         }
     }

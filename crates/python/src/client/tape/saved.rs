@@ -3,7 +3,7 @@
 
 use crate::client::session::{errors, site};
 use crate::client::tape::{Edge, Node, Place, SharedNode};
-use crate::client::value::variable::{Kept, SavedValue, Tensor, Var};
+use crate::client::value::variable::{Kept, SavedValue, Tensor, Var, Watched};
 use gt_protocol::integer::to_usize;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
@@ -55,6 +55,8 @@ fn pack_all(py: Python<'_>, node: &Node) -> PyResult<()> {
     let recorded = super::set_grad_enabled(false);
     let packed: PyResult<super::SavedValues> = saved
         .into_iter()
+        // Only what a formula reads is given away, and nobody watches what PyTorch would give.
+        .filter(|kept| !matches!(kept.value, Kept::Unread))
         .map(|kept| {
             let Kept::Value(value) = kept.value else { return Ok(kept) };
             // A leaf: what the user's function keeps must not keep the node.
@@ -95,6 +97,7 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
             Kept::Value(value) => {
                 Ok((value.clone(), kept.watched.modified(py), kept.watched.again(py)))
             }
+            Kept::Unread => return Ok(None),
             // Through the user's functions nobody can watch it.
             Kept::Packed { packed, unpack } => Err((packed.clone_ref(py), unpack.clone_ref(py))),
         }
@@ -134,6 +137,61 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
         var.state(py).cold_mut().read_from = Some(watched);
     }
     Ok(Some(var))
+}
+
+/// The operand (from 0 up) or result (from -1 down) of this number.
+pub(crate) fn place_of(number: i64) -> Place {
+    if let Ok(operand) = u32::try_from(number) {
+        Place::Operand(to_usize(operand))
+    } else {
+        Place::Output(u32::try_from(-1 - number).expect("results are few"))
+    }
+}
+
+/// Makes a node watch `keeps`, which is what `PyTorch` keeps of `operands` and `results`, and nothing else.
+///
+/// Values are never written, so that gradients are right whatever is watched. It decides on errors alone: a program that
+/// PyTorch refuses is refused, and no other.
+pub(crate) fn watch(
+    py: Python<'_>,
+    node: &SharedNode,
+    (operands, results): (&[Option<Var>], &[Var]),
+    keeps: &[Place],
+) {
+    let mut saved = node.saved.get_mut(py);
+    let saved = saved.get_or_insert_default();
+    for value in saved.iter_mut() {
+        if !keeps.contains(&value.place) {
+            value.watched = Watched::Unsaved;
+        }
+    }
+    for &place in keeps {
+        let var = match place {
+            Place::Operand(operand) => operands.get(operand).and_then(Option::as_ref),
+            Place::Output(output) => results.get(to_usize(output)),
+        };
+        if let Some(var) = var
+            && !PACKS.get()
+            && !saved.iter().any(|value| value.place == place)
+        {
+            saved.push(SavedValue { place, value: Kept::Unread, watched: var.watched(py) });
+        }
+    }
+}
+
+/// Raises where anything was written since that is watched: `PyTorch` takes all of it before it computes.
+pub(crate) fn check(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
+    let written = node.saved.get(py).iter().flatten().find_map(|kept| {
+        let (then, now) = kept.watched.modified(py)?;
+        Some((kept.place, then, now))
+    });
+    let Some((place, then, now)) = written else { return Ok(()) };
+    let meta = match place {
+        Place::Operand(operand) => node.inputs.get(operand).and_then(|input| input.meta.as_ref()),
+        Place::Output(output) => node.outputs.get(to_usize(output)),
+    };
+    let Some(meta) = meta else { unreachable!("{place:?} is watched and has no metadata") };
+    Err(modified(py, node, place, meta, now, then))
 }
 
 /// Raises where an output was written since: `PyTorch` looks at those whether or not the gradient is used.

@@ -138,7 +138,7 @@ impl Watched {
     /// The count then and the count now, where they differ.
     pub(crate) fn modified(&self, py: Python<'_>) -> Option<(u32, u32)> {
         let (then, now) = match self {
-            Self::Never => return None,
+            Self::Never | Self::Unsaved => return None,
             Self::Var(var, then) => (*then, var.upgrade(py)?.version(py)),
             Self::Shared(counter, then) => (*then, counter.now()),
         };
@@ -148,7 +148,7 @@ impl Watched {
     /// Another of the same count; of a variable that is gone nobody writes the memory.
     pub(crate) fn again(&self, py: Python<'_>) -> Self {
         match self {
-            Self::Never => Self::Never,
+            Self::Never | Self::Unsaved => Self::Never,
             Self::Var(var, then) => {
                 var.upgrade(py).map_or(Self::Never, |var| Self::Var(var.downgrade(py), *then))
             }

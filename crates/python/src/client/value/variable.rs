@@ -282,6 +282,8 @@ pub(crate) enum Kept {
         packed: Py<PyAny>,
         unpack: Py<PyAny>,
     },
+    /// Not at all: no gradient of GT's reads it, but `PyTorch` keeps it, and minds that it is written.
+    Unread,
 }
 
 /// Which operand or output a saved value is.
@@ -327,6 +329,8 @@ impl Edge {
 pub(crate) enum Watched {
     /// Nothing: the operator itself wrote what it had read.
     Never,
+    /// Nothing: `PyTorch` does not keep it, so that anybody may write it.
+    Unsaved,
     Var(WeakVar, u32),
     Shared(Arc<Counter>, u32),
 }

@@ -1,7 +1,7 @@
 """The loader: a dataset, an order and a way to make batches, with PyTorch's arguments."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -121,7 +121,7 @@ class DataLoader(Generic[T_co]):
             return count
         return (count if self.drop_last else count + self.batch_size - 1) // self.batch_size
 
-    def __iter__(self) -> Iterator[object]:
+    def __iter__(self) -> Iterator[Any]:  # what collate_fn makes of items
         order = self.sampler if self.batch_sampler is None else self.batch_sampler
         if self.num_workers == 0:
             if self.timeout != 0:

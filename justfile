@@ -16,6 +16,10 @@ setup:
 gen:
     python tools/gen.py
 
+# Write what help() says of functions, and run its examples beside PyTorch; tells what lacks a sentence or an example
+reference:
+    -python tools/reference.py
+
 # Apply every formatter
 format:
     cargo fmt --all

@@ -99,6 +99,7 @@ from math import inf as inf
 from math import nan as nan
 from math import pi as pi
 from gt.printing import set_printoptions as set_printoptions
+from gt import documentation as documentation
 from gt import _kernels as _kernels
 from gt import accelerator as accelerator
 from gt import amp as amp

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from gt import documentation as _documentation
 from gt import misses
 from gt.aten import surface as _aten
 from gt.casting import entry as _entry
@@ -242,6 +243,7 @@ __all__ = [
 globals().update({name: _entry(name, globals()[name]) for name in __all__})
 _generic = {k: v for k, v in _aten.functions("n").items() if k not in globals()}
 globals().update(_generic)
+_documentation.attach(__name__, globals())
 
 if TYPE_CHECKING:
     from gt.nn.functional.from_schemas import *  # noqa: F403 - the names of `_generic`

@@ -16,6 +16,10 @@ setup:
 gen:
     python tools/gen.py
 
+# Write what help() says of functions, and run its examples beside PyTorch; tells what lacks a sentence or an example
+reference:
+    -python tools/reference.py
+
 # Apply every formatter
 format:
     cargo fmt --all
@@ -30,7 +34,10 @@ check:
     ruff format --check
     ruff check
     mypy
-    python -m mypy.stubtest --concise --allowlist <(sed 's/^/gt._core.Tensor./' gt/missing_methods.txt) gt._core
+    # Methods by PyTorch's schemas take any arguments; their types say which.
+    python -m mypy.stubtest --concise --ignore-unused-allowlist --allowlist <(sed 's/^/gt._core.Tensor./' gt/missing_methods.txt) \
+        --allowlist <(sed -En 's/^[a-z]*[mi][a-z]* ([a-z0-9_]+).*/gt._core.Tensor.\1_?/p' gt/aten/schemas.txt) gt._core
+    pytest -q tests/test_types.py
     lint-imports --no-logo
     find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check

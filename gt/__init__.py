@@ -132,6 +132,10 @@ from math import pi as pi  # noqa: E402
 newaxis = None
 set_printoptions = printing.set_printoptions
 
+from gt import documentation  # noqa: E402
+
+documentation.attach(__name__, globals())
+
 _LAZY = {
     "accelerator",
     "amp",
@@ -207,7 +211,9 @@ def __getattr__(name: str) -> object:
     if name in _LAZY:
         return importlib.import_module(f"gt.{name}")
     if name in _LAZY_NAMES:
-        return getattr(importlib.import_module(f"gt.{_LAZY_NAMES[name]}"), name)
+        value = getattr(importlib.import_module(f"gt.{_LAZY_NAMES[name]}"), name)
+        documentation.attach(__name__, {name: value})
+        return value
     from gt.missing import attribute_error
 
     raise attribute_error("gt", name)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, fina
 
 import numpy as np
 import numpy.typing as npt
+from gt import return_types
 from gt.autograd.hooks import RemovableHandle
 from gt.devices import device as _device
 from gt.distributed.layout import Layout
@@ -22,7 +23,6 @@ from gt.composite.common import Number
 from gt.composite.common import Shape
 from gt.composite.pointwise import Operand
 from gt.composite.reductions import Correction
-from gt.composite.sets import Different
 from gt.composite.splitting import Cuts
 from gt.composite.splitting import Places
 from gt.conversion import Data
@@ -377,6 +377,37 @@ class Tensor:
         """`self` as `dtype`; without one the name of its tensor class, such as `gt.FloatTensor`."""
     @overload
     def type(self, dtype: _dtype | str, non_blocking: _bool = False) -> Tensor: ...
+    @overload
+    def unique(input, sorted: _bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: _int | None = None, *, axis: _int | None = None) -> Tensor:
+        """The different elements (or slices of `dim`) in order."""
+    @overload
+    def unique(input, sorted: _bool, return_inverse: Literal[True], return_counts: Literal[False] = False, dim: _int | None = None, *, axis: _int | None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def unique(input, sorted: _bool = True, *, return_inverse: Literal[True], return_counts: Literal[False] = False, dim: _int | None = None, axis: _int | None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def unique(input, sorted: _bool = True, *, return_inverse: Literal[False] = False, return_counts: Literal[True], dim: _int | None = None, axis: _int | None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def unique(input, sorted: _bool = True, *, return_inverse: Literal[True], return_counts: Literal[True], dim: _int | None = None, axis: _int | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
+    @overload
+    def unique(input, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None, *, axis: _int | None = None) -> Tensor | tuple[Tensor, ...]: ...
+    @overload
+    def unique_consecutive(input, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: _int | None = None, *, axis: _int | None = None) -> Tensor:
+        """The input without elements (or slices of `dim`) that equal the one before."""
+    @overload
+    def unique_consecutive(input, return_inverse: Literal[True], return_counts: Literal[False] = False, dim: _int | None = None, *, axis: _int | None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def unique_consecutive(input, *, return_inverse: Literal[False] = False, return_counts: Literal[True], dim: _int | None = None, axis: _int | None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def unique_consecutive(input, *, return_inverse: Literal[True], return_counts: Literal[True], dim: _int | None = None, axis: _int | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
+    @overload
+    def unique_consecutive(input, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None, *, axis: _int | None = None) -> Tensor | tuple[Tensor, ...]: ...
+    @overload
+    def lu(A, pivot: _bool = True, get_infos: Literal[False] = False) -> tuple[Tensor, Tensor]:
+        """The LU factors of [..., m, n] in one matrix, and the pivots, counted from 1."""
+    @overload
+    def lu(A, pivot: _bool = True, *, get_infos: Literal[True]) -> tuple[Tensor, Tensor, Tensor]: ...
+    @overload
+    def lu(A, pivot: _bool, get_infos: Literal[True]) -> tuple[Tensor, Tensor, Tensor]: ...
     def unsqueeze(self, dim: _int, *, axis: _int | None = None) -> Tensor:
         """A dimension of size 1 inserted at `dim`."""
     def squeeze(self, *dims: _Dims | None, dim: _Dims | None = None, axis: _Dims | None = None) -> Tensor:
@@ -434,7 +465,7 @@ class Tensor:
     def __ixor__(self, other: Tensor | _Number, /) -> Self: ...
     def numpy(self, *, force: _bool=False) -> npt.NDArray[np.generic]:
         """A numpy array with a copy of the values."""
-    def tolist(self) -> object:
+    def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-d tensor."""
     def __array__(self, dtype: npt.DTypeLike | None=None, copy: _bool | None=None) -> npt.NDArray[np.generic]:
         """What `numpy.asarray(tensor)` calls."""
@@ -974,10 +1005,6 @@ class Tensor:
         """Kronecker's product: a copy of `other` times each element of `self`."""
     def diag_embed(self, offset: _int=0, dim1: _int=-2, dim2: _int=-1) -> Tensor:
         """Zeros in the dimensions `dim1` and `dim2`, with the last dimension on a diagonal."""
-    def unique(input, sorted: _bool=True, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None, *, axis: _int | None | None=None) -> Different:
-        """The different elements (or slices of `dim`) in order."""
-    def unique_consecutive(input, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None, *, axis: _int | None | None=None) -> Different:
-        """The input without elements (or slices of `dim`) that equal the one before."""
     def slice_scatter(self, src: Tensor, dim: _int=0, start: _int | None=None, end: _int | None=None, step: _int=1, *, axis: _int | None=None) -> Tensor:
         """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
     def to_sparse(self, sparse_dim: _int | None=None, *, layout: object=None, blocksize: object=None, dense_dim: _int | None=None) -> Any:
@@ -1018,8 +1045,6 @@ class Tensor:
         """How many trials it takes until the first success, each by probability `p`."""
     def log_normal_(self, mean: _float=1.0, std: _float=2.0, *, generator: Generator | None=None) -> Tensor:
         """Exponentials of normally distributed values with this mean and deviation."""
-    def lu(A, pivot: _bool=True, get_infos: _bool=False) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
-        """The LU factors of [..., m, n] in one matrix, and the pivots, counted from 1."""
     def abs_(self) -> Tensor:
         """`abs`, written into `self`."""
     def acos_(self) -> Tensor:
@@ -1274,163 +1299,169 @@ class Tensor:
         """`self` leaves the graph that computed it: it becomes a leaf that requires no gradient."""
     def fill_diagonal_(self, fill_value: Number, wrap: _bool=False) -> Tensor:
         """The main diagonal becomes `fill_value`; with `wrap` a tall matrix has one in each block."""
-    def addbmm(self, *given: object, **named: object) -> Any:
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def addbmm_(self, *given: object, **named: object) -> Any:
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """`addbmm`, written into `self`."""
-    def angle(self, *given: object, **named: object) -> Any:
+    def angle(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def arccos(self, *given: object, **named: object) -> Any:
+    def arccos(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def arccos_(self, *given: object, **named: object) -> Any:
+    def arccos_(self) -> Tensor:
         """`arccos`, written into `self`."""
-    def arccosh(self, *given: object, **named: object) -> Any:
+    def arccosh(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def arccosh_(self, *given: object, **named: object) -> Any:
+    def arccosh_(self) -> Tensor:
         """`arccosh`, written into `self`."""
-    def arcsin(self, *given: object, **named: object) -> Any:
+    def arcsin(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def arcsin_(self, *given: object, **named: object) -> Any:
+    def arcsin_(self) -> Tensor:
         """`arcsin`, written into `self`."""
-    def arcsinh(self, *given: object, **named: object) -> Any:
+    def arcsinh(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def arcsinh_(self, *given: object, **named: object) -> Any:
+    def arcsinh_(self) -> Tensor:
         """`arcsinh`, written into `self`."""
     def arctan2_(self, other: Tensor) -> Tensor:
         """`arctan2`, written into `self`."""
     def arctan_(self) -> Tensor:
         """`arctan`, written into `self`."""
-    def arctanh(self, *given: object, **named: object) -> Any:
+    def arctanh(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def arctanh_(self, *given: object, **named: object) -> Any:
+    def arctanh_(self) -> Tensor:
         """`arctanh`, written into `self`."""
     def asinh_(self) -> Tensor:
         """`asinh`, written into `self`."""
-    def chalf(self, *given: object, **named: object) -> Any:
+    def chalf(self, *, memory_format: object = None) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def cholesky_inverse(self, *given: object, **named: object) -> Any:
+    def cholesky_inverse(self, upper: _bool = False) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def cholesky_solve(self, *given: object, **named: object) -> Any:
+    def cholesky_solve(self, input2: Tensor, upper: _bool = False) -> Tensor:
         """PyTorch's operator, run whole by torch."""
     def conj_physical_(self) -> Tensor:
         """`conj_physical`, written into `self`."""
-    def corrcoef(self, *given: object, **named: object) -> Any:
+    def corrcoef(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def cov(self, *given: object, **named: object) -> Any:
+    def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def cross(self, *given: object, **named: object) -> Any:
+    def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def deg2rad(self, *given: object, **named: object) -> Any:
+    def deg2rad(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def deg2rad_(self, *given: object, **named: object) -> Any:
+    def deg2rad_(self) -> Tensor:
         """`deg2rad`, written into `self`."""
-    def det(self, *given: object, **named: object) -> Any:
+    def det(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def diagflat(self, *given: object, **named: object) -> Any:
+    def diagflat(self, offset: _int = 0) -> Tensor:
         """PyTorch's operator, run whole by torch."""
     def fix_(self) -> Tensor:
         """`fix`, written into `self`."""
-    def float_power(self, *given: object, **named: object) -> Any:
+    @overload
+    def float_power(self, exponent: _Number) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def frexp(self, *given: object, **named: object) -> Any:
+    @overload
+    def float_power(self, exponent: Tensor) -> Tensor: ...
+    def frexp(self) -> return_types.frexp:
         """PyTorch's operator, run whole by torch."""
-    def gcd(self, *given: object, **named: object) -> Any:
+    def gcd(self, other: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def gcd_(self, *given: object, **named: object) -> Any:
+    def gcd_(self, other: Tensor) -> Tensor:
         """`gcd`, written into `self`."""
-    def geqrf(self, *given: object, **named: object) -> Any:
+    def geqrf(self) -> return_types.geqrf:
         """PyTorch's operator, run whole by torch."""
     def greater_(self, other: Tensor | _Number) -> Tensor:
         """`greater`, written into `self`."""
     def greater_equal_(self, other: Tensor | _Number) -> Tensor:
         """`greater_equal`, written into `self`."""
-    def hardshrink(self, *given: object, **named: object) -> Any:
+    def hardshrink(self, lambd: _Number = ...) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def hash_tensor(self, *given: object, **named: object) -> Any:
+    def hash_tensor(self, dim: _int | Sequence[_int] = ..., *, keepdim: _bool = False, mode: _int = 0) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def heaviside(self, *given: object, **named: object) -> Any:
+    def heaviside(self, values: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def heaviside_(self, *given: object, **named: object) -> Any:
+    def heaviside_(self, values: Tensor) -> Tensor:
         """`heaviside`, written into `self`."""
-    def histc(self, *given: object, **named: object) -> Any:
+    def histc(self, bins: _int = 100, min: _Number = 0, max: _Number = 0) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def histogram(self, *given: object, **named: object) -> Any:
+    @overload
+    def histogram(self, bins: _int = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> return_types.histogram:
         """PyTorch's operator, run whole by torch."""
-    def i0(self, *given: object, **named: object) -> Any:
+    @overload
+    def histogram(self, bins: Tensor, *, weight: Tensor | None = None, density: _bool = False) -> return_types.histogram: ...
+    def i0(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def i0_(self, *given: object, **named: object) -> Any:
+    def i0_(self) -> Tensor:
         """`i0`, written into `self`."""
-    def igamma(self, *given: object, **named: object) -> Any:
+    def igamma(self, other: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def igamma_(self, *given: object, **named: object) -> Any:
+    def igamma_(self, other: Tensor) -> Tensor:
         """`igamma`, written into `self`."""
-    def igammac(self, *given: object, **named: object) -> Any:
+    def igammac(self, other: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def igammac_(self, *given: object, **named: object) -> Any:
+    def igammac_(self, other: Tensor) -> Tensor:
         """`igammac`, written into `self`."""
-    def int_repr(self, *given: object, **named: object) -> Any:
+    def int_repr(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def inverse(self, *given: object, **named: object) -> Any:
+    def inverse(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def isreal(self, *given: object, **named: object) -> Any:
+    def isreal(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def lcm(self, *given: object, **named: object) -> Any:
+    def lcm(self, other: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def lcm_(self, *given: object, **named: object) -> Any:
+    def lcm_(self, other: Tensor) -> Tensor:
         """`lcm`, written into `self`."""
     def less_(self, other: Tensor | _Number) -> Tensor:
         """`less`, written into `self`."""
     def less_equal_(self, other: Tensor | _Number) -> Tensor:
         """`less_equal`, written into `self`."""
-    def logaddexp2(self, *given: object, **named: object) -> Any:
+    def logaddexp2(self, other: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def logdet(self, *given: object, **named: object) -> Any:
+    def logdet(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def lu_solve(self, *given: object, **named: object) -> Any:
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def masked_scatter(self, *given: object, **named: object) -> Any:
+    def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def masked_scatter_(self, *given: object, **named: object) -> Any:
+    def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
         """`masked_scatter`, written into `self`."""
-    def matrix_exp(self, *given: object, **named: object) -> Any:
+    def matrix_exp(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def matrix_power(self, *given: object, **named: object) -> Any:
+    def matrix_power(self, n: _int) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def msort(self, *given: object, **named: object) -> Any:
+    def msort(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def mvlgamma(self, *given: object, **named: object) -> Any:
+    def mvlgamma(self, p: _int) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def mvlgamma_(self, *given: object, **named: object) -> Any:
+    def mvlgamma_(self, p: _int) -> Tensor:
         """`mvlgamma`, written into `self`."""
-    def narrow_copy(self, *given: object, **named: object) -> Any:
+    def narrow_copy(self, dim: _int, start: _int, length: _int) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def nonzero_static(self, *given: object, **named: object) -> Any:
+    def nonzero_static(self, *, size: _int, fill_value: _int = -1) -> Tensor:
         """PyTorch's operator, run whole by torch."""
     def not_equal_(self, other: Tensor | _Number) -> Tensor:
         """`not_equal`, written into `self`."""
-    def orgqr(self, *given: object, **named: object) -> Any:
+    def orgqr(self, input2: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def ormqr(self, *given: object, **named: object) -> Any:
+    def ormqr(self, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def pinverse(self, *given: object, **named: object) -> Any:
+    def pinverse(self, rcond: _float = ...) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def prelu(self, *given: object, **named: object) -> Any:
+    def prelu(self, weight: Tensor) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def put(self, *given: object, **named: object) -> Any:
+    def put(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def put_(self, *given: object, **named: object) -> Any:
+    def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """`put`, written into `self`."""
-    def rad2deg(self, *given: object, **named: object) -> Any:
+    def rad2deg(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def rad2deg_(self, *given: object, **named: object) -> Any:
+    def rad2deg_(self) -> Tensor:
         """`rad2deg`, written into `self`."""
-    def signbit(self, *given: object, **named: object) -> Any:
+    def signbit(self) -> Tensor:
         """PyTorch's operator, run whole by torch."""
-    def slogdet(self, *given: object, **named: object) -> Any:
+    def slogdet(self) -> return_types.slogdet:
         """PyTorch's operator, run whole by torch."""
-    def svd(self, *given: object, **named: object) -> Any:
+    def svd(self, some: _bool = True, compute_uv: _bool = True) -> return_types.svd:
         """PyTorch's operator, run whole by torch."""
-    def triangular_solve(self, *given: object, **named: object) -> Any:
+    def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False) -> return_types.triangular_solve:
         """PyTorch's operator, run whole by torch."""
 
 @overload

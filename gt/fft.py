@@ -3,7 +3,7 @@
 A function without a row of its own in ops.toml runs whole on one worker.
 """
 
-from gt import creation, misses
+from gt import creation, documentation, misses
 from gt._core import Tensor, dtype
 from gt.aten import surface
 from gt.composite.joining import cat
@@ -51,3 +51,6 @@ def _scaled(parts: list[Tensor], by: float, dtype: dtype | None, *, requires_gra
 def __dir__() -> list[str]:
     """What users type."""
     return __all__
+
+
+documentation.attach(__name__, globals())

@@ -3,7 +3,7 @@
 A function without a row of its own in ops.toml runs whole on one worker.
 """
 
-from gt import errors, misses
+from gt import documentation, errors, misses
 from gt._core import Tensor
 from gt.aten import surface
 
@@ -25,3 +25,6 @@ __getattr__ = misses.hook(__name__)
 def __dir__() -> list[str]:
     """What users type."""
     return __all__
+
+
+documentation.attach(__name__, globals())

@@ -18,7 +18,6 @@ from gt.creation import shape_of, size_only, takes_no_out
 from gt.draws import (
     Generator,
     default_generator,
-    fork_rng,
     get_rng_state,
     initial_seed,
     manual_seed,
@@ -26,6 +25,7 @@ from gt.draws import (
     seed,
     set_rng_state,
 )
+from gt.draws import fork_rng as fork_rng  # noqa: PLC0414 - it is shown, in no `__all__`
 from gt.dtypes import get_default_dtype
 from gt.errors import InvalidType, ShapeError
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ def numpy(self: Tensor, *, force: bool = False) -> npt.NDArray[np.generic]:
     return _core.read_bytes(self).view(self.dtype.name).reshape(tuple(self.shape))
 
 
-def tolist(self: Tensor) -> object:
+def tolist(self: Tensor) -> Any:  # noqa: ANN401 - a number, or lists as deep as there are dimensions
     """Nested lists of Python numbers; a number for a 0-d tensor."""
     if self.dtype == _core.bfloat16:
         return tolist(self.detach().float())

@@ -4,7 +4,7 @@ A function without a row of its own in ops.toml runs whole on one worker.
 """
 
 import gt
-from gt import misses
+from gt import documentation, misses
 from gt.aten import surface
 
 # Of another name in torch.special than the function that they are.
@@ -20,6 +20,7 @@ _SAME = (
     "logsumexp", "polygamma", "round", "sinc", "softmax", "xlogy",
 )  # fmt: skip
 _functions = surface.functions("s", "special_")
+documentation.attach(__name__, _functions)
 _functions |= {name: getattr(gt, _OTHER_NAMES.get(name, name)) for name in (*_SAME, *_OTHER_NAMES)}
 globals().update(_functions)
 __all__ = sorted(_functions)  # noqa: PLE0605 - the names of torch's own schemas

@@ -13,6 +13,7 @@ import tomllib
 import columns
 import environment_page
 import formulas
+import namespace_stubs
 import native_page
 import operators
 import ops_page
@@ -402,8 +403,9 @@ def outputs(rows: list[Row]) -> dict[str, str]:
         ),
         "docs/reference/environment.md": environment_page.page(),
         "docs/ops.md": ops_page.page(PAGE_HEADER, rows, results, sections),
-        "gt/_core.pyi": stubs.core_stub(rows),
-        "gt/__init__.pyi": package_stub.package_stub(rows),
+        "gt/_core.pyi": (core := stubs.core_stub(rows)),
+        "gt/__init__.pyi": package_stub.package_stub(rows, core),
+        **namespace_stubs.namespace_stubs(),
     }
 
 

@@ -9,6 +9,7 @@ import itertools
 import re
 import sys
 
+import schema_types
 from python_source import ROOT, Row, Source, sentences, table_entries
 
 HEADER = (
@@ -359,9 +360,10 @@ def generic_lines(signatures: Signatures, stub: ast.Module) -> list[str]:
             docs[f"{name}_"] = f"`{name}`, written into `self`."
     lines = []
     for name in sorted(docs.keys() - taken):
-        known = signatures.known.get(name.removesuffix("_"))
-        of_schema = "(self, *given: object, **named: object) -> Any"
-        lines.append(f"def {name}{known or of_schema}: ...")
+        operator = name.removesuffix("_")
+        known = signatures.known.get(operator)
+        texts = [known] if known else schema_types.signatures(operator, "self")
+        lines += schema_types.lines(name, texts)
         signatures.docs[f"Tensor.{name}"] = docs[name]
     return lines
 

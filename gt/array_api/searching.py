@@ -1,6 +1,6 @@
 """Order, places and sets of elements, as the standard names their arguments."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gt
 from gt._core import Tensor
@@ -67,9 +67,7 @@ def searchsorted(
     x1: Tensor, x2: Tensor | Real, /, *, side: str = "left", sorter: Tensor | None = None
 ) -> Tensor:
     """Where each of `x2` stands in the order of `x1`."""
-    function: Any = gt.searchsorted  # type: ignore[attr-defined] # by PyTorch's schema
-    out: Tensor = function(x1, x2, side=side, sorter=sorter)
-    return out
+    return gt.searchsorted(x1, x2, side=side, sorter=sorter)
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
@@ -90,7 +88,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
 def unique_values(x: Tensor, /) -> Tensor:
     """Each value once, in order; reads how many."""
-    return gt.unique(x)  # type: ignore[return-value] # one without return_…
+    return gt.unique(x)
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:

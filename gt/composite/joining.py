@@ -84,16 +84,40 @@ def joined(operator: str, parts: list[Tensor], dim: int) -> Tensor:
     return joined("cat", [call(operator, *group, dim=dim) for group in groups], dim)
 
 
+@overload
+def atleast_1d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_1d(tensors: Tensors, /) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_1d(
+    first: Tensor | Tensors, second: Tensor | Tensors, /, *others: Tensor | Tensors
+) -> tuple[Tensor, ...]: ...
 def atleast_1d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
     """Numbers as vectors; others as they are."""
     return one_or_all([vector(x) for x in flat_list(tensors)], tensors)
 
 
+@overload
+def atleast_2d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_2d(tensors: Tensors, /) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_2d(
+    first: Tensor | Tensors, second: Tensor | Tensors, /, *others: Tensor | Tensors
+) -> tuple[Tensor, ...]: ...
 def atleast_2d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
     """Numbers and vectors as matrices of one row; others as they are."""
     return one_or_all([matrix(x) for x in flat_list(tensors)], tensors)
 
 
+@overload
+def atleast_3d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_3d(tensors: Tensors, /) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_3d(
+    first: Tensor | Tensors, second: Tensor | Tensors, /, *others: Tensor | Tensors
+) -> tuple[Tensor, ...]: ...
 def atleast_3d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
     """Numbers, vectors and matrices as tensors of three dimensions; others as they are."""
     return one_or_all([box(x) for x in flat_list(tensors)], tensors)

@@ -5,6 +5,7 @@ The workers have the GPUs; the client neither needs one nor talks to one.
 
 import importlib
 import pathlib
+from typing import TYPE_CHECKING
 
 from gt import config, devices, draws, missing, random, session
 from gt._core import Tensor
@@ -256,6 +257,10 @@ def set_device(device: object) -> None:
 
 class device(devices.device):  # noqa: N801 - PyTorch's name
     """A `with` block that would choose a GPU: where values live is the dispatcher's business."""
+
+
+if TYPE_CHECKING:
+    from gt.cuda import amp as amp
 
 
 def __getattr__(name: str) -> object:

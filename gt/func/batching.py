@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import gt
 from gt import _core
 from gt._core import Tensor
 from gt.errors import InvalidUse, InvalidValue
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Tree: TypeAlias = Any  # a tensor, or lists, tuples and dictionaries of trees
 Dims: TypeAlias = Any  # a dimension or None, or a tree of them
 RANDOMNESS = ("error", "different", "same")
 
 
 def vmap(
-    func: Callable[..., Tree],
+    func: Callable[P, R],
     in_dims: Dims = 0,
     out_dims: Dims = 0,
     randomness: str = "error",
     *,
     chunk_size: int | None = None,
-) -> Callable[..., Tree]:
+) -> Callable[P, R]:
     """A function that runs `func` for each entry of a batch and stacks the results.
 
     It runs them one after the other, so it costs what a loop does; operations that have a batch

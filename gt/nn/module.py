@@ -7,7 +7,7 @@ walks, saved.py the state dictionaries, hooked.py the hooks. Nothing here emits 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import gt
 from gt._core import Tensor
@@ -22,6 +22,14 @@ from gt.nn.parameter import Parameter
 from gt.nn.saved import Saved
 
 Self = TypeVar("Self", bound="Module")  # typing.Self is Python 3.11's
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class _HasForward(Protocol[P, R_co]):
+    @property
+    def forward(self) -> Callable[P, R_co]: ...
 
 
 class Module(Saved["Module"]):
@@ -52,7 +60,12 @@ class Module(Saved["Module"]):
             return self.forward(*args, **kwargs)
         return call_hooked(self, self.forward, args, kwargs)
 
-    __call__: Callable[..., Any] = _call
+    if TYPE_CHECKING:  # a call has the types of `forward`
+
+        def __call__(self: _HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    else:
+        __call__ = _call
 
     # ---- layouts ----
 

@@ -6,7 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, overload
 
 import gt
 from gt._core import Tensor
@@ -318,6 +318,12 @@ class RNN(RNNBase):
         )
         self.nonlinearity = nonlinearity
 
+    @overload
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: Tensor | None = None
+    ) -> tuple[PackedSequence, Tensor]: ...
     def forward(self, input: Sequences, hx: Tensor | None = None) -> tuple[Sequences, Tensor]:
         output, (last,) = self._run(input, None if hx is None else (hx,))
         return output, last
@@ -351,6 +357,12 @@ class GRU(RNNBase):
             dtype=dtype,
         )
 
+    @overload
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: Tensor | None = None
+    ) -> tuple[PackedSequence, Tensor]: ...
     def forward(self, input: Sequences, hx: Tensor | None = None) -> tuple[Sequences, Tensor]:
         output, (last,) = self._run(input, None if hx is None else (hx,))
         return output, last
@@ -389,6 +401,14 @@ class LSTM(RNNBase):
             dtype,
         )
 
+    @overload
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
     def forward(
         self, input: Sequences, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Sequences, tuple[Tensor, Tensor]]:

@@ -50,7 +50,7 @@ def run_packed(
         packed: the input; its batch sizes are read.
         state: of the sequences in their own order, or None for zeros.
     """
-    sizes: list[int] = packed.batch_sizes.tolist()  # type: ignore[assignment] # it has one dimension
+    sizes: list[int] = packed.batch_sizes.tolist()
     if state is not None and packed.sorted_indices is not None:
         state = tuple(part.index_select(1, packed.sorted_indices) for part in state)
     starts = layers._starts(packed.data[: sizes[0]].unsqueeze(0), state, batched=True)

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from gt import _core
 from gt._core import Tensor
@@ -162,6 +162,10 @@ def _check(name: str, backward: str | None) -> None:
 def __dir__() -> list[str]:
     """What users type; what this module needs itself is no part of it."""
     return __all__
+
+
+if TYPE_CHECKING:
+    from gt.signal import windows as windows
 
 
 def __getattr__(name: str) -> object:

@@ -114,7 +114,7 @@ def kaiser(
         width = gt.full((), beta, dtype=chosen)
         end = min(beta, -beta + (M - 1) * 2.0 * beta / (M - 1 if sym else M))
         k = gt.linspace(-beta, end, M, dtype=chosen)
-        values: Tensor = gt.i0((width * width - k**2).sqrt()) / gt.i0(width)  # type: ignore[attr-defined]
+        values: Tensor = gt.i0((width * width - k**2).sqrt()) / gt.i0(width)
         return values
 
     return _window(window, M, chosen, requires_grad, 1)

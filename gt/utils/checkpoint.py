@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from gt import _core, autocast_state, misses
 from gt._core import GradFn, Tensor
@@ -25,6 +25,7 @@ from gt.autograd.passes import backward
 from gt.errors import InvalidUse, InvalidValue, NotSupported
 
 Context: TypeAlias = AbstractContextManager[object]
+R = TypeVar("R")
 Argument: TypeAlias = Any  # of the user's function, and what it returns
 
 __all__ = [
@@ -75,7 +76,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 def checkpoint(
-    function: Callable[..., Argument],
+    function: Callable[..., R],
     *args: Argument,
     use_reentrant: bool | None = None,
     preserve_rng_state: bool = True,
@@ -84,7 +85,7 @@ def checkpoint(
     debug: bool = False,
     early_stop: bool = True,
     **kwargs: Argument,
-) -> Argument:
+) -> R:
     """Calls `function(*args, **kwargs)`, and again in backward instead of keeping what it computes.
 
     Args:
@@ -123,7 +124,8 @@ def checkpoint(
         raise InvalidValue("Passing `context_fn` is only supported when use_reentrant=False.")
     if not any(isinstance(x, Tensor) and x.requires_grad for x in args):
         warnings.warn(_NO_GRADIENTS, stacklevel=2)
-    return _Reentrant.apply(function, preserve_rng_state, *args)
+    results: R = _Reentrant.apply(function, preserve_rng_state, *args)
+    return results
 
 
 def checkpoint_sequential(
@@ -336,11 +338,11 @@ class _Arguments(Function):
 
 
 def _recorded(
-    function: Callable[..., Argument],
+    function: Callable[..., R],
     args: tuple[Argument, ...],
     kwargs: dict[str, Argument],
     options: _Options,
-) -> Argument:
+) -> R:
     if not _core.is_grad_enabled():
         with options.contexts[0]:
             return function(*args, **kwargs)

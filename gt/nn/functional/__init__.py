@@ -1,5 +1,8 @@
 """Layers, activations and losses as functions, with PyTorch's names and signatures."""
 
+from typing import TYPE_CHECKING
+
+from gt import documentation as _documentation
 from gt import misses
 from gt.aten import surface as _aten
 from gt.casting import entry as _entry
@@ -240,8 +243,12 @@ __all__ = [
 globals().update({name: _entry(name, globals()[name]) for name in __all__})
 _generic = {k: v for k, v in _aten.functions("n").items() if k not in globals()}
 globals().update(_generic)
+_documentation.attach(__name__, globals())
 
-__getattr__ = misses.hook(__name__)
+if TYPE_CHECKING:
+    from gt.nn.functional.from_schemas import *  # noqa: F403 - the names of `_generic`
+else:
+    __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor
@@ -16,8 +17,9 @@ from gt.errors import InvalidValue
 # One number for each windowed dimension, or one for all.
 Sizes = int | Sequence[int]
 OptionalSizes = int | None | Sequence[int | None]
-# The pooled values, and where return_indices asks for them the places that they come from.
-Pooled = Tensor | tuple[Tensor, Tensor]
+# The pooled values, and where return_indices asks for them the places that they come from: then it
+# is a pair, which programs unpack as type checkers let them unpack a tensor.
+Pooled: TypeAlias = Tensor
 
 
 def max_pool1d(
@@ -92,7 +94,7 @@ def _max_pool(count: int, input: Tensor, windows: tuple[object, ...], indices: b
     has_gradient = count > 1 and input.requires_grad and _core.is_grad_enabled()
     if indices or has_gradient:
         values, places = call(f"max_pool{count}d_with_indices", (input, *windows), {})
-        return (values, places) if indices else values
+        return (values, places) if indices else values  # type: ignore[return-value]
     pooled: Tensor = call(f"max_pool{count}d", (input, *windows), {})
     return pooled
 
@@ -264,7 +266,7 @@ def adaptive_max_pool3d(
 
 def _adaptive_max_pool(count: int, input: Tensor, size: object, indices: bool) -> Pooled:
     values, places = call(f"adaptive_max_pool{count}d", (input, size), {})
-    return (values, places) if indices else values
+    return (values, places) if indices else values  # type: ignore[return-value]
 
 
 def _with_defaults(output_size: OptionalSizes, input: Tensor) -> object:

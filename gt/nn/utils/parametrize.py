@@ -378,7 +378,7 @@ def _property(name: str) -> property:
     def computed(self: Module) -> Tensor:
         listed = _list_of(self, name)
         if not _Cache.depth:
-            return listed()  # type: ignore[no-any-return]
+            return listed()
         key = (id(self), name)
         if key not in _Cache.values:
             _Cache.values[key] = listed()

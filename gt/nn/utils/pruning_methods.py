@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
+from typing import cast
 
 import gt
 from gt._core import Tensor
@@ -140,11 +141,9 @@ class LnStructured(_Structured):
         others = [d for d in range(t.ndim) if d != self.dim % t.ndim]
         if self.n == "nuc":
             dims = others if len(others) == 2 else [-2, -1]
-            nuclear: Tensor = gt.linalg.matrix_norm(t, "nuc", dims)
-            return nuclear
-        order = 2.0 if self.n == "fro" else self.n
-        norms: Tensor = gt.linalg.vector_norm(t, order, others)
-        return norms
+            return gt.linalg.matrix_norm(t, "nuc", dims)
+        order = 2.0 if self.n == "fro" else cast("float", self.n)  # vector_norm refuses other words
+        return gt.linalg.vector_norm(t, order, others)
 
 
 class CustomFromMask(BasePruningMethod):

@@ -117,7 +117,7 @@ def pack_padded_sequence(
         RuntimeError: Lengths that do not fit.
     """
     lengths = lengths if isinstance(lengths, Tensor) else gt.tensor(list(lengths))
-    values: list[int] = lengths.tolist()  # type: ignore[assignment]
+    values: list[int] = lengths.tolist()
     sorted_indices = None
     if not enforce_sorted:
         order = sorted(range(len(values)), key=lambda place: -values[place])
@@ -171,7 +171,7 @@ def pad_packed_sequence(
         padding_value: What stands behind the shorter ones.
         total_length: The length to pad to; the longest one's if not given.
     """
-    sizes: list[int] = sequence.batch_sizes.tolist()  # type: ignore[assignment]
+    sizes: list[int] = sequence.batch_sizes.tolist()
     longest, batch = len(sizes), sizes[0]
     if total_length is not None and total_length < longest:
         raise ValueError(
@@ -240,7 +240,7 @@ def unpad_sequence(
 ) -> list[Tensor]:
     """The sequences of which pad_sequence made one tensor. The lengths are read."""
     batch = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    values: list[int] = lengths.tolist()  # type: ignore[assignment]
+    values: list[int] = lengths.tolist()
     return [batch[place, :length] for place, length in enumerate(values)]
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -131,7 +131,7 @@ class DataLoader(Generic[T_co]):
             return count
         return (count if self.drop_last else count + self.batch_size - 1) // self.batch_size
 
-    def __iter__(self) -> Iterator[object]:
+    def __iter__(self) -> Iterator[Any]:  # what collate_fn makes of items
         order = self.sampler if self.batch_sampler is None else self.batch_sampler
         has_batches = self.batch_sampler is not None
         if self.num_workers == 0:

@@ -77,7 +77,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     py.get_type::<MethodFunction>().setattr("__doc__", property)
 }
 
-/// The function's signature, in which the tensor is called `input`, and its method's sentences.
+/// The function's signature, in which the tensor is called `input`, and what `gt.documentation` or its method says.
 #[pyfunction]
 fn documentation(function: &Bound<'_, MethodFunction>) -> PyResult<String> {
     let py = function.py();
@@ -85,7 +85,9 @@ fn documentation(function: &Bound<'_, MethodFunction>) -> PyResult<String> {
     let method = inner.method.bind(py);
     let shown = py.import("inspect")?.call_method1("signature", (method,))?.str()?.to_string();
     let shown = shown.replacen("(self", "(input", 1).replacen(", /", "", 1);
-    let text: String = method.getattr("__doc__")?.extract()?;
+    let known = py.import("gt.documentation")?.call_method1("text", ("gt", &inner.name))?;
+    let text: String =
+        if known.is_none() { method.getattr("__doc__")?.extract()? } else { known.extract()? };
     Ok(format!("{}{shown}\n\n{text}", inner.name))
 }
 

@@ -1,0 +1,32 @@
+"""The text of `help()`: arguments, results and an example of each function.
+
+A file for each namespace has it; tools/reference.py writes them, and runs the examples. A function
+of Python gets its text when its namespace loads, which is cheap; others ask for it when it is read.
+"""
+
+import functools
+import pathlib
+from collections.abc import Mapping
+
+_FOLDER = pathlib.Path(__file__).parent
+
+
+def text(namespace: str, name: str) -> str | None:
+    """What is written about a function of a namespace, `gt` or `gt.linalg`."""
+    return _texts(namespace).get(name)
+
+
+def attach(namespace: str, functions: Mapping[str, object]) -> None:
+    """Gives functions of Python their text; what else stands there is left alone."""
+    texts = _texts(namespace)
+    for name, function in functions.items():
+        if type(function) is type(attach) and name in texts:
+            function.__doc__ = texts[name]
+
+
+@functools.cache
+def _texts(namespace: str) -> dict[str, str]:
+    """The entries of one namespace: a form feed, the name, and from the next line on the text."""
+    entries = (_FOLDER / f"{namespace}.txt").read_text(encoding="utf-8").split("\f")
+    parted = (entry.partition("\n") for entry in entries[1:])
+    return {name: written for name, _, written in parted}

@@ -1,0 +1,83 @@
+"""The text of `help()`: every function has a sentence, arguments, results and an example.
+
+The examples run in this process, and show what the text says.
+"""
+
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import gt
+
+SPACES = ("gt", "gt.linalg", "gt.fft", "gt.special", "gt.nn.functional")
+# What starts, ends or configures sessions, files and clusters: pages of their own show these.
+WITHOUT = set((Path(__file__).parent / "without_example.txt").read_text().split())
+
+
+def functions_of(space):
+    module = importlib.import_module(space)
+    for name in sorted({*getattr(module, "__all__", ()), *dir(module)}):
+        value = getattr(module, name)
+        plain = inspect.isfunction(value) or isinstance(value, gt._core.Function)
+        if plain and not name.startswith("_"):
+            yield name, value
+
+
+CASES = [(space, name) for space in SPACES for name, _ in functions_of(space)]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_every_function_says_what_it_takes_and_gives(space):
+    for name, function in functions_of(space):
+        if f"{space}.{name}" in WITHOUT:
+            assert inspect.getdoc(function), name
+            continue
+        text = inspect.getdoc(function)
+        before, *rest = re.split(r"^(Args|Returns|Raises|Example):$", text, flags=re.MULTILINE)
+        assert re.search(r"\w.*[.:]", before), name
+        assert {"Args", "Returns", "Example"} <= set(rest[::2]), name
+        taken = rest[rest.index("Args") + 1]
+        for parameter in parameters_of(function):
+            assert re.search(rf"^    {parameter}\b", taken, re.MULTILINE), (name, parameter)
+
+
+def parameters_of(function):
+    """The names that a function of Python takes; of others the text is the only source."""
+    if isinstance(function, gt._core.Function):
+        return []
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("space", SPACES)
+def test_examples_show_what_runs(space):
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    failures = []
+    count = 0
+    for name, function in functions_of(space):
+        found = doctest.DocTestParser().get_doctest(
+            inspect.getdoc(function), {"gt": gt}, name, None, None
+        )
+        if f"{space}.{name}" not in WITHOUT:
+            assert found.examples, name
+        count += len(found.examples)
+        said = []
+        if runner.run(found, out=said.append).failed:
+            failures.append("".join(said))
+    assert not failures, "\n".join(failures)
+    assert count >= 10
+
+
+def test_names_without_an_example_are_functions():
+    assert {f"{space}.{name}" for space, name in CASES} >= WITHOUT
+
+
+def test_of_a_table_function_help_shows_the_signature_first():
+    first, _, rest = inspect.getdoc(gt.sin).partition("\n\n")
+    assert first == "sin(input)"
+    assert rest.startswith("Sine, in radians.\n\nArgs:\n    input (Tensor): the tensor.")

@@ -253,7 +253,7 @@ impl Tensor {
         memory_format: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
         let (dims, strides) = (self.var.meta(py).dims, self.var.strides(py));
-        let format = memory_format.map(|format| format.repr()).transpose()?;
+        let format = memory_format.map(PyAnyMethods::repr).transpose()?;
         let last_first: &[usize] = match format.as_ref().map(|name| name.to_str()).transpose()? {
             Some("gt.channels_last") => &[1, 3, 2, 0],
             Some("gt.channels_last_3d") => &[1, 4, 3, 2, 0],

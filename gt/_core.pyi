@@ -29,6 +29,7 @@ from gt.conversion import Data
 from gt.draws import Generator
 from gt.return_types import Results
 from gt.return_types import ValuesIndices
+from gt.storage import UntypedStorage
 from typing import Any
 from typing import SupportsIndex
 
@@ -282,7 +283,7 @@ class Tensor:
     def stride(self, dim: _int) -> _int: ...
     @overload
     def stride(self, *, axis: _int) -> _int: ...
-    def is_contiguous(self) -> _bool:
+    def is_contiguous(self, *, memory_format: object = None) -> _bool:
         """Whether the elements stand without gaps in a memory format's order: row-major without one."""
     def requires_grad_(self, requires_grad: _bool = True) -> Self:
         """Sets whether operations on this leaf are recorded for a gradient; returns the tensor itself."""
@@ -995,6 +996,12 @@ class Tensor:
         """`self` with elements of `src` combined along `dim` at `index`."""
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool=True, axis: _int | None=None) -> Tensor:
         """`self` with slices of `source` combined along `dim`, by prod, mean, amax or amin."""
+    def data_ptr(self) -> _int:
+        """What stands for the address of the first element, and points at nothing; 0 of none."""
+    def is_set_to(self, tensor: Tensor) -> _bool:
+        """Whether both show the same elements of one memory in the same order."""
+    def untyped_storage(self) -> UntypedStorage:
+        """The memory that this tensor is a part of."""
     def fliplr(self) -> Tensor:
         """The columns (dimension 1) in reversed order."""
     def flipud(self) -> Tensor:
@@ -1045,6 +1052,8 @@ class Tensor:
         """How many trials it takes until the first success, each by probability `p`."""
     def log_normal_(self, mean: _float=1.0, std: _float=2.0, *, generator: Generator | None=None) -> Tensor:
         """Exponentials of normally distributed values with this mean and deviation."""
+    def set_(self, source: Tensor | UntypedStorage | None=None, storage_offset: _int=0, size: Sequence[_int] | None=None, stride: Sequence[_int] | None=None) -> Tensor:
+        """`self` takes the memory of `source`; others keep the one it had."""
     def abs_(self) -> Tensor:
         """`abs`, written into `self`."""
     def acos_(self) -> Tensor:

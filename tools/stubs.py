@@ -18,7 +18,7 @@ HEADER = (
 TEMPLATE = ROOT / "tools/core_stub.template"
 COMPOSITE = (
     "shapes", "splitting", "casts", "pointwise", "reductions", "ranks", "contractions", "scans",
-    "selection", "writes", "arrangements",
+    "selection", "writes", "memory", "arrangements",
     "sets", "strides", "complex_numbers",
 )  # fmt: skip
 # Names that a method of Tensor hides within the class.
@@ -239,6 +239,8 @@ def composite_lines(signatures: Signatures, rowed: dict[str, str]) -> dict[str, 
         entries += [(name, source, value) for name, value in source.table("METHODS")]
     draws, matrices = Source("gt.composite.random_writes"), Source("gt.composite.matrices")
     entries += [(name, draws, value) for name, value in draws.table("METHODS")]
+    memory = Source("gt.composite.memory")
+    entries += [(name, memory, value) for name, value in memory.table("WRITING")]
     entries.append(("lu", matrices, ast.Name("lu", ast.Load())))
     lines: dict[str, str] = {}
     for name, source, value in entries:

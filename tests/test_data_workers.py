@@ -24,7 +24,13 @@ import gt
 from gt.utils import data as ours
 
 BOTH = [(gt, ours), (torch, theirs)]
-WEIGHTS = {library: library.arange(8.0) for library, _ in BOTH}
+WEIGHTS = {}  # tensors of this module
+
+
+@pytest.fixture(autouse=True)
+def weights():
+    """Made for each test: others end the session."""
+    WEIGHTS.update({library: library.arange(8.0) for library, _ in BOTH})
 
 
 class Holder:

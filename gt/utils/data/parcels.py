@@ -54,7 +54,10 @@ class Raised:
             error = self.kind(self.text)
         except Exception:  # noqa: BLE001 - a class of the user's
             raise RuntimeError(self.text) from None
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # its frames would keep it, and the worker processes with it
 
 
 class _Key(str):

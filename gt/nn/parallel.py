@@ -227,8 +227,15 @@ def parallel_cross_entropy(
         reduction: `mean` over all tokens that count, `sum`, or `none`.
         label_smoothing: The share of the target that is spread over all classes.
 
+    Returns:
+        The loss, of one number; [...] where `reduction` is `none`.
+
     Raises:
         ShapeError: The shapes do not belong together.
+
+    Example:
+        >>> gt.parallel_cross_entropy(gt.tensor([[0.0, 0.0]]), gt.tensor([1]))
+        tensor(0.6931)
     """
     classes = logits.shape[-1]
     soft = targets.is_floating_point()

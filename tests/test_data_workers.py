@@ -470,7 +470,16 @@ def test_workers_end_with_the_program(sent):
 
 def test_an_interrupt_reaches_the_program():
     process, workers = start(PROGRAM.format(then="while True: next(batches)"))
-    os.killpg(process.pid, signal.SIGINT)
-    output, said = process.communicate(timeout=60)
-    assert (output.splitlines(), process.returncode, said) == (["interrupted [1.0, 1.0]"], 0, "")
+    ended, presses = None, 0
+    while ended is None:
+        os.killpg(process.pid, signal.SIGINT)
+        presses += 1
+        try:
+            ended = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            # Python drops an interrupt that comes while it finalizes an object, and says so.
+            assert presses < 4, "the program goes on"
+    output, said = ended
+    assert (output.splitlines(), process.returncode) == (["interrupted [1.0, 1.0]"], 0)
+    assert said == "" or presses > 1, said
     assert_gone(workers)

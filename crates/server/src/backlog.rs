@@ -1,13 +1,13 @@
-//! What found no room in a ring yet. An instruction may be as long as a ring, and what goes before it longer, so words
-//! move on message by message: as one group they might never fit.
+//! Words on their way to a ring or a channel that has no room for them yet. An instruction may be as long as a ring, and
+//! what goes before it longer, so they move on message by message: as one group they might never fit.
 
 use gt_protocol::wire::cut;
 use gt_transport::Producer;
 
-/// Words kept allocated once all of them have moved on.
-const KEPT_WORDS: usize = 16 * 1024;
+/// Words that may wait before the buffer is given back to the allocator once all of them have moved on.
+pub(crate) const KEPT_WORDS: usize = 64 * 1024;
 
-/// Words on their way into a ring, in order.
+/// Whole instructions and messages, in order.
 #[derive(Debug, Default)]
 pub struct Backlog {
     words: Vec<u32>,
@@ -16,10 +16,21 @@ pub struct Backlog {
 }
 
 impl Backlog {
+    /// Where to append whole instructions and messages.
+    pub fn buffer(&mut self) -> &mut Vec<u32> {
+        &mut self.words
+    }
+
+    /// Words that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.words.len() - self.start
+    }
+
     /// Whether nothing waits.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.words.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Sends whole messages behind those that wait; what does not fit waits too.
@@ -33,22 +44,45 @@ impl Backlog {
         self.flush(producer);
     }
 
-    /// Moves what fits, in whole messages; says whether nothing waits any more.
-    pub fn flush(&mut self, producer: &mut Producer) -> bool {
+    /// Moves what fits into a ring, in whole messages; how many words moved.
+    #[inline]
+    pub fn flush(&mut self, producer: &mut Producer) -> usize {
+        self.hand_on(|waiting| {
+            let all = producer.has_space(waiting.len());
+            let words = if all { waiting.len() } else { cut::whole(waiting, producer.space()) };
+            let part = waiting.get(..words).unwrap_or_default();
+            if producer.write(&[part]) { words } else { 0 }
+        })
+    }
+
+    /// Shows `take` what waits until it takes no more; how many words it took.
+    #[inline]
+    pub fn hand_on(&mut self, mut take: impl FnMut(&[u32]) -> usize) -> usize {
+        let before = self.start;
         while let Some(waiting) = self.words.get(self.start..).filter(|words| !words.is_empty()) {
-            let length = cut::whole(waiting, producer.space());
-            let group = waiting.get(..length).unwrap_or_default();
-            if group.is_empty() || !producer.write(&[group]) {
-                return false;
+            let taken = take(waiting);
+            if taken == 0 {
+                break;
             }
-            self.start += length;
+            self.start += taken;
         }
-        if !self.words.is_empty() {
+        let moved = self.start - before;
+        if moved > 0 {
+            self.forget_moved();
+        }
+        moved
+    }
+
+    fn forget_moved(&mut self) {
+        if self.is_empty() {
+            self.start = 0;
             self.words.clear();
             self.words.shrink_to(KEPT_WORDS);
+        } else if self.start > self.words.len() / 2 {
+            // Moves fewer words than have left, so that a long answer is moved twice at most.
+            self.words.drain(..self.start);
             self.start = 0;
         }
-        true
     }
 }
 

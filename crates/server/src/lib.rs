@@ -4,7 +4,7 @@
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - `probing`: `--probe`, which that thread drives while no client is at work.
-//! - [`Backlog`]: what a client keeps for a ring that is full.
+//! - [`Backlog`]: words on their way to a ring or a channel that is full, here and in a client.
 //! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
 //! - `waker` and channels with limits stand between the two.
 //! - [`trace`]: the instruction log; [`LineLog`]: its file, which may fail.

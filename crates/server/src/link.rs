@@ -1,5 +1,6 @@
 //! The two directions of a connection as the core's thread sees them: a ring, or a channel from a socket's task.
 
+use crate::backlog::{Backlog, KEPT_WORDS};
 use gt_protocol::handshake::FRAME_BYTES_MAX;
 use gt_protocol::integer::to_u64;
 use gt_protocol::wire::{WireError, cut};
@@ -16,8 +17,6 @@ pub(crate) const RING_WORDS: u32 = 1 << 16;
 pub(crate) const CHANNEL_FRAMES: usize = 8;
 /// Words taken from a ring at a time: one chunk of an upload and a few hundred small instructions.
 const REFILL_WORDS: usize = 16 * 1024;
-/// Words that wait behind a full ring before its buffer is given back to the allocator once it is empty.
-const KEPT_WORDS: usize = 64 * 1024;
 /// How long a look at a peer's speed takes: some hundred small instructions.
 const DRAIN_WINDOW: Duration = Duration::from_millis(1);
 
@@ -192,8 +191,7 @@ impl Inbound {
 #[derive(Debug)]
 pub(crate) struct Outbound {
     target: WordTarget,
-    words: Vec<u32>,
-    start: usize,
+    backlog: Backlog,
     /// Words that may still be sent before the sender should look again. See `Outbox`.
     pub credit: usize,
     /// It stands in the list of those to flush.
@@ -235,9 +233,9 @@ impl Outbound {
         cancel: oneshot::Sender<()>,
         slab_down: Option<SlabWriter>,
     ) -> Self {
-        let (words, drain) = (Vec::new(), Drain::default());
-        let (start, credit, listed, sent) = (0, 0, false, 0);
-        Self { target, words, start, credit, listed, sent, drain, slab_down, _cancel: cancel }
+        let (backlog, drain) = (Backlog::default(), Drain::default());
+        let (credit, listed, sent) = (0, false, 0);
+        Self { target, backlog, credit, listed, sent, drain, slab_down, _cancel: cancel }
     }
 
     /// Puts bytes into the slab beside the words, if they are many and there is room: what names them is to be sent next.
@@ -264,12 +262,12 @@ impl Outbound {
 
     /// The buffer to append whole frames to.
     pub fn buffer(&mut self) -> &mut Vec<u32> {
-        &mut self.words
+        self.backlog.buffer()
     }
 
     /// Words in the buffer.
     pub fn waiting(&self) -> usize {
-        self.words.len() - self.start
+        self.backlog.len()
     }
 
     /// Words that the ring or channel can take beside those in the buffer.
@@ -319,43 +317,15 @@ impl Outbound {
 
     /// Moves what fits, in whole frames; says whether anything moved.
     pub fn flush(&mut self) -> bool {
-        let before = self.start;
-        while self.flush_some() {}
-        let moved = self.start > before;
-        if self.start == self.words.len() {
-            self.start = 0;
-            self.words.clear();
-            self.words.shrink_to(KEPT_WORDS);
-        } else if self.start > self.words.len() / 2 {
-            // Moves fewer words than have left, so that a long answer is moved twice at most.
-            self.words.drain(..self.start);
-            self.start = 0;
-        }
-        moved
-    }
-
-    fn flush_some(&mut self) -> bool {
-        let waiting = self.words.get(self.start..).unwrap_or_default();
-        if waiting.is_empty() {
-            return false;
-        }
         let moved = match &mut self.target {
-            WordTarget::Ring(producer) => {
-                let all = producer.has_space(waiting.len());
-                let words = if all { waiting.len() } else { cut::whole(waiting, producer.space()) };
-                let part = waiting.get(..words).unwrap_or_default();
-                if producer.write(&[part]) { words } else { 0 }
-            }
-            WordTarget::Socket(sender) => match sender.try_reserve() {
-                Ok(permit) => {
-                    let words = cut::whole(waiting, FRAME_WORDS);
-                    permit.send(waiting.get(..words).unwrap_or_default().to_vec());
-                    words
-                }
-                Err(_) => 0,
-            },
+            WordTarget::Ring(producer) => self.backlog.flush(producer),
+            WordTarget::Socket(sender) => self.backlog.hand_on(|waiting| {
+                let Ok(permit) = sender.try_reserve() else { return 0 };
+                let words = cut::whole(waiting, FRAME_WORDS);
+                permit.send(waiting.get(..words).unwrap_or_default().to_vec());
+                words
+            }),
         };
-        self.start += moved;
         self.sent += to_u64(moved);
         moved > 0
     }

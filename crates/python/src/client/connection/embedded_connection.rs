@@ -306,7 +306,8 @@ impl Connection for EmbeddedConnection {
 
 impl WorkerProcess {
     fn has_room(&mut self) -> bool {
-        (self.backlog.flush(&mut self.producer) && self.producer.has_space(ROOM_WORDS))
+        self.backlog.flush(&mut self.producer);
+        (self.backlog.is_empty() && self.producer.has_space(ROOM_WORDS))
             || self.producer.is_corrupt()
     }
 

@@ -73,7 +73,8 @@ impl RingConnection {
 
 impl Connection for RingConnection {
     fn has_room(&mut self) -> bool {
-        self.backlog.flush(&mut self.producer) && self.producer.has_space(self.room)
+        self.backlog.flush(&mut self.producer);
+        self.backlog.is_empty() && self.producer.has_space(self.room)
     }
 
     fn is_on_this_host(&self) -> bool {

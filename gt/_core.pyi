@@ -33,7 +33,7 @@ from gt.storage import UntypedStorage
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'twin', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -654,6 +654,10 @@ class Tensor:
         """Mean over `dim`."""
     def prod(self, dim: _int | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _int | None = None, keepdims: _bool | None = None) -> Tensor:
         """Product over `dim`."""
+    def amax(self, dim: _Dims = (), keepdim: _bool = False, *, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
+        """Maximum over `dim`; equal maxima share the gradient."""
+    def amin(self, dim: _Dims = (), keepdim: _bool = False, *, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
+        """Minimum over `dim`; equal minima share the gradient."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool | None = None) -> Tensor:
         """Index of the first maximum."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool | None = None) -> Tensor:
@@ -906,10 +910,6 @@ class Tensor:
         """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
     def dist(self, other: Tensor | Number, p: Number=2) -> Tensor:
         """The p-norm of the difference."""
-    def amax(self, dim: Dims=(), keepdim: _bool=False, *, axis: Dims | None=None, keepdims: _bool | None=None) -> Tensor:
-        """Maximum over `dim`, all dimensions without it; equal maxima share the gradient."""
-    def amin(self, dim: Dims=(), keepdim: _bool=False, *, axis: Dims | None=None, keepdims: _bool | None=None) -> Tensor:
-        """Minimum over `dim`, all dimensions without it; equal minima share the gradient."""
     def aminmax(self, *, dim: _int | None=None, keepdim: _bool=False, axis: _int | None | None=None, keepdims: _bool | None=None) -> Results:
         """Minimum and maximum over `dim`."""
     def sort(self, dim: _int=-1, descending: _bool=False, stable: _bool=False, *, axis: _int | None=None) -> ValuesIndices:
@@ -1504,7 +1504,7 @@ def memory_address(tensor: Tensor) -> _int:
     """What stands for the address of the memory that `tensor` is a part of: no two memories' elements have the same ones."""
 def take_memory(target: Tensor, source: Tensor) -> None:
     """`target` shows what `source` shows, in the same memory; others that shared the one it had keep that."""
-def twin(tensor: Tensor, memories: dict[_int, object]) -> Tensor:
+def memory_copy(tensor: Tensor, memories: dict[_int, object]) -> Tensor:
     """A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share none, as in PyTorch. Autograd counts that as the first write."""
 def fill_(target: Tensor, value: Tensor | _Number | None) -> Tensor:
     """Every element of `target` becomes `value`, a number or a 0-d tensor."""

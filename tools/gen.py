@@ -295,7 +295,7 @@ class Method:
             return name
         optional = self.attrs[name][1]
         other = self.numpy[name]
-        return f"{name}.or({other})" if optional else f"{other}.unwrap_or({name})"
+        return f"{other}.or({name})" if optional else f"{other}.unwrap_or({name})"
 
     def required(self, name: str) -> str:
         """The value of a parameter that PyTorch requires."""
@@ -309,13 +309,14 @@ class Method:
         for name in self.checked:
             text = re.sub(rf"\b{name}\b", f"{name}=None", text, count=1)
         text = text.replace("=False", "=false").replace("=True", "=true")
+        text = text.replace("=()", "=Some(DimsArg(gt_protocol::Dims::EMPTY))")
         if self.scales:
             text = text.replace("alpha=1", "alpha=FactorArg::ONE")
         if self.factor_first:  # `older` is what follows the factor, unless that is named
             text = text.replace(
                 f"{self.names[0]}, *,", f"first=None, older=None, /, *, {self.names[0]}=None,", 1
             )
-        hides = self.checked or self.factor_first
+        hides = self.checked or self.factor_first or "=()" in shown
         return f'({text}), text_signature = "($self, {shown})"' if hides else f"({text})"
 
     def rust(self) -> str:

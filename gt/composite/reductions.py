@@ -183,25 +183,8 @@ def extreme(
             f"{kind}(): Expected reduction dim to be specified for input.numel() == 0. "
             "Specify the reduction dim with the 'dim' argument."
         )
-    # Without `dim`, a NaN takes the gradient; with all dimensions, as amax has them, it spoils it.
+    # Without `dim` a NaN takes the gradient, which it spoils with amax's ().
     return call(f"a{kind}", self, dim=None, keepdim=False)
-
-
-def amax(self: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
-    """Maximum over `dim`, all dimensions without it; equal maxima share the gradient."""
-    return call("amax", self, dim=named_dims(self, dim), keepdim=keepdim)
-
-
-def amin(self: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
-    """Minimum over `dim`, all dimensions without it; equal minima share the gradient."""
-    return call("amin", self, dim=named_dims(self, dim), keepdim=keepdim)
-
-
-def named_dims(x: Tensor, dim: Dims) -> Shape | None:
-    """The dimensions by their numbers; none of an empty tensor: the rule says what is wrong."""
-    if dim is not None and (isinstance(dim, int) or dim):
-        return dims(dim, x.ndim)
-    return None if 0 in x.shape else dims(None, x.ndim)
 
 
 def max_(
@@ -318,8 +301,6 @@ METHODS: dict[str, Method] = {
     "dist": dist,
     "max": max_,
     "min": min_,
-    "amax": amax,
-    "amin": amin,
     "aminmax": aminmax,
     "sort": sort,
     "argsort": argsort,

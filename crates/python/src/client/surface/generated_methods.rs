@@ -547,7 +547,7 @@ impl Tensor {
             slf.py(),
             Op::Sum,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
         )
     }
     /// Mean over `dim`.
@@ -564,7 +564,7 @@ impl Tensor {
             slf.py(),
             Op::Mean,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
         )
     }
     /// Product over `dim`.
@@ -581,7 +581,39 @@ impl Tensor {
             slf.py(),
             Op::Prod,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
+        )
+    }
+    /// Maximum over `dim`; equal maxima share the gradient.
+    #[pyo3(signature = (dim=Some(DimsArg(gt_protocol::Dims::EMPTY)), keepdim=false, *, axis=None, keepdims=None), text_signature = "($self, dim=(), keepdim=False, *, axis=None, keepdims=None)")]
+    fn amax<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<DimsArg>,
+        keepdim: bool,
+        axis: Option<DimsArg>,
+        keepdims: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        run(
+            slf.py(),
+            Op::Amax,
+            &[Arg::Var(&slf.get().var)],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr()],
+        )
+    }
+    /// Minimum over `dim`; equal minima share the gradient.
+    #[pyo3(signature = (dim=Some(DimsArg(gt_protocol::Dims::EMPTY)), keepdim=false, *, axis=None, keepdims=None), text_signature = "($self, dim=(), keepdim=False, *, axis=None, keepdims=None)")]
+    fn amin<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<DimsArg>,
+        keepdim: bool,
+        axis: Option<DimsArg>,
+        keepdims: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        run(
+            slf.py(),
+            Op::Amin,
+            &[Arg::Var(&slf.get().var)],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr()],
         )
     }
     /// Index of the first maximum.
@@ -597,7 +629,7 @@ impl Tensor {
             slf.py(),
             Op::Argmax,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr()],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr()],
         )
     }
     /// Index of the first minimum.
@@ -613,7 +645,7 @@ impl Tensor {
             slf.py(),
             Op::Argmin,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr()],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr()],
         )
     }
     /// True where all are non-zero.
@@ -629,7 +661,7 @@ impl Tensor {
             slf.py(),
             Op::All,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr()],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr()],
         )
     }
     /// True where one is non-zero.
@@ -645,7 +677,7 @@ impl Tensor {
             slf.py(),
             Op::Any,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr()],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr()],
         )
     }
     /// Variance over `dim`, divided by n - correction.
@@ -662,7 +694,7 @@ impl Tensor {
             slf.py(),
             Op::Var,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), correction.attr(), keepdims.unwrap_or(keepdim).attr()],
+            smallvec![axis.or(dim).attr(), correction.attr(), keepdims.unwrap_or(keepdim).attr()],
         )
     }
     /// Standard deviation over `dim`: the root of the variance; its gradient where it is zero is zero.
@@ -679,7 +711,7 @@ impl Tensor {
             slf.py(),
             Op::Std,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), correction.attr(), keepdims.unwrap_or(keepdim).attr()],
+            smallvec![axis.or(dim).attr(), correction.attr(), keepdims.unwrap_or(keepdim).attr()],
         )
     }
     /// log(sum(exp(self))) over `dim`, computed stably.
@@ -730,7 +762,7 @@ impl Tensor {
             slf.py(),
             Op::Nansum,
             &[Arg::Var(&slf.get().var)],
-            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
+            smallvec![axis.or(dim).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
         )
     }
     /// exp(self) / sum(exp(self)) along `dim`.

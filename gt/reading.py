@@ -87,50 +87,47 @@ def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
             "because of a torch.nn.utils.weight_norm usage, see "
             "https://github.com/pytorch/pytorch/pull/103001"
         )
-    twin = memory_copy(self, memo)
-    if type(self) is not Tensor:
-        twin = type(self)(twin, requires_grad=self.requires_grad)
-    else:
-        twin.requires_grad_(self.requires_grad)
-    memo[id(self)] = twin
+    copied = made(type(self), memory_copy(self, memo), self.requires_grad)
+    memo[id(self)] = copied
     if attributes := vars(self):
-        vars(twin).update(copy.deepcopy(attributes, memo))
+        vars(copied).update(copy.deepcopy(attributes, memo))
     if self.grad is not None:
-        twin.grad = deep_copy(self.grad, memo)
-    return twin
+        copied.grad = deep_copy(self.grad, memo)
+    return copied
 
 
 def memory_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
     """A copy of the values: those of one `memo` share memory where their originals do."""
-    memories = memo.setdefault(id(_core.twin), {})  # keys of others are addresses of objects, too
+    # Keys of others are addresses of objects, too.
+    memories = memo.setdefault(id(_core.memory_copy), {})
     assert isinstance(memories, dict)
-    return _core.twin(self, memories)
+    return _core.memory_copy(self, memories)
 
 
 def shallow_copy(self: Tensor) -> Tensor:
     """A leaf of the same class that shares values and attributes, as PyTorch's `copy.copy`."""
-    twin = _made(type(self), self.detach(), self.requires_grad)
+    copied = made(type(self), self.detach(), self.requires_grad)
     if attributes := vars(self):
-        vars(twin).update(attributes)
-    return twin
+        vars(copied).update(attributes)
+    return copied
 
 
 def reduced(self: Tensor, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001 - all are alike
     """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
     data = _core.read_bytes(self).tobytes()
     name = repr(self.dtype).removeprefix("gt.")
-    made = type(self), data, name, tuple(self.shape), self.requires_grad
-    return (rebuilt, made, attributes) if (attributes := vars(self)) else (rebuilt, made)
+    parts = type(self), data, name, tuple(self.shape), self.requires_grad
+    return (rebuilt, parts, attributes) if (attributes := vars(self)) else (rebuilt, parts)
 
 
 def rebuilt(
     kind: type[Tensor], data: bytes, dtype: str, shape: tuple[int, ...], requires_grad: bool
 ) -> Tensor:
     """The tensor that `reduced` took apart, in the session of whoever reads it."""
-    return _made(kind, _core.from_bytes(data, shape, getattr(_core, dtype)), requires_grad)
+    return made(kind, _core.from_bytes(data, shape, getattr(_core, dtype)), requires_grad)
 
 
-def _made(kind: type[Tensor], value: Tensor, requires_grad: bool) -> Tensor:
+def made(kind: type[Tensor], value: Tensor, requires_grad: bool) -> Tensor:
     """A tensor of that class; a subclass's constructor may want other arguments."""
     if kind is Tensor:
         return value.requires_grad_(requires_grad)

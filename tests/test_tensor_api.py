@@ -424,7 +424,7 @@ print((second + 1).tolist())
 
 OTHER_SESSION = "belongs to another session (gt.connect or gt.disconnect was called since)"
 REFUSED = [
-    f"read: the tensor {OTHER_SESSION}",
+    f"read: the tensor {OTHER_SESSION}; bring its data along by .numpy() and gt.tensor()",
     *2 * [f"add: an operand {OTHER_SESSION}; bring its data along by .numpy() and gt.tensor()"],
 ]
 

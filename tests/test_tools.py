@@ -273,7 +273,8 @@ def test_a_file_of_layouts_is_checked(tmp_path):
 def test_meshes_are_checked_against_the_workers(tmp_path):
     file = tmp_path / "layouts.yaml"
     file.write_text(
-        "a: {mesh: {dp: 2, tp: 2}}\nb: {mesh: {dp: 2}}\nc: {workers: [0], mesh: {dp: 1}}\n"
+        "a: {mesh: {dp: 2, tp: 2}}\nb: {mesh: {dp: 2}}\nc: {workers: [0]}\nc_d: {compile: true}\n"
+        "c_d_e: {mesh: {dp: 1}}\n"
         "parameters:\n  up: {style: colpar, mesh: {tp: 3}}\n",
         encoding="utf-8",
     )
@@ -281,8 +282,8 @@ def test_meshes_are_checked_against_the_workers(tmp_path):
     assert done.returncode == 1
     lines = [line.replace(str(file), "FILE") for line in done.stdout.splitlines()]
     assert lines[0].startswith("FILE:1:5: error: the mesh dp 2 x tp 2 has 4 places and there are 2")
-    assert lines[1].startswith("FILE:5:3: error: up: the mesh tp 3 has 3 places and there are 2")
-    assert lines[2:] == ["FILE: 3 signals, 1 rules, 2 errors, 0 warnings"]
+    assert lines[1].startswith("FILE:7:3: error: up: the mesh tp 3 has 3 places and there are 2")
+    assert lines[2:] == ["FILE: 5 signals, 1 rules, 2 errors, 0 warnings"]
     assert tool("config", "check", file).returncode == 0
 
 

@@ -150,16 +150,9 @@ def check_indices(x: Tensor, indices: Sequence[Tensor | None]) -> None:
             )
         if index is None or index.dtype not in MASKS:
             dim += 1
-            continue
-        for own, size in enumerate(index.shape):
-            if dim + own >= x.ndim:
-                raise IndexOutOfRange(f"too many indices for tensor of dimension {x.ndim}")
-            if x.shape[dim + own] != size:
-                raise IndexOutOfRange(
-                    f"The shape of the mask {list(index.shape)} at index {own} does not match the "
-                    f"shape of the indexed tensor {list(x.shape)} at index {dim + own}"
-                )
-        dim += index.ndim
+        else:
+            _core.check_mask(x, dim, index)
+            dim += index.ndim
 
 
 def scatter(

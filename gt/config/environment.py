@@ -27,8 +27,6 @@ NCCL_SETTINGS = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
 }
-# A session's address, its layouts, and what it writes down.
-OF_SESSIONS = ("GT_ADDRESS", "GT_AUTO_SHARD", "GT_CONFIG", "GT_INSTRUCTION_LOG", "GT_PRICES")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +133,14 @@ def use_threads(count: int | None) -> None:
 def stand_alone() -> None:
     """This process and those that it starts use one small worker of their own, and no file."""
     kept = "numpy" if backend() == "numpy" else "native"
-    for name in OF_SESSIONS:
-        os.environ.pop(name, None)
-    os.environ |= {"GT_BACKEND": kept, "GT_WORKERS": "1", "GT_THREADS": "1"}
+    for variable in variables.VARIABLES:
+        if variable.of_session:
+            os.environ.pop(variable.name, None)
+    os.environ |= {
+        variables.BACKEND.name: kept,
+        variables.WORKER_COUNT.name: "1",
+        variables.THREADS.name: "1",
+    }
 
 
 def session_options() -> SessionOptions:
@@ -150,7 +153,7 @@ def session_options() -> SessionOptions:
         workers=read(variables.WORKER_COUNT),
         gpus=gpu_count(),
         backend=backend(),
-        backend_name=_backend_name(backend()),
+        backend_name=resolved_backend(backend()),
         executable=sys.executable,
         python_path=f"{here}:{inherited}" if inherited else here,
         threads=threads(),
@@ -162,8 +165,8 @@ def session_options() -> SessionOptions:
     )
 
 
-def _backend_name(name: str) -> str:
-    """For people: what `auto` comes to in a worker of this environment."""
+def resolved_backend(name: str) -> str:
+    """The backend of that name; of `auto` PyTorch's where it is installed, else the native one."""
     if name == "auto":
         return "native" if importlib.util.find_spec("torch") is None else "pytorch"
     return name

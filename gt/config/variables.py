@@ -37,6 +37,7 @@ class Variable(Generic[T]):
         expected: what may be set, as an error says it.
         summary: one sentence.
         details: further paragraphs.
+        of_session: whether it belongs to one session, so that a program's data workers leave it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Variable(Generic[T]):
     summary: str
     shown: str = ""
     details: str = ""
+    of_session: bool = False
 
     def value(self, environment: Mapping[str, str]) -> T:
         """What the environment says; ValueError where that means nothing."""
@@ -171,6 +173,7 @@ CONFIG = Variable(
     expected="a path",
     summary="A YAML file of layouts, relative to the working directory; see "
     "[Signal-Based Sharding](../getting_started/signal_based_sharding.md).",
+    of_session=True,
 )
 AUTO_SHARD = Variable(
     name="GT_AUTO_SHARD",
@@ -179,6 +182,7 @@ AUTO_SHARD = Variable(
     parse=_switch,
     expected=SWITCH,
     summary="Whether batches are cut over all workers without a file of layouts.",
+    of_session=True,
 )
 PRICES = Variable(
     name="GT_PRICES",
@@ -195,6 +199,7 @@ made together at most (1 MB; 0: none).
 
 `gt prices FILE --workers N` measures the links; `gt-dispatcher --prices FILE` reads the
 same, and with `--probe` measures what FILE does not say.""",
+    of_session=True,
 )
 ADDRESS = Variable(
     name="GT_ADDRESS",
@@ -204,6 +209,7 @@ ADDRESS = Variable(
     parse=str,
     expected="host:port",
     summary="A dispatcher to connect to at the first operation.",
+    of_session=True,
 )
 TOKEN = Variable(
     name="GT_TOKEN",
@@ -235,7 +241,7 @@ multiplications on, steps of Adam over parameters of 2^17 elements and more, rec
 layers, RMS norms, batch norms, maximum pools, and `var` and `std`; and, to PyTorch's bits,
 for choices, comparisons, masks and chains of elementwise operators from 1,024 numbers on,
 `cumsum`, `argmax`, `any` and their kin. In other dtypes too it takes them for choices,
-comparisons of integers, counts of bools, copies of turned dimensions and stable sorts. `on`
+comparisons of integers, counts of bools, copies of transposed dimensions and stable sorts. `on`
 takes them for every size that they can compute, `off` for none.
 
 On a GPU, `auto` is random numbers and dropout, since none of the others has been timed
@@ -333,6 +339,7 @@ INSTRUCTION_LOG = Variable(
     expected="a path",
     summary="A file for the instruction log; see "
     "[Monitoring Tools](../getting_started/monitoring_tools.md).",
+    of_session=True,
 )
 VERBOSE = Variable(
     name="GT_VERBOSE",

@@ -64,17 +64,24 @@ def _misfits(config: document.Document) -> Iterator[ConfigError]:
 def _other_meshes(config: document.Document, count: int) -> Iterator[ConfigError]:
     """Meshes of all workers that have not so many places."""
     for name, entry in config.entries.items():
-        outer = _inside(name, config)
-        around = None if outer is None else config.entries[outer].config.workers
-        if entry.config.workers is None and around is None and entry.config.shard is not None:
-            yield from map(entry.mistake, _misfit(entry.config.shard.mesh, count))
+        if entry.config.shard is not None and not _names_workers(name, config):
+            yield from map(entry.mistake, _mistakes(entry.config.shard.mesh, count))
     for rule in config.rules:
         if rule.shard.workers is None:
-            for error in _misfit(rule.shard.mesh, count):
+            for error in _mistakes(rule.shard.mesh, count):
                 yield rule.mistake(f"{rule.pattern}: {error.text}", error.remedy)
 
 
-def _misfit(mesh: Mapping[str, int] | None, count: int) -> list[ConfigError]:
+def _names_workers(name: str | None, config: document.Document) -> bool:
+    """Whether an entry, or one that it stands in, says which workers."""
+    while name is not None:
+        if config.entries[name].config.workers is not None:
+            return True
+        name = _inside(name, config)
+    return False
+
+
+def _mistakes(mesh: Mapping[str, int] | None, count: int) -> list[ConfigError]:
     try:
         check_mesh_size(mesh, count)
     except ConfigError as error:

@@ -66,17 +66,17 @@ def choose(
     name: str, index: int | None = None, threads: int | None = None
 ) -> Backend[Tensor] | Backend[Array]:
     """The backend of that name; for `auto` torch, or the native one where there is no torch."""
-    if name == "auto" and importlib.util.find_spec("torch") is None:
+    resolved = config.resolved_backend(name)
+    if name == "auto" and resolved == "native":
         sys.stderr.write(
             "gt.worker: PyTorch is not installed; this worker computes with GT's own kernels and "
             "numpy (GT_BACKEND=native)\n"
         )
-        name = "native"
-    if name == "numpy":
+    if resolved == "numpy":
         from gt.worker import reference
 
         return reference.backend()
-    if name == "native":
+    if resolved == "native":
         from gt.worker import native_backend
 
         return native_backend.backend(threads)

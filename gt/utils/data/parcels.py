@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from gt import _core
 from gt._core import Tensor
+from gt.reading import made
 
 Array = npt.NDArray[np.generic]
 
@@ -157,10 +158,7 @@ def received(
     kind: type[Tensor], data: Array, dtype: _core.dtype, shape: tuple[int, ...], requires_grad: bool
 ) -> Tensor:
     """The tensor of a worker, in this process."""
-    value = _core.from_bytes(data, shape, dtype)
-    if kind is not Tensor:
-        return kind(value, requires_grad=requires_grad)
-    return value.requires_grad_(requires_grad)
+    return made(kind, _core.from_bytes(data, shape, dtype), requires_grad)
 
 
 class _Sink(bytearray):

@@ -2,7 +2,8 @@
 
 use crate::client::session::{errors, site};
 use crate::client::tape::{SharedNode, set_grad_enabled};
-use crate::client::value::variable::{Tensor, Var};
+use crate::client::value::Tensor;
+use crate::client::value::variable::Var;
 use gt_protocol::rules::ErrorClass;
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;

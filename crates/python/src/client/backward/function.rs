@@ -7,9 +7,8 @@ use crate::client::emission::emit::cast;
 use crate::client::gil_cell::GilCell;
 use crate::client::session::{caller, errors, site};
 use crate::client::tape::{self, Edge, Place, SharedNode, saved};
-use crate::client::value::variable::{
-    Input, Kept, NodeKind, SavedValue, Tensor, UserFunction, Var,
-};
+use crate::client::value::Tensor;
+use crate::client::value::variable::{Input, Kept, NodeKind, SavedValue, UserFunction, Var};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Dims, Meta};
 use pyo3::prelude::*;

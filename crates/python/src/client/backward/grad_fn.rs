@@ -3,7 +3,8 @@
 use crate::client::gil_cell::GilCell;
 use crate::client::session::{errors, site};
 use crate::client::tape::{Edge, SharedNode, saved};
-use crate::client::value::variable::{ColdNode, Input, NodeKind, Tensor, UserFunction, Var};
+use crate::client::value::Tensor;
+use crate::client::value::variable::{ColdNode, Input, NodeKind, UserFunction, Var};
 use gt_protocol::rules::ErrorClass;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;

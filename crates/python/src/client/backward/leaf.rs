@@ -3,7 +3,8 @@
 use super::view_gradients::{plus, plus_consuming};
 use crate::client::session::errors;
 use crate::client::tape::{self, Edge};
-use crate::client::value::variable::{Tensor, Var};
+use crate::client::value::Tensor;
+use crate::client::value::variable::Var;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
 

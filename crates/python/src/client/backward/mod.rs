@@ -18,7 +18,7 @@ mod windows;
 
 use crate::client::session::{errors, signal, site};
 use crate::client::tape::{self, Edge, SharedNode};
-use crate::client::value::variable::Tensor;
+use crate::client::value::Tensor;
 use crate::client::value::variable::Var;
 use leaf::accumulate;
 use pass::Pass;

@@ -2,7 +2,8 @@
 
 use crate::client::emission::emit;
 use crate::client::session::errors;
-use crate::client::value::variable::{Tensor, Var};
+use crate::client::value::Tensor;
+use crate::client::value::variable::Var;
 use gt_protocol::Scalar;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;

@@ -2,8 +2,8 @@
 
 use super::{Arg, upload};
 use crate::client::session::errors;
+use crate::client::value::Tensor;
 use crate::client::value::dtype::DtypeArg;
-use crate::client::value::variable::Tensor;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Scalar};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};

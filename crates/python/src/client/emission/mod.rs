@@ -262,8 +262,9 @@ fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<O
         return Ok(None);
     }
     let formulas = generated_formulas::of(op);
-    let whole = |attr: &Attr| matches!(attr, Attr::Dtype(dtype) if !dtype.is_differentiable());
-    if !formulas.any_for(args.iter().map(|_| true)) || attrs.iter().any(whole) {
+    let is_integral =
+        |attr: &Attr| matches!(attr, Attr::Dtype(dtype) if !dtype.is_differentiable());
+    if !formulas.any_for(args.iter().map(|_| true)) || attrs.iter().any(is_integral) {
         // As in PyTorch, a comparison or a cast to integers does not ask a view for its history, which it may not have.
         return Ok(None);
     }
@@ -292,16 +293,8 @@ fn error(py: Python<'_>, op: Op, refusal: EmissionError) -> PyErr {
 }
 
 fn foreign(py: Python<'_>, op: Op) -> PyErr {
-    let name = op.info().name;
-    let text = if runtime::has_left_parent() {
-        format!("{name}: an operand {}", errors::OF_PARENT)
-    } else {
-        format!(
-            "{name}: an operand belongs to another session (gt.connect or gt.disconnect was called since); \
-             bring its data along by .numpy() and gt.tensor()"
-        )
-    };
-    errors::mistake(py, ErrorClass::Runtime, text)
+    let (name, whose) = (op.info().name, runtime::whose());
+    errors::mistake(py, ErrorClass::Runtime, format!("{name}: an operand {whose}"))
 }
 
 /// Records an instruction whose results are `vars`.

@@ -5,7 +5,7 @@
 
 use super::default_float::default_float;
 use super::{emit, upload};
-use crate::client::value::variable::Tensor;
+use crate::client::value::Tensor;
 use gt_protocol::meta::DIMS_MAX;
 use gt_protocol::{Dims, Dtype, Scalar};
 use pyo3::prelude::*;

@@ -2,6 +2,7 @@
 
 use crate::client::connection::answers::{Answer, Destination, Elements, Failed};
 use crate::client::connection::new_array::NewArray;
+use crate::client::session::describe::DescribeKind;
 use crate::client::session::runtime::Question;
 use crate::client::session::{caller, errors, runtime};
 use crate::client::value::variable::Var;
@@ -176,15 +177,6 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
     raise_unread(py)
 }
 
-/// What `describe` may be asked, in the order of its row's choice.
-#[derive(Clone, Copy)]
-pub(crate) enum DescribeKind {
-    Layout,
-    Explanation,
-    Counters,
-    Workers,
-}
-
 /// The dispatcher's words on a tensor, or on the session.
 pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) -> PyResult<String> {
     let resolved = var.map(|var| var.resolve(py)).transpose()?;
@@ -194,20 +186,10 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) ->
     }
     let request = runtime::with(py, |runtime| {
         let request = runtime.answers.open(0);
-        let mut word = Instruction::new(Op::Describe);
-        word.operands.push(
-            resolved
-                .as_ref()
-                .map_or(Operand::Absent, |resolved| Operand::Value(Id::slot(resolved.value.slot))),
-        );
-        let what = match what {
-            DescribeKind::Layout => 0,
-            DescribeKind::Explanation => 1,
-            DescribeKind::Counters => 2,
-            DescribeKind::Workers => 3,
-        };
-        word.attrs.push(Attr::Int(i64::try_from(request).expect("requests are counted from 0")));
-        word.attrs.push(Attr::Choice(what));
+        let operand = resolved
+            .as_ref()
+            .map_or(Operand::Absent, |resolved| Operand::Value(Id::slot(resolved.value.slot)));
+        let mut word = what.instruction(request, operand);
         word.tag = caller.site;
         runtime.send(&word).map(|()| request)
     })?;
@@ -225,11 +207,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) ->
 
 fn other_session(py: Python<'_>, what: &str) -> PyErr {
     runtime::hold_other_threads(py);
-    let whose = if runtime::has_left_parent() {
-        errors::OF_PARENT
-    } else {
-        "belongs to another session (gt.connect or gt.disconnect was called since)"
-    };
+    let whose = runtime::whose();
     errors::mistake(py, ErrorClass::Runtime, format!("{what}: the tensor {whose}"))
 }
 

@@ -2,10 +2,11 @@
 
 use super::array_memory::ArrayMemory;
 use crate::client::session::{caller, errors, runtime, signal};
+use crate::client::value::Tensor;
 use crate::client::value::ValueHandle;
 use crate::client::value::dtype::DtypeArg;
 use crate::client::value::metadata::SharedMeta;
-use crate::client::value::variable::{Tensor, Var};
+use crate::client::value::variable::Var;
 use gt_protocol::integer::to_u64;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;

@@ -97,10 +97,6 @@ pub(crate) fn unreachable(py: Python<'_>, reason: &str) -> PyErr {
     raise(py, "ConnectionLost", format!("gt.connect: {reason}"))
 }
 
-/// Of a tensor in a child that has left its parent's session.
-pub(crate) const OF_PARENT: &str = "belongs to the process that this one was forked from; keep it in the dataset, or keep a numpy array (.numpy()) \
-     in its place, or load with num_workers=0";
-
 pub(crate) fn after_fork() -> PyErr {
     PyRuntimeError::new_err(
         "gt was used before this process was forked; its connection belongs to the parent. \

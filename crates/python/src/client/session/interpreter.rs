@@ -11,7 +11,9 @@ pub(crate) fn symbol(name: &CStr) -> Option<usize> {
 
 /// [`symbol`] of what has a fallback; none is found where `GT_STABLE_ABI_ONLY` asks for the fallbacks.
 pub(crate) fn private_symbol(name: &CStr) -> Option<usize> {
-    let stable_only = std::env::var_os("GT_STABLE_ABI_ONLY")
-        .is_some_and(|value| value != "0" && !value.is_empty());
+    // Read before Python could: words as gt/config/variables.py has them, which complains of others.
+    let stable_only = std::env::var("GT_STABLE_ABI_ONLY").is_ok_and(|word| {
+        ["1", "true", "yes", "on"].contains(&word.trim().to_lowercase().as_str())
+    });
     if stable_only { None } else { symbol(name) }
 }

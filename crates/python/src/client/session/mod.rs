@@ -2,6 +2,7 @@
 //! of one's own are started. Nothing in here knows what a tensor is.
 
 pub(crate) mod caller;
+pub(crate) mod describe;
 pub(crate) mod errors;
 pub(crate) mod generator;
 pub(crate) mod interpreter;

@@ -15,8 +15,7 @@ pub(crate) use ending::hold_other_threads;
 pub(crate) use patience::WORKER_WAIT;
 pub(crate) use prepare::{prepare, prepare_for, prepare_payload, set_opener};
 pub(crate) use replace::{
-    begin_new_child, disconnect, end_with_program, has_left_parent, install, is_new_child,
-    leave_parent,
+    begin_new_child, disconnect, end_with_program, install, is_new_child, leave_parent, whose,
 };
 pub(crate) use silence::Question;
 pub(crate) use state::{

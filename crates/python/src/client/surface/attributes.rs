@@ -4,7 +4,7 @@
 //! are 70 ns for each that is kept, a sixth of an addition, so one is tracked from its first attribute on (`Tensor::wrap`
 //! takes it out).
 
-use crate::client::value::variable::Tensor;
+use crate::client::value::Tensor;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;

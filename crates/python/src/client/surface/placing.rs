@@ -3,7 +3,8 @@
 use super::tensor::Tensor;
 use crate::client::emission::convert::DimsArg;
 use crate::client::emission::emit::{self, Arg};
-use crate::client::emission::read::{self, DescribeKind};
+use crate::client::emission::read;
+use crate::client::session::describe::DescribeKind;
 use crate::client::session::{errors, runtime, site};
 use crate::client::value::variable::Var;
 use crate::client::views;

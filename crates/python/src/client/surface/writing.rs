@@ -24,7 +24,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(memory, module)?)?;
     module.add_function(wrap_pyfunction!(memory_address, module)?)?;
     module.add_function(wrap_pyfunction!(take_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(twin, module)?)?;
+    module.add_function(wrap_pyfunction!(memory_copy, module)?)?;
+    module.add_function(wrap_pyfunction!(check_mask, module)?)?;
     module.add_function(wrap_pyfunction!(consecutive_slices, module)?)?;
     module.add_function(wrap_pyfunction!(entries, module)?)?;
     Ok(())
@@ -131,7 +132,7 @@ fn take_memory(target: &Bound<'_, Tensor>, source: &Bound<'_, Tensor>) -> PyResu
 /// A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share
 /// none, as in PyTorch. Autograd counts that as the first write.
 #[pyfunction]
-fn twin<'py>(
+fn memory_copy<'py>(
     tensor: &Bound<'py, Tensor>,
     memories: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, Tensor>> {
@@ -140,9 +141,9 @@ fn twin<'py>(
         return Tensor::wrap(py, Var::new(py, var.value(py)?, None));
     }
     let Some(storage) = var.storage(py) else {
-        let twin = Var::new(py, var.value(py)?, None);
-        twin.count(py);
-        return Tensor::wrap(py, twin);
+        let copy = Var::new(py, var.value(py)?, None);
+        copy.count(py);
+        return Tensor::wrap(py, copy);
     };
     // The original is kept beside its copy, so that no other memory gets its address.
     let key = Arc::as_ptr(&storage).addr();
@@ -163,6 +164,14 @@ fn twin<'py>(
 fn unwatched<'py>(view: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
     let py = view.py();
     Tensor::wrap(py, view.get().var.unwatched(py)?)
+}
+
+/// Raises where a mask has other sizes than the dimensions of `tensor` from `dim` on.
+#[pyfunction]
+fn check_mask(tensor: &Bound<'_, Tensor>, dim: usize, mask: &Bound<'_, Tensor>) -> PyResult<()> {
+    let py = tensor.py();
+    let (dims, sizes) = (tensor.get().var.meta(py).dims, mask.get().var.meta(py).dims);
+    views::picking::check_mask(py, &dims, dim, &sizes)
 }
 
 /// Every element of `target` becomes `value`, a number or a 0-d tensor.

@@ -2,7 +2,8 @@
 
 use crate::client::session::errors;
 use crate::client::tape::{self, Edge};
-use crate::client::value::variable::{Origin, Tensor, Var};
+use crate::client::value::Tensor;
+use crate::client::value::variable::{Origin, Var};
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;

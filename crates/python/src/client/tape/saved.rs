@@ -3,7 +3,8 @@
 
 use crate::client::session::{errors, site};
 use crate::client::tape::{Edge, Node, Place, SharedNode};
-use crate::client::value::variable::{Kept, SavedValue, Tensor, Var, Watched};
+use crate::client::value::Tensor;
+use crate::client::value::variable::{Kept, SavedValue, Var, Watched};
 use gt_protocol::integer::to_usize;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
@@ -95,7 +96,8 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
         };
         match &kept.value {
             Kept::Value(value) => {
-                Ok((value.clone(), kept.watched.modified(py), kept.watched.again(py)))
+                let read_from = super::grad_enabled().then(|| kept.watched.again(py));
+                Ok((value.clone(), kept.watched.modified(py), read_from))
             }
             Kept::Unread => return Ok(None),
             // Through the user's functions nobody can watch it.
@@ -103,7 +105,7 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
         }
     };
     let (value, read_from) = match kept {
-        Ok((value, None, watched)) => (value, Some(watched)),
+        Ok((value, None, read_from)) => (value, read_from),
         Ok((value, Some((then, now)), _)) => {
             return Err(modified(py, node, place, &value.meta, now, then));
         }
@@ -133,8 +135,8 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
         }
     };
     let var = Var::new(py, value, edge);
-    if let (true, Some(watched)) = (super::grad_enabled(), read_from) {
-        var.state(py).cold_mut().read_from = Some(watched);
+    if read_from.is_some() {
+        var.state(py).cold_mut().read_from = read_from;
     }
     Ok(Some(var))
 }

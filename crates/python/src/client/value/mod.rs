@@ -4,10 +4,12 @@ pub(crate) mod dtype;
 mod entry;
 mod memory;
 pub(crate) mod metadata;
+mod object;
 pub(crate) mod pool;
 pub(crate) mod steps;
 pub(crate) mod variable;
 
 pub(crate) use entry::ValueHandle;
 pub(crate) use memory::contiguous;
+pub(crate) use object::Tensor;
 pub(crate) use variable::SharedValue;

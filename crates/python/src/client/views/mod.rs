@@ -2,6 +2,7 @@
 
 pub(crate) mod in_place;
 pub(crate) mod indexing;
+pub(crate) mod picking;
 pub(crate) mod sharing;
 pub(crate) mod write;
 

@@ -122,20 +122,20 @@ impl Var {
 
     /// `detach()` or `.data`: the same memory, no gradient.
     pub(crate) fn detached(&self, py: Python<'_>, data: bool) -> PyResult<Self> {
-        runtime::begin_new_child(py)?; // or the twin would share what is the parent's
+        runtime::begin_new_child(py)?; // or it would share what is the parent's
         self.share(py);
         let mut alias = self.alias_of(py);
         alias.view = None;
         if data {
             alias.counter = Counter::starting(0);
         }
-        let twin = Self::new(py, self.value(py)?, None);
+        let shared = Self::new(py, self.value(py)?, None);
         if alias.path.is_none() {
-            twin.name(py, None);
+            shared.name(py, None);
         }
-        twin.state(py).cold_mut().alias = Some(Box::new(alias));
-        twin.register(py);
-        Ok(twin)
+        shared.state(py).cold_mut().alias = Some(Box::new(alias));
+        shared.register(py);
+        Ok(shared)
     }
 
     /// A variable of all of the memory that this one is a part of: itself, what it is a view of, or, where no gradient asks, a
@@ -205,14 +205,14 @@ impl Var {
         let storage = self.storage(py).expect("share() made one");
         let mut alias = other.alias_of(py);
         let steps = Path::steps(alias.path.as_ref());
-        let twin = Self::new(py, emit::take(py, storage.value(py), &steps)?, None);
+        let shared = Self::new(py, emit::take(py, storage.value(py), &steps)?, None);
         (alias.storage, alias.counter, alias.view) = (storage, Counter::starting(1), None);
         if alias.path.is_none() {
-            twin.name(py, None);
+            shared.name(py, None);
         }
-        twin.state(py).cold_mut().alias = Some(Box::new(alias));
-        twin.register(py);
-        Ok(twin)
+        shared.state(py).cold_mut().alias = Some(Box::new(alias));
+        shared.register(py);
+        Ok(shared)
     }
 
     /// Where `other` may not be written as a view, this view of the same memory may not either.
@@ -236,9 +236,9 @@ impl Var {
     /// The same memory with the same gradient, but no view to autograd: what is written to one is no change of the other.
     pub(crate) fn unwatched(&self, py: Python<'_>) -> PyResult<Self> {
         let edge = self.edge(py)?;
-        let twin = self.detached(py, true)?;
-        twin.set_edge(py, edge);
-        Ok(twin)
+        let shared = self.detached(py, true)?;
+        shared.set_edge(py, edge);
+        Ok(shared)
     }
 
     /// A variable of its own with the same value, through which the gradient flows.
@@ -294,7 +294,7 @@ impl Var {
     }
 
     /// A variable of the same memory, of which this one may become a view in place: itself where it is a view, its
-    /// successor where its gradient is recorded, else a detached twin. No element is written, so elements may share memory.
+    /// successor where its gradient is recorded, else a detached variable beside it. No element is written, so elements may share memory.
     pub(crate) fn view_source(&self, py: Python<'_>) -> PyResult<Self> {
         if !self.is_view(py) && !self.is_recorded(py) {
             self.check_views(py)?;

@@ -52,8 +52,18 @@ pub(crate) fn leave_parent(py: Python<'_>) {
     }
 }
 
+/// Whose a tensor is that has no value in this session, and what to do.
+pub(crate) fn whose() -> &'static str {
+    if has_left_parent() {
+        return "belongs to the process that this one was forked from; keep it in the dataset, or keep a numpy array \
+                (.numpy()) in its place, or load with num_workers=0";
+    }
+    "belongs to another session (gt.connect or gt.disconnect was called since); bring its data along by .numpy() and \
+     gt.tensor()"
+}
+
 /// Whether this process began as a child that left its parent's session: earlier values are the parent's.
-pub(crate) fn has_left_parent() -> bool {
+fn has_left_parent() -> bool {
     CHILD.load(Ordering::Relaxed)
 }
 

@@ -2,7 +2,8 @@
 
 use super::state::Runtime;
 use crate::client::connection::answers::Answer;
-use gt_protocol::{Attr, Instruction, Meta, Op, Operand};
+use crate::client::session::describe::DescribeKind;
+use gt_protocol::{Meta, Operand};
 use gt_transport::process_state;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -155,10 +156,7 @@ impl Runtime {
             return None;
         }
         let request = self.answers.open(0);
-        let mut word = Instruction::new(Op::Describe);
-        word.operands.push(Operand::Absent);
-        word.attrs.push(Attr::Int(i64::try_from(request).expect("requests are counted from 0")));
-        word.attrs.push(Attr::Choice(4));
+        let word = DescribeKind::Unanswered.instruction(request, Operand::Absent);
         self.send(&word).ok().map(|()| request)
     }
 }

@@ -18,7 +18,7 @@ gen:
 
 # Write what help() says of functions, and run its examples beside PyTorch; tells what lacks a sentence or an example
 reference:
-    -python tools/reference.py
+    python tools/reference.py
 
 # Apply every formatter
 format:
@@ -118,7 +118,7 @@ site:
 kernels:
     cmake -S csrc -B target/kernels -G Ninja -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/kernels
-    GT_KERNELS_DIR=target/kernels pytest $(ls tests/test_*_kernels.py | grep -v test_cuda_kernels)
+    KERNELS_UNDER_TEST=target/kernels pytest $(ls tests/test_*_kernels.py | grep -v test_cuda_kernels)
 
 # CUDA kernels on a CPU, under csrc/emulator: values, races, deadlocks, bounds; with a NAME only those tests
 emulator name="":
@@ -139,7 +139,7 @@ cuda *args:
 sanitize:
     cmake -S csrc -B target/sanitize -G Ninja -DGT_SANITIZE=ON -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/sanitize
-    LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 GT_KERNELS_DIR=target/sanitize \
+    LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 KERNELS_UNDER_TEST=target/sanitize \
         pytest -q -n auto -p no:cacheprovider tests/test_*_kernels.py -k "not products_on_hopper"
     TSAN_OPTIONS=halt_on_error=1 target/sanitize/threads_test
 

@@ -23,7 +23,7 @@ DRIVERS = (
 )
 
 
-if "GT_KERNELS_DIR" in os.environ:  # in place of the installed ones, for every test
+if "KERNELS_UNDER_TEST" in os.environ:  # in place of the installed ones, for every test
     import gt
 
     gt.__dict__["_kernels"] = sys.modules["gt._kernels"] = load_kernels()

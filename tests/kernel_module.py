@@ -1,5 +1,5 @@
-"""The kernels under test: the installed ones, or a fresh build in the folder GT_KERNELS_DIR, which
-needs no installed GT.
+"""The kernels under test: the installed ones, or a fresh build in the folder KERNELS_UNDER_TEST,
+which needs no installed GT.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _load(name: str, built: Path) -> ModuleType:
 
 def load_kernels() -> ModuleType:
     """The module gt._kernels."""
-    folder = os.environ.get("GT_KERNELS_DIR")
+    folder = os.environ.get("KERNELS_UNDER_TEST")
     if folder is None or "gt._kernels" in sys.modules:
         return importlib.import_module("gt._kernels")
     return _load("gt._kernels", Path(folder) / "_kernels.abi3.so")
@@ -39,6 +39,6 @@ def load_kernels() -> ModuleType:
 def load_reference() -> ModuleType:
     """What random numbers must equal, in numpy."""
     name = "gt.worker.random_reference"
-    if "GT_KERNELS_DIR" not in os.environ:
+    if "KERNELS_UNDER_TEST" not in os.environ:
         return importlib.import_module(name)
     return _load(name, _SOURCE / "gt" / "worker" / "random_reference.py")

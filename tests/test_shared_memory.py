@@ -258,8 +258,8 @@ def resized_views(m: Any) -> Iterator[object]:
     part.resize_(2, 2)
     part.add_(100)
     yield [base, part, part.storage_offset(), base._version, part._is_view()]
-    turned = m.arange(6.0).reshape(2, 3).t()
-    yield [turned.resize_(3, 2), turned.stride(), turned.resize_as_(m.ones(2, 3))]
+    transposed = m.arange(6.0).reshape(2, 3).t()
+    yield [transposed.resize_(3, 2), transposed.stride(), transposed.resize_as_(m.ones(2, 3))]
 
 
 def grown(m: Any) -> Iterator[object]:
@@ -271,23 +271,23 @@ def grown(m: Any) -> Iterator[object]:
 def copied_list(m: Any) -> Iterator[object]:
     x = m.arange(6.0)
     tensors = [x, x[2:], x.view(2, 3).t(), x.detach(), x[:1].expand(3), m.ones(2)]
-    twins = copy.deepcopy(tensors)
-    twins[0].mul_(2)
-    twins[1][0] = 50
-    yield [*twins, *tensors]
-    yield [(t.stride(), t.storage_offset(), t.is_leaf, t._is_view()) for t in twins]
+    copies = copy.deepcopy(tensors)
+    copies[0].mul_(2)
+    copies[1][0] = 50
+    yield [*copies, *tensors]
+    yield [(t.stride(), t.storage_offset(), t.is_leaf, t._is_view()) for t in copies]
     yield [t._version for t in copy.deepcopy([x, x[1:], m.ones(1), m.tensor([1j]).conj()])]
-    twins[0].requires_grad_()
-    (twins[0] * twins[0]).sum().backward()
-    yield [twins[0].grad, twins[1].requires_grad]
+    copies[0].requires_grad_()
+    (copies[0] * copies[0]).sum().backward()
+    yield [copies[0].grad, copies[1].requires_grad]
 
 
 def copied_dict(m: Any) -> Iterator[object]:
     x = m.tensor([1 + 2j, 3])
-    twins = copy.deepcopy({"whole": x, "conjugate": x.conj(), "part": x[:1]})
-    twins["part"].zero_()
-    twins["conjugate"][1] = 9j
-    yield [*twins.values(), x]
+    copies = copy.deepcopy({"whole": x, "conjugate": x.conj(), "part": x[:1]})
+    copies["part"].zero_()
+    copies["conjugate"][1] = 9j
+    yield [*copies.values(), x]
 
 
 def copied_module(m: Any) -> Iterator[object]:
@@ -323,13 +323,13 @@ def split_without_a_record(m: Any) -> Iterator[object]:
 def conjugated(m: Any) -> Iterator[object]:
     leaf = m.tensor([[1 + 2j, 3 - 1j], [2j, 5.0]], requires_grad=True)
     base = leaf * (2 + 1j)
-    turned = base.mH
-    turned[0].mul_(3j)
-    turned.conj()[1, 1] = leaf[0, 0] * 7j
+    transposed = base.mH
+    transposed[0].mul_(3j)
+    transposed.conj()[1, 1] = leaf[0, 0] * 7j
     base.conj().unfold(1, 2, 1).mul_(1 - 1j)
     base.conj().as_strided((2,), (2,), 1).add_(leaf[1])
-    yield [base.resolve_conj(), turned, turned.stride(), turned._is_view()]
-    (base * turned).real.sum().backward()
+    yield [base.resolve_conj(), transposed, transposed.stride(), transposed._is_view()]
+    (base * transposed).real.sum().backward()
     yield [leaf.grad]
 
 

@@ -1,10 +1,12 @@
 """Writes gt/documentation: the text of every function, of signatures, sentences and examples.
 
 Signatures come from the type stubs, sentences from ops.toml, docstrings and tools/reference, where
-phrases for parameters stand, too. Examples are run, by GT and by PyTorch, whose results are equal.
-`python tools/reference.py` runs all; it needs torch.
+phrases for parameters stand, too. Examples that it finds are run by GT and by PyTorch, whose
+results are equal. `python tools/reference.py` writes all, with `--check` it compares only; it needs
+torch. Functions for which it knows no example are printed and keep the docstring that they have.
 """
 
+import argparse
 import ast
 import contextlib
 import dataclasses
@@ -16,14 +18,20 @@ import pathlib
 import re
 import sys
 import tomllib
+import types
 import warnings
 from collections.abc import Iterator
 
 import torch
 from python_source import ROOT, Row
 
-import gt
-from gt._core import Function
+# Functions say what their sources say: what an earlier run has written is not attached to them.
+bare = types.ModuleType("gt.documentation")
+bare.__dict__.update(attach=lambda *_: None, text=lambda *_: None)
+sys.modules[bare.__name__] = bare
+
+import gt  # noqa: E402
+from gt._core import Function  # noqa: E402
 
 FOLDER = ROOT / "gt/documentation"
 SPACES = {
@@ -230,7 +238,7 @@ def argument_lines(space: str, name: str, signatures: list[Signature], written: 
             kind for kind in parameter.type.split(" | ") if kind != "object"
         )
     lines = []
-    for word, types in kinds.items():
+    for word, accepted in kinds.items():
         phrase = (
             PARAMETERS.get(f"{SPACES[space][1]}{name}.{word}")
             or own.get(word)
@@ -238,7 +246,7 @@ def argument_lines(space: str, name: str, signatures: list[Signature], written: 
         )
         if phrase is None:
             raise LookupError(f"{space}.{name}: {word} has no phrase: parameters.txt")
-        shown = " or ".join(dict.fromkeys(types))
+        shown = " or ".join(dict.fromkeys(accepted))
         lines += wrapped(f"{word} ({shown}): {phrase}" if shown else f"{word}: {phrase}")
     return lines
 
@@ -442,13 +450,21 @@ def page(space: str) -> tuple[str, list[str]]:
 
 
 def main() -> int:
-    lacking = []
-    for space in sys.argv[1:] or SPACES:
-        text, without = page(space)
-        (FOLDER / f"{space}.txt").write_text(text)
-        lacking += without
-    print("\n".join(lacking))
-    return 1 if lacking else 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare only; exit 1 where stale")
+    check = parser.parse_args().check
+    stale = []
+    for space in SPACES:
+        text, lacking = page(space)
+        print(*lacking, sep="\n")
+        target = FOLDER / f"{space}.txt"
+        if target.read_text() != text:
+            stale.append(target.name)
+        if not check:
+            target.write_text(text)
+    if check and stale:
+        print(f"stale: run `just reference` to rewrite {', '.join(stale)}", file=sys.stderr)
+    return 1 if check and stale else 0
 
 
 if __name__ == "__main__":

@@ -80,12 +80,12 @@ def _of_sample(op: OpInfo, number: int, sample: SampleInput) -> Iterator[tuple[C
     if not differentiable or len(operands) > OPERANDS_MAX:
         return
 
-    def theirs(twins: Sequence[torch.Tensor]) -> object:
-        args, named = map_tensors(tree, lambda x: twins[places[id(x)]])
+    def theirs(copies: Sequence[torch.Tensor]) -> object:
+        args, named = map_tensors(tree, lambda x: copies[places[id(x)]])
         return op(*args, **named)
 
-    def ours(twins: Sequence[gt.Tensor]) -> object:
-        args, named = convert(tree, lambda x: twins[places[id(x)]])
+    def ours(copies: Sequence[gt.Tensor]) -> object:
+        args, named = convert(tree, lambda x: copies[places[id(x)]])
         return call_of(op)(*args, **named)
 
     yield from cases(title(op), number, operands, differentiable, theirs, ours)
@@ -117,17 +117,17 @@ def cases(
 
 
 def _theirs(plain: Sequence[torch.Tensor], wanted: Sequence[int]) -> list[torch.Tensor]:
-    twins = [x.clone(memory_format=torch.contiguous_format) for x in plain]
+    copies = [x.clone(memory_format=torch.contiguous_format) for x in plain]
     for at in wanted:
-        twins[at].requires_grad_()
-    return twins
+        copies[at].requires_grad_()
+    return copies
 
 
 def _ours(plain: Sequence[torch.Tensor], wanted: Sequence[int]) -> list[gt.Tensor]:
-    twins = [to_gt(x) for x in plain]
+    copies = [to_gt(x) for x in plain]
     for at in wanted:
-        twins[at].requires_grad_()
-    return twins
+        copies[at].requires_grad_()
+    return copies
 
 
 def _difference(
@@ -157,11 +157,11 @@ def _difference(
     return None
 
 
-def _pass(call: Call, twins: Sequence[object], case: Case, library: object) -> Pass | None:
+def _pass(call: Call, copies: Sequence[object], case: Case, library: object) -> Pass | None:
     """Uses, writes, goes back; None where there is no such case."""
     try:
-        made = tensors(quietly(lambda: call(twins)), library.Tensor)
-        target = twins[case.written] if case.written >= 0 else made[-1 - case.written]
+        made = tensors(quietly(lambda: call(copies)), library.Tensor)
+        target = copies[case.written] if case.written >= 0 else made[-1 - case.written]
         outputs = [x for x in made if x.requires_grad]
         if not outputs or not target.numel():
             return None
@@ -171,7 +171,7 @@ def _pass(call: Call, twins: Sequence[object], case: Case, library: object) -> P
         if library is gt:
             raise
         return None
-    wanted = [twins[at] for at in case.wanted]
+    wanted = [copies[at] for at in case.wanted]
     weights = [library.ones_like(x.detach()) for x in outputs]
     try:
         if library is torch:

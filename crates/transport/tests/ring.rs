@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use common::{CONSUMER_PARKED, FOREVER, NEVER_SPIN, PRODUCER_PARKED, SMALL, beside, copy, ring};
 use gt_transport::{
-    CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, RingError, create, drain_eventfd, eventfd,
+    CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, create, drain_eventfd,
+    eventfd,
 };
 
 fn read_all(consumer: &mut Consumer) -> Vec<u32> {
@@ -109,6 +110,36 @@ fn a_parked_consumer_is_woken() {
         assert!(woken);
         assert_eq!(read_all(&mut consumer), [round]);
     }
+}
+
+#[test]
+fn a_nap_ends_with_many_words_or_by_the_producers_wish() {
+    const MANY: u32 = 2048;
+    let (mut producer, mut consumer, memory) = ring(4 * MANY);
+    for ends_it in [Producer::end_nap, |producer: &mut Producer| {
+        assert!(producer.write(&[&vec![0; MANY as usize]]));
+    }] {
+        let waiter = beside(move || (consumer.nap(FOREVER), consumer));
+        memory.until_not_zero(CONSUMER_PARKED);
+        assert!(producer.write(&[&[1]]));
+        assert_ne!(memory.word(CONSUMER_PARKED), 0, "woken for one word");
+        ends_it(&mut producer);
+        let (has_words, back) = waiter.get();
+        consumer = back;
+        assert!(has_words);
+        assert_eq!(memory.word(CONSUMER_PARKED), 0);
+        read_all(&mut consumer);
+    }
+    producer.end_nap();
+    assert!(producer.write(&[&[1]]));
+    assert!(consumer.nap(FOREVER), "there are words: no sleep");
+}
+
+#[test]
+fn a_nap_ends_by_itself() {
+    let (_producer, mut consumer, memory) = ring(SMALL);
+    assert!(!consumer.nap(Duration::from_millis(1)));
+    assert_eq!(memory.word(CONSUMER_PARKED), 0);
 }
 
 #[test]

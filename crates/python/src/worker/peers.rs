@@ -122,6 +122,11 @@ impl WorkerPeers {
         link.ok().map(WorkerLink::Tcp)
     }
 
+    /// Whether it has been introduced to no other worker.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
     /// Takes in what the dispatcher has said since; whether that was anything. A link that cannot be mapped is a peer that
     /// cannot be reached.
     fn listen(&mut self) -> bool {

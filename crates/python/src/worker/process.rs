@@ -28,6 +28,9 @@ const ANSWER_WORDS_MIN: usize = REPLY_BYTES_MAX / 4 * 2;
 /// How long an idle worker polls with the interpreter attached: longer than a client's pause between two operators,
 /// short against what waking a parked worker costs in delay.
 const SPIN: Duration = Duration::from_micros(50);
+/// How long an idle worker sleeps on its client's CPU before a few words wake it: each would cost two switches of threads,
+/// some 8 us, for an operator that takes two. A client that reads wakes it at once.
+const NAP: Duration = Duration::from_micros(200);
 /// How long a wait for room lasts at most. The control thread watches for the dispatcher's death, so this could be for
 /// ever; it bounds what a lost wake-up would cost.
 const PARK: Duration = Duration::from_millis(500);
@@ -76,6 +79,8 @@ struct Setup {
     words: Consumer,
     answers: Producer,
     slabs: Option<WorkerSlabs>,
+    /// The client itself writes the words, and says when it waits.
+    is_embedded: bool,
 }
 
 /// What is too large for the rings goes beside them.
@@ -102,14 +107,16 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
     if answers.capacity() < ANSWER_WORDS_MIN {
         return Err(format!("a ring of {} words for answers", answers.capacity()));
     }
-    if let Some(waker) = descriptors.next() {
+    let waker = descriptors.next();
+    let is_embedded = waker.is_none();
+    if let Some(waker) = waker {
         answers.set_waker(waker);
     }
     let slabs = of_slabs.map(|[payloads, answers]| {
         Ok(WorkerSlabs { payloads: SlabReader::new(payloads)?, answers: SlabWriter::new(answers)? })
     });
     let slabs = slabs.transpose().map_err(|error: RingError| text(&error))?;
-    Ok(Some(Setup { index: record.index, words, answers, slabs }))
+    Ok(Some(Setup { index: record.index, words, answers, slabs, is_embedded }))
 }
 
 /// Passes on what the dispatcher says of other workers, and ends the process with it.
@@ -146,7 +153,7 @@ fn owned(fd: i32) -> OwnedFd {
 
 fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream) -> PyResult<()> {
     let Worker { mut machine, mut idle, .. } = worker;
-    let Setup { mut words, answers, slabs, .. } = setup;
+    let Setup { mut words, answers, slabs, is_embedded, .. } = setup;
     let mut answers = RingReplies { ring: answers, slabs, frame: Vec::new() };
     let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);
     let mut shared_cpu = SharedCpu::default();
@@ -155,7 +162,10 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
         let wanted = words_wanted(&taken);
         // With a collective in flight the wait below polls too.
         if words.read(&mut taken, wanted) == 0
-            && (machine.is_in_flight() || !poll(&mut words, &answers, &mut shared_cpu))
+            && (machine.is_in_flight()
+                || !wait_a_moment(&mut words, &answers, &mut shared_cpu, || {
+                    is_embedded && stream.is_alone()
+                }))
         {
             if words.is_corrupt() {
                 return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
@@ -180,11 +190,16 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
     }
 }
 
-/// Waits a moment for words; not at all where who would send them needs this CPU for it.
-fn poll(words: &mut Consumer, answers: &RingReplies, shared_cpu: &mut SharedCpu) -> bool {
+/// Waits a moment for words. Who would send them may need this CPU for it: then it sleeps, at most for a nap.
+fn wait_a_moment(
+    words: &mut Consumer,
+    answers: &RingReplies,
+    shared_cpu: &mut SharedCpu,
+    may_nap: impl FnOnce() -> bool,
+) -> bool {
     let shares_cpu = answers.ring.shares_cpu();
     let has_left = shared_cpu.leave(shares_cpu);
-    (has_left || !shares_cpu) && words.wait(SPIN, SPIN)
+    if has_left || !shares_cpu { words.wait(SPIN, SPIN) } else { may_nap() && words.nap(NAP) }
 }
 
 /// How many more words to take: the rest of a long instruction, else a few instructions.

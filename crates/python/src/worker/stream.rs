@@ -112,6 +112,11 @@ impl WorkerStream {
         Ok(Self { shared, thread: Some(thread) })
     }
 
+    /// Whether no other worker is known, so that none waits for this one.
+    pub fn is_alone(&self) -> bool {
+        self.shared.inside().stream.peers_mut().is_empty()
+    }
+
     /// Waits until the ring has words or a job has ended, or as long as `longest`, and keeps up with the other workers
     /// meanwhile. May return early.
     pub fn wait_for_words(&mut self, ring: &mut Consumer, longest: Duration) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::RingError;
 use super::mapping::{RingMapping, to_counter, to_usize};
 use crate::scheduling::{self, poll_until};
-use crate::sleep::park::{self, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
+use crate::sleep::park::{self, NAPPING, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
 use crate::sleep::{Sleeping, WAIT_MAX};
 
 /// The reading side of a ring. One per ring, in one process, used by one thread at a time.
@@ -108,6 +108,17 @@ impl Consumer {
             return !self.corrupt;
         }
         self.sleep_until(deadline);
+        self.available() > 0
+    }
+
+    /// Sleeps for a moment on a CPU that the producer needs: publications do not end it until there are many words or the
+    /// producer waits ([`Producer::end_nap`](super::Producer::end_nap)). True when words are available.
+    pub fn nap(&mut self, longest: Duration) -> bool {
+        if self.park(NAPPING) {
+            let parked = &self.mapping.header().consumer_parked.word;
+            let _ = park::sleep_on(parked, NAPPING, longest.min(WAIT_MAX));
+            self.park_end();
+        }
         self.available() > 0
     }
 

@@ -10,7 +10,7 @@ use super::RingError;
 use super::mapping::{RingMapping, to_counter, to_usize};
 use crate::scheduling::{self, poll_until};
 use crate::sleep::WAIT_MAX;
-use crate::sleep::park::{self, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
+use crate::sleep::park::{self, NAPPING, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
 
 /// How long a full ring is polled before the producer parks: longer than a wake-up takes (20-50 us),
 /// short against what a full ring means to the consumer (a millisecond of work and more).
@@ -18,6 +18,8 @@ const SPIN_WHEN_FULL: Duration = Duration::from_micros(100);
 /// A parked producer resumes when a quarter of the ring is free: at one group at a time both sides
 /// would pay a wake-up per group.
 const RESUME_FRACTION: u32 = 4;
+/// A consumer that naps is woken for so many words: some 200 instructions, which take it longer than two switches of threads.
+const NAP_WORDS_MAX: u32 = 2048;
 
 /// The writing side of a ring. One per ring, in one process, used by one thread at a time.
 ///
@@ -133,6 +135,16 @@ impl Producer {
         self.wake_consumer();
     }
 
+    /// Wakes a consumer that naps ([`Consumer::nap`](super::Consumer::nap)): the caller is about to wait for it.
+    pub fn end_nap(&mut self) {
+        // Pairs with the fence in Consumer::park.
+        fence(Ordering::SeqCst);
+        let parked = &self.mapping.header().consumer_parked.word;
+        if parked.load(Ordering::Relaxed) == NAPPING && park::claim_wake(parked, NAPPING) {
+            park::wake(parked);
+        }
+    }
+
     fn free(&self) -> u32 {
         if self.corrupt { 0 } else { self.mapping.capacity() - self.tail.wrapping_sub(self.head) }
     }
@@ -177,6 +189,12 @@ impl Producer {
             (PARKED_ON_FUTEX, _) if park::claim_wake(parked, PARKED_ON_FUTEX) => park::wake(parked),
             (PARKED_ON_EVENTFD, Some(waker)) if park::claim_wake(parked, PARKED_ON_EVENTFD) => {
                 self.corrupt |= !write_eventfd(waker);
+            }
+            (NAPPING, _) if self.tail.wrapping_sub(self.head) > NAP_WORDS_MAX => {
+                self.refresh_head();
+                if self.tail.wrapping_sub(self.head) > NAP_WORDS_MAX {
+                    self.end_nap();
+                }
             }
             _ => {}
         }

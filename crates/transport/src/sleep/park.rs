@@ -14,6 +14,9 @@ pub(crate) const PARKED_ON_FUTEX: u32 = 1;
 /// The consumer sleeps in epoll over many rings; only the waker wakes it.
 pub(crate) const PARKED_ON_EVENTFD: u32 = 2;
 
+/// The consumer sleeps on a futex, for a moment: it shares the producer's CPU and had better not take it for a few words.
+pub(crate) const NAPPING: u32 = 3;
+
 /// Far more than ever sleep on one word.
 const SLEEPERS_MAX: u32 = 64;
 

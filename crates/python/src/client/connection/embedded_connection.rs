@@ -201,6 +201,15 @@ impl Connection for EmbeddedConnection {
         }
     }
 
+    fn begin_wait(&mut self) -> bool {
+        let mut shares_cpu = false;
+        for link in self.links.iter_mut().filter(|link| link.alive) {
+            link.producer.end_nap();
+            shares_cpu |= link.producer.shares_cpu();
+        }
+        shares_cpu
+    }
+
     fn chunk_bytes_max(&self) -> usize {
         CHUNK_BYTES_MAX
     }

@@ -102,6 +102,11 @@ pub(crate) trait Connection: Send {
     }
     /// Sends what waits for the next instruction, and of what waits for room as much as there is.
     fn flush(&mut self) {}
+    /// The caller is about to wait for the workers: wakes those that nap. True where one shares the caller's CPU, so that
+    /// polling would keep it from running.
+    fn begin_wait(&mut self) -> bool {
+        false
+    }
     /// Sends what is no instruction.
     fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers);
     /// The inboxes to watch, with an index for [`Connection::receive`].

@@ -26,8 +26,8 @@ type LockedInbox<'a> = MutexGuard<'a, dyn Inbox + 'static>;
 /// Where a wait stands.
 enum WaitState {
     Answered(Answer),
-    /// The inboxes to listen at, and how many batches the core had when it looked.
-    Listen(Vec<SharedInbox>, u64),
+    /// The inboxes to listen at, how many batches the core had when it looked, and whether to sleep there rather than poll.
+    Listen(Vec<SharedInbox>, u64, bool),
     /// For people, once.
     Announce(String),
     /// How far this program's own workers are, once.
@@ -62,9 +62,9 @@ fn wait_watched(
     let mut is_quiet = false;
     loop {
         hold_other_threads(py);
-        let (inboxes, received) = match step(py, request, (asked_in, is_quiet), watch)? {
+        let (inboxes, received, sleeps) = match step(py, request, (asked_in, is_quiet), watch)? {
             WaitState::Answered(answer) => return Ok(answer),
-            WaitState::Listen(inboxes, received) => (inboxes, received),
+            WaitState::Listen(inboxes, received, sleeps) => (inboxes, received, sleeps),
             WaitState::Announce(text) => {
                 errors::announce(py, &text)?;
                 continue;
@@ -90,7 +90,7 @@ fn wait_watched(
             return Err(errors::connection_lost(py, "the connection was closed"));
         }
         words.clear();
-        let arrived = py.detach(|| listen(&inboxes, received, &mut words, is_quiet));
+        let arrived = py.detach(|| listen(&inboxes, received, &mut words, sleeps));
         is_quiet = arrived.is_none();
         if let Some(index) = arrived {
             with(py, |runtime| {
@@ -148,26 +148,28 @@ fn step(
             return Ok(WaitState::Silent(text));
         }
     }
-    let inboxes = runtime.connection.as_ref().map(|connection| connection.inboxes());
-    Ok(WaitState::Listen(inboxes.unwrap_or_default(), RECEIVED.load(Ordering::Acquire)))
+    let Some(connection) = runtime.connection.as_mut() else {
+        return Ok(WaitState::Listen(Vec::new(), RECEIVED.load(Ordering::Acquire), true));
+    };
+    let sleeps = connection.begin_wait() || is_quiet;
+    Ok(WaitState::Listen(connection.inboxes(), RECEIVED.load(Ordering::Acquire), sleeps))
 }
 
 /// Takes what comes at any of the inboxes, and says at which, unless another thread does: of several that read, one
 /// listens. Whatever arrived after the core had `received` batches may hold the caller's answer, so it looks again before
-/// it listens. It polls, or where that has received nothing (`is_quiet`) sleeps.
+/// it listens. It polls, or where that has received nothing or keeps a worker from its CPU (`sleeps`) sleeps.
 fn listen(
     inboxes: &[SharedInbox],
     received: u64,
     words: &mut Vec<u32>,
-    is_quiet: bool,
+    sleeps: bool,
 ) -> Option<usize> {
     let begun = Instant::now();
     while begun.elapsed() < READ_PARK {
         if let Some(mut locked) = lock_all(inboxes)
             && TAKEN.load(Ordering::Acquire) == received
         {
-            let arrived =
-                if is_quiet { sleep(&mut locked, words) } else { poll(&mut locked, words) };
+            let arrived = if sleeps { sleep(&mut locked, words) } else { poll(&mut locked, words) };
             if arrived.is_some() {
                 TAKEN.fetch_add(1, Ordering::AcqRel);
             }

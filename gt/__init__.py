@@ -214,6 +214,8 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"gt.{_LAZY_NAMES[name]}"), name)
         documentation.attach(__name__, {name: value})
         return value
+    if name.startswith("_foreach_"):
+        return getattr(importlib.import_module("gt.foreach"), name)
     from gt.missing import attribute_error
 
     raise attribute_error("gt", name)

@@ -107,6 +107,8 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self + value * tensor1 * tensor2."""
     self, tensor1, tensor2 = together(self, tensor1, tensor2)
+    if common_type(self, tensor1, tensor2) == _core.bool:  # PyTorch refuses it
+        return generic("addcmul", self, tensor1, tensor2, value=value)
     value = factor_of(self.dtype, value)
     if 0 in self.shape:  # its gradient is a sum of nothing, which comes after the factors
         tensor1 = tensor1.expand(broadcast_shapes(self.shape, tensor1.shape, tensor2.shape))
@@ -121,7 +123,11 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
     if not any(x.dtype.is_floating_point for x in (tensor1, tensor2)):
         raise InvalidUse(
             "Integer division with addcdiv is no longer supported, and in a future  release "
-            "addcdiv will perform a true division of tensor1 and tensor2."
+            "addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv "
+            "behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2))"
+            ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for "
+            "float inputs. The future addcdiv behavior is just the latter implementation: "
+            "(input + value * tensor1 / tensor2), for all dtypes."
         )
     self, tensor1, tensor2 = together(self, tensor1, tensor2)
     if is_half(self, tensor1, tensor2):
@@ -132,11 +138,15 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
 
 def clamp_min(self: Tensor, min: Operand) -> Tensor:
     """Not below `min`."""
+    if self.dtype.is_complex:  # PyTorch refuses it
+        return generic("clamp_min", self, min)
     return call("clamp", self, min, None)
 
 
 def clamp_max(self: Tensor, max: Operand) -> Tensor:
     """Not above `max`."""
+    if self.dtype.is_complex:  # PyTorch refuses it
+        return generic("clamp_max", self, max)
     return call("clamp", self, None, max)
 
 

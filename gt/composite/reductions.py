@@ -183,6 +183,8 @@ def extreme(
             f"{kind}(): Expected reduction dim to be specified for input.numel() == 0. "
             "Specify the reduction dim with the 'dim' argument."
         )
+    if self.dtype.is_complex:  # PyTorch refuses it
+        return generic(kind, self)
     # Without `dim` a NaN takes the gradient, which it spoils with amax's ().
     return call(f"a{kind}", self, dim=None, keepdim=False)
 

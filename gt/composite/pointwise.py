@@ -14,6 +14,7 @@ from gt.composite.common import (
     generic,
     not_a_tensor,
 )
+from gt.composite.factors import check_factors, check_whole
 from gt.dtypes import category, common_type, result_type
 from gt.errors import (
     DtypeError,
@@ -70,10 +71,7 @@ def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     if isinstance(other, Tensor):
         return other.sub(self, alpha=alpha)
     dtype = result_type(self, other)
-    if isinstance(alpha, float) and category(dtype) < category(_core.float32):
-        raise InvalidUse(
-            "For integral input tensors, argument alpha must not be a floating point number."
-        )
+    check_whole("alpha", alpha, dtype)
     is_cast = alpha != 1 and dtype != self.dtype
     return other - scaled(call("cast", self, dtype=dtype) if is_cast else self, alpha)
 
@@ -109,6 +107,7 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
     self, tensor1, tensor2 = together(self, tensor1, tensor2)
     if common_type(self, tensor1, tensor2) == _core.bool:  # PyTorch refuses it
         return generic("addcmul", self, tensor1, tensor2, value=value)
+    check_factors(value, operands=(self,), wide=True)
     value = factor_of(self.dtype, value)
     if 0 in self.shape:  # its gradient is a sum of nothing, which comes after the factors
         tensor1 = tensor1.expand(broadcast_shapes(self.shape, tensor1.shape, tensor2.shape))
@@ -130,6 +129,7 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
             "(input + value * tensor1 / tensor2), for all dtypes."
         )
     self, tensor1, tensor2 = together(self, tensor1, tensor2)
+    check_factors(value, operands=(self,), wide=True)
     if is_half(self, tensor1, tensor2):
         exact = addcdiv(self.float(), tensor1.float(), tensor2.float(), value=value)
         return exact.to(self.dtype)

@@ -154,6 +154,15 @@ EMPTY = [
     "m.linalg.matrix_norm(m.zeros(0, 3), float('inf'))",
     "m.nn.functional.normalize(m.zeros(2, 0), p=float('inf'))",
 ]  # fmt: skip
+RECORDED = [
+    f"m.ones({size}, requires_grad=True).{call}.grad_fn.name()"
+    for size, call in [
+        ("2, 3", "view(6)"), ("2, 3", "reshape(6)"), ("2, 3", "flatten()"), ("2, 3", "ravel()"),
+        ("2, 3", "view_as(m.ones(6))"), ("2, 3", "reshape_as(m.ones(6))"), ("2, 3", "view(2, 3)"),
+        ("6", "unflatten(0, (2, 3))"), ("2, 3", "permute(1, 0)"), ("2, 3", "expand(2, 2, 3)"),
+        ("2, 3", "diagonal()"), ("2, 3", "exp()"),
+    ]
+]  # fmt: skip
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
           "float64", "complex64"]  # fmt: skip
 NUMBERS = ["300", "-1", "2**40", "1e300", "2.5", "1j"]
@@ -191,7 +200,7 @@ def outcome(m, row):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("row", [*NORMS, *MASKS, *INDEXES, *PRODUCTS, *EMPTY])
+@pytest.mark.parametrize("row", [*NORMS, *MASKS, *INDEXES, *PRODUCTS, *EMPTY, *RECORDED])
 def test_a_row_is_as_in_pytorch(row):
     assert str(outcome(gt, row)) == str(outcome(torch, row))  # as text, since NaN is not NaN
 

@@ -70,7 +70,7 @@ pub(crate) fn set_item(
 /// The number as a copy stores it: it is a float32 at first, of which a half dtype makes an infinity.
 fn copied(number: Scalar, dtype: Dtype) -> Scalar {
     let half = matches!(dtype, Dtype::F16 | Dtype::Bf16);
-    if half && !number.fits(dtype) && number.fits(Dtype::F32) {
+    if half && !number.fits(dtype) {
         return Scalar::Float(f64::INFINITY.copysign(number.as_f64()));
     }
     number

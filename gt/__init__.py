@@ -137,6 +137,8 @@ from gt import documentation  # noqa: E402
 documentation.attach(__name__, globals())
 
 _LAZY = {
+    "_inductor",
+    "_utils",
     "accelerator",
     "amp",
     "cpu",
@@ -152,6 +154,7 @@ _LAZY = {
     "functional",
     "linalg",
     "masked",
+    "multiprocessing",
     "special",
     "client",
     "cuda",
@@ -203,7 +206,12 @@ _LAZY_NAMES = {
     "vmap": "func",
 }
 # The modules that users type; the others, which stay importable, hold what makes these.
-_SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}
+_SHOWN = (_LAZY - {"worker", "_inductor", "_utils"}) | {
+    "autograd",
+    "distributed",
+    "errors",
+    "random",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -214,6 +222,8 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"gt.{_LAZY_NAMES[name]}"), name)
         documentation.attach(__name__, {name: value})
         return value
+    if name.startswith("_foreach_"):
+        return getattr(importlib.import_module("gt.foreach"), name)
     from gt.missing import attribute_error
 
     raise attribute_error("gt", name)

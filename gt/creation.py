@@ -17,6 +17,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import cast, known_dtype
 from gt.composite.common import Number, Shape, sizes, whole
+from gt.composite.factors import check_fits
 from gt.conversion import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
 from gt.dtypes import FROM_NUMPY, NUMPY, category, get_default_dtype, of_number, part_of
@@ -157,6 +158,8 @@ def full(
 def filled(shape: Shape, value: Number | complex, dtype: _core.dtype) -> Tensor:
     """A tensor of one number; a complex one is uploaded: no instruction has it as an attribute."""
     if isinstance(value, complex):
+        if dtype != _core.bool:  # of which any number but zero is true
+            check_fits(value, dtype)
         return tensor(value, dtype=dtype).expand(shape).clone()
     return call("full", size=shape, value=value, dtype=dtype)
 

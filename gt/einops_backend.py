@@ -3,9 +3,12 @@
 einops is not imported here: import_hooks.py calls these when a program imports it.
 """
 
+import functools
 import importlib
+import importlib.util
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import gt
@@ -92,6 +95,43 @@ def add_layers(module: types.ModuleType) -> None:
         members = {**methods, "__module__": layers.__name__, "__doc__": mixin.__doc__}
         vars(layers)[name] = type(name, (mixin, nn.Module), members)
     vars(module)["gt"] = layers
+
+
+def choose_layers(module: types.ModuleType, load: Callable[[types.ModuleType], None]) -> None:
+    """Make `einops.layers.torch` GT's layers to a file that uses GT, and torch's to others.
+
+    Args:
+        module: Has no names of its own: each import from it asks which file it is in.
+        load: Fills a module with torch's layers, which imports torch.
+    """
+
+    @functools.cache
+    def theirs() -> types.ModuleType:
+        assert module.__spec__ is not None, "an import makes it"
+        loaded = importlib.util.module_from_spec(module.__spec__)
+        load(loaded)
+        return loaded
+
+    def layer(name: str) -> object:
+        if name.startswith("__"):  # the import's own questions
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        is_ours = _uses_gt(sys._getframe(1).f_globals)  # noqa: SLF001 - the file that asks
+        return getattr(importlib.import_module("einops.layers.gt") if is_ours else theirs(), name)
+
+    vars(module)["__getattr__"] = layer
+
+
+def _uses_gt(names: dict[str, object]) -> bool:
+    """Whether a file of these names writes for GT: torch is none of them.
+
+    A file that names neither is torch's where the program has imported torch.
+    """
+    homes = {
+        str(getattr(value, "__name__" if isinstance(value, types.ModuleType) else "__module__", ""))
+        for value in names.values()
+    }
+    packages = {home.partition(".")[0] for home in homes}
+    return "torch" not in packages and ("gt" in packages or "torch" not in sys.modules)
 
 
 def _rearrange(self: Any, input: Tensor) -> Tensor:  # noqa: ANN401 - a layer of einops

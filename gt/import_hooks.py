@@ -1,4 +1,5 @@
-"""What GT adds to a library when a program imports it: collate to torch's loader, einops' backend.
+"""What GT adds to a library when a program imports it: collate to torch's loader, einops' backend
+and layers, einx's.
 
 The libraries are not imported here. A library that is there already is told at once. And what an
 import of GT's says that finds nothing: `import gt.fx`, `from gt.nn import CrossMapLRN2d`.
@@ -17,6 +18,7 @@ from gt._core import Tensor
 from gt.composite.joining import stack
 
 Action = Callable[[types.ModuleType], None]
+Replacement = Callable[[types.ModuleType, Action], None]
 
 
 class _Then(importlib.abc.Loader):
@@ -36,8 +38,21 @@ class _Then(importlib.abc.Loader):
         return getattr(self.loader, name)
 
 
+class _Later(importlib.abc.Loader):
+    """A module that is filled otherwise, with its own loader at hand."""
+
+    def __init__(self, loader: importlib.abc.Loader, replacement: Replacement) -> None:
+        self.loader, self.replacement = loader, replacement
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self.replacement(module, self.loader.exec_module)
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of ACTIONS as the other finders do, and adds what follows."""
+    """Finds the modules of the tables as the other finders do, and adds what follows."""
 
     def __init__(self) -> None:
         self.searching: set[str] = set()
@@ -48,7 +63,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,  # noqa: ARG002 - the search begins anew
         target: types.ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in ACTIONS or fullname in self.searching:
+        if fullname in self.searching or not (fullname in ACTIONS or fullname in REPLACEMENTS):
             return None
         self.searching.add(fullname)
         try:
@@ -56,7 +71,10 @@ class _Finder(importlib.abc.MetaPathFinder):
         finally:
             self.searching.discard(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Then(spec.loader, ACTIONS[fullname])
+            if fullname in ACTIONS:
+                spec.loader = _Then(spec.loader, ACTIONS[fullname])
+            else:
+                spec.loader = _Later(spec.loader, REPLACEMENTS[fullname])
         return spec
 
 
@@ -96,11 +114,21 @@ def _einops_layers(module: types.ModuleType) -> None:
     importlib.import_module("gt.einops_backend").add_layers(module)
 
 
+def _einops_layers_of_torch(module: types.ModuleType, load: Action) -> None:
+    importlib.import_module("gt.einops_backend").choose_layers(module, load)
+
+
+def _einx(module: types.ModuleType) -> None:
+    importlib.import_module("gt.einx_backend").register(module)
+
+
 ACTIONS: dict[str, Action] = {
     "torch.utils.data._utils.collate": _collate,
     "einops._backends": _einops,
     "einops.layers": _einops_layers,
+    "einx": _einx,
 }
+REPLACEMENTS: dict[str, Replacement] = {"einops.layers.torch": _einops_layers_of_torch}
 
 
 def install() -> None:

@@ -17,18 +17,10 @@ _SHORT_MAX = 2  # letters: too few to say what is alike, `fx` and `fix`
 # What does the same by another name, where spelling does not lead to it.
 INSTEAD = {
     ("gt", "complex32"): "gt.complex64",
-    ("gt", "cholesky"): "gt.linalg.cholesky",
-    ("gt", "eig"): "gt.linalg.eig",
-    ("gt", "lstsq"): "gt.linalg.lstsq, whose operands are in the other order",
-    ("gt", "matrix_rank"): "gt.linalg.matrix_rank",
-    ("gt", "qr"): "gt.linalg.qr",
-    ("gt", "solve"): "gt.linalg.solve, whose operands are in the other order",
-    ("gt", "symeig"): "gt.linalg.eigh",
     ("gt", "export"): "gt.save of a state_dict()",
     ("gt", "hub"): "gt.load of a checkpoint file",
     ("gt.utils", "benchmark"): "timeit around gt.cuda.synchronize()",
     ("gt.nn.attention", "flex_attention"): "gt.nn.functional.scaled_dot_product_attention",
-    ("gt", "multiprocessing"): "gt.utils.data.DataLoader(num_workers=…), of processes",
     (
         "gt.optim",
         "SparseAdam",

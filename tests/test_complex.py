@@ -290,3 +290,41 @@ def test_a_signal_comes_back_from_its_frequencies():
         (back * back).sum().backward()
         found.append([back.tolist(), x.grad.tolist()])
     torch.testing.assert_close(*map(torch.tensor, found))
+
+
+PARTS = ["view_as_real(z)", "z.real", "z.imag", "view_as_complex(x)", "z.real[1:]"]
+FILLINGS = {
+    "copy_": lambda m, module, new: copied(m, module.p, new),
+    "data": lambda m, module, new: module.p.data.copy_(new),
+    "load_state_dict": lambda m, module, new: module.load_state_dict({"p": new}),
+    "init": lambda m, module, new: m.nn.init.constant_(module.p, 0.5),
+    "step": lambda m, module, new: stepped(m, module.p),
+}
+
+
+def copied(m, parameter, new):
+    with m.no_grad():
+        parameter.copy_(new)
+
+
+def stepped(m, parameter):
+    optimizer = m.optim.SGD([parameter], lr=0.5)
+    (parameter * parameter.conj()).sum().abs().backward()
+    optimizer.step()
+
+
+CASES = [(part, filling) for part in PARTS for filling in FILLINGS]
+CASES.remove(("view_as_complex(x)", "step"))  # the optimizers are of real numbers
+
+
+@pytest.mark.parametrize(("part", "filling"), CASES)
+def test_a_parameter_made_of_a_part_is_written(part, filling):
+    def run(m):
+        names = {"m": m, "z": m.tensor([1 + 2j, 3 - 1j]), "x": m.tensor([[1.0, 2.0], [3.0, -1.0]])}
+        call = part if part[0] == "z" else f"m.{part}"
+        module = m.nn.Module()
+        module.p = m.nn.Parameter(eval(call, names))
+        FILLINGS[filling](m, module, m.ones_like(module.p.detach()) * 2)
+        return module.p.tolist()
+
+    assert run(gt) == run(torch)

@@ -14,7 +14,8 @@ import pytest
 import gt
 
 SPACES = ("gt", "gt.linalg", "gt.fft", "gt.special", "gt.nn.functional")
-# What starts, ends or configures sessions, files and clusters: pages of their own show these.
+# What starts, ends or configures sessions, files and clusters: pages of their own show these. And
+# what PyTorch removed: it always raises.
 WITHOUT = set((Path(__file__).parent / "without_example.txt").read_text().split())
 
 

@@ -1,12 +1,14 @@
 """einops over GT's tensors, by its own mechanism of backends: what it gives over torch's."""
 
 import copy
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+from without_torch import path_without_torch
 
 import gt
 
@@ -110,3 +112,45 @@ def test_the_order_of_the_imports_does_not_matter(order):
     code = f"{order}\nprint(einops.rearrange(gt.ones(2, 3), 'a b -> b a').shape)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
     assert done.stdout == "gt.Size([3, 2])\n", done.stderr
+
+
+LAYERS = {
+    "import gt as torch\nfrom einops.layers.torch import Rearrange": True,
+    "from gt import nn\nfrom einops.layers.torch import Rearrange": True,
+    "import gt as torch, torchlike\nfrom einops.layers.torch import Rearrange": True,
+    "import gt\nimport einops.layers.torch as layers\nRearrange = layers.Rearrange": True,
+    "import gt, torch\nfrom einops.layers.torch import Rearrange": False,
+    "import gt\nfrom torch import nn\nfrom einops.layers.torch import Rearrange": False,
+    "import torch\nfrom einops.layers.torch import Rearrange\nimport gt": False,
+}
+
+
+@pytest.mark.parametrize("imports", LAYERS)
+def test_layers_of_torch_are_gts_to_a_program_of_gts(imports, tmp_path):
+    (tmp_path / "torchlike.py").write_text("import torch\n")  # another file has torch
+    code = f"{imports}\nimport gt as g\nprint(issubclass(Rearrange, g.nn.Module))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    assert done.stdout == f"{LAYERS[imports]}\n", done.stderr
+
+
+def test_layers_of_torch_need_no_torch(tmp_path):
+    code = """
+import gt as torch
+from einops.layers.torch import EinMix, Rearrange, Reduce
+net = torch.nn.Sequential(
+    Rearrange("b (h w) -> b h w", h=2),
+    EinMix("b h w -> b h o", weight_shape="w o", bias_shape="o", w=3, o=4),
+    Reduce("b h o -> b o", "max"),
+)
+print(net(torch.ones(5, 6)).shape, sorted(net.state_dict()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path_without_torch(tmp_path)},
+        capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    assert done.stdout == "gt.Size([5, 4]) ['1.bias', '1.weight']\n", done.stderr

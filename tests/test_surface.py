@@ -45,6 +45,8 @@ MODULES = [
     "gt.nn.utils.parametrize", "gt.nn.utils.prune", "gt.nn.utils.stateless", "gt.nn.utils.rnn",
     *(f"gt.distributions{path}" for path in DISTRIBUTIONS), "gt.onnx", "gt.optim.swa_utils",
     "gt.return_types", "gt.testing", "gt.utils.dlpack", "gt.utils.tensorboard", "gt.xpu",
+    "gt._inductor", "gt._inductor.config", "gt._utils", "gt.distributed.nn", "gt.distributed.optim",
+    "gt.multiprocessing", "gt.utils.cpp_extension",
 ]  # fmt: skip
 
 CLASSES = {

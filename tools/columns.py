@@ -2,6 +2,7 @@
 Facts are checked here, against the rest of the row. Standard library only.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -156,6 +157,7 @@ def _fills(row: Row, column: str) -> str:
 WRITERS: dict[str, Callable[[Row, str], str]] = {
     "dtype": _variant("DtypeRule", DTYPES),
     "refuses": _refuses,
+    "function": lambda row, column: json.dumps(row[column]),
     "complex": _bool,
     "nonempty": _bool,
     "running": _bool,

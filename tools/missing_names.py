@@ -13,8 +13,12 @@ import sys
 import types
 
 import torch
+import torch.distributed.nn
+import torch.distributed.optim
+import torch.multiprocessing
 import torch.nn.utils.prune
 import torch.utils.checkpoint
+import torch.utils.cpp_extension
 
 import gt
 
@@ -45,6 +49,8 @@ MODULES = {
     "gt.cuda.memory": torch.cuda.memory,
     "gt.compiler": torch.compiler,
     "gt.distributed": torch.distributed,
+    "gt.distributed.nn": torch.distributed.nn,
+    "gt.distributed.optim": torch.distributed.optim,
     "gt.distributions": torch.distributions,
     "gt.distributions.constraints": torch.distributions.constraints,
     "gt.distributions.transforms": torch.distributions.transforms,
@@ -55,6 +61,7 @@ MODULES = {
     "gt.linalg": torch.linalg,
     "gt.masked": torch.masked,
     "gt.mps": torch.mps,
+    "gt.multiprocessing": torch.multiprocessing,
     "gt.nn": torch.nn,
     "gt.nn.attention": torch.nn.attention,
     "gt.nn.functional": torch.nn.functional,
@@ -82,6 +89,7 @@ MODULES = {
     "gt.testing": torch.testing,
     "gt.utils": torch.utils,
     "gt.utils.checkpoint": torch.utils.checkpoint,
+    "gt.utils.cpp_extension": torch.utils.cpp_extension,
     "gt.utils.data": torch.utils.data,
     "gt.utils.data.dataloader": torch.utils.data.dataloader,
     "gt.utils.data.dataset": torch.utils.data.dataset,

@@ -23,7 +23,18 @@ def bind(
     """
     if named.get("out") is not None:
         raise out_refused(_title(name))
-    candidates = schemas.of(name)
+    return bound_to(name, schemas.of(name), args, named, is_method=is_method)
+
+
+def bound_to(
+    name: str,
+    candidates: Sequence[Schema],
+    args: Sequence[object],
+    named: Mapping[str, object],
+    *,
+    is_method: bool = False,
+) -> tuple[Schema, list[object]]:
+    """The same for one of `candidates`, which an error calls `name`."""
     complaints = []
     for schema in candidates:
         bound = _fitted(schema, args, named, is_method)
@@ -32,7 +43,7 @@ def bind(
         complaints.append(bound)
     if len(candidates) == 1:
         raise InvalidType(f"{name}(){complaints[0]}")
-    kinds = [_kind(value) for value in args[is_method:]]
+    kinds = [_core.class_name(value) for value in args[is_method:]]
     kinds += [f"{word}={type(value).__name__}" for word, value in named.items()]
     lines = "".join(f"\n * {_signature(schema)}" for schema in candidates)
     raise InvalidType(
@@ -61,12 +72,10 @@ def _fitted(
             if argument.name in values:
                 return f" got multiple values for argument '{word}'"
             values[argument.name] = rest.pop(word)
-    missing = [f'"{_shown(x)}"' for x in schema.arguments if x.is_required and x.name not in values]
-    if missing:
-        return f" missing {len(missing)} required positional arguments: {', '.join(missing)}"
-    if rest.pop("out", None) is None and rest:
+    bound = _all_converted(schema, values, set(named), is_method)
+    if isinstance(bound, list) and rest.pop("out", None) is None and rest:
         return f" got an unexpected keyword argument '{next(iter(rest))}'"
-    return _all_converted(schema, values, set(named), is_method)
+    return bound
 
 
 def _title(name: str) -> str:
@@ -85,16 +94,35 @@ def _all_converted(
     bound: list[object] = []
     for place, argument in enumerate(schema.arguments, 1 - is_method):
         if argument.name not in values:
+            if argument.is_required:
+                return _without(schema, values)
             bound.append(argument.default)
             continue
         value = values[argument.name]
+        if argument.type == "Tensor[]":
+            _require_tensors(value, place - 1 + is_method)
         converted = _converted(argument, value)
         if converted is _UNFIT:
-            wanted = f"must be {_type_word(argument)}, not {_kind(value)}"
+            wanted = f"must be {_type_word(argument)}, not {_core.class_name(value)}"
             where = "" if named & set(_words(argument.name)) else f" (position {place})"
             return f": argument '{_shown(argument)}'{where} {wanted}"
         bound.append(converted)
     return bound
+
+
+def _without(schema: Schema, values: Mapping[str, object]) -> str:
+    missing = [f'"{_shown(x)}"' for x in schema.arguments if x.is_required and x.name not in values]
+    plural = "s" if len(missing) == 1 else ""  # as PyTorch says it
+    return f" missing {len(missing)} required positional argument{plural}: {', '.join(missing)}"
+
+
+def _require_tensors(value: object, place: int) -> None:
+    """PyTorch takes any list for one of tensors, and looks at its elements later."""
+    for at, item in enumerate(value if isinstance(value, list | tuple) else ()):
+        if not isinstance(item, Tensor):
+            kind = _core.class_name(item)
+            text = f"expected Tensor as element {at} in argument {place}, but got {kind}"
+            raise InvalidType(text)
 
 
 def _words(name: str) -> tuple[str, ...]:
@@ -109,7 +137,12 @@ def _variadic(
     if sizes and all(isinstance(x, int) for x in args[1:]):
         return [args[0], list(args[1:])]
     first = schema.arguments[0] if schema.arguments else None
-    if first is not None and first.type == "Tensor[]" and args and isinstance(args[0], Tensor):
+    if (
+        first is not None
+        and (first.type, first.name) == ("Tensor[]", "tensors")
+        and args
+        and isinstance(args[0], Tensor)
+    ):
         return [list(args)]
     return None
 
@@ -202,13 +235,6 @@ def _text(value: object, operands: list[Tensor]) -> str:
 
 
 # ---- the words of an error ----------------------------------------------------------------------
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, list | tuple):
-        items = ", ".join(_kind(x) for x in value)
-        return f"{type(value).__name__} of ({items})"
-    return _core.class_name(value)
 
 
 _TYPE_WORDS = {

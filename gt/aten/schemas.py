@@ -96,7 +96,7 @@ def of(name: str) -> tuple[Schema, ...]:
 
     Of `name.overload`, which is `name.default` where the schema names none, that one.
     """
-    found = [_schema(letters, text) for letters, text in _of(name)]
+    found = [parsed(letters, text) for letters, text in _of(name)]
     return tuple(sorted(found, key=_tensors))
 
 
@@ -104,7 +104,8 @@ def _tensors(schema: Schema) -> int:
     return sum(argument.type.startswith("Tensor") for argument in schema.arguments)
 
 
-def _schema(letters: str, text: str) -> Schema:
+def parsed(letters: str, text: str) -> Schema:
+    """The schema that a text is, with the facts that its letters say."""
     head = _HEAD.fullmatch(text)
     assert head is not None, text
     arguments, is_keyword = [], False

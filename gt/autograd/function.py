@@ -139,6 +139,8 @@ class Function:
     """
 
     generate_vmap_rule = False
+    # Whether a result that is a view may not be written: the gradient would not go by backward.
+    _guards_views = True
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         """Only `apply` is of use."""
@@ -310,7 +312,9 @@ def _record(
         has_gradient = output.is_floating_point() and not _among(output, ctx._not_differentiable)
         variable = output
         if not is_dirty and (output.requires_grad or _among(output, [*inputs, *recorded])):
-            variable = output.detach()
+            is_view = _among(output, inputs) or output._is_view()
+            is_guarded = is_view and has_gradient and ctx._function._guards_views
+            variable = output.view(output.shape) if is_guarded else output.detach()
             if not _among(output, inputs):
                 replaced[id(output)] = variable
         shown.append(variable)
@@ -318,7 +322,8 @@ def _record(
     ctx._results = [(tuple(x.shape), x.dtype) if isinstance(x, Tensor) else None for x in outputs]
     kept = [None if x is None else replaced.get(id(x), x) for x in ctx._kept]
     ctx._kept, ctx._dirty, ctx._not_differentiable = (), (), ()
-    application.record(ctx._function.__name__, ctx, recorded, kept)
+    guards = ctx._function._guards_views
+    application.record(ctx._function.__name__, ctx, recorded, kept, guards)
     return shown
 
 

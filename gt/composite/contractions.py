@@ -8,8 +8,9 @@ from gt._core import Tensor, call
 from gt.casting import entry
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number, wrap
+from gt.composite.factors import check_factors, check_whole
 from gt.composite.pointwise import is_half, scaled
-from gt.dtypes import promote_types
+from gt.dtypes import common_type, promote_types
 from gt.errors import DtypeError, ShapeError
 
 
@@ -110,6 +111,7 @@ def addmm(
     self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
     """beta * self + alpha * (mat1 @ mat2); in half precision rounded once, as PyTorch's kernels."""
+    check_factors(beta, alpha, operands=(self, mat1, mat2), wide=True)
     if is_half(self, mat1, mat2):
         return addmm(*widened(self, mat1, mat2), beta=beta, alpha=alpha).to(self.dtype)
     return combined(self, mm(mat1, mat2, name="addmm"), beta, alpha)
@@ -117,6 +119,7 @@ def addmm(
 
 def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * self + alpha * (mat @ vec); in half precision rounded once."""
+    check_factors(beta, alpha, operands=(self, mat, vec), wide=False)
     if is_half(self, mat, vec):
         return addmv(*widened(self, mat, vec), beta=beta, alpha=alpha).to(self.dtype)
     return combined(self, mv(mat, vec), beta, alpha)
@@ -126,6 +129,10 @@ def addr(
     self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
     """beta * self + alpha * outer(vec1, vec2)."""
+    dtype = common_type(self, vec1, vec2)
+    check_whole("beta", beta, dtype)
+    check_whole("alpha", alpha, dtype)
+    check_factors(beta, alpha, operands=(self, vec1, vec2), wide=False)
     if is_half(self, vec1, vec2):
         return addr(*widened(self, vec1, vec2), beta=beta, alpha=alpha).to(self.dtype)
     return combined(self, outer(vec1, vec2), beta, alpha)
@@ -135,6 +142,7 @@ def baddbmm(
     self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
     """beta * self + alpha * bmm(batch1, batch2); in half precision rounded once."""
+    check_factors(beta, alpha, operands=(self, batch1, batch2), wide=True)
     if is_half(self, batch1, batch2):
         return baddbmm(*widened(self, batch1, batch2), beta=beta, alpha=alpha).to(self.dtype)
     return combined(self, bmm(batch1, batch2), beta, alpha)
@@ -147,17 +155,20 @@ def widened(*operands: Tensor) -> list[Tensor]:
 
 def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Products summed over the last dimensions of `a` and the first of `b`, or listed pairs."""
-    if not isinstance(dims, (tuple, list)):
-        over_a, over_b = list(range(a.ndim - dims, a.ndim)), list(range(dims))
-    else:
-        over_a = [wrap(d, a.ndim) for d in dims[0]]
-        over_b = [wrap(d, b.ndim) for d in dims[1]]
+    over_a, over_b = _contracted(a, b, dims)
+    if a.dtype != b.dtype and _core.autocast_region() is None:
+        raise DtypeError("both inputs should have same dtype")
+    for d, e in zip(over_a, over_b, strict=True):
+        if a.shape[d] != b.shape[e] and 1 not in (a.shape[d], b.shape[e]):
+            at = over_a.index(d)
+            first, second = d - a.ndim, e
+            if not isinstance(dims, int):
+                first, second = dims[0][at], dims[1][at]
+            raise ShapeError(
+                f"contracted dimensions need to match, but first has size {a.shape[d]} in dim "
+                f"{first} and second has size {b.shape[e]} in dim {second}"
+            )
     a, b = matched(a, over_a, b, over_b), matched(b, over_b, a, over_a)
-    if [a.shape[d] for d in over_a] != [b.shape[d] for d in over_b]:
-        raise ShapeError(
-            f"contracted dimensions need to match, but first has shape {list(a.shape)} over "
-            f"{over_a} and second has shape {list(b.shape)} over {over_b}"
-        )
     free_a = [d for d in range(a.ndim) if d not in over_a]
     free_b = [d for d in range(b.ndim) if d not in over_b]
     k = math.prod(a.shape[d] for d in over_a)
@@ -168,6 +179,34 @@ def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[in
     if not shape and _core.autocast_region() is not None:  # whose list has other words for it
         return _dot(left.reshape((k,)), right.reshape((k,)))
     return (left @ right).reshape(tuple(shape))
+
+
+def _contracted(
+    a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]]
+) -> tuple[list[int], list[int]]:
+    """The dimensions of both, in pairs.
+
+    Raises:
+        ShapeError: More than there are, one twice, or lists of different lengths.
+    """
+    if isinstance(dims, tuple | list):
+        if len(dims[0]) != len(dims[1]):
+            raise ShapeError("both dimension lists should have same length")
+        pairs = [wrap(d, a.ndim) for d in dims[0]], [wrap(d, b.ndim) for d in dims[1]]
+        for over in pairs:
+            if twice := [d for at, d in enumerate(over) if d in over[:at]]:
+                raise ShapeError(f"dim {twice[0]} appears multiple times in the list of dims")
+        return pairs
+    if not isinstance(dims, int):
+        raise ShapeError(
+            "tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] "
+            f"containing two lists, but got dims={dims}"
+        )
+    if dims < 0:
+        raise ShapeError(f"tensordot expects dims >= 0, but got dims={dims}")
+    if dims > min(a.ndim, b.ndim):
+        raise ShapeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+    return list(range(a.ndim - dims, a.ndim)), list(range(dims))
 
 
 def matched(x: Tensor, over: Sequence[int], other: Tensor, others: Sequence[int]) -> Tensor:

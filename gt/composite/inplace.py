@@ -16,7 +16,7 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
-from gt.composite.common import Method, Number, not_a_tensor, sizes
+from gt.composite.common import Method, Number, generic, not_a_tensor, sizes
 from gt.composite.complex_numbers import view_as_complex, view_as_real
 from gt.composite.older_forms import factors_first
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
@@ -25,6 +25,10 @@ from gt.draws import Generator, next_draw
 from gt.dtypes import category, result_type
 from gt.errors import DtypeError, ShapeError
 
+C_NAMES = {
+    _core.bool: "bool", _core.uint8: "unsigned char", _core.int8: "signed char",
+    _core.int16: "short int", _core.int32: "int", _core.int64: "long int",
+}  # fmt: skip
 WIDEST = {bool: _core.bool, int: _core.int64, float: _core.float64}
 
 
@@ -112,16 +116,32 @@ def clip_(
     self: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None
 ) -> Tensor:
     """`self` limited to [min, max]."""
+    if not isinstance(min, Tensor) and not isinstance(max, Tensor):
+        _check_bounds(self, [bound for bound in (min, max) if bound is not None])
     return _core.apply_in_place("clamp", self, min, max)
+
+
+def _check_bounds(self: Tensor, bounds: list[Number]) -> None:
+    """As `check_kind`; for this operator PyTorch names the dtype as C++ does."""
+    for bound in bounds:
+        result = result_type(self, bound)
+        if kind(result) > kind(self.dtype) and self.dtype in C_NAMES:
+            have = TENSOR_CLASSES[repr(result)].removesuffix("Tensor")
+            want = C_NAMES[self.dtype]
+            raise DtypeError(f"result type {have} can't be cast to the desired output type {want}")
 
 
 def clamp_min_(self: Tensor, min: Tensor | Number) -> Tensor:
     """Not below `min`."""
+    if self.dtype.is_complex:  # PyTorch refuses it
+        return write(self, generic("clamp_min", self, min))
     return clip_(self, min, None)
 
 
 def clamp_max_(self: Tensor, max: Tensor | Number) -> Tensor:
     """Not above `max`."""
+    if self.dtype.is_complex:  # PyTorch refuses it
+        return write(self, generic("clamp_max", self, max))
     return clip_(self, None, max)
 
 

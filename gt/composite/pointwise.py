@@ -14,6 +14,7 @@ from gt.composite.common import (
     generic,
     not_a_tensor,
 )
+from gt.composite.factors import check_factors, check_whole
 from gt.dtypes import category, common_type, result_type
 from gt.errors import (
     DtypeError,
@@ -70,10 +71,7 @@ def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     if isinstance(other, Tensor):
         return other.sub(self, alpha=alpha)
     dtype = result_type(self, other)
-    if isinstance(alpha, float) and category(dtype) < category(_core.float32):
-        raise InvalidUse(
-            "For integral input tensors, argument alpha must not be a floating point number."
-        )
+    check_whole("alpha", alpha, dtype)
     is_cast = alpha != 1 and dtype != self.dtype
     return other - scaled(call("cast", self, dtype=dtype) if is_cast else self, alpha)
 
@@ -107,6 +105,9 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self + value * tensor1 * tensor2."""
     self, tensor1, tensor2 = together(self, tensor1, tensor2)
+    if common_type(self, tensor1, tensor2) == _core.bool:  # PyTorch refuses it
+        return generic("addcmul", self, tensor1, tensor2, value=value)
+    check_factors(value, operands=(self,), wide=True)
     value = factor_of(self.dtype, value)
     if 0 in self.shape:  # its gradient is a sum of nothing, which comes after the factors
         tensor1 = tensor1.expand(broadcast_shapes(self.shape, tensor1.shape, tensor2.shape))
@@ -121,9 +122,14 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
     if not any(x.dtype.is_floating_point for x in (tensor1, tensor2)):
         raise InvalidUse(
             "Integer division with addcdiv is no longer supported, and in a future  release "
-            "addcdiv will perform a true division of tensor1 and tensor2."
+            "addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv "
+            "behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2))"
+            ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for "
+            "float inputs. The future addcdiv behavior is just the latter implementation: "
+            "(input + value * tensor1 / tensor2), for all dtypes."
         )
     self, tensor1, tensor2 = together(self, tensor1, tensor2)
+    check_factors(value, operands=(self,), wide=True)
     if is_half(self, tensor1, tensor2):
         exact = addcdiv(self.float(), tensor1.float(), tensor2.float(), value=value)
         return exact.to(self.dtype)
@@ -132,11 +138,15 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
 
 def clamp_min(self: Tensor, min: Operand) -> Tensor:
     """Not below `min`."""
+    if self.dtype.is_complex:  # PyTorch refuses it
+        return generic("clamp_min", self, min)
     return call("clamp", self, min, None)
 
 
 def clamp_max(self: Tensor, max: Operand) -> Tensor:
     """Not above `max`."""
+    if self.dtype.is_complex:  # PyTorch refuses it
+        return generic("clamp_max", self, max)
     return call("clamp", self, None, max)
 
 

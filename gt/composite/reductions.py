@@ -123,6 +123,8 @@ def norm(
             "linalg_vector_norm", x, order, None if dim is None else listed(dim), keepdim
         )
     over, magnitude = dims(dim, x.ndim), x.abs()
+    if order < 0 or math.isinf(order):
+        _check_identity(x, over, order, whole=dim is None or dim in ([], ()))
     if order == 0:
         count = x.sign().abs().masked_fill(x.isnan(), 1.0)  # NaN is not zero
         return call("sum", count, dim=over, keepdim=keepdim)
@@ -133,6 +135,27 @@ def norm(
     power = x.square() if order == 2 else _power(magnitude, order)
     total = call("sum", power, dim=over, keepdim=keepdim)
     return safe_root(total, order)
+
+
+def _check_identity(x: Tensor, over: Shape, order: float, *, whole: bool) -> None:
+    """Raise PyTorch's error where a norm of nothing has no value.
+
+    Raises:
+        ShapeError: It is one of no elements.
+    """
+    empty = [d for d in (range(x.ndim) if whole else over) if not x.shape[d]]
+    if not empty:
+        return
+    text = f"linalg.vector_norm cannot compute the {_shown(order)} norm on "
+    if whole:
+        text += "an empty tensor because"
+    else:
+        text += f"the dimension {empty[0]}because this dimension is empty and"
+    raise ShapeError(f"{text} the operation does not have an identity")
+
+
+def _shown(order: float) -> str:
+    return f"{int(order)}" if math.isfinite(order) and order == int(order) else f"{order}"
 
 
 def _extreme_magnitude(kind: str, magnitude: Tensor, over: Shape, keepdim: bool) -> Tensor:
@@ -183,6 +206,8 @@ def extreme(
             f"{kind}(): Expected reduction dim to be specified for input.numel() == 0. "
             "Specify the reduction dim with the 'dim' argument."
         )
+    if self.dtype.is_complex:  # PyTorch refuses it
+        return generic(kind, self)
     # Without `dim` a NaN takes the gradient, which it spoils with amax's ().
     return call(f"a{kind}", self, dim=None, keepdim=False)
 

@@ -92,6 +92,8 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
 
 def take(self: Tensor, index: Tensor) -> Tensor:
     """Elements by their row-major place."""
+    if index.dtype != _core.int64 or (index.numel() and not self.numel()):
+        return generic("take", self, index)  # which PyTorch refuses
     flat = self.reshape((math.prod(self.shape),))
     places = counted(index, flat.shape[0]).reshape((math.prod(index.shape),))
     elements = call("index_select", flat, places, dim=0)
@@ -117,7 +119,10 @@ def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
             f"({self.ndim})"
         )
     along = wrap(dim, self.ndim)
-    if index.ndim > 1 or index.numel() != (source.shape[along] if source.ndim else 1):
+    slices = [list(x.shape[:along] + x.shape[along + 1 :]) for x in (self, source)]
+    is_refused = self.dtype != source.dtype or (source.ndim > 0 and slices[0] != slices[1])
+    count = source.shape[along] if source.ndim else 1
+    if is_refused or index.ndim > 1 or index.numel() != count:
         return generic("index_copy", self, dim, index, source)  # which PyTorch refuses
     everything = [None] * along
     return call("index_put", self, source, *everything, index.reshape(-1), accumulate=False)
@@ -132,6 +137,11 @@ def index_put(
     by_masks = all(index is None or index.dtype in MASKS for index in indices)
     if by_masks and not accumulate and values.numel() == 1:  # is filled in, which casts it
         values = values.to(self.dtype)
+        masks = [index for index in indices if index is not None]
+        if len(masks) == 1 and masks[0].dtype == _core.uint8:
+            raise DtypeError(
+                "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char"
+            )
     for index in indices:
         if index is not None and index.dtype in MASKS:
             indexes.extend(nonzero(index, as_tuple=True))
@@ -210,11 +220,26 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Number | Tensor) ->
     if self.ndim == 0:
         return index_fill(self.reshape((1,)), dim, index, value).reshape(())
     place = wrap(dim, self.ndim)
+    _check_filling(self, index, value)
     hit = call("full", size=(self.shape[place],), value=False, dtype=_core.bool)
     mask = call("scatter", hit, index, True, dim=0)
     shape = [1] * self.ndim
     shape[place] = self.shape[place]
     return self.masked_fill(mask.reshape(tuple(shape)), value)
+
+
+def _check_filling(self: Tensor, index: Tensor, value: complex | Tensor) -> None:
+    if index.dtype not in {_core.int32, _core.int64}:
+        raise IndexOutOfRange("index_fill_(): Expected dtype int64 for index.")
+    if isinstance(value, Tensor) and value.ndim:
+        raise ShapeError(
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    if isinstance(value, complex) and not self.dtype.is_complex:
+        raise ShapeError(
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported"
+        )
 
 
 def equal(self: Tensor, other: Tensor) -> bool:

@@ -4,6 +4,9 @@ A tensor is its whole value wherever its shards are. A collective changes where 
 the value is; everything here can be left out of a program, and the numbers stay the same.
 """
 
+import importlib
+from typing import TYPE_CHECKING
+
 from gt.distributed.collective import (
     ReduceOp,
     all_gather,
@@ -29,6 +32,9 @@ from gt.distributed.world import (
     is_available,
     is_initialized,
 )
+
+if TYPE_CHECKING:
+    from gt.distributed import nn, optim
 
 __all__ = [
     "DTensor",
@@ -57,14 +63,20 @@ __all__ = [
     "is_available",
     "is_initialized",
     "new_group",
+    "nn",
+    "optim",
     "reduce_scatter",
     "scatter",
     "send",
 ]
 
+_LAZY = {"nn", "optim"}
+
 
 def __getattr__(name: str) -> object:
-    """What PyTorch has and GT has not: an error that says so."""
+    """`nn` and `optim` load at their first use; of what GT has not: an error that says so."""
+    if name in _LAZY:
+        return importlib.import_module(f"gt.distributed.{name}")
     from gt.missing import attribute_error  # loads at the first miss
 
     raise attribute_error(__name__, name)

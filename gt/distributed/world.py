@@ -3,6 +3,7 @@
 import gt
 from gt import _core
 from gt.distributed.mesh import ProcessGroup
+from gt.errors import InvalidUse
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
@@ -32,9 +33,24 @@ def is_initialized() -> bool:
     return _core.is_connected()
 
 
-def init_process_group(*ignored: object, **also_ignored: object) -> None:
-    """Start the workers; PyTorch's arguments are accepted and not needed."""
+def init_process_group(*ignored: object, rank: int = -1, **also_ignored: object) -> None:
+    """Start the workers; PyTorch's arguments are accepted and not needed.
+
+    Args:
+        ignored: PyTorch's.
+        rank: 0, or not given.
+        also_ignored: PyTorch's.
+
+    Raises:
+        InvalidUse: Another rank: one process a rank would be programs that know nothing of each
+            other, each with a model of its own.
+    """
     del ignored, also_ignored
+    if rank > 0:
+        raise InvalidUse(
+            f"init_process_group: rank {rank}: one program speaks for all workers, and no other "
+            "process is a part of it; run it once, as rank 0"
+        )
     gt.init()
 
 

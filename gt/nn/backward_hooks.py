@@ -22,6 +22,8 @@ UserHook: TypeAlias = Callable[..., Any]
 class BackwardHookFunction(Function):
     """Passes tensors on, and shows `watch` the gradients that arrive for them."""
 
+    _guards_views = False  # what is written through them has its gradient here
+
     @staticmethod
     def forward(
         ctx: FunctionCtx, watch: Callable[[Gradients], Gradients], *tensors: Tensor

@@ -78,6 +78,10 @@ class Linear(Module):
         )
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """A Linear by another name: PyTorch's class of an attention's output projection."""
+
+
 class Flatten(Module):
     """Joins the dimensions from start_dim to end_dim into one."""
 

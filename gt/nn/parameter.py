@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gt
-from gt import misses
+from gt import _core, misses
 from gt._core import Tensor
 from gt.reading import memory_copy
+
+
+def _writable(value: Tensor) -> Tensor:
+    """A part of a complex tensor is a value of its own: as a module's it has memory of its own."""
+    return value.clone() if _core.is_read_only(value) else value
 
 
 class Parameter(Tensor):
@@ -19,7 +24,7 @@ class Parameter(Tensor):
     """
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
-        value = gt.empty(0) if data is None else data.detach()
+        value = gt.empty(0) if data is None else _writable(data.detach())
         return super().__new__(cls, value).requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
@@ -79,7 +84,7 @@ class Buffer(Tensor):
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
-        value = gt.empty(0) if data is None else data.detach()
+        value = gt.empty(0) if data is None else _writable(data.detach())
         requires_grad = data is not None and data.requires_grad
         made = super().__new__(cls, value, requires_grad=requires_grad)
         made.persistent = persistent

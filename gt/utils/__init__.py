@@ -5,13 +5,13 @@ import importlib
 from gt.missing import attribute_error
 from gt.utils import checkpoint, data, dlpack
 
-__all__ = ["checkpoint", "data", "dlpack", "tensorboard"]
+__all__ = ["checkpoint", "cpp_extension", "data", "dlpack", "tensorboard"]
 
 
 def __getattr__(name: str) -> object:
-    """`tensorboard` loads at its first use: it needs libraries that GT does not."""
-    if name == "tensorboard":
-        return importlib.import_module("gt.utils.tensorboard")
+    """What few programs use loads at its first use, `tensorboard` with libraries of its own."""
+    if name in ("cpp_extension", "tensorboard"):
+        return importlib.import_module(f"gt.utils.{name}")
     raise attribute_error("gt.utils", name)
 
 

@@ -12,11 +12,11 @@ import contextlib
 import functools
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
-from gt import _core, autocast_state, misses
+from gt import _core, autocast_state, draws, misses
 from gt._core import GradFn, Tensor
 from gt.autograd.function import Function
 from gt.autograd.grad_mode import enable_grad, no_grad
@@ -32,8 +32,10 @@ __all__ = [
     "CheckpointError",
     "checkpoint",
     "checkpoint_sequential",
+    "get_device_states",
     "noop_context_fn",
     "set_checkpoint_early_stop",
+    "set_device_states",
 ]
 
 _IMPLICIT = (
@@ -162,6 +164,40 @@ def checkpoint_sequential(
         segment = functools.partial(_run, listed[start : start + size])
         input = checkpoint(segment, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return _run(listed[last:], input)
+
+
+def get_device_states(*args: Argument) -> tuple[list[int], list[Tensor]]:
+    """The device of each tensor among `args` and the state of its generator.
+
+    One generator draws for all workers, whatever they are: device 0 has it, once.
+
+    Args:
+        args: of a function; lists and dictionaries of tensors, too.
+    """
+    return ([0], [draws.get_rng_state()]) if any(map(_has_tensor, args)) else ([], [])
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
+) -> None:
+    """Go on from states of `get_device_states`.
+
+    Args:
+        devices: its first result.
+        states: its second one.
+        device_type: accepted: all draw by one generator.
+    """
+    del device_type
+    for _, state in zip(devices, states, strict=False):
+        draws.set_rng_state(state)
+
+
+def _has_tensor(value: Argument) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_tensor, value.values()))
+    return isinstance(value, Tensor) or (
+        isinstance(value, list | tuple) and any(map(_has_tensor, value))
+    )
 
 
 def _run(functions: Sequence[Callable[..., Argument]], value: Argument) -> Argument:

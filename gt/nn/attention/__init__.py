@@ -9,7 +9,7 @@ from gt.nn import functional, init
 from gt.nn.attention_choice import SDPBackend, sdpa_kernel
 from gt.nn.functional.attention_checks import check_heads
 from gt.nn.functional.multihead import attend
-from gt.nn.linear import Linear
+from gt.nn.linear import NonDynamicallyQuantizableLinear
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
@@ -83,7 +83,9 @@ class MultiheadAttention(Module):
                 with signal.part("bias" if name == "in_proj_bias" else "transposed"):
                     value = Parameter(gt.empty(*shape, device=device, dtype=dtype))
             self.register_parameter(name, value)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
         for name in ("bias_k", "bias_v"):
             added = None
             if add_bias_kv:

@@ -8,6 +8,7 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.errors import ShapeError
+from gt.nn.functional.channel_checks import check_groups, check_statistics, require_several
 
 
 def batch_norm(
@@ -35,30 +36,34 @@ def batch_norm(
         eps: Added to the variance.
 
     Raises:
-        ValueError: One value a channel, in training.
-        RuntimeError: Nothing running, not in training.
+        ValueError: One value a channel, in training; or one of the running ones.
+        RuntimeError: Other sizes or dtypes; or nothing running, not in training.
     """
+    if training:
+        require_several(input.shape, gt.Size(input.shape))
+    if not input.numel():
+        return _of_nothing(input, weight, bias)
+    running = (running_mean, running_var)
+    check_statistics(input, running, (weight, bias), training=training)
     x = _wide(input)
     if training:
-        running = (running_mean, running_var)
-        count = _values_a_channel(x)
-        if count == 1:
-            raise ValueError(
-                "Expected more than 1 value per channel when training, got input size "
-                f"{gt.Size(x.shape)}"
-            )
-        if x.ndim < 2 and not count:
-            return input.clone()  # without channels, as PyTorch has it
         out, _, _ = _of_batch(x, running, weight, bias, momentum, eps)
         return _of_dtype(out, input.dtype)
-    if running_mean is None or running_var is None:
-        raise RuntimeError(
-            "Expected running_mean and running_var to be defined when training=False"
-        )
+    assert running_mean is not None, "checked above"
+    assert running_var is not None, "checked above"
     mean, var = _wide(running_mean), _wide(running_var)
     scale = (var + eps).rsqrt()
     centered = (x - _channels(mean, x)) * _channels(scale, x)
     return _affine(centered, weight, bias).to(input.dtype)
+
+
+def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """An input without elements: a copy of it, with a gradient of zeros for weight and bias."""
+    out = input.clone()
+    for value in (weight, bias):
+        if value is not None and value.requires_grad:
+            out = out + 0 * value.sum().to(out.dtype)
+    return out
 
 
 def native_batch_norm(
@@ -123,21 +128,20 @@ def group_norm(
         eps: Added to the variance.
 
     Raises:
-        ShapeError: No channels, or so many that the groups do not divide them.
+        ShapeError: No channels, or so many that the groups do not divide them, or other sizes.
+        ValueError: One value a group.
     """
     if input.ndim < 2:
         raise ShapeError(
             f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
         )
     batch, channels = input.shape[:2]
-    for what, size in (("number of channels", channels), ("HxW", math.prod(input.shape[2:]))):
-        if not size:
+    size = [batch * channels // num_groups, num_groups, *input.shape[2:]]
+    require_several(size, size)
+    for what, count in (("number of channels", channels), ("HxW", math.prod(input.shape[2:]))):
+        if not count:
             raise ShapeError(f"Expected {what} to be greater than 0, got 0")
-    if channels % num_groups:
-        raise ShapeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input of "
-            f"shape {list(input.shape)} and num_groups={num_groups}"
-        )
+    check_groups(input, num_groups, weight, bias)
     width = math.prod(input.shape[1:]) // num_groups
     x = _wide(input).reshape(batch, num_groups, width)
     grouped = gt.layer_norm(x, (width,), eps=eps)

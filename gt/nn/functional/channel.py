@@ -7,6 +7,7 @@ import math
 import gt
 from gt._core import Tensor
 from gt.aten.call import call
+from gt.nn.functional.channel_checks import check_statistics
 from gt.nn.functional.layer import dropout, pad
 
 # -scale * alpha of selu: what it tends to far left.
@@ -45,6 +46,7 @@ def instance_norm(
             raise RuntimeError(
                 "Expected running_mean and running_var to be defined when use_input_stats is false"
             )
+        _check_repeated(input, (running_mean, running_var), (weight, bias), training=False)
         return gt.nn.functional.batch_norm(
             input, running_mean, running_var, weight, bias, training=False, eps=eps
         )
@@ -54,6 +56,7 @@ def instance_norm(
             "Expected more than 1 spatial element when training, got input size "
             f"torch.Size({list(input.shape)})"
         )
+    _check_repeated(input, (running_mean, running_var), (weight, bias), training=True)
     dtype = input.dtype
     if dtype in (gt.float16, gt.bfloat16):  # computed in float32, as PyTorch's kernel does
         input = input.float()
@@ -70,6 +73,19 @@ def instance_norm(
     if weight is not None:
         normed = normed * weight.reshape(*shape).clone()  # PyTorch repeats it, and keeps that
     return (normed if bias is None else normed + bias.reshape(*shape)).to(dtype)
+
+
+def _check_repeated(
+    input: Tensor,
+    running: tuple[Tensor | None, Tensor | None],
+    affine: tuple[Tensor | None, Tensor | None],
+    *,
+    training: bool,
+) -> None:
+    """PyTorch makes a batch of one of all channels, and repeats what belongs to them."""
+    if input.numel():
+        repeats = input.shape[0]
+        check_statistics(input, running, affine, training=training, repeats=repeats)
 
 
 def local_response_norm(

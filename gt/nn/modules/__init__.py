@@ -8,7 +8,17 @@ import sys
 import types
 
 from gt import missing
-from gt.nn import batchnorm, conv, global_hooks, lazy, loss, normalization, parameter, recurrent
+from gt.nn import (
+    batchnorm,
+    conv,
+    global_hooks,
+    lazy,
+    linear,
+    loss,
+    normalization,
+    parameter,
+    recurrent,
+)
 from gt.nn.hooks import HookHandle
 from gt.nn.module import Module
 from gt.nn.modules import utils
@@ -27,6 +37,7 @@ BASES: dict[str, dict[str, object]] = {
     "dropout": {"_DropoutNd": normalization.Dropout},
     "instancenorm": {"_NormBase": batchnorm._NormBase},
     "lazy": {"LazyModuleMixin": lazy.LazyModuleMixin, "is_lazy": parameter.is_lazy},
+    "linear": {"NonDynamicallyQuantizableLinear": linear.NonDynamicallyQuantizableLinear},
     "module": {
         "RemovableHandle": HookHandle,
         **{name: value for name, value in vars(global_hooks).items() if "register_module" in name},

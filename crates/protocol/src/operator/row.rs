@@ -202,6 +202,8 @@ pub struct OpInfo {
     pub name: &'static str,
     pub code: u16,
     pub aten: &'static str,
+    /// The function that `PyTorch` names in its tape and in messages, where `aten` is not it.
+    pub function: &'static str,
     pub family: Family,
     pub operands: &'static [OperandInfo],
     pub attrs: &'static [AttrInfo],
@@ -258,6 +260,7 @@ impl OpInfo {
         name: "",
         code: 0,
         aten: "",
+        function: "",
         family: Family::Control,
         operands: &[],
         attrs: &[],

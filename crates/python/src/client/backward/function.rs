@@ -32,7 +32,7 @@ impl Application {
     }
 
     /// Records the function: the gradients of `outputs`, None where one has none, go to `context`, and `kept` is what it
-    /// saves.
+    /// saves. Writes to `outputs` that are views are refused, if it `guards` them.
     fn record(
         &self,
         py: Python<'_>,
@@ -40,6 +40,7 @@ impl Application {
         context: Py<PyAny>,
         outputs: Vec<Option<Bound<'_, Tensor>>>,
         kept: Vec<Option<Bound<'_, Tensor>>>,
+        guards: bool,
     ) -> PyResult<()> {
         let inputs = std::mem::take(&mut *self.inputs.get_mut(py));
         let place_of = |var: &Var| {
@@ -83,10 +84,13 @@ impl Application {
             }));
             node.saved.inner_mut().get_or_insert_default().extend(values);
         });
-        for (place, output) in (0..).zip(&outputs) {
+        for (place, output) in (0_u16..).zip(&outputs) {
             if let Some(output) = output {
-                let edge = Edge::Node(node.clone_ref(py), place);
-                output.get().var.set_edge(py, Some(edge));
+                let var = &output.get().var;
+                var.set_edge(py, Some(Edge::Node(node.clone_ref(py), place.into())));
+                if guards {
+                    var.mark_of_function(py, place, outputs.len() > 1);
+                }
             }
         }
         let packed = saved::pack(py, &node);

@@ -21,6 +21,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(apply_in_place, module)?)?;
     module.add_function(wrap_pyfunction!(op_table, module)?)?;
     module.add_function(wrap_pyfunction!(read_only, module)?)?;
+    module.add_function(wrap_pyfunction!(is_read_only, module)?)?;
     Ok(())
 }
 
@@ -190,6 +191,13 @@ fn apply_in_place<'py>(
 fn read_only<'py>(tensor: &Bound<'py, Tensor>, why: &str) -> Bound<'py, Tensor> {
     tensor.get().var.make_read_only(tensor.py(), why);
     tensor.clone()
+}
+
+/// Whether nobody may write its memory.
+#[pyfunction]
+fn is_read_only(tensor: &Bound<'_, Tensor>) -> bool {
+    let py = tensor.py();
+    tensor.get().var.storage(py).is_some_and(|storage| storage.read_only(py).is_some())
 }
 
 /// A row as Python sees it.

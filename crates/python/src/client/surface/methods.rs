@@ -101,15 +101,16 @@ pub(crate) fn scaled<'py>(
     Ok(OperandArg::Tensor(product))
 }
 
+const WHOLE: &str =
+    "For integral input tensors, argument alpha must not be a floating point number.";
+
 /// `PyTorch`'s errors for an `alpha` that is of another kind than the result.
 fn check_factor(py: Python<'_>, dtype: Dtype, alpha: Scalar) -> PyResult<()> {
     let text = match alpha {
         Scalar::Bool(_) if dtype != Dtype::Bool => {
             "Boolean alpha only supported for Boolean results."
         }
-        Scalar::Float(_) if !dtype.is_differentiable() => {
-            "For integral input tensors, argument alpha must not be a floating point number."
-        }
+        Scalar::Float(_) if !dtype.is_differentiable() => WHOLE,
         Scalar::Bool(_) => return Ok(()),
         Scalar::Int(_) | Scalar::Float(_) if dtype == Dtype::Bool || alpha.fits(dtype) => {
             return Ok(());
@@ -131,7 +132,11 @@ fn scaled_by_complex<'py>(
     [real, imag]: [f64; 2],
 ) -> PyResult<OperandArg<'py>> {
     if !dtype.is_complex() {
-        let text = "For non-complex input tensors, argument alpha must not be a complex number.";
+        let text = if dtype.is_differentiable() {
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        } else {
+            WHOLE
+        };
         return Err(errors::mistake(py, ErrorClass::Runtime, text));
     }
     let parts = match &operand {

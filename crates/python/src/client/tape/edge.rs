@@ -188,6 +188,9 @@ impl Var {
                     function.map_or((0, name.as_str()), |function| (place, function));
                 format!("Output {place} of {name} is a view and {what} modified inplace.")
             }
+            (Origin::Function { place, .. }, Some(name)) => {
+                format!("Output {place} of {name} is a view and {what} modified inplace.")
+            }
             (_, Some(name)) => format!(
                 "Output 0 of {name} is a view of a view which was created in no_grad mode and {what} modified \
                  inplace with grad mode enabled."
@@ -197,7 +200,13 @@ impl Var {
             ),
         };
         let why = match origin {
-            Origin::Several(..) => {
+            Origin::Function { several: false, .. } => {
+                "This view was created inside a custom Function (or because an input was returned as-is) and the \
+                 autograd logic to handle view+inplace would override the custom backward associated with the custom \
+                 Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning \
+                 the output of the custom Function."
+            }
+            Origin::Several(..) | Origin::Function { several: true, .. } => {
                 "This view is the output of a function that returns multiple views. Such functions do not allow the \
                  output views to be modified inplace. You should replace the inplace operation by an out-of-place \
                  one."

@@ -117,7 +117,8 @@ fn function_name(op: Op, attrs: &[Attr]) -> String {
         Some(Attr::Text(overload)) => Some(overload.as_ref()),
         _ => None,
     };
-    let aten = generic.unwrap_or(info.aten).split('.').next().unwrap_or_default();
+    let own = if info.function.is_empty() { info.aten } else { info.function };
+    let aten = generic.unwrap_or(own).split('.').next().unwrap_or_default();
     let name = if aten.is_empty() { info.name } else { aten.trim_end_matches("_forward") };
     let capital = |part: &str| {
         let mut letters = part.chars();

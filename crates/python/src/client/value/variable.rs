@@ -140,6 +140,11 @@ pub(crate) enum Origin {
     NoGrad,
     /// One of several results: its place, and the function's name where the variable is itself one of them.
     Several(u16, Option<&'static str>),
+    /// Result `place` of a function of the user's, or (0) taken from one; whether it has `several`.
+    Function {
+        place: u16,
+        several: bool,
+    },
 }
 
 /// A value that several variables share. Writing replaces it.

@@ -70,7 +70,7 @@ pub(crate) fn set_item(
 /// The number as a copy stores it: it is a float32 at first, of which a half dtype makes an infinity.
 fn copied(number: Scalar, dtype: Dtype) -> Scalar {
     let half = matches!(dtype, Dtype::F16 | Dtype::Bf16);
-    if half && !number.fits(dtype) && number.fits(Dtype::F32) {
+    if half && !number.fits(dtype) {
         return Scalar::Float(f64::INFINITY.copysign(number.as_f64()));
     }
     number
@@ -101,6 +101,11 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
     };
     view.check_apart(py, &value)?;
     let value_meta = value.meta(py);
+    let is_filled =
+        picked.masks == 1 && !picked.by_numbers && value_meta.dims.elements() == Some(1);
+    if is_filled && picked.of_bytes {
+        return Err(errors::mistake(py, ErrorClass::Dtype, FILLED_BY_BYTES.to_owned()));
+    }
     let value =
         if value_meta.dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
     let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(view), Arg::Var(&value)];
@@ -117,6 +122,9 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
     let written = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
     assign(py, view, written, true)
 }
+
+const FILLED_BY_BYTES: &str =
+    "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char";
 
 /// `PyTorch` casts what is copied into a view, but not what is put at looked-up places.
 fn same_dtype(py: Python<'_>, target: &Meta, value: &Meta) -> PyResult<()> {

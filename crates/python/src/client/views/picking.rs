@@ -21,6 +21,9 @@ pub(super) struct Picked {
     pub tensors: SmallVec<[Option<Var>; 4]>,
     /// Whether one of them was numbers, and not a mask.
     pub by_numbers: bool,
+    /// How many were masks, and whether one of these was of bytes.
+    pub masks: usize,
+    pub of_bytes: bool,
 }
 
 impl Picked {
@@ -53,7 +56,13 @@ pub(super) fn pick(py: Python<'_>, var: &Var, index: &Bound<'_, PyAny>) -> PyRes
             format!("too many indices for tensor of dimension {rank}"),
         ));
     }
-    let mut picked = Picked { view: var.clone(), tensors: SmallVec::new(), by_numbers: false };
+    let mut picked = Picked {
+        view: var.clone(),
+        tensors: SmallVec::new(),
+        by_numbers: false,
+        masks: 0,
+        of_bytes: false,
+    };
     let mut dim = 0_usize;
     for (place, item) in items.iter().enumerate() {
         step(py, &mut picked, &mut dim, item, (rank - used, place))?;
@@ -127,6 +136,17 @@ fn is_mask_array(item: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(dtype == "bool" || dtype == "uint8")
 }
 
+/// Whether a mask was given as bytes.
+fn is_of_bytes(item: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match item.cast::<Tensor>() {
+        Ok(tensor) => {
+            let meta = tensor.get().var.meta(item.py());
+            Ok(meta.dtype == Dtype::U8 && !meta.dims.is_empty())
+        }
+        Err(_) => Ok(is_mask_array(item)? && item.getattr("dtype")?.str()? == "uint8"),
+    }
+}
+
 fn step(
     py: Python<'_>,
     picked: &mut Picked,
@@ -157,6 +177,8 @@ fn step(
         let tensor = index_tensor(item)?;
         let meta = tensor.meta(py);
         if meta.dtype == Dtype::Bool {
+            picked.masks += 1;
+            picked.of_bytes |= is_of_bytes(item)?;
             mask(py, picked, dim, &tensor)?;
         } else {
             picked.tensors.push(Some(tensor));

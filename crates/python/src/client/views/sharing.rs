@@ -60,6 +60,7 @@ impl Var {
             let origin = match from {
                 _ if !tape::grad_enabled() => Origin::NoGrad,
                 Origin::Several(place, _) => Origin::Several(place, None),
+                Origin::Function { several, .. } => Origin::Function { place: 0, several },
                 from => from,
             };
             let version = alias.counter.now();
@@ -117,6 +118,17 @@ impl Var {
             && view.origin != Origin::NoGrad
         {
             view.origin = Origin::Several(place, Some(function));
+        }
+    }
+
+    /// Says that this view is a result of a function of the user's, if it is a view: from now on its gradient goes there.
+    pub(crate) fn mark_of_function(&self, py: Python<'_>, place: u16, several: bool) {
+        let mut state = self.state(py);
+        let Some(alias) = state.alias_mut() else { return };
+        let now = alias.counter.now();
+        if let Some(view) = alias.view.as_mut() {
+            view.origin = Origin::Function { place, several };
+            view.version = now;
         }
     }
 
@@ -225,6 +237,7 @@ impl Var {
             None | Some(Origin::Recorded) => return,
             Some(Origin::NoGrad) => Origin::NoGrad,
             Some(Origin::Several(place, _)) => Origin::Several(place, None),
+            Some(Origin::Function { several, .. }) => Origin::Function { place: 0, several },
         };
         if let Some(view) = self.state(py).alias_mut().and_then(|alias| alias.view.as_mut())
             && view.origin == Origin::Recorded

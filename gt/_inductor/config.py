@@ -1,0 +1,57 @@
+"""`gt._inductor.config`: settings may be made, and change nothing: nothing is compiled by it."""
+
+import contextlib
+import sys
+import types
+from collections.abc import Iterator, Mapping
+
+from gt import misses
+
+__all__ = ["aot_inductor", "cpp", "cuda", "patch", "triton"]
+
+# Groups of settings.
+aot_inductor = types.SimpleNamespace()
+cpp = types.SimpleNamespace()
+cuda = types.SimpleNamespace()
+triton = types.SimpleNamespace()
+
+
+@contextlib.contextmanager
+def patch(
+    changes: str | Mapping[str, object] | None = None, value: object = None, **settings: object
+) -> Iterator[None]:
+    """Settings within the `with`, or of a function's calls as its decorator.
+
+    Args:
+        changes: A setting's name, `triton.cudagraphs` of a group's; or several with their values.
+        value: That of the one.
+        settings: Others, by name.
+    """
+    named = {changes: value} if isinstance(changes, str) else dict(changes or {})
+    with contextlib.ExitStack() as stack:
+        for name, setting in (named | settings).items():
+            stack.enter_context(_setting(name, setting))
+        yield
+
+
+@contextlib.contextmanager
+def _setting(name: str, value: object) -> Iterator[None]:
+    group, _, own = name.rpartition(".")
+    holder = vars(getattr(sys.modules[__name__], group) if group else sys.modules[__name__])
+    had, before = own in holder, holder.get(own)
+    holder[own] = value
+    try:
+        yield
+    finally:
+        if had:
+            holder[own] = before
+        else:
+            del holder[own]
+
+
+__getattr__ = misses.hook(__name__)
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -1,0 +1,144 @@
+"""`gt._utils`: functions of PyTorch's own that programs call all the same."""
+
+import importlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from gt import devices, misses
+from gt._core import Tensor, dtype
+from gt.composite.joining import cat
+from gt.errors import InvalidValue
+
+__all__ = [
+    "_element_size",
+    "_flatten_dense_tensors",
+    "_get_all_device_indices",
+    "_get_device_index",
+    "_import_dotted_name",
+    "_reorder_tensors_as",
+    "_take_tensors",
+    "_unflatten_dense_tensors",
+]
+
+
+def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
+    """All elements of tensors of one dtype, one after the other; of one contiguous tensor a view.
+
+    Args:
+        tensors: [...] each.
+    """
+    rows = [tensor.contiguous().view(-1) for tensor in tensors]
+    return rows[0] if len(rows) == 1 else cat(rows)
+
+
+def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Parts of `flat`, one after the other, as views with the tensors' shapes.
+
+    Args:
+        flat: [elements], what `_flatten_dense_tensors(tensors)` has given.
+        tensors: their shapes are read.
+    """
+    parts, offset = [], 0
+    for tensor in tensors:
+        parts.append(flat.narrow(0, offset, tensor.numel()).view(tensor.shape))
+        offset += tensor.numel()
+    return tuple(parts)
+
+
+def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[Tensor]]:
+    """Lists of tensors of one dtype each, in order, of at most so many bytes unless it is one.
+
+    Args:
+        tensors: of any dtypes.
+        size_limit: bytes.
+    """
+    lists: dict[dtype, list[Tensor]] = defaultdict(list)
+    sizes: dict[dtype, int] = defaultdict(int)
+    for tensor in tensors:
+        size = tensor.numel() * tensor.element_size()
+        if sizes[tensor.dtype] and sizes[tensor.dtype] + size > size_limit:
+            yield lists[tensor.dtype]
+            lists[tensor.dtype], sizes[tensor.dtype] = [], 0
+        lists[tensor.dtype].append(tensor)
+        sizes[tensor.dtype] += size
+    yield from [taken for taken in lists.values() if taken]
+
+
+def _reorder_tensors_as(
+    tensors: Iterable[Tensor], ordered_tensors: Iterable[Tensor]
+) -> tuple[Tensor, ...]:
+    """`tensors` in the order of others, which is theirs among those of one dtype.
+
+    Args:
+        tensors: the lists of `_take_tensors`, joined.
+        ordered_tensors: their dtypes are read.
+    """
+    rows: dict[dtype, list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        rows[tensor.dtype].append(tensor)
+    nexts = {kind: iter(row) for kind, row in rows.items()}
+    return tuple(next(nexts[tensor.dtype]) for tensor in ordered_tensors)
+
+
+def _element_size(dtype: dtype) -> int:
+    """Bytes of an element."""
+    return dtype.itemsize
+
+
+def _get_device_index(
+    device: object, optional: bool = False, allow_cpu: bool = False
+) -> int | None:
+    """The number of a device, given as a number, a text or a device; -1 of a CPU.
+
+    Args:
+        device: without a number it is the current one: 0 where there is a GPU, else None.
+        optional: whether it may be without a number.
+        allow_cpu: whether it may be a CPU.
+
+    Raises:
+        InvalidValue: no device, one without a number, or a CPU.
+    """
+    if isinstance(device, int):
+        return device
+    named = devices.device(device) if isinstance(device, str) else device
+    number = None
+    if isinstance(named, devices.device):
+        if named.type == "cpu":
+            if allow_cpu:
+                return -1
+            raise InvalidValue(f"Expected a non cpu device, but got: {device}")
+        number = named.index
+    if number is None and not optional:
+        raise InvalidValue(
+            f"Expected a torch.device with a specified index or an integer, but got:{device}"
+        )
+    if number is None:
+        from gt import cuda
+
+        return cuda.current_device() if cuda.is_available() else None
+    return number
+
+
+def _get_all_device_indices() -> list[int]:
+    """The numbers of this machine's GPUs."""
+    from gt import cuda
+
+    return list(range(cuda.device_count()))
+
+
+def _import_dotted_name(name: str) -> Any:  # noqa: ANN401 - what it names
+    """What `package.module.name` names."""
+    first, *others = name.split(".")
+    found = importlib.import_module(first)
+    for other in others:
+        found = getattr(found, other)
+    return found
+
+
+__getattr__ = misses.hook(__name__)
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -1,0 +1,36 @@
+"""`gt.distributed.nn`: collectives through which gradients pass, as through all of GT's."""
+
+import sys
+
+from gt import misses
+from gt.distributed.collective import (
+    ReduceOp,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    gather,
+    reduce_scatter,
+    scatter,
+)
+
+__all__ = [
+    "ReduceOp",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "broadcast",
+    "functional",
+    "gather",
+    "reduce_scatter",
+    "scatter",
+]
+
+functional = sys.modules[__name__]  # PyTorch's file of these
+sys.modules[f"{__name__}.functional"] = functional
+__getattr__ = misses.hook(__name__)
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

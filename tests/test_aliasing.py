@@ -146,7 +146,6 @@ def shortest(lines: list[str]) -> list[str]:
 
 # What each of these programs shows is no promise of PyTorch's.
 KNOWN = {
-    7367: "PyTorch looks whether a view was written that no gradient goes to",
     11343: "the zeros that are the gradient of what was overwritten have no history",
     13697: "the zeros that are the gradient of what was overwritten have no history",
     16962: "PyTorch refuses a write of integers, which have no history, for what their view is",

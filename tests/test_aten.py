@@ -181,6 +181,31 @@ def test_mistakes_are_raised_at_the_call() -> None:
         assert str(found.value).startswith(text)
 
 
+NO_KERNEL: dict[str, Callable[[Any], Any]] = {
+    "native_norm": lambda lib: lib.native_norm(lib.ones(2)),
+    "native_norm of a gradient": lambda lib: lib.native_norm(lib.ones(2, requires_grad=True)),
+    "native_norm of many": lambda lib: lib.native_norm(lib.ones(100_000)),
+    "native_norm by dims": lambda lib: lib.native_norm(lib.ones(2), 2, (0,), False, None),
+    "int_repr": lambda lib: lib.int_repr(lib.ones(2)),
+    "int_repr of a tensor": lambda lib: lib.ones(2).int_repr(),
+    "conv_depthwise3d": lambda lib: lib.ops.aten.conv_depthwise3d(
+        lib.ones(1, 1, 3, 3, 3), lib.ones(1, 1, 2, 2, 2), (2, 2, 2), None, (1,) * 3, (0,) * 3,
+        (1,) * 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_KERNEL)
+def test_an_operator_without_a_kernel_says_so_in_a_line(name: str) -> None:
+    """PyTorch lists every place where it has registered something."""
+    with pytest.raises(NotImplementedError) as theirs:
+        NO_KERNEL[name](torch)
+    with pytest.raises(errors.NotSupported) as ours:
+        NO_KERNEL[name](gt)
+    first = str(theirs.value).partition(". ")[0]
+    assert str(ours.value) == f"{first}, for which PyTorch has no kernel"
+
+
 def test_arguments_are_bound_as_pytorch_binds_them() -> None:
     x = gt.tensor(SQUARE)
     (one,) = schemas.of("fft_fft")

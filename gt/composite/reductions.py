@@ -65,7 +65,7 @@ def std(
 
 
 def var_mean(
-    self: Tensor,
+    input: Tensor,
     dim: Dims | bool = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
@@ -73,13 +73,13 @@ def var_mean(
     correction: Correction = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean over `dim`."""
-    over, amount = variance_arguments(self, dim, unbiased, correction)
-    variance = call("var", self, dim=over, correction=amount, keepdim=keepdim)
-    return variance, call("mean", self, dim=over, keepdim=keepdim)
+    over, amount = variance_arguments(input, dim, unbiased, correction)
+    variance = call("var", input, dim=over, correction=amount, keepdim=keepdim)
+    return variance, call("mean", input, dim=over, keepdim=keepdim)
 
 
 def std_mean(
-    self: Tensor,
+    input: Tensor,
     dim: Dims | bool = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
@@ -87,10 +87,10 @@ def std_mean(
     correction: Correction = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over `dim`."""
-    over, amount = variance_arguments(self, dim, unbiased, correction)
+    over, amount = variance_arguments(input, dim, unbiased, correction)
     return (
-        std(self, over, keepdim=keepdim, correction=amount),
-        call("mean", self, dim=over, keepdim=keepdim),
+        std(input, over, keepdim=keepdim, correction=amount),
+        call("mean", input, dim=over, keepdim=keepdim),
     )
 
 

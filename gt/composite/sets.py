@@ -106,7 +106,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
 
 
 def histogramdd(
-    self: Tensor,
+    input: Tensor,
     bins: int | Sequence[int] | Sequence[Tensor],
     range: Sequence[float] | None = None,
     weight: Tensor | None = None,
@@ -123,13 +123,13 @@ def histogramdd(
     from gt.aten.call import call
 
     options: dict[str, object] = {"weight": weight, "density": density}
-    listed = [bins] * self.shape[-1] if isinstance(bins, int) else list(bins)
+    listed = [bins] * input.shape[-1] if isinstance(bins, int) else list(bins)
     if listed and isinstance(listed[0], Tensor):
-        counts = call("_histogramdd_from_bin_tensors", (self, listed), options)
+        counts = call("_histogramdd_from_bin_tensors", (input, listed), options)
         return Histogram(counts, tuple(edge for edge in listed if isinstance(edge, Tensor)))
     options = {"range": range, **options}
-    counts = call("_histogramdd_from_bin_cts", (self, listed), options)
-    return Histogram(counts, call("_histogramdd_bin_edges", (self, listed), options))
+    counts = call("_histogramdd_from_bin_cts", (input, listed), options)
+    return Histogram(counts, call("_histogramdd_bin_edges", (input, listed), options))
 
 
 def segment_reduce(

@@ -52,10 +52,10 @@ def as_strided(
 
 
 def as_strided_copy(
-    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """A copy of what as_strided shows."""
-    return as_strided(self, size, stride, storage_offset).clone()
+    return as_strided(input, size, stride, storage_offset).clone()
 
 
 def as_strided_scatter(

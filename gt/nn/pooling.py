@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.nn import functional
-from gt.nn.functional.pooling import OptionalSizes, Pooled, Sizes, each
+from gt.nn.functional.pooled import OptionalSizes, Pooled, Sizes
+from gt.nn.functional.pooling import each
 from gt.nn.module import Module
 
 

@@ -360,8 +360,10 @@ def _computed(function: Function, described: Sequence[int]) -> list[int] | None:
 
 
 def _clipped(text: str) -> str:
-    """Without torch's C++ stack, and short."""
-    return re.sub(r"\nException raised from[\s\S]*", "", text)[:1500]
+    """Short: without torch's C++ stack, and without the places where its kernels are registered."""
+    text = re.sub(r"\nException raised from[\s\S]*", "", text)
+    no_kernel = r"\1, for which PyTorch has no kernel"
+    return re.sub(r"(Could not run .* backend)\. This could be[\s\S]*", no_kernel, text)[:1500]
 
 
 def _tensors(described: Sequence[int], device: str) -> list[Tensor]:

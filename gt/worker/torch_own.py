@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gt.worker import torch_attention, torch_convolution, torch_pooling, torch_recurrent
+from gt.worker import torch_attention, torch_bags, torch_convolution, torch_pooling, torch_recurrent
 
 if TYPE_CHECKING:
     from gt.worker.cuda_operators import CudaOperators
@@ -59,6 +59,8 @@ FORWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
 # PyTorch's operators, of the same values, where GT has a faster kernel for some operands, or where
 # PyTorch's ends the process for some.
 FASTER: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
+    "embedding_bag": torch_bags.embedding_bag,
+    "embedding_bag.padding_idx": torch_bags.embedding_bag,
     "lcm": _lcm,
     "max_pool2d_with_indices": torch_pooling.max_pool2d_with_indices,
 }

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import gt
 from gt._core import Tensor
 from gt.aten.call import call
-from gt.nn.functional.pooling import Pooled, Sizes
-
-# How large the output is beside the input: one number for each windowed dimension, or for all.
-Ratios = float | Sequence[float]
+from gt.nn.functional.pooled import Pooled, Ratios, Sizes, fractional_max_pool
 
 
+@fractional_max_pool
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Sizes,
@@ -37,6 +33,7 @@ def fractional_max_pool2d(
     return _pool(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
+@fractional_max_pool
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Sizes,

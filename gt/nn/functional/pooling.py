@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.errors import InvalidValue
+from gt.nn.functional.pooled import (
+    OptionalSizes,
+    Pooled,
+    Sizes,
+    adaptive_max_pool,
+    max_pool,
+)
 
-# One number for each windowed dimension, or one for all.
-Sizes = int | Sequence[int]
-OptionalSizes = int | None | Sequence[int | None]
-# The pooled values, and where return_indices asks for them the places that they come from: then it
-# is a pair, which programs unpack as type checkers let them unpack a tensor.
-Pooled: TypeAlias = Tensor
 
-
+@max_pool
 def max_pool1d(
     input: Tensor,
     kernel_size: Sizes,
@@ -53,6 +53,7 @@ def max_pool1d(
     )
 
 
+@max_pool
 def max_pool2d(
     input: Tensor,
     kernel_size: Sizes,
@@ -71,6 +72,7 @@ def max_pool2d(
     )
 
 
+@max_pool
 def max_pool3d(
     input: Tensor,
     kernel_size: Sizes,
@@ -234,6 +236,7 @@ def _even_windows(count: int, input: Tensor, size: object) -> list[int] | None:
     return windows if is_plain and all(windows) else None
 
 
+@adaptive_max_pool
 def adaptive_max_pool1d(
     input: Tensor, output_size: OptionalSizes, return_indices: bool = False
 ) -> Pooled:
@@ -250,6 +253,7 @@ def adaptive_max_pool1d(
     return _adaptive_max_pool(1, input, output_size, return_indices)
 
 
+@adaptive_max_pool
 def adaptive_max_pool2d(
     input: Tensor, output_size: OptionalSizes, return_indices: bool = False
 ) -> Pooled:
@@ -257,6 +261,7 @@ def adaptive_max_pool2d(
     return _adaptive_max_pool(2, input, _with_defaults(output_size, input), return_indices)
 
 
+@adaptive_max_pool
 def adaptive_max_pool3d(
     input: Tensor, output_size: OptionalSizes, return_indices: bool = False
 ) -> Pooled:

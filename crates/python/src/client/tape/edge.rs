@@ -3,6 +3,7 @@
 use crate::client::session::errors;
 use crate::client::tape::{self, Edge};
 use crate::client::value::Tensor;
+use crate::client::value::steps::Step;
 use crate::client::value::variable::{Origin, Var};
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
@@ -114,18 +115,19 @@ impl Var {
     /// Makes the edge of a view anew: from its root's, by the operators between them.
     #[cold]
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        let (root, steps, origin, now) = {
+        let (origin, now) = {
             let state = self.look(py);
             let Some(alias) = state.alias() else { return Ok(()) };
             let Some(view) = &alias.view else { return Ok(()) };
             if state.edge.is_none() && !view.root(py).requires_grad(py) {
                 return Ok(());
             }
-            (view.root(py), view.steps(), view.origin, alias.counter.now())
+            (view.origin, alias.counter.now())
         };
         if origin != Origin::Recorded {
             return Err(self.forbidden(py, origin, true));
         }
+        let Some((root, steps)) = self.way_from_root(py)? else { return Ok(()) };
         let edge = tape::link_views(py, root.edge(py)?, root.meta(py), &steps);
         self.set_edge(py, edge);
         let mut state = self.state(py);
@@ -133,6 +135,24 @@ impl Var {
             view.version = now;
         }
         Ok(())
+    }
+
+    /// Of a view: the variable that it is one of, and the operators from there.
+    pub(crate) fn way_from_root(&self, py: Python<'_>) -> PyResult<Option<(Self, Vec<Step>)>> {
+        let way = {
+            let state = self.look(py);
+            let Some(alias) = state.alias() else { return Ok(None) };
+            let Some(view) = &alias.view else { return Ok(None) };
+            let root = view.root(py);
+            let steps = alias.steps_from(py, &root, view);
+            steps.map(|steps| (root, steps))
+        };
+        let missing = || {
+            let text = "the tensor that this is a view of was resized in place since, and does not have all elements of \
+                        the view: take the view again";
+            errors::mistake(py, ErrorClass::Runtime, text)
+        };
+        way.map(Some).ok_or_else(missing)
     }
 
     /// Another operator made the current value; a kept gradient moves along.

@@ -1,10 +1,13 @@
 //! The memory of variables: storages that several share, who counts writes to them, and where elements are.
 
-use super::steps::{Path, Step};
-use super::variable::{Counter, Origin, Shared, SharedValue, Storage, Var, View, Watched, WeakVar};
+use super::steps::{self, Path, Step};
+use super::variable::{
+    Alias, Counter, Origin, Shared, SharedValue, Storage, Var, View, Watched, WeakVar,
+};
 use crate::client::gil_cell::GilCell;
-use gt_protocol::Dims;
+use gt_protocol::{Attr, Dims, Op};
 use pyo3::Python;
+use smallvec::smallvec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -32,9 +35,51 @@ impl View {
         successor.unwrap_or_else(|| self.root.clone())
     }
 
-    /// The operators from the root to the view.
-    pub(crate) fn steps(&self) -> Vec<Step> {
+    /// The operators from the root to the view, as it was taken.
+    fn steps(&self) -> Vec<Step> {
         Path::steps(self.path.as_ref()).split_off(self.skip)
+    }
+
+    /// Whether `root` shows its memory in another way than when this view of it was taken (`resize_`).
+    fn is_of_another_shape(&self, root: &Alias) -> bool {
+        let own = Path::length(self.path.as_ref()).saturating_sub(self.skip);
+        !Path::are_same(Path::without(self.path.as_ref(), own), root.path.as_ref())
+    }
+}
+
+impl Alias {
+    /// The operators from `root` to this `view` of it. `None` where the root has taken another shape since, in which it does
+    /// not have all elements of the view.
+    pub(crate) fn steps_from(&self, py: Python<'_>, root: &Var, view: &View) -> Option<Vec<Step>> {
+        let state = root.look(py);
+        let steps = view.steps();
+        match state.alias() {
+            Some(whole) if self.shares_with(whole) && view.is_of_another_shape(whole) => {
+                self.strided_from(whole, &steps)
+            }
+            Some(_) | None => Some(steps),
+        }
+    }
+
+    /// Whether both are of one memory, and this view stands where it was taken.
+    fn shares_with(&self, root: &Self) -> bool {
+        let taken = self.view.as_ref().and_then(|view| view.path.as_ref());
+        Arc::ptr_eq(&self.storage, &root.storage) && Path::are_same(taken, self.path.as_ref())
+    }
+
+    /// One operator in place of `steps`, by where the elements are in the memory.
+    fn strided_from(&self, root: &Self, steps: &[Step]) -> Option<Vec<Step>> {
+        let (dims, offset) = (self.meta.dims, self.offset - root.offset);
+        let last: i64 = dims.iter().zip(self.strides.iter()).map(|(n, step)| (n - 1) * step).sum();
+        let elements = root.meta.dims.elements().expect("checked where the shape was made");
+        let is_inside = offset >= 0 && offset + last < elements;
+        if root.strides != contiguous(&root.meta.dims) || !(is_inside || dims.contains(&0)) {
+            return None;
+        }
+        let attrs = smallvec![Attr::Ints(dims), Attr::Ints(self.strides), Attr::Int(offset)];
+        let place = Step { op: Op::AsStrided, attrs };
+        let conjugations = steps.iter().filter(|step| steps::conjugates(step)).cloned();
+        Some(std::iter::once(place).chain(conjugations).collect())
     }
 }
 

@@ -40,6 +40,16 @@ impl Path {
         path.map_or(0, |path| path.length)
     }
 
+    /// The path without its last steps.
+    pub(crate) fn without(path: Option<&Arc<Self>>, count: usize) -> Option<&Arc<Self>> {
+        (0..count).fold(path, |path, _| path.and_then(|path| path.parent.as_ref()))
+    }
+
+    /// Whether both are one path, not only equal ones.
+    pub(crate) fn are_same(one: Option<&Arc<Self>>, other: Option<&Arc<Self>>) -> bool {
+        one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+    }
+
     /// The steps in the order in which they are taken.
     pub(crate) fn steps(path: Option<&Arc<Self>>) -> Vec<Step> {
         let mut steps = Vec::with_capacity(Self::length(path));

@@ -68,7 +68,7 @@ impl Var {
             let path = Path::extend(alias.path.as_ref(), step.clone(), alias.view.is_some());
             // Two paths only after `x.data = y` of a view x.
             let from_root = match alias.view.as_ref().map(|view| &view.path) {
-                Some(viewed) if !same_path(viewed.as_ref(), alias.path.as_ref()) => {
+                Some(viewed) if !Path::are_same(viewed.as_ref(), alias.path.as_ref()) => {
                     Path::extend(viewed.as_ref(), step, true)
                 }
                 Some(_) | None => Arc::clone(&path),
@@ -164,7 +164,7 @@ impl Var {
         }
         let recorded = self.is_recorded(py);
         if let Some(view) = &alias.view
-            && same_path(view.path.as_ref(), alias.path.as_ref())
+            && Path::are_same(view.path.as_ref(), alias.path.as_ref())
         {
             let root = view.root(py);
             let is_whole = root.look(py).alias().is_some_and(|root| root.path.is_none());
@@ -391,8 +391,4 @@ impl Var {
         self.register(py);
         Ok(())
     }
-}
-
-fn same_path(one: Option<&Arc<Path>>, other: Option<&Arc<Path>>) -> bool {
-    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }

@@ -169,14 +169,8 @@ impl Var {
         let (old, edge) = (self.edge(py)?, resolved.edge);
         let (before, made) = (self.watched(py), if keeps { edge.clone() } else { None });
         let slice_value = resolved.value.clone();
+        let view = self.way_from_root(py)?;
         self.store(py, resolved.value)?;
-        let view = {
-            let state = self.look(py);
-            state.alias().and_then(|alias| {
-                let view = alias.view.as_ref()?;
-                Some((view.root(py), view.steps()))
-            })
-        };
         match view {
             None => {
                 let edge = if keeps && edge.is_some() {

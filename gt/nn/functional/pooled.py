@@ -1,0 +1,114 @@
+"""Types of the maximum pools: a pair where `return_indices=True` asks for places, else a tensor.
+
+Only type checkers read them. Where a program does not say before it runs whether it wants the
+places, the type is that of the values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias, cast, overload
+
+from gt._core import Tensor
+
+# One number for each windowed dimension, or one for all.
+Sizes = int | Sequence[int]
+OptionalSizes = int | None | Sequence[int | None]
+# How large the output is beside the input: one number for each windowed dimension, or for all.
+Ratios = float | Sequence[float]
+# The pooled values, and where return_indices asks for them the places that they come from: then it
+# is a pair, which programs unpack as type checkers let them unpack a tensor.
+Pooled: TypeAlias = Tensor
+Pair = tuple[Tensor, Tensor]
+
+
+class MaxPool(Protocol):
+    """Of windows of one size."""
+
+    # fmt: off
+    @overload
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+        dilation: Sizes = 1, ceil_mode: bool = False, return_indices: Literal[False] = False,
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+        dilation: Sizes = 1, ceil_mode: bool = False, *, return_indices: Literal[True],
+    ) -> Pair: ...
+    @overload
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, stride: Sizes | None, padding: Sizes,
+        dilation: Sizes, ceil_mode: bool, return_indices: Literal[True],
+    ) -> Pair: ...
+    @overload
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+        dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False,
+    ) -> Pooled: ...
+    # fmt: on
+
+
+class AdaptiveMaxPool(Protocol):
+    """Of windows that are as large as makes the output's size."""
+
+    # fmt: off
+    @overload
+    def __call__(
+        self, input: Tensor, output_size: OptionalSizes, return_indices: Literal[False] = False
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self, input: Tensor, output_size: OptionalSizes, return_indices: Literal[True]
+    ) -> Pair: ...
+    @overload
+    def __call__(
+        self, input: Tensor, output_size: OptionalSizes, return_indices: bool = False
+    ) -> Pooled: ...
+    # fmt: on
+
+
+class FractionalMaxPool(Protocol):
+    """Of windows whose places are drawn."""
+
+    # fmt: off
+    @overload
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
+        output_ratio: Ratios | None = None, return_indices: Literal[False] = False,
+        _random_samples: Tensor | None = None,
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
+        output_ratio: Ratios | None = None, *, return_indices: Literal[True],
+        _random_samples: Tensor | None = None,
+    ) -> Pair: ...
+    @overload
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None,
+        output_ratio: Ratios | None, return_indices: Literal[True],
+        _random_samples: Tensor | None = None,
+    ) -> Pair: ...
+    @overload
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
+        output_ratio: Ratios | None = None, return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> Pooled: ...
+    # fmt: on
+
+
+def max_pool(function: Callable[..., Pooled]) -> MaxPool:
+    """The function itself, under its type."""
+    return cast("MaxPool", function)
+
+
+def adaptive_max_pool(function: Callable[..., Pooled]) -> AdaptiveMaxPool:
+    """The function itself, under its type."""
+    return cast("AdaptiveMaxPool", function)
+
+
+def fractional_max_pool(function: Callable[..., Pooled]) -> FractionalMaxPool:
+    """The function itself, under its type."""
+    return cast("FractionalMaxPool", function)

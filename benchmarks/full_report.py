@@ -10,14 +10,19 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
+import numpy as np
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 from PIL import Image
 
+from gt.demo.plot import running_mean
+
 FOLDER = Path(__file__).resolve().parent / "full"
 MEGABYTE = 1 << 20
 DTYPES = ("float64", "float32")
+MEAN_STEPS = 20
+EQUAL_AT = 1e-19  # where a logarithmic axis shows no difference
 Figures = dict[str, Any]
 
 CLAIMS = {
@@ -100,35 +105,40 @@ def gpt(kept: Path) -> tuple[str, str]:
         "Losses: the largest relative difference from one worker's in 300 steps. Bytes and "
         "collectives of one step, counted by the dispatcher (`gt.debug.stats()`) in float32.\n\n"
         + table([*head, "transfers"], rows)
-        + "\n\n![Loss curves of all layouts](../layouts.png)"
+        + "\n\n![One loss curve, and the difference of each layout from it](../layouts.png)"
     )
     lasting = [f"{dtype} {worst([one for one in results if dtype in one[0]])}" for dtype in DTYPES]
     return f"{counted(results)}; {'; '.join(lasting)}", text
 
 
 def draw(runs: dict[str, dict[str, Figures]]) -> None:
-    """All the curves above, how far each is from one worker's below."""
-    figure, axes = plt.subplots(
-        2, 2, figsize=(11, 7), sharex=True, height_ratios=(3, 2), layout="constrained"
-    )
-    for column, dtype in enumerate(DTYPES):
-        curves = {
-            layout: json.loads(by_dtype[dtype]["losses"])
-            for layout, by_dtype in runs.items()
-            if dtype in by_dtype
-        }
-        above, below = axes[0][column], axes[1][column]
-        one = curves.get("one", [])
-        for layout, losses in curves.items():
-            above.plot(losses, linewidth=0.8, label=layout)
-            apart = [abs(a - b) / b or None for a, b in zip(losses, one, strict=False)]
-            below.plot(apart, linewidth=0.6)
-        above.set_title(f"{len(curves)} layouts, {dtype}")
-        above.set_ylabel("loss")
-        below.set_yscale("log")
-        below.set_ylabel("relative difference from one worker")
-        below.set_xlabel("step")
-        above.legend(fontsize=7, ncols=2)
+    """One worker's loss curve, and for each layout the largest difference from it."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    losses = json.loads(runs["one"][DTYPES[0]]["losses"])
+    left.plot(losses, linewidth=0.6, color="#90caf9", label="each step")
+    mean = running_mean(losses, MEAN_STEPS)
+    left.plot(mean, linewidth=1.6, color="#0d47a1", label=f"mean of {MEAN_STEPS} steps")
+    left.set(title=f"one worker, {DTYPES[0]}", xlabel="step", ylabel="loss")
+    left.legend()
+    layouts = [layout for layout in runs if layout != "one"]
+    styles = zip(DTYPES, ("#0d47a1", "#e65100"), (70, 18), ("left", "right"), strict=True)
+    for dtype, colour, size, side in styles:
+        epsilon = float(np.finfo(dtype).eps)
+        right.axvline(epsilon, color=colour, linewidth=0.8, linestyle="--")
+        right.text(
+            epsilon, -0.9, f" {dtype}'s epsilon ", color=colour, fontsize=8, ha=side, va="bottom"
+        )
+        differences = [float(runs[layout][dtype]["difference"]) for layout in layouts]
+        shown = [max(difference, EQUAL_AT) for difference in differences]
+        right.scatter(shown, range(len(layouts)), color=colour, label=dtype, s=size, zorder=3)
+    right.axvline(EQUAL_AT, color="#9e9e9e", linewidth=0.8)
+    right.text(EQUAL_AT, -0.9, " equal", color="#616161", fontsize=8, ha="left", va="bottom")
+    right.set(xscale="log", xlabel=f"largest relative difference of {len(losses)} losses")
+    right.set_yticks(range(len(layouts)), layouts)
+    right.set(xlim=(EQUAL_AT / 10, 1e-5), ylim=(len(layouts) - 0.5, -1.6))
+    right.set_title(f"{len(layouts)} layouts have the losses of one worker")
+    right.grid(axis="y", color="#eeeeee")
+    right.legend(loc="lower center")
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=80)
     with Image.open(drawn) as image:  # a fourth of the size, and no eye sees it

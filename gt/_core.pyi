@@ -184,6 +184,7 @@ class Tensor:
         """`all_reduce`, under the name that row-parallel layers know it by; gradients pass through."""
     def to_local(self, member: _int = 0) -> Tensor:
         """What a member of the tensor's mesh holds, as a plain tensor on that worker, detached."""
+    def _repr_html_(self) -> str: ...
     @property
     def itemsize(self) -> _int:
         """Bytes of an element."""
@@ -486,9 +487,9 @@ class Tensor:
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
         """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
     def __repr__(self) -> str:
-        """The tensor's values with dtype, requires_grad or grad_fn, as PyTorch shows them."""
+        """Values with dtype, requires_grad or grad_fn as PyTorch shows them; a spread one's layout."""
     def __str__(self) -> str:
-        """The tensor's values with dtype, requires_grad or grad_fn, as PyTorch shows them."""
+        """Values with dtype, requires_grad or grad_fn as PyTorch shows them; a spread one's layout."""
 
     # Rows of ops.toml.
     def neg(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a tensor's repr says: PyTorch's text, from no more elements than it shows.
+"""The repr of tensors: PyTorch's text from no more elements than it shows, and a cut's layout.
 
 `text` and below are pure functions over numpy arrays; only `fetched` reads from the workers. Of a
 tensor with more than `threshold` elements the edges are cut out there, before they are read.
@@ -60,13 +60,13 @@ def set_printoptions(
 
 
 def tensor_repr(self: Tensor) -> str:
-    """The tensor's values with dtype, requires_grad or grad_fn, as PyTorch shows them."""
+    """Values with dtype, requires_grad or grad_fn as PyTorch shows them; a spread one's layout."""
     count = math.prod(self.shape)
     plain = type(self).__name__ in {"Tensor", "Parameter"}
     prefix = "tensor(" if plain else f"{type(self).__name__}("
     summarize = count > OPTIONS.threshold
     body = "[]" if count == 0 else text(fetched(self, summarize), self.shape, len(prefix), OPTIONS)
-    suffixes = described(self, count)
+    suffixes = described(self, count) + spread(self)
     return with_suffixes(prefix + body, suffixes, len(prefix), OPTIONS.linewidth)
 
 
@@ -84,6 +84,14 @@ def described(x: Tensor, count: int) -> list[str]:
     elif x.requires_grad:
         suffixes.append("requires_grad=True")
     return suffixes
+
+
+def spread(x: Tensor) -> list[str]:
+    """The layout of a tensor that is cut, asked after the read: that reduces what is partial."""
+    text = _core.layout(x)
+    _, _, _, placements = _core.parse_layout(text, tuple(x.shape))
+    whole = all(kind == "replicate" for kind, *_ in placements)
+    return [] if whole else [f"layout={text}"]
 
 
 def fetched(x: Tensor, summarize: bool) -> Array:

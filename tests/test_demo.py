@@ -10,6 +10,8 @@ import sys
 import pytest
 from without_torch import path_without_torch
 
+from gt.demo.plot import running_mean
+
 SEEDS = range(5)
 
 ACCURACIES = """
@@ -79,3 +81,14 @@ def test_the_command_without_pytorch(tmp_path):
     assert (tmp_path / "demo.png").exists()
     for part in ("held-out scans right", "PyTorch is not installed", "what the GPT writes"):
         assert part in done.stdout
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 40])
+@pytest.mark.parametrize("length", [1, 2, 7, 30])
+def test_the_curve_is_the_mean_of_the_values_around_a_step(length, count):
+    values = [float((7 * place) % 11) for place in range(length)]
+    for place, mean in enumerate(running_mean(values, count)):
+        start = place - count // 2
+        window = values[max(start, 0) : start + count]
+        assert mean == pytest.approx(sum(window) / len(window))

@@ -182,20 +182,29 @@ class Layout:
         """Whether the members' contributions are still to be reduced."""
         return any(isinstance(one, Partial) for one in self.placements)
 
-    def local_shape(self, member: int = 0) -> Size:
-        """The shape of what a member of the mesh holds."""
-        sizes = list(self.shape)
+    def local_ranges(self, member: int = 0) -> tuple[tuple[Interval, ...], ...]:
+        """The indices that a member of the mesh holds: for each dimension its ranges, in order."""
+        ranges: list[tuple[Interval, ...]] = [((0, size),) for size in self.shape]
         place = range(self.mesh.size())[member]
         for axis in reversed(range(self.mesh.ndim)):
             place, coordinate = divmod(place, self.mesh.shape[axis])
             placement = self.placements[axis]
-            if isinstance(placement, Shard):
-                size, members = sizes[placement.dim], self.mesh.shape[axis]
-                sizes[placement.dim] = size // members + int(coordinate < size % members)
-                if placement.ranges is not None:
-                    intervals = placement.ranges[coordinate]
-                    sizes[placement.dim] = sum(end - start for start, end in intervals)
-        return Size(sizes)
+            if isinstance(placement, Shard):  # a dimension is cut along one axis at most
+                ranges[placement.dim] = self._shard(placement, axis, coordinate)
+        return tuple(ranges)
+
+    def _shard(self, placement: Shard, axis: int, coordinate: int) -> tuple[Interval, ...]:
+        """The indices of one shard; the first ones have one more where the size does not divide."""
+        if placement.ranges is not None:
+            return placement.ranges[coordinate]
+        size, more = divmod(self.shape[placement.dim], self.mesh.shape[axis])
+        start = coordinate * size + min(coordinate, more)
+        return ((start, start + size + int(coordinate < more)),)
+
+    def local_shape(self, member: int = 0) -> Size:
+        """The shape of what a member of the mesh holds."""
+        ranges = self.local_ranges(member)
+        return Size([sum(end - start for start, end in one) for one in ranges])
 
     def replaced(self, axis: int, placement: Placement) -> Layout:
         """The same with another placement along a dimension of the mesh."""

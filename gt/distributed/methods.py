@@ -7,6 +7,7 @@ from gt._core import Tensor
 from gt.distributed import collective
 from gt.distributed.layout import Layout
 from gt.distributed.mesh import DeviceMesh, ProcessGroup
+from gt.distributed.picture import tensor_html
 from gt.errors import IndexOutOfRange, InvalidType, ShapeError
 
 __all__ = ["DTensor", "distribute", "install"]
@@ -105,5 +106,6 @@ class DTensor(Tensor, metaclass=_Spread):
 def install() -> None:
     """Attach the property and the methods to the tensor class."""
     setattr(Tensor, "layout", property(_layout))  # noqa: B010 - the stub calls it read-only
+    setattr(Tensor, "_repr_html_", tensor_html)  # noqa: B010 - notebooks alone call it
     for method in (redistribute, shard, all_reduce, all_gather, sync_w_autograd, to_local):
         setattr(Tensor, method.__name__, method)

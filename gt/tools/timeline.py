@@ -1,7 +1,7 @@
-"""`gt visualize`: an instruction log as a picture, a row a worker, and a row for the named scopes.
+"""`gt visualize`: an instruction log as a picture, a row for each worker, time in milliseconds.
 
-A mark stands where the dispatcher planned the instruction: the log has no times of execution.
-SVG is written here and needs nothing; PNG needs matplotlib.
+A mark is where the dispatcher planned the instruction: the log has no times of execution.
+SVG is written here and needs nothing; PNG needs matplotlib. Places in time are time_axis.py's.
 """
 
 import dataclasses
@@ -14,20 +14,33 @@ from pathlib import Path
 
 from gt import _core
 from gt.tools import log
+from gt.tools.time_axis import BREAK_WIDTH, TimeAxis
 
 WIDTH = 1200.0
 LEFT, RIGHT = 90.0, 1180.0  # of the first and last instruction: room for the rows' names
-ROW_HEIGHT = 34.0
-MARK_WIDTH_MIN, MARK_WIDTH_MAX = 0.8, 12.0
-CUT_AT = 12  # times the median wait between two instructions
-CUTS_NAMED_MAX = 12
+TOP = 30.0  # of the first row: room for the summary
+ROW_HEIGHT = 30.0
+LETTER_WIDTH = 6.6  # about, at this size
+MARK_WIDTH_MIN, MARK_WIDTH_MAX = 0.8, 6.0
 MARKS_MAX = 50_000  # a browser still scrolls; the rest is left out, and that is said
-COLORS = {
-    "create": "#9aa5b1", "random": "#b39ddb", "elementwise": "#5b9bd5", "contract": "#d9534f",
-    "reduce": "#f0ad4e", "normalize": "#e08e79", "view": "#c3cfd9", "index": "#8bc34a",
-    "loss": "#ba68c8", "update": "#26a69a", "control": "#78909c", "collective": "#ff7043",
-}  # fmt: skip
-UNKNOWN, FAILED = "#444444", "#ff0000"
+FAMILIES = {
+    "create": ("creation", "#8c564b"),
+    "random": ("random numbers", "#9575cd"),
+    "elementwise": ("elementwise", "#1f77b4"),
+    "contract": ("matrix products", "#2ca02c"),
+    "reduce": ("reductions", "#f2c200"),
+    "normalize": ("softmax and norms", "#17becf"),
+    "view": ("views and shapes", "#cfd8dc"),
+    "index": ("indexing", "#b5b81f"),
+    "loss": ("losses", "#e377c2"),
+    "update": ("optimizer", "#6a1b9a"),
+    "control": ("reads and layouts", "#263238"),
+    "collective": ("collectives", "#ff7f0e"),
+    "generic": ("other functions", "#607d6b"),
+}
+UNKNOWN = ("unknown", "#444444")
+FAILED = "#ff0000"
+GRID, BREAK = "#e0e0e0", "#e8ebee"
 SIGNAL_COLORS = ("#dce6f2", "#e8dcf2", "#dcf2e4", "#f2ecdc", "#f2dcdf")
 
 
@@ -46,11 +59,12 @@ class Box:
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """A text at a place."""
+    """A text at a place, which is its start or its middle."""
 
     x: float
     y: float
     text: str
+    middle: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,54 +109,83 @@ def draw(file: str, output: str) -> int:
 
 
 def arranged(entries: Sequence[log.Entry]) -> Picture:
-    """Rows: scopes, each worker, the client's reads; below them the legend."""
-    families = {name: family for name, family, *_ in _core.op_table()}
+    """Rows of scopes, of each worker and of the program's reads, where there are any; a legend."""
+    axis = TimeAxis([item.seconds or 0.0 for item in entries], LEFT, RIGHT)
     workers = sorted({worker for item in entries for worker in item.workers})
-    rows = ["signals", *(f"worker {worker}" for worker in workers), "client"]
-    top = {row: (place + 1) * ROW_HEIGHT for place, row in enumerate(rows)}
-    bottom = (len(rows) + 1) * ROW_HEIGHT + 10
-    times = [item.seconds or 0.0 for item in entries]
-    places, words = _axis(times, bottom - 6)
-    boxes = list(_scopes(entries, places, top["signals"]))
-    for item, x, after in zip(entries, places, [*places[1:], RIGHT], strict=True):
-        family = families.get(item.operator, "")
+    rows = ["signals"] if any(item.signal is not None for item in entries) else []
+    rows += [f"worker {worker}" for worker in workers]
+    rows += ["program"] if any(not item.workers for item in entries) else []
+    top = {row: TOP + place * ROW_HEIGHT for place, row in enumerate(rows)}
+    bottom = TOP + len(rows) * ROW_HEIGHT
+    boxes, words = _scale(axis, bottom)
+    if "signals" in top:
+        boxes.extend(_scopes(entries, axis.places, top["signals"]))
+    boxes.extend(_marks(entries, axis.places, top))
+    words.extend(Word(x=6, y=y + ROW_HEIGHT * 0.62, text=row) for row, y in top.items())
+    summary = f"{len(entries)} instructions planned in {axis.seconds:.3f} s"
+    note = "a mark is when the dispatcher planned an instruction, not how long it ran"
+    words.append(Word(x=LEFT, y=18, text=f"{summary}; {note}"))
+    legend_boxes, legend_words, height = _legend(entries, bottom + 34, breaks=bool(axis.breaks))
+    return Picture(height=height, boxes=[*boxes, *legend_boxes], words=[*words, *legend_words])
+
+
+def _scale(axis: TimeAxis, bottom: float) -> tuple[list[Box], list[Word]]:
+    """Lines at round times with their milliseconds, and bands where time is left out."""
+    boxes = [
+        Box(
+            x=x, y=TOP, width=BREAK_WIDTH, height=bottom - TOP, color=BREAK,
+            hint=f"{seconds * 1e3:,.3g} ms without an instruction",
+        )
+        for x, seconds in axis.breaks
+    ]  # fmt: skip
+    words = [Word(x=6, y=bottom + 16, text="time, ms")]
+    for x, text in axis.ticks(LETTER_WIDTH):
+        boxes.append(Box(x=x, y=TOP, width=0.8, height=bottom - TOP + 4, color=GRID))
+        words.append(Word(x=x, y=bottom + 16, text=text, middle=True))
+    return boxes, words
+
+
+def _family(operator: str, families: dict[str, str]) -> tuple[str, str]:
+    """The words and the colour of an operator's family."""
+    return FAMILIES.get(families.get(operator, ""), UNKNOWN)
+
+
+def _marks(
+    entries: Sequence[log.Entry], places: Sequence[float], top: dict[str, float]
+) -> Iterable[Box]:
+    """A box for each instruction on each of its workers; those of none in the program's row."""
+    families = {name: family for name, family, *_ in _core.op_table()}
+    for item, x, after in zip(entries, places, [*places[1:], WIDTH], strict=True):
         mark = Box(
             x=x,
             y=0.0,
             width=max(MARK_WIDTH_MIN, min(after - x, MARK_WIDTH_MAX)),
             height=ROW_HEIGHT - 8,
-            color=FAILED if item.failed else COLORS.get(family, UNKNOWN),
+            color=FAILED if item.failed else _family(item.operator, families)[1],
             hint=f"{item.instruction}\n{item.notes}",
         )
-        heights = [top[f"worker {worker}"] for worker in item.workers] or [top["client"]]
-        boxes.extend(dataclasses.replace(mark, y=y + 4) for y in heights)
-    words.extend(Word(x=6, y=y + ROW_HEIGHT * 0.62, text=row) for row, y in top.items())
-    summary = f"{len(entries)} instructions planned in {times[-1] - times[0]:.3f} s"
-    words.append(Word(x=LEFT, y=20, text=summary))
-    used = sorted({families.get(item.operator, "") for item in entries} & set(COLORS))
-    for place, family in enumerate(used):
-        x = LEFT + place * 105
-        boxes.append(Box(x=x, y=bottom + 8, width=12, height=12, color=COLORS[family]))
-        words.append(Word(x=x + 16, y=bottom + 19, text=family))
-    return Picture(height=bottom + 36, boxes=boxes, words=words)
+        rows = [f"worker {worker}" for worker in item.workers] or ["program"]
+        yield from (dataclasses.replace(mark, y=top[row] + 4) for row in rows)
 
 
-def _axis(times: Sequence[float], y: float) -> tuple[list[float], list[Word]]:
-    """A place for each time, and words at long waits, which are cut: they would hide the rest."""
-    gaps = [max(after - before, 0.0) for before, after in itertools.pairwise(times)]
-    longest = max(CUT_AT * sorted(gaps)[len(gaps) // 2], 1e-6) if gaps else 1.0
-    shown = list(itertools.accumulate((min(gap, longest) for gap in gaps), initial=0.0))
-    scale = (RIGHT - LEFT) / max(shown[-1], 1e-9)
-    places = [LEFT + seconds * scale for seconds in shown]
-    cut = sorted((place for place, gap in enumerate(gaps) if gap > longest), key=lambda k: -gaps[k])
-    words = [
-        Word(x=places[place] + 4, y=y, text=_wait(gaps[place])) for place in cut[:CUTS_NAMED_MAX]
-    ]
-    return places, words
-
-
-def _wait(seconds: float) -> str:
-    return f"\u2026{seconds:.3g} s" if seconds >= 1 else f"\u2026{seconds * 1e3:.3g} ms"
+def _legend(
+    entries: Sequence[log.Entry], y: float, *, breaks: bool
+) -> tuple[list[Box], list[Word], float]:
+    """A colour and its words for each family that was used; where the picture ends."""
+    families = {name: family for name, family, *_ in _core.op_table()}
+    used = {_family(item.operator, families) for item in entries if not item.failed}
+    shown = [pair for pair in (*FAMILIES.values(), UNKNOWN) if pair in used]
+    shown += [("failed", FAILED)] if any(item.failed for item in entries) else []
+    shown += [("time without instructions, left out", BREAK)] if breaks else []
+    boxes, words, x = [], [], LEFT
+    for text, color in shown:
+        width = 16 + LETTER_WIDTH * len(text) + 18
+        if x + width > WIDTH and x > LEFT:
+            x, y = LEFT, y + 20
+        boxes.append(Box(x=x, y=y, width=12, height=12, color=color))
+        words.append(Word(x=x + 16, y=y + 11, text=text))
+        x += width
+    return boxes, words, y + 24
 
 
 def _scopes(entries: Sequence[log.Entry], places: Sequence[float], y: float) -> Iterable[Box]:
@@ -156,7 +199,7 @@ def _scopes(entries: Sequence[log.Entry], places: Sequence[float], y: float) -> 
         end = places[last + 1] if last + 1 < len(places) else RIGHT
         color = colors.setdefault(signal, SIGNAL_COLORS[len(colors) % len(SIGNAL_COLORS)])
         width = max(end - places[first], 1.0)
-        label = signal if width > 7 * len(signal) else ""
+        label = signal if width > LETTER_WIDTH * len(signal) + 8 else ""
         yield Box(
             x=places[first],
             y=y + 4,
@@ -177,10 +220,7 @@ def svg(picture: Picture) -> str:
     ]
     parts.extend(_svg_box(box) for box in picture.boxes)
     labels = [Word(x=box.x + 4, y=box.y + 17, text=box.label) for box in picture.boxes if box.label]
-    parts.extend(
-        f'<text x="{word.x:.2f}" y="{word.y:.2f}">{html.escape(word.text)}</text>'
-        for word in (*picture.words, *labels)
-    )
+    parts.extend(_svg_word(word) for word in (*picture.words, *labels))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -188,6 +228,11 @@ def _svg_box(box: Box) -> str:
     hint = f"<title>{html.escape(box.hint)}</title>" if box.hint else ""
     place = f'x="{box.x:.2f}" y="{box.y:g}" width="{box.width:.2f}" height="{box.height:g}"'
     return f'<rect {place} fill="{box.color}">{hint}</rect>'
+
+
+def _svg_word(word: Word) -> str:
+    middle = ' text-anchor="middle"' if word.middle else ""
+    return f'<text x="{word.x:.2f}" y="{word.y:.2f}"{middle}>{html.escape(word.text)}</text>'
 
 
 def _write_png(picture: Picture, output: str) -> None:
@@ -211,5 +256,6 @@ def _write_png(picture: Picture, output: str) -> None:
         if box.label:
             axes.text(box.x + 4, box.y + 17, box.label, fontsize=8)
     for word in picture.words:
-        axes.text(word.x, word.y, word.text, fontsize=8)
+        place = "center" if word.middle else "left"
+        axes.text(word.x, word.y, word.text, fontsize=8, horizontalalignment=place)
     figure.savefig(output)

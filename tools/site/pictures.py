@@ -49,18 +49,17 @@ def workers() -> str:
         f'<circle cx="{x}" cy="{y}" r="13" fill="{colour}" stroke="#546e7a"/>\n'
         for x, y, colour in hidden + ends
     ]
-    labels = [
-        (230, 330, "0.weight: shard(0)"),
-        (450, 330, "2.weight: shard(1)"),
-        (340, 20, "hidden units"),
-        (400, 100, "worker 0"),
-        (400, 250, "worker 1"),
-        (120, 260, "x, whole on both"),
-        (560, 260, "partial sums,"),
-        (560, 276, "one all-reduce"),
+    labels = [(x, y + 5, str(int(colour == COLOURS[1]))) for x, y, colour in hidden]
+    labels += [
+        (220, 335, "0.weight: shard(0)"),
+        (460, 335, "2.weight: shard(1)"),
+        (340, 20, "hidden units, each on worker 0 or 1"),
+        (100, 262, "x, whole on both"),
+        (575, 262, "partial sums,"),
+        (575, 280, "one all-reduce"),
     ]
     texts = [f'<text x="{x}" y="{y}" text-anchor="middle">{text}</text>\n' for x, y, text in labels]
-    head = '<svg xmlns="http://www.w3.org/2000/svg" width="680" height="350" font-size="13"'
+    head = '<svg xmlns="http://www.w3.org/2000/svg" width="680" height="350" font-size="15"'
     background = '<rect width="100%" height="100%" fill="white"/>\n'
     body = "".join(lines + circles + texts)
     return f'{head} font-family="sans-serif">\n{background}{body}</svg>\n'

@@ -7,6 +7,8 @@ import doctest
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ import pytest
 import gt
 
 SPACES = ("gt", "gt.linalg", "gt.fft", "gt.special", "gt.nn.functional")
-# What starts, ends or configures sessions, files and clusters: pages of their own show these. And
-# what PyTorch removed: it always raises.
+# Functions that no example can show: they end or replace the session, are deprecated and warn,
+# were removed by PyTorch and always raise, or need what a worker's CPU refuses (quantized tensors,
+# indices of sparse ones).
 WITHOUT = set((Path(__file__).parent / "without_example.txt").read_text().split())
 
 
@@ -82,3 +85,12 @@ def test_of_a_table_function_help_shows_the_signature_first():
     first, _, rest = inspect.getdoc(gt.sin).partition("\n\n")
     assert first == "sin(input)"
     assert rest.startswith("Sine, in radians.\n\nArgs:\n    input (Tensor): the tensor.")
+
+
+@pytest.mark.timeout(300)
+def test_texts_are_what_the_tool_writes_from_their_sources():
+    """Random examples would differ from run to run, and texts from sources that have changed."""
+    root = Path(__file__).resolve().parent.parent
+    command = [sys.executable, str(root / "tools/reference.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -113,7 +113,7 @@ fn a_parked_consumer_is_woken() {
 }
 
 #[test]
-fn a_nap_ends_with_many_words_or_by_the_producers_wish() {
+fn a_nap_ends_with_many_words_or_where_the_producer_ends_it() {
     const MANY: u32 = 2048;
     let (mut producer, mut consumer, memory) = ring(4 * MANY);
     for ends_it in [Producer::end_nap, |producer: &mut Producer| {

@@ -1,0 +1,122 @@
+"""Examples of tools/reference.py: written ones, and calls tried by GT and by PyTorch."""
+
+import contextlib
+import io
+import itertools
+import re
+import warnings
+from collections.abc import Iterator
+
+import torch
+from reference_sources import EXAMPLES, Parameter, Signature
+
+import gt
+
+ATTEMPTS = 400
+BLANK = "<BLANKLINE>"  # as doctest has it
+
+TENSORS = (
+    "tensor([1.0, 2.0, 3.0])", "tensor([0.25, 0.5])", "tensor([[2.0, 1.0], [1.0, 3.0]])",
+    "tensor([1, 2, 3])", "tensor([True, False])", "tensor([1.0 + 2.0j])", "ones(1, 2, 4)",
+    "ones(1, 1, 4, 4)", "ones(1, 1, 4, 4, 4)", "tensor(2.0)", "tensor([[1, 0], [0, 1]])",
+)  # fmt: skip
+MATRICES = ("tensor([[2.0, 1.0], [1.0, 3.0]])", *TENSORS)
+WORDS = {
+    "int": ("1", "0", "2"),
+    "float": ("0.5", "1.0"),
+    "bool": ("True", "False"),
+    "number": ("2", "0.5"),
+    "str": ("'ij'", "'mean'", "'sum'"),
+    "dtype": ("gt.float64",),
+}
+
+
+def candidates(space: str, parameter: Parameter) -> tuple[str, ...]:
+    kind = parameter.type
+    if "Sequence[Tensor]" in kind or (parameter.starred and "Tensor" in kind):
+        return tuple(f"[gt.{a}, gt.{a}]" for a in TENSORS[:6])
+    if re.search(r"\bTensor\b", kind):
+        order = MATRICES if space == "gt.linalg" else TENSORS
+        return tuple(f"gt.{text}" for text in order)
+    if "Sequence[int]" in kind:
+        return ("(0,)", "(2, 2)", "1", "(1, 2, 4)", "(0, 1)", "(2,)")
+    for word, values in WORDS.items():
+        if re.search(rf"\b{word}\b", kind):
+            return values
+    return ("gt.tensor([1.0, 2.0, 3.0])",)
+
+
+def expressions(space: str, name: str, signatures: list[Signature]) -> Iterator[str]:
+    if f"{space}.{name}" in EXAMPLES:
+        yield EXAMPLES[f"{space}.{name}"]
+        return
+    for signature in signatures:
+        required = [p for p in signature.parameters if not p.default and p.starred != "**"]
+        options = [candidates(space, p) for p in required]
+        same = zip(*options, strict=False) if options else [()]
+        for chosen in itertools.islice(
+            itertools.chain(same, itertools.product(*options)), ATTEMPTS
+        ):
+            parts = [
+                f"{p.name}={text}" if p.is_keyword else text.strip("[]") if p.starred else text
+                for p, text in zip(required, chosen, strict=True)
+            ]
+            yield f"{space}.{name}({', '.join(parts)})"
+
+
+def evaluated(expression: str) -> str | None:
+    """The text of what an expression gives, or None where GT or PyTorch refuses or they differ."""
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("error")
+        try:
+            shown = [repr(eval(expression, {"gt": gt})) for _ in range(4)]
+            theirs = eval(expression.replace("gt.", "torch."), {"torch": torch})
+        except Exception:  # noqa: BLE001 - whatever it is, it is no example
+            return None
+    if len(set(shown)) > 1:
+        return None
+    plain = repr(theirs).replace("torch.", "gt.")
+    alike = re.sub(r"\s+", "", shown[0]) == re.sub(r"\s+", "", plain)
+    return shown[0] if alike and len(shown[0]) < 500 and shown[0] != "None" else None
+
+
+def example_of(space: str, name: str, signatures: list[Signature]) -> list[str]:
+    """The lines of a session that shows a function; where values are random, their shape."""
+    fixed = EXAMPLES.get(f"{space}.{name}")
+    if fixed:
+        return of_lines(fixed.split("; "))
+    for ending in (".shape",) if is_random(name) else ("", ".shape"):
+        for expression in expressions(space, name, signatures):
+            shown = evaluated(f"{expression}{ending}")
+            if shown is not None:
+                return [
+                    f"    >>> {expression}{ending}",
+                    *(f"    {line or BLANK}" for line in shown.splitlines()),
+                ]
+    raise LookupError(f"{space}.{name} has no example: tools/reference/examples.txt")
+
+
+def is_random(name: str) -> bool:
+    """Whether two calls may give different values, so that none of them is an example."""
+    if re.search("rand|dropout|empty|gumbel|fractional", name):
+        return True
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = getattr(packet, "overloads", list)()
+    tag = torch.Tag.nondeterministic_seeded
+    return any(tag in getattr(packet, overload).tags for overload in overloads)
+
+
+def of_lines(statements: list[str]) -> list[str]:
+    """Statements, and what the last one gives, as a session of Python shows them."""
+    names: dict[str, object] = {"gt": gt}
+    lines = []
+    for statement in statements:
+        lines.append(f"    >>> {statement}")
+        try:
+            value = eval(statement, names)
+        except SyntaxError:
+            exec(statement, names)
+            continue
+        if value is not None:
+            lines += [f"    {line or BLANK}" for line in repr(value).splitlines()]
+    return lines

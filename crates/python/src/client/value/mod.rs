@@ -11,5 +11,4 @@ pub(crate) mod variable;
 
 pub(crate) use entry::ValueHandle;
 pub(crate) use memory::contiguous;
-pub(crate) use object::Tensor;
-pub(crate) use variable::SharedValue;
+pub(crate) use variable::{SharedValue, Tensor};

@@ -8,7 +8,6 @@
 
 use super::entry::{Entries, Rest, ValueHandle, ValueRef, VarRef, WeakRef};
 use super::metadata::SharedMeta;
-use super::object::Tensor;
 use super::pool::{Pooled, PooledWeak};
 use super::steps::Path;
 use crate::client::gil_cell::GilCell;
@@ -16,6 +15,8 @@ use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyWeakrefReference};
 use smallvec::SmallVec;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -453,5 +454,40 @@ impl WeakVar {
 
     pub(super) fn is(&self, other: &Self) -> bool {
         self.0.is(&other.0)
+    }
+}
+
+/// A tensor on a cluster: operators emit instructions, values come back when they are read.
+#[pyclass(frozen, subclass, weakref, dict, module = "gt", name = "Tensor")]
+pub(crate) struct Tensor {
+    pub var: ObjectVar,
+}
+
+impl Tensor {
+    #[inline]
+    pub(crate) fn of(var: Var) -> Self {
+        Self { var: ObjectVar(ManuallyDrop::new(var)) }
+    }
+}
+
+/// The variable of a Python object: dropped without asking whether the GIL is held.
+pub(crate) struct ObjectVar(ManuallyDrop<Var>);
+
+impl Deref for ObjectVar {
+    type Target = Var;
+
+    #[inline]
+    fn deref(&self) -> &Var {
+        &self.0
+    }
+}
+
+impl Drop for ObjectVar {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: nobody looks at it again. The GIL is held: Python frees its objects under it, and before a tensor is an
+        // object it is in the hands of `wrap` or of a method, which have a token.
+        let (var, py) = unsafe { (ManuallyDrop::take(&mut self.0), Python::assume_attached()) };
+        var.release(py);
     }
 }

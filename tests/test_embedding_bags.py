@@ -163,3 +163,31 @@ def test_what_pytorch_reads_memory_for_is_refused(offsets, ends, text):
     whole = gt.tensor([0, 1, 1]), gt.tensor(offsets, dtype=gt.int64)
     with pytest.raises(RuntimeError, match=text):
         gt.embedding_bag(gt.zeros(3, 2), *whole, include_last_offset=ends)[0].tolist()
+
+
+@pytest.mark.parametrize("mode", MODES, ids=MODES.get)
+def test_indices_of_two_dimensions_are_taken_as_one(mode):
+    """PyTorch's loop writes beside the memory of its results here, or ends the process."""
+    rows, offsets = torch.tensor([[1, 0, 2], [0, 1, 1]]), torch.tensor([0, 1, 2])
+    table = torch.randn(3, 2)
+    expected = torch.embedding_bag(table, rows.flatten(), offsets, mode=mode)
+    made = gt.embedding_bag(to_gt(table), to_gt(rows), to_gt(offsets), mode=mode)
+    for mine, other in zip(made, expected, strict=True):
+        equal(mine, other)
+
+
+@pytest.mark.parametrize(("indices", "offsets"), [(1, [0]), ([1], 0), ([1, 0], [[0, 1]])])
+def test_sizes_that_pytorch_refuses(indices, offsets):
+    for library in (torch, gt):
+        text = "has to be a 1D( or 2D)? Tensor, but got Tensor of dimension"
+        with pytest.raises(RuntimeError, match=text):
+            library.embedding_bag(
+                library.zeros(3, 2), library.tensor(indices), library.tensor(offsets)
+            )[0].tolist()
+
+
+def test_offsets_of_two_dimensions_are_refused():
+    """PyTorch's function ends the process in some runs."""
+    whole = gt.tensor([[1, 0], [0, 1]])
+    with pytest.raises(RuntimeError, match="offsets has to be a 1D Tensor, but got"):
+        gt.embedding_bag(gt.zeros(3, 2), whole, whole)

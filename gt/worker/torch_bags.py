@@ -32,7 +32,7 @@ def embedding_bag(
 
     Args:
         weight: [rows, width].
-        indices: [n].
+        indices: [n], or of two dimensions, which are taken as one.
         offsets: [bags], where each bag begins in [n].
         scale_grad_by_freq: Divide each row's gradient by how often `indices` names it.
         mode: 0 sums, 1 takes means, 2 the largest.
@@ -43,6 +43,8 @@ def embedding_bag(
     """
     del sparse
     _check(indices, offsets)
+    # Of two dimensions PyTorch's loop writes beside the memory of its results.
+    indices = indices.flatten()
     kind = torch.promote_types(indices.dtype, offsets.dtype)
     weights = None if per_sample_weights is None else per_sample_weights.contiguous()
     bags, bag_of_index, sizes, largest = torch.embedding_bag(
@@ -59,7 +61,13 @@ def embedding_bag(
 
 
 def _check(indices: Tensor, offsets: Tensor) -> None:
-    """Refuses the offsets for which PyTorch's loop reads beside the memory of the indices."""
+    """Refuses what PyTorch's loop reads beside the memory of the indices for."""
+    if indices.dim() not in {1, 2}:
+        text = "input has to be a 1D or 2D Tensor, but got Tensor of dimension"
+        raise RuntimeError(f"{text} {indices.dim()}")
+    if offsets.dim() != 1:
+        text = "offsets has to be a 1D Tensor, but got Tensor of dimension"
+        raise RuntimeError(f"{text} {offsets.dim()}")
     if indices.numel() and not offsets.numel():
         raise RuntimeError(f"embedding_bag: {indices.numel()} indices, but no offset of a bag")
     if not offsets.is_meta and bool((offsets.diff() < 0).any()):

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import gt
 from gt._core import Tensor
 from gt.optim import Optimizer
+from gt.optim.entries import plain, put_back
 
 State: TypeAlias = dict[str, Any]
 
@@ -27,7 +28,7 @@ class Undo:
         ]
         # The optimizer's own dictionaries, and their entries with copies of those that are tensors.
         self._state: list[tuple[Tensor, State, State]] = [
-            (param, entries, {name: _kept(value) for name, value in entries.items()})
+            (param, entries, {name: _kept(value) for name, value in plain(entries).items()})
             for param, entries in optimizer.state.items()
         ]
 
@@ -43,8 +44,7 @@ class Undo:
             _restore(param, before)
         self._optimizer.state.clear()
         for param, entries, kept in self._state:
-            entries.clear()
-            entries.update({name: _opened(value) for name, value in kept.items()})
+            put_back(entries, {name: _opened(value) for name, value in kept.items()})
             self._optimizer.state[param] = entries
         for group, options in zip(self._optimizer.param_groups, self._groups, strict=True):
             group.update(options)
@@ -59,7 +59,7 @@ class Undo:
             entries = now.get(param)
             if entries is None or entries.keys() != before.keys():
                 return False
-            for name, value in entries.items():
+            for name, value in plain(entries).items():
                 kept = before[name]
                 if isinstance(value, Tensor) != isinstance(kept, _Copy):
                     return False

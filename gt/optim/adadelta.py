@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import next_step
 from gt.optim.factors import add_scaled, factor
 from gt.optim.optimizer import (
     Group,
@@ -15,7 +16,7 @@ from gt.optim.optimizer import (
 
 
 class Adadelta(PerParameter):
-    """Adadelta, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+    """Adadelta, in PyTorch's numerics.
 
     Args:
         params: Parameters or groups.
@@ -62,7 +63,7 @@ class Adadelta(PerParameter):
             state["step"] = 0
             state["square_avg"] = gt.zeros_like(param)
             state["acc_delta"] = gt.zeros_like(param)
-        state["step"] += 1
+        next_step(state)
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
         square = state["square_avg"].mul_(keep).addcmul_(grad, grad, value=1 - keep)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import next_step
 from gt.optim.optimizer import (
     Group,
     Params,
@@ -14,8 +15,6 @@ from gt.optim.optimizer import (
 
 class Adafactor(PerParameter):
     """Adafactor, in PyTorch's numerics; the norms it needs stay on the workers.
-
-    `state[p]["step"]` is a Python int (PyTorch: a tensor).
 
     Args:
         params: Parameters or groups.
@@ -73,8 +72,7 @@ class Adafactor(PerParameter):
                 state["col_var"] = gt.zeros_like(grad[..., :1, :])
             else:
                 state["variance"] = gt.zeros_like(grad)
-        state["step"] += 1
-        step, entries = state["step"], param.numel()
+        step, entries = next_step(state), param.numel()
         rate = param.norm(2).div(entries**0.5).clamp(min=least_norm) * min(lr, step**-0.5)
         if group["weight_decay"]:
             param.mul_(1 - lr * group["weight_decay"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import next_step
 from gt.optim.factors import add_quotient, factor
 from gt.optim.optimizer import (
     Group,
@@ -16,7 +17,7 @@ from gt.optim.optimizer import (
 
 
 class Adagrad(PerParameter):
-    """Adagrad, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+    """Adagrad, in PyTorch's numerics.
 
     Args:
         params: Parameters or groups.
@@ -73,10 +74,10 @@ class Adagrad(PerParameter):
         state = self.state[param]
         if not state:  # of a group added later
             self._begin(group, param)
-        state["step"] += 1
+        step = next_step(state)
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
-        rate = factor(group, "lr") / (1 + (state["step"] - 1) * group["lr_decay"])
+        rate = factor(group, "lr") / (1 + (step - 1) * group["lr_decay"])
         root = state["sum"].addcmul_(grad, grad).sqrt() + group["eps"]
         add_quotient(param, grad, root, -rate)
 

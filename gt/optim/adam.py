@@ -7,6 +7,7 @@ from typing import Any
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.optim.entries import Entries, next_step, next_steps, tensors
 from gt.optim.factors import Factor, add_quotient, decayed, factor, keep_squares, kept
 from gt.optim.optimizer import (
     Group,
@@ -20,7 +21,7 @@ from gt.optim.optimizer import (
 
 
 class Adam(Optimizer):
-    """Adam, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+    """Adam, in PyTorch's numerics.
 
     Args:
         params: Parameters or groups.
@@ -33,6 +34,8 @@ class Adam(Optimizer):
         maximize: Go up instead of down.
         decoupled_weight_decay: Decay the parameter itself, which makes this AdamW.
     """
+
+    _entries = Entries
 
     def __init__(
         self,
@@ -78,17 +81,15 @@ class Adam(Optimizer):
                 self._record(group, param, -grad if group["maximize"] else grad)
             return
         amsgrad = bool(group["amsgrad"])
-        states = [self._state_of(param, amsgrad=amsgrad) for param in params]
-        for state in states:
-            state["step"] += 1
+        states = self._states_of(params, amsgrad=amsgrad)
         beta1, beta2 = group["betas"]
         _core.adamw_step(
             params,
             grads,
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [state["max_exp_avg_sq"] for state in states] if amsgrad else None,
-            [state["step"] for state in states],
+            tensors(states, "exp_avg"),
+            tensors(states, "exp_avg_sq"),
+            tensors(states, "max_exp_avg_sq") if amsgrad else None,
+            next_steps(states),
             lr=float(group["lr"]),
             beta1=float(beta1),
             beta2=float(beta2),
@@ -100,8 +101,8 @@ class Adam(Optimizer):
 
     def _record(self, group: Group, param: Tensor, grad: Tensor) -> None:
         """The same by plain operators, which autograd follows."""
-        state = self._state_of(param, amsgrad=bool(group["amsgrad"]))
-        state["step"] += 1
+        (state,) = self._states_of([param], amsgrad=bool(group["amsgrad"]))
+        step = next_step(state)
         lr, decay = factor(group, "lr"), factor(group, "weight_decay")
         beta1, beta2 = (
             beta if isinstance(beta, Tensor) and beta.requires_grad else float(beta)
@@ -116,17 +117,23 @@ class Adam(Optimizer):
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
             square = largest.copy_(gt.maximum(kept(largest), kept(square)))
-        root = square.sqrt() / (1 - beta2 ** state["step"]) ** 0.5 + group["eps"]
-        add_quotient(param, mean, root, -lr / (1 - beta1 ** state["step"]))
+        root = square.sqrt() / (1 - beta2**step) ** 0.5 + group["eps"]
+        add_quotient(param, mean, root, -lr / (1 - beta1**step))
 
-    def _state_of(self, param: Tensor, *, amsgrad: bool) -> dict[str, Any]:
+    def _states_of(self, params: list[Tensor], *, amsgrad: bool) -> list[dict[str, Any]]:
+        held = self.state
+        states = [held[param] or self._begin(param) for param in params]
+        if amsgrad:
+            for param, state in zip(params, states, strict=True):
+                if "max_exp_avg_sq" not in state:
+                    state["max_exp_avg_sq"] = gt.zeros_like(param)
+        return states
+
+    def _begin(self, param: Tensor) -> dict[str, Any]:
         state = self.state[param]
-        if not state:
-            state["step"] = 0
-            state["exp_avg"] = gt.zeros_like(param)
-            state["exp_avg_sq"] = gt.zeros_like(param)
-        if amsgrad and "max_exp_avg_sq" not in state:
-            state["max_exp_avg_sq"] = gt.zeros_like(param)
+        state["step"] = 0
+        state["exp_avg"] = gt.zeros_like(param)
+        state["exp_avg_sq"] = gt.zeros_like(param)
         return state
 
 

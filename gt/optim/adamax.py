@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import next_step
 from gt.optim.factors import add_quotient, factor
 from gt.optim.optimizer import (
     Group,
@@ -16,7 +17,7 @@ from gt.optim.optimizer import (
 
 
 class Adamax(PerParameter):
-    """Adamax, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+    """Adamax, in PyTorch's numerics.
 
     Args:
         params: Parameters or groups.
@@ -63,10 +64,10 @@ class Adamax(PerParameter):
             state["step"] = 0
             state["exp_avg"] = gt.zeros_like(param)
             state["exp_inf"] = gt.zeros_like(param)
-        state["step"] += 1
+        step = next_step(state)
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
         mean, largest = state["exp_avg"].lerp_(grad, 1 - beta1), state["exp_inf"]
         largest.copy_(gt.maximum(largest * beta2, grad.abs() + group["eps"]))
-        rate = factor(group, "lr") / (1 - beta1 ** state["step"])
+        rate = factor(group, "lr") / (1 - beta1**step)
         add_quotient(param, mean, largest, -rate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import next_step, number, set_number
 from gt.optim.factors import add_scaled, factor
 from gt.optim.optimizer import (
     Group,
@@ -11,12 +12,11 @@ from gt.optim.optimizer import (
     PerParameter,
     check_at_least_zero,
     check_rate,
-    held,
 )
 
 
 class ASGD(PerParameter):
-    """Averaged SGD, in PyTorch's numerics; `step`, `eta` and `mu` of the state are Python numbers.
+    """Averaged SGD, in PyTorch's numerics.
 
     The average is `state[p]["ax"]`.
 
@@ -66,17 +66,17 @@ class ASGD(PerParameter):
         state, lr, decay = self.state[param], factor(group, "lr"), group["lambd"]
         if not state:
             state["step"] = 0
-            state["eta"] = held(lr)
+            state["eta"] = lr
             state["mu"] = 1.0
             state["ax"] = gt.zeros_like(param)
-        state["step"] += 1
+        step, eta, mu = next_step(state), number(state, "eta"), number(state, "mu")
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
-        add_scaled(param.mul_(1 - decay * state["eta"]), grad, -state["eta"])
+        add_scaled(param.mul_(1 - decay * eta), grad, -eta)
         mean = state["ax"]
-        if state["mu"] == 1:
+        if mu == 1:
             mean.copy_(param)
         else:
-            mean.add_(param.sub(mean), alpha=state["mu"])
-        state["eta"] = held(lr / (1 + decay * lr * state["step"]) ** group["alpha"])
-        state["mu"] = held(1 / max(1, state["step"] - group["t0"]))
+            mean.add_(param.sub(mean), alpha=mu)
+        set_number(state, "eta", lr / (1 + decay * lr * step) ** group["alpha"])
+        set_number(state, "mu", 1 / max(1, step - group["t0"]))

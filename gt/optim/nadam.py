@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import multiplied, next_step
 from gt.optim.factors import add_quotient, factor
 from gt.optim.optimizer import (
     Group,
@@ -12,12 +13,11 @@ from gt.optim.optimizer import (
     check_at_least_zero,
     check_betas,
     check_rate,
-    held,
 )
 
 
 class NAdam(PerParameter):
-    """NAdam, in PyTorch's numerics; `step` and `mu_product` of the state are Python numbers.
+    """NAdam, in PyTorch's numerics.
 
     Args:
         params: Parameters or groups.
@@ -73,14 +73,13 @@ class NAdam(PerParameter):
             state["mu_product"] = 1.0
             state["exp_avg"] = gt.zeros_like(param)
             state["exp_avg_sq"] = gt.zeros_like(param)
-        state["step"] += 1
-        step, decay = state["step"], group["momentum_decay"]
+        step, decay = next_step(state), group["momentum_decay"]
         if group["weight_decay"] and group["decoupled_weight_decay"]:
             param.mul_(1 - lr * group["weight_decay"])
         elif group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
         now, later = (beta1 * (1.0 - 0.5 * 0.96 ** (place * decay)) for place in (step, step + 1))
-        product = state["mu_product"] = held(state["mu_product"] * held(now))
+        product = multiplied(state, "mu_product", now)
         mean = state["exp_avg"].lerp_(grad, 1 - beta1)
         square = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         root = square.div(1 - beta2**step).sqrt() + group["eps"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import itertools
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 import gt
@@ -16,6 +16,7 @@ from gt.errors import InvalidUse
 from gt.nn.listing import clear_gradient
 from gt.nn.names import typename
 from gt.nn.state import with_layout_of
+from gt.optim.entries import NUMBERS, Entries
 from gt.optim.factors import Factor
 from gt.optim.hooked import (
     Hooked,
@@ -33,7 +34,7 @@ __all__ = [
 Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameters
 Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
 
-HELD = {"mu_product", "eta", "mu", "t", "ro"}  # numbers of the state that PyTorch holds as tensors
+HELD = {"t", "ro"}  # numbers of LBFGS's state that PyTorch holds as tensors
 UNORDERED = (
     "optimizer parameters need to be organized in ordered collections, but the ordering of "
     "tensors in sets will change between runs. Please use a list instead."
@@ -49,6 +50,7 @@ class Optimizer(Hooked):
         defaults: The options of groups that do not give theirs.
     """
 
+    _entries: type[dict[str, Any]] = dict  # what holds the state of a parameter
     param_groups: list[Group]
     state: defaultdict[Tensor, dict[str, Any]]
 
@@ -64,7 +66,7 @@ class Optimizer(Hooked):
             warnings.warn(
                 f"{UNORDERED} This will be an error in a future release.", FutureWarning, 3
             )
-        self.state = defaultdict(dict)
+        self.state = defaultdict(self._entries)  # type: ignore[arg-type] # called without any
         self.param_groups = []
         listed = list(params)
         if not listed:
@@ -192,10 +194,14 @@ class Optimizer(Hooked):
         ours = itertools.chain.from_iterable(group["params"] for group in self.param_groups)
         theirs = itertools.chain.from_iterable(group["params"] for group in saved)
         by_place = dict(zip(theirs, ours, strict=True))
-        state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        # PyTorch casts numbers but `step`: its resumed runs are not quite the whole ones.
+        uncast = NUMBERS if self._entries is Entries else {"step"}
+        state: defaultdict[Tensor, dict[str, Any]] = defaultdict(self._entries)  # type: ignore[arg-type] # called without any
         for place, entries in state_dict["state"].items():
             param = by_place[place]
-            state[param] = {name: _loaded(name, value, param) for name, value in entries.items()}
+            state[param] = self._entries()
+            for name, value in entries.items():
+                state[param][name] = _loaded(name, value, param, uncast)
         for group, new in zip(self.param_groups, saved, strict=True):
             group.update(
                 {name: copy.deepcopy(value) for name, value in new.items() if name != "params"}
@@ -216,6 +222,8 @@ class Optimizer(Hooked):
 
 class PerParameter(Optimizer):
     """The base of optimizers that update each parameter by itself, from plain operators."""
+
+    _entries = Entries
 
     def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
         for param, grad in zip(params, grads, strict=True):
@@ -261,13 +269,6 @@ def check_betas(betas: tuple[Factor, Factor]) -> None:
             raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
 
 
-def held(value: Factor) -> Factor:
-    """The value as PyTorch's state holds it: float64 where that is the default, else float32."""
-    if isinstance(value, Tensor) or gt.get_default_dtype() == gt.float64:
-        return value
-    return ctypes.c_float(value).value
-
-
 def check_at_least_zero(**options: Factor) -> None:
     """Raise PyTorch's error for the first option below zero (or not a number).
 
@@ -300,16 +301,15 @@ def _split_names(params: object) -> tuple[list[Tensor], list[str]]:
     return [entry[1] if isinstance(entry, tuple) else entry for entry in listed], names
 
 
-def _loaded(name: str, value: object, param: Tensor) -> object:
-    if name == "step":
-        steps = value.item() if isinstance(value, Tensor) else value
-        assert isinstance(steps, int | float), steps
-        return int(steps)
-    if name in HELD and isinstance(value, Tensor):
-        return value.item()
+def _loaded(name: str, value: object, param: Tensor, uncast: AbstractSet[str]) -> object:
     if isinstance(value, list):
-        return [_loaded(name, entry, param) for entry in value]
-    if isinstance(value, Tensor):
-        value = with_layout_of(value.detach().clone(), param)
-        return value.to(param.dtype) if param.is_floating_point() else value
-    return copy.deepcopy(value)
+        return [_loaded(name, entry, param, uncast) for entry in value]
+    if not isinstance(value, Tensor):
+        return copy.deepcopy(value)
+    if name in HELD:
+        return value.item()
+    value = value.detach().clone()
+    if name in uncast:
+        return value
+    value = with_layout_of(value, param)
+    return value.to(param.dtype) if param.is_floating_point() else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import next_step
 from gt.optim.factors import add_quotient, add_scaled, factor
 from gt.optim.optimizer import (
     Group,
@@ -16,7 +17,7 @@ from gt.optim.optimizer import (
 
 
 class RAdam(PerParameter):
-    """RAdam, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+    """RAdam, in PyTorch's numerics.
 
     Args:
         params: Parameters or groups.
@@ -66,8 +67,7 @@ class RAdam(PerParameter):
             state["step"] = 0
             state["exp_avg"] = gt.zeros_like(param)
             state["exp_avg_sq"] = gt.zeros_like(param)
-        state["step"] += 1
-        step = state["step"]
+        step = next_step(state)
         if group["weight_decay"] and group["decoupled_weight_decay"]:
             param.mul_(1 - lr * group["weight_decay"])
         elif group["weight_decay"]:

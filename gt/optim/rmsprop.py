@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import next_step
 from gt.optim.factors import add_quotient, add_scaled, factor, kept
 from gt.optim.optimizer import (
     Group,
@@ -15,7 +16,7 @@ from gt.optim.optimizer import (
 
 
 class RMSprop(PerParameter):
-    """RMSprop, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+    """RMSprop, in PyTorch's numerics.
 
     Args:
         params: Parameters or groups.
@@ -69,7 +70,7 @@ class RMSprop(PerParameter):
             optional = {"momentum_buffer": momentum > 0, "grad_avg": group["centered"]}
             for name in ("square_avg", *(name for name, present in optional.items() if present)):
                 state[name] = gt.zeros_like(param)
-        state["step"] += 1
+        next_step(state)
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
         square = state["square_avg"].mul_(keep).addcmul_(grad, grad, value=1 - keep)

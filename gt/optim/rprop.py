@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.optim.entries import next_step
 from gt.optim.factors import factor, kept
 from gt.optim.optimizer import (
     Group,
@@ -14,7 +15,7 @@ from gt.optim.optimizer import (
 
 
 class Rprop(PerParameter):
-    """Resilient propagation, in PyTorch's numerics; `state[p]["step"]` is a Python int.
+    """Resilient propagation, in PyTorch's numerics.
 
     Args:
         params: Parameters or groups.
@@ -57,7 +58,7 @@ class Rprop(PerParameter):
             state["step"] = 0
             state["prev"] = gt.zeros_like(param)
             state["step_size"] = gt.ones_like(grad).mul_(factor(group, "lr"))
-        state["step"] += 1
+        next_step(state)
         agreement = grad * kept(state["prev"])
         turned = agreement < 0
         change = gt.where(turned, shrink, gt.ones_like(grad))

@@ -64,7 +64,9 @@ def test_every_class_of_errors_is_in_the_catalogue():
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("page", ["tutorial", "sharp_bits.md", "errors.md", "from_pytorch.md"])
+@pytest.mark.parametrize(
+    "page", ["tutorial", "how_to", "sharp_bits.md", "errors.md", "from_pytorch.md"]
+)
 def test_every_python_block_is_followed_by_its_output(page):
     path = ROOT / "docs" / page
     for file in sorted(path.glob("*.md")) if path.is_dir() else [path]:

@@ -19,6 +19,7 @@ gen:
 # Write what help() says of functions, and run its examples beside PyTorch; tells what lacks a sentence or an example
 reference:
     python tools/reference.py
+    python tools/gen.py
 
 # Apply every formatter
 format:

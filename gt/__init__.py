@@ -135,6 +135,7 @@ set_printoptions = printing.set_printoptions
 from gt import documentation  # noqa: E402
 
 documentation.attach(__name__, globals())
+documentation.attach("gt.Tensor", vars(Tensor))
 
 _LAZY = {
     "_inductor",

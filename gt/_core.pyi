@@ -156,18 +156,23 @@ class Tensor:
     def __class_getitem__(cls, _item: object) -> type[Self]: ...
     def __new__(cls, *data: object, requires_grad: _bool = False, **named: object) -> Self: ...
     @property
-    def shape(self) -> Size: ...
+    def shape(self) -> Size:
+        """The sizes of the dimensions."""
     @property
-    def dtype(self) -> _dtype: ...
+    def dtype(self) -> _dtype:
+        """The kind of the elements, such as `gt.float32`."""
     @property
-    def ndim(self) -> _int: ...
+    def ndim(self) -> _int:
+        """How many dimensions."""
     @property
-    def is_leaf(self) -> _bool: ...
+    def is_leaf(self) -> _bool:
+        """Whether no recorded operation made this tensor, so that `backward` may add to its `grad`."""
     @property
     def retains_grad(self) -> _bool:
         """Whether the gradient of this tensor, which is no leaf, is kept in `grad`."""
     @property
-    def grad_fn(self) -> GradFn | None: ...
+    def grad_fn(self) -> GradFn | None:
+        """The node of the recorded operation that made this tensor; None of a leaf."""
     @property
     def device(self) -> _device: ...
     @property
@@ -231,15 +236,18 @@ class Tensor:
     @property
     def is_nested(self) -> _bool: ...
     @property
-    def requires_grad(self) -> _bool: ...
+    def requires_grad(self) -> _bool:
+        """Whether operations on this tensor are recorded for a gradient; a leaf's may be set."""
     @requires_grad.setter
     def requires_grad(self, value: _bool, /) -> None: ...
     @property
-    def grad(self) -> Tensor | None: ...
+    def grad(self) -> Tensor | None:
+        """The gradient that backward passes have added up; None before the first."""
     @grad.setter
     def grad(self, value: Tensor | None, /) -> None: ...
     @property
-    def data(self) -> Tensor: ...
+    def data(self) -> Tensor:
+        """The same values without gradient history; a value that is set takes their place, unrecorded."""
     @data.setter
     def data(self, value: Tensor, /) -> None: ...
     @property

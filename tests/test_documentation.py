@@ -6,6 +6,7 @@ The examples run in this process, and show what the text says.
 import doctest
 import importlib
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -22,7 +23,16 @@ SPACES = ("gt", "gt.linalg", "gt.fft", "gt.special", "gt.nn.functional")
 WITHOUT = set((Path(__file__).parent / "without_example.txt").read_text().split())
 
 
+def methods():
+    """Public methods and attributes of Tensor, without names that raise AttributeError."""
+    shown = (name for name in dir(gt.Tensor) if not name.startswith("_"))
+    return [(n, getattr(gt.Tensor, n)) for n in shown if hasattr(gt.Tensor, n)]
+
+
 def functions_of(space):
+    if space == "gt.Tensor":
+        yield from methods()
+        return
     module = importlib.import_module(space)
     for name in sorted({*getattr(module, "__all__", ()), *dir(module)}):
         value = getattr(module, name)
@@ -31,7 +41,8 @@ def functions_of(space):
             yield name, value
 
 
-CASES = [(space, name) for space in SPACES for name, _ in functions_of(space)]
+TESTED = (*SPACES, "gt.Tensor")
+CASES = [(space, name) for space in TESTED for name, _ in functions_of(space)]
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -51,14 +62,37 @@ def test_every_function_says_what_it_takes_and_gives(space):
 
 def parameters_of(function):
     """The names that a function of Python takes; of others the text is the only source."""
-    if isinstance(function, gt._core.Function):
+    if not inspect.isfunction(function) and not inspect.ismethoddescriptor(function):
         return []
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("space", SPACES)
+def test_every_method_says_what_it_takes_and_gives():
+    assert len(methods()) > 540
+    for name, method in methods():
+        text = inspect.getdoc(method)
+        if f"gt.Tensor.{name}" in WITHOUT:
+            assert text, name
+            continue
+        before, *rest = re.split(r"^(Args|Returns|Raises|Example):$", text, flags=re.MULTILINE)
+        assert re.search(r"\w.*[.:]", before), name
+        assert {"Returns", "Example"} <= set(rest[::2]), name
+        taken = dict(zip(rest[::2], rest[1::2], strict=True)).get("Args", "")
+        for parameter in parameters_of(method)[1:]:
+            assert re.search(rf"^    {parameter}\b", taken, re.MULTILINE), (name, parameter)
+
+
+def test_of_a_method_help_shows_the_signature_first():
+    assert pydoc.render_doc(gt.Tensor.sum, renderer=pydoc.plaintext).splitlines()[2:4] == [
+        "sum(self, /, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)",
+        "    Sum over `dim`; all dimensions if it is not given.",
+    ]
+    assert inspect.getdoc(gt.Tensor.split).startswith("split(split_size, dim=0, *, axis=None) ->")
+
+
+@pytest.mark.parametrize("space", TESTED)
 def test_examples_show_what_runs(space):
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     failures = []

@@ -5,7 +5,7 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from reference_sources import EXAMPLES, Parameter, Signature
@@ -47,21 +47,25 @@ def candidates(space: str, parameter: Parameter) -> tuple[str, ...]:
 
 
 def expressions(space: str, name: str, signatures: list[Signature]) -> Iterator[str]:
-    if f"{space}.{name}" in EXAMPLES:
-        yield EXAMPLES[f"{space}.{name}"]
-        return
     for signature in signatures:
         required = [p for p in signature.parameters if not p.default and p.starred != "**"]
         options = [candidates(space, p) for p in required]
-        same = zip(*options, strict=False) if options else [()]
-        for chosen in itertools.islice(
-            itertools.chain(same, itertools.product(*options)), ATTEMPTS
-        ):
-            parts = [
-                f"{p.name}={text}" if p.is_keyword else text.strip("[]") if p.starred else text
-                for p, text in zip(required, chosen, strict=True)
-            ]
-            yield f"{space}.{name}({', '.join(parts)})"
+        for texts in choices(options):
+            yield f"{space}.{name}({arguments(required, texts)})"
+
+
+def choices(options: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Operands that are alike first, then all combinations, as many as are tried."""
+    same = zip(*options, strict=False) if options else [()]
+    yield from itertools.islice(itertools.chain(same, itertools.product(*options)), ATTEMPTS)
+
+
+def arguments(parameters: list[Parameter], texts: Sequence[str]) -> str:
+    """The texts as a call has them."""
+    return ", ".join(
+        f"{p.name}={text}" if p.is_keyword else text.strip("[]") if p.starred else text
+        for p, text in zip(parameters, texts, strict=True)
+    )
 
 
 def evaluated(expression: str) -> str | None:
@@ -80,20 +84,41 @@ def evaluated(expression: str) -> str | None:
     return shown[0] if alike and len(shown[0]) < 500 and shown[0] != "None" else None
 
 
+# The statements of each function's example, from which those of methods follow.
+FOUND: dict[str, list[str]] = {}
+
+
 def example_of(space: str, name: str, signatures: list[Signature]) -> list[str]:
     """The lines of a session that shows a function; where values are random, their shape."""
-    fixed = EXAMPLES.get(f"{space}.{name}")
-    if fixed:
-        return of_lines(fixed.split("; "))
-    for ending in (".shape",) if is_random(name) else ("", ".shape"):
-        for expression in expressions(space, name, signatures):
-            shown = evaluated(f"{expression}{ending}")
-            if shown is not None:
-                return [
-                    f"    >>> {expression}{ending}",
-                    *(f"    {line or BLANK}" for line in shown.splitlines()),
-                ]
-    raise LookupError(f"{space}.{name} has no example: tools/reference/examples.txt")
+    FOUND[f"{space}.{name}"] = statements = statements_of(space, name, signatures)
+    return of_lines(statements)
+
+
+def statements_of(space: str, name: str, signatures: list[Signature]) -> list[str]:
+    if fixed := EXAMPLES.get(f"{space}.{name}"):
+        return fixed.split("; ")
+    tried = ((call, call) for call in expressions(space, name, signatures))
+    return [telling(tried, is_random=is_random(name))]
+
+
+def telling(calls: Iterable[tuple[str, str]], *, is_random: bool) -> str:
+    """The first call that does the same in PyTorch, and its values without NaN, if there is one.
+
+    Args:
+        calls: what is run, and how it is shown.
+        is_random: whether the shape is shown.
+    """
+    listed = list(calls)
+    for ending in (".shape",) if is_random else ("", ".shape"):
+        second = None
+        for call, title in listed:
+            text = evaluated(f"{call}{ending}")
+            if text is not None and "nan" not in text:
+                return f"{title}{ending}"
+            second = second or (text and f"{title}{ending}")
+        if second:
+            return second
+    raise LookupError("no example: tools/reference/examples.txt")
 
 
 def is_random(name: str) -> bool:
@@ -101,7 +126,7 @@ def is_random(name: str) -> bool:
     if re.search("rand|dropout|empty|gumbel|fractional", name):
         return True
     packet = getattr(torch.ops.aten, name, None)
-    overloads = getattr(packet, "overloads", list)()
+    overloads: list[str] = getattr(packet, "overloads", list)()
     tag = torch.Tag.nondeterministic_seeded
     return any(tag in getattr(packet, overload).tags for overload in overloads)
 

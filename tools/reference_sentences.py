@@ -39,7 +39,7 @@ def own_doc(function: object) -> str:
         code = code.__wrapped__
     if inspect.isfunction(code):
         return inspect.cleandoc(original(code))
-    text = inspect.getdoc(code) or ""
+    text = (inspect.getdoc(code) or "").partition("\n\n")[0]  # Rust's; this tool writes the rest
     return "" if text.startswith("PyTorch's operator") else text
 
 
@@ -88,6 +88,7 @@ def argument_lines(space: str, name: str, signatures: list[Signature], written: 
             own[last := match[1]] = match[2]
         elif own and line.strip():
             own[last] += " " + line.strip()
+    prefix = SPACES[space][1] if space in SPACES else ""
     kinds: dict[str, list[str]] = {}
     for parameter in itertools.chain.from_iterable(s.parameters for s in signatures):
         kinds.setdefault(parameter.name, []).extend(
@@ -96,7 +97,8 @@ def argument_lines(space: str, name: str, signatures: list[Signature], written: 
     lines = []
     for word, accepted in kinds.items():
         phrase = (
-            PARAMETERS.get(f"{SPACES[space][1]}{name}.{word}")
+            PARAMETERS.get(f"{space}.{name}.{word}")
+            or PARAMETERS.get(f"{prefix}{name}.{word}")
             or own.get(word)
             or PARAMETERS.get(word)
         )
@@ -118,6 +120,7 @@ def wrapped(text: str) -> list[str]:
 
 
 BY_FAMILY = {
+    "unary": "A tensor of the input's shape.",
     "elementwise": "A tensor of the shape to which the operands broadcast.",
     "reduce": "A tensor without the dimensions `dim`, of one element each with `keepdim`.",
     "view": "A tensor that shares the input's memory where strides can say so.",
@@ -132,12 +135,21 @@ RAISES = {
 }
 
 
-def family_of(name: str, prefix: str) -> str:
+def tensors_of(signatures: list[Signature]) -> int:
+    """How many tensors a call may combine."""
+    return max(sum("Tensor" in p.type for p in each.parameters) for each in signatures)
+
+
+def family_of(name: str, prefix: str, tensors: int) -> str:
+    """The family of a row or, where a schema has none, elementwise or ""; of one tensor unary."""
     base = name.removesuffix("_")
     if base in ROWS:
-        return str(ROWS[base]["family"])
-    letters = {line.split(" ")[0] for line in SCHEMAS if re.match(rf"\w+ {prefix}{base}[.(]", line)}
-    return "elementwise" if any("e" in word for word in letters) else ""
+        family = str(ROWS[base]["family"])
+    else:
+        pattern = rf"\w+ {prefix}{base}[.(]"
+        letters = {line.split(" ")[0] for line in SCHEMAS if re.match(pattern, line)}
+        family = "elementwise" if any("e" in word for word in letters) else ""
+    return "unary" if family == "elementwise" and tensors < 2 else family
 
 
 def returns_of(name: str, family: str, signatures: list[Signature]) -> str:
@@ -151,4 +163,4 @@ def returns_of(name: str, family: str, signatures: list[Signature]) -> str:
         return f"A named tuple of tensors: {', '.join(f'`{field}`' for field in named[0])}."
     if results == ["None"]:
         return "Nothing."
-    return " or ".join(results) + "."
+    return f"{' or '.join(results).replace(' | ', ' or ')}."

@@ -65,7 +65,7 @@ def shown_type(text: str) -> str:
     text = re.sub(r"\b_(bool|int|float|dtype|type)\b", r"\1", text)
     text = text.replace("builtins.", "").replace("_DtypeArg", "dtype").replace("_Number", "number")
     text = re.sub(r"\b(Operand)\b", "Tensor | number", text)
-    text = re.sub(r"\b(Number|Real)\b", "number", text)
+    text = re.sub(r"\b(_?Number|_?Real)\b", "number", text)
     text = re.sub(r"\b(_Dims|Dims|Shape)\b", "int | Sequence[int]", text)
     return re.sub(r"~|\b(?:gt\.|collections\.abc\.|typing\.|_core\.)", "", text)
 

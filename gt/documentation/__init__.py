@@ -1,14 +1,17 @@
-"""The text of `help()`: arguments, results and an example of each function.
+"""The text of `help()`: arguments, results and an example of each function and method.
 
-A file for each namespace has it; tools/reference.py writes them, and runs the examples. A function
-of Python gets its text when its namespace loads, which is cheap; others ask for it when it is read.
+A file for each namespace has it; tools/reference.py writes them, and runs the examples. What Python
+defines gets its text when its namespace loads, which is cheap. A `Function` asks for it when it is
+read, and methods that Rust defines are compiled with it (tools/gen.py).
 """
 
 import functools
 import pathlib
+import types
 from collections.abc import Mapping
 
 _FOLDER = pathlib.Path(__file__).parent
+_TAKING = (types.FunctionType, property)
 
 
 def text(namespace: str, name: str) -> str | None:
@@ -17,10 +20,10 @@ def text(namespace: str, name: str) -> str | None:
 
 
 def attach(namespace: str, functions: Mapping[str, object]) -> None:
-    """Gives functions of Python their text; what else stands there is left alone."""
+    """Gives functions and properties of Python their text; what else stands there is left alone."""
     texts = _texts(namespace)
     for name, function in functions.items():
-        if type(function) is type(attach) and name in texts:
+        if name in texts and isinstance(function, _TAKING):
             function.__doc__ = texts[name]
 
 

@@ -1,5 +1,6 @@
 //! What a tensor knows of gradients: whether it has one, from what it was computed, and what shares its value.
 
+use super::generated_help::help;
 use super::tensor::Tensor;
 use crate::client::backward;
 use crate::client::backward::grad_fn::{self, GradFn};
@@ -17,8 +18,11 @@ const GRAD_OF_NO_LEAF: &CStr = c"The .grad attribute of a Tensor that is not a l
     by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 \
     for more information.";
 
+#[allow(clippy::doc_markdown, reason = "help() shows plain text")]
 #[pymethods]
 impl Tensor {
+    /// Whether operations on this tensor are recorded for a gradient; a leaf's may be set.
+    #[doc = help!(requires_grad)]
     #[getter]
     fn requires_grad(&self, py: Python<'_>) -> bool {
         self.var.requires_grad(py)
@@ -35,6 +39,7 @@ impl Tensor {
     }
 
     /// Sets whether operations on this leaf are recorded for a gradient; returns the tensor itself.
+    #[doc = help!(requires_grad_)]
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_<'py>(
         slf: &Bound<'py, Self>,
@@ -44,16 +49,22 @@ impl Tensor {
         Ok(slf.clone())
     }
 
+    /// Whether no recorded operation made this tensor, so that `backward` may add to its `grad`.
+    #[doc = help!(is_leaf)]
     #[getter]
     fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
         self.var.is_leaf(py)
     }
 
+    /// The node of the recorded operation that made this tensor; None of a leaf.
+    #[doc = help!(grad_fn)]
     #[getter]
     fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, GradFn>>> {
         grad_fn::grad_fn(py, &self.var)
     }
 
+    /// The gradient that backward passes have added up; None before the first.
+    #[doc = help!(grad)]
     #[getter]
     fn grad<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Self>>> {
         let (grad, retains) = match self.var.look(py).cold() {
@@ -82,21 +93,26 @@ impl Tensor {
     }
 
     /// Keeps the gradient of this tensor, which is no leaf, in `grad`, too.
+    #[doc = help!(retain_grad)]
     fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.var.retain_grad(py)
     }
 
     /// Whether the gradient of this tensor, which is no leaf, is kept in `grad`.
+    #[doc = help!(retains_grad)]
     #[getter]
     fn retains_grad(&self, py: Python<'_>) -> bool {
         self.var.look(py).cold().is_some_and(|cold| cold.retains)
     }
 
     /// The same values without gradient history; writes show in both.
+    #[doc = help!(detach)]
     fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
         Self::wrap(py, self.var.detached(py, false)?)
     }
 
+    /// The same values without gradient history; a value that is set takes their place, unrecorded.
+    #[doc = help!(data)]
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
         Self::wrap(py, self.var.detached(py, true)?)
@@ -129,6 +145,7 @@ impl Tensor {
 
     /// Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from,
     /// or of `inputs` alone, a tensor or several.
+    #[doc = help!(backward)]
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
     fn backward(
         slf: &Bound<'_, Self>,

@@ -1,6 +1,7 @@
 //! What the generated methods call, and the view methods that the table does not have.
 
 use super::call::results;
+use super::generated_help::help;
 use super::tensor::{Tensor, as_arg};
 use crate::client::emission::convert::{DimsArg, FactorArg, OperandArg, required};
 use crate::client::emission::emit::{self, Arg};
@@ -188,10 +189,12 @@ fn dtype_of_view(
     Ok(only.and_then(|only| Some(only.cast::<PyDtype>().ok()?.get().0)))
 }
 
+#[allow(clippy::doc_markdown, reason = "help() shows plain text")]
 #[pymethods]
 impl Tensor {
     /// The same elements in another shape, sharing storage; an error where it cannot. Of a dtype: the bits as elements of
     /// it, a value of its own (storage is shared with the tensor's own dtype only).
+    #[doc = help!(view)]
     #[pyo3(signature = (*size, **named))]
     fn view<'py>(
         slf: &Bound<'py, Self>,
@@ -207,12 +210,14 @@ impl Tensor {
     }
 
     /// Two dimensions swapped.
+    #[doc = help!(transpose)]
     fn transpose<'py>(slf: &Bound<'py, Self>, dim0: i64, dim1: i64) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         Self::wrap(py, views::transpose(py, &slf.get().var, dim0, dim1)?)
     }
 
     /// A matrix with rows and columns swapped; vectors and numbers as they are.
+    #[doc = help!(t)]
     fn t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let rank = slf.get().var.meta(py).dims.len();
@@ -228,6 +233,7 @@ impl Tensor {
     }
 
     /// Dimensions in reverse order.
+    #[doc = help!(T)]
     #[getter(T)]
     fn reversed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
@@ -244,6 +250,7 @@ impl Tensor {
     }
 
     /// The last two dimensions swapped; a number is its own transpose.
+    #[doc = help!(mT)]
     #[getter(mT)]
     fn matrix_transposed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         match slf.get().var.meta(slf.py()).dims.len() {
@@ -258,6 +265,7 @@ impl Tensor {
     }
 
     /// A dimension of size 1 inserted at `dim`.
+    #[doc = help!(unsqueeze)]
     #[pyo3(signature = (dim=None, *, axis=None), text_signature = "($self, dim, *, axis=None)")]
     fn unsqueeze<'py>(
         slf: &Bound<'py, Self>,
@@ -270,6 +278,7 @@ impl Tensor {
     }
 
     /// Without dimensions of size 1: all of them, or those of `dim`, a number, a sequence or several numbers.
+    #[doc = help!(squeeze)]
     #[pyo3(signature = (*dims, dim=None, axis=None))]
     fn squeeze<'py>(
         slf: &Bound<'py, Self>,

@@ -5,6 +5,7 @@ mod autocast;
 pub(crate) mod call;
 mod elements;
 pub(crate) mod function;
+mod generated_help;
 pub(crate) mod generated_methods;
 pub(crate) mod generated_operators;
 mod grad;

@@ -1,30 +1,36 @@
 //! What `PyTorch` tells of a tensor's memory and kind; none of it needs an instruction.
 
+use super::generated_help::help;
 use super::tensor::Tensor;
 use crate::client::session::errors;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
 
+#[allow(clippy::doc_markdown, reason = "help() shows plain text")]
 #[pymethods]
 impl Tensor {
     /// Bytes of an element.
+    #[doc = help!(itemsize)]
     #[getter]
     fn itemsize(&self, py: Python<'_>) -> u64 {
         self.var.meta(py).dtype.size()
     }
 
     /// Bytes of all elements.
+    #[doc = help!(nbytes)]
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> u64 {
         self.var.meta(py).bytes()
     }
 
     /// Elements of the storage before this tensor's first.
+    #[doc = help!(storage_offset)]
     fn storage_offset(&self, py: Python<'_>) -> i64 {
         self.var.offset(py)
     }
 
     /// Of a matrix the transpose, conjugated where it is complex.
+    #[doc = help!(H)]
     #[getter(H)]
     fn adjoint<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let rank = slf.get().var.meta(slf.py()).dims.len();

@@ -1,5 +1,6 @@
 //! `gt.Tensor`: operators, numbers from it, and its shape. What concerns gradients stands in `history.rs`.
 
+use super::generated_help::help;
 use crate::client::emission::autocast;
 pub(crate) use crate::client::emission::convert::as_arg;
 use crate::client::emission::convert::{self, OperandArg};
@@ -79,6 +80,7 @@ pub(crate) fn in_place(slf: &Bound<'_, Tensor>, other: &Bound<'_, PyAny>, op: Op
     write_result(slf.get(), py, op, &[as_arg(&other)], SmallVec::new())
 }
 
+#[allow(clippy::doc_markdown, reason = "help() shows plain text")]
 #[pymethods]
 impl Tensor {
     /// `Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so. Of sizes or of data it is
@@ -185,6 +187,7 @@ impl Tensor {
     }
 
     /// The value of a tensor of one element, as a Python number.
+    #[doc = help!(item)]
     fn item(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let meta = slf.get().var.meta(py);
@@ -198,32 +201,41 @@ impl Tensor {
         read::item(py, &slf.get().var)
     }
 
+    /// The sizes of the dimensions.
+    #[doc = help!(shape)]
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         size_object(py, &self.var.meta(py).dims)
     }
 
+    /// The kind of the elements, such as `gt.float32`.
+    #[doc = help!(dtype)]
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyDtype>> {
         dtype::object(py, self.var.meta(py).dtype)
     }
 
+    /// How many dimensions.
+    #[doc = help!(ndim)]
     #[getter]
     fn ndim(&self, py: Python<'_>) -> usize {
         self.var.meta(py).dims.len()
     }
 
     /// How many dimensions.
+    #[doc = help!(dim)]
     fn dim(&self, py: Python<'_>) -> usize {
         self.var.meta(py).dims.len()
     }
 
     /// How many elements.
+    #[doc = help!(numel)]
     fn numel(&self, py: Python<'_>) -> i64 {
         self.var.meta(py).elements()
     }
 
     /// Steps to the next element along each dimension, or along `dim`, in elements.
+    #[doc = help!(stride)]
     #[pyo3(signature = (dim=None, *, axis=None))]
     fn stride<'py>(
         &self,
@@ -246,6 +258,7 @@ impl Tensor {
     }
 
     /// Whether the elements stand without gaps in a memory format's order: row-major without one.
+    #[doc = help!(is_contiguous)]
     #[pyo3(signature = (*, memory_format=None))]
     fn is_contiguous(
         &self,
@@ -266,6 +279,7 @@ impl Tensor {
     }
 
     /// A copy with a value of its own; differentiable.
+    #[doc = help!(clone)]
     #[pyo3(signature = (*, memory_format=None))]
     fn clone<'py>(
         &self,

@@ -10,7 +10,8 @@ from gt import signal
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.nn import functional, init
-from gt.nn.functional.pooling import Sizes, each
+from gt.nn.functional.pooled import Sizes
+from gt.nn.functional.pooling import each
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 

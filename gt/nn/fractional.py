@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gt._core import Tensor
 from gt.nn import functional
-from gt.nn.functional.fractional import Ratios, ratios
-from gt.nn.functional.pooled import Pooled, Sizes
+from gt.nn.functional.fractional import ratios
+from gt.nn.functional.pooled import Pooled, Ratios, Sizes
 from gt.nn.functional.pooling import each
 from gt.nn.module import Module
 

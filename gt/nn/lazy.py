@@ -22,7 +22,7 @@ from gt.nn.conv import (
     _ConvNd,
     _ConvTranspose,
 )
-from gt.nn.functional.pooling import Sizes
+from gt.nn.functional.pooled import Sizes
 from gt.nn.linear import Linear
 from gt.nn.module import Module
 from gt.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy

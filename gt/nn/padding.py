@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gt._core import Tensor
 from gt.nn import functional
-from gt.nn.functional.pooling import Sizes, each
+from gt.nn.functional.pooled import Sizes
+from gt.nn.functional.pooling import each
 from gt.nn.module import Module
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.nn import functional
-from gt.nn.functional.pooling import Sizes
+from gt.nn.functional.pooled import Sizes
 from gt.nn.module import Module
 
 Factors = float | tuple[float, ...]

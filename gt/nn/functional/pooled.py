@@ -1,13 +1,13 @@
 """Types of the maximum pools: a pair where `return_indices=True` asks for places, else a tensor.
 
 Only type checkers read them. Where a program does not say before it runs whether it wants the
-places, the type is that of the values alone.
+places, the type is Any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeAlias, cast, overload
+from typing import Any, Literal, Protocol, TypeAlias, cast, overload
 
 from gt._core import Tensor
 
@@ -16,9 +16,9 @@ Sizes = int | Sequence[int]
 OptionalSizes = int | None | Sequence[int | None]
 # How large the output is beside the input: one number for each windowed dimension, or for all.
 Ratios = float | Sequence[float]
-# The pooled values, and where return_indices asks for them the places that they come from: then it
-# is a pair, which programs unpack as type checkers let them unpack a tensor.
-Pooled: TypeAlias = Tensor
+# The pooled values, or a pair with the places that they come from, where return_indices is known
+# only when the program runs.
+Pooled: TypeAlias = Any
 Pair = tuple[Tensor, Tensor]
 
 

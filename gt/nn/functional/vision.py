@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.errors import NotSupported
-from gt.nn.functional.pooling import Sizes
+from gt.nn.functional.pooled import Sizes
 
 _MODES = {
     ("nearest", 3): "upsample_nearest1d",

@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from pairs import load, machine, threads, two_cores
+from pairs import load, machine, on_cores, threads
 from processes import cluster
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -114,7 +114,7 @@ def main() -> None:
     head = [f"{bucket:,} B, ms" for bucket in given.buckets]
     print(f"| workers | {' | '.join(head)} | last / first |\n|{'---|' * (len(head) + 2)}")
     for count in given.workers:
-        with two_cores(), threads(1), ExitStack() as stack:
+        with on_cores(), threads(1), ExitStack() as stack:
             turns = [stack.enter_context(held(count, given.tcp, one)) for one in given.buckets]
             rounds = [[turn(given.steps) for turn in turns] for _ in range(given.rounds)]
         medians = [statistics.median(side) * 1e3 for side in zip(*rounds, strict=True)]

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from members import KINDS, TorchProcesses, Workers
-from pairs import TIMES, load, threads, two_cores
+from pairs import TIMES, load, on_cores, threads
 from results import note, write
 from worker_words import op
 
@@ -76,7 +76,7 @@ def main() -> None:
     given = arguments.parse_args()
     lines: list[list[str]] = []
     before = load()
-    with two_cores(), threads(1):
+    with on_cores(), threads(1):
         for count in given.processes:
             with both(count) as (workers, gloo):
                 for kind in KINDS:

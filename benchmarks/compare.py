@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pairs import TIMES, Result, Row, load, machine, measure, threads, two_cores
+from pairs import CORES, TIMES, Result, Row, load, machine, measure, on_cores, threads
 from results import RESULTS, note, write
 from rows import ROWS
 
@@ -69,6 +69,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="ROW", help=", ".join(row.name for row in ROWS))
     parser.add_argument("--rounds", type=int, metavar="N", help="instead of each row's own number")
     parser.add_argument(
+        "--cores", type=int, default=CORES, help=f"of client and worker together; {CORES}"
+    )
+    parser.add_argument(
         "--markdown", action="store_true", help=f"write the table of {RESULTS.name}"
     )
     arguments = parser.parse_args()
@@ -81,7 +84,7 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = _arguments()
     chosen = [row for row in ROWS if not arguments.names or row.name in arguments.names]
-    with two_cores():
+    with on_cores(arguments.cores):
         before = load()
         print(machine())
         _print(HEAD)

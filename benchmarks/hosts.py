@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from members import TorchProcesses
-from pairs import TIMES, load, threads, two_cores
+from pairs import TIMES, load, on_cores, threads
 from processes import cluster
 from results import note, write
 
@@ -84,7 +84,7 @@ def main() -> None:
         arguments.error("what is written are the figures of GT's own way")
     lines = []
     before = load()
-    with two_cores(), threads(1), both(2, GROUPS if given.groups else []) as gloo:
+    with on_cores(), threads(1), both(2, GROUPS if given.groups else []) as gloo:
         for size in given.sizes:
             lines.append(compare(gloo, size, given.rounds))
             print("  ".join(cell.ljust(14) for cell in lines[-1]), flush=True)

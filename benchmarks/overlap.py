@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import parallel
-from pairs import TIMES, threads, two_cores
+from pairs import TIMES, on_cores, threads
 from processes import cluster
 
 import gt
@@ -136,7 +136,7 @@ def main() -> None:
     given = parser.parse_args()
     inside(given.rate)
     seconds: dict[str, list[float]] = {part: [] for part in (*PARTS, "DDP's step")}
-    with two_cores(), threads(1):
+    with on_cores(), threads(1):
         for _ in range(given.rounds):
             for part in PARTS:
                 seconds[part] += measured(part, given.batch, given.steps)

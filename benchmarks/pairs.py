@@ -137,11 +137,11 @@ def _spread(rounds: list[float]) -> float:
 
 
 @contextmanager
-def two_cores() -> Iterator[None]:
-    """This process and all that it starts on two cores."""
+def on_cores(count: int = CORES) -> Iterator[None]:
+    """This process and all that it starts on so many cores."""
     cores = os.sched_getaffinity(0)
     gt.disconnect()  # workers that a test before us started have other cores
-    os.sched_setaffinity(0, sorted(cores)[:CORES])
+    os.sched_setaffinity(0, sorted(cores)[:count])
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 import emitting
 import images
 import planning
+import programs
 import sequences
 import serving
 import training
@@ -12,6 +13,7 @@ ROWS = [
     *training.ROWS,
     *images.ROWS,
     *sequences.ROWS,
+    *programs.ROWS,
     *planning.ROWS,
     *serving.ROWS,
 ]

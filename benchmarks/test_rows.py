@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import planning
 import pytest
-from pairs import Row, machine, threads, two_cores
+from pairs import Row, machine, on_cores, threads
 from pytest_benchmark.fixture import BenchmarkFixture
 from rows import ROWS
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _two_cores() -> Iterator[None]:
-    with two_cores(), threads(None):
+    with on_cores(), threads(None):
         yield
 
 

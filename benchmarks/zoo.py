@@ -16,18 +16,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import re
-import sys
 import time
 import types
 import warnings
 from pathlib import Path
 
 import torch
+from programs import ZOO, program, with_gt
 
 import gt
-
-ZOO = Path(__file__).resolve().parent.parent / "examples" / "zoo"
 
 
 def main() -> None:
@@ -39,7 +36,6 @@ def main() -> None:
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    sys.path.insert(0, str(ZOO))
     gt.ones(1).item()
     print("| program | GT, ms a step | PyTorch | ratio | first run | processor time, ms | ratio |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
@@ -49,7 +45,7 @@ def main() -> None:
 
 def _line(name: str, steps: int) -> str:
     source = (ZOO / f"{name}.py").read_text(encoding="utf-8")
-    ours, theirs = _program(name, _with_gt(source)), _program(name, source)
+    ours, theirs = program(name, with_gt(source)), program(name, source)
     first = [_took(side, steps) for side in (ours, theirs)]
     pairs = [[_took(side, steps) for side in (ours, theirs)] for _ in range(2)]
     wall, cpu = (
@@ -62,12 +58,12 @@ def _line(name: str, steps: int) -> str:
     )
 
 
-def _took(program: types.ModuleType, steps: int) -> tuple[float, float]:
+def _took(script: types.ModuleType, steps: int) -> tuple[float, float]:
     """Seconds of a run, and seconds of processors."""
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         used, start = _processor_seconds(), time.perf_counter()
-        program.main(steps)
+        script.main(steps)
         return time.perf_counter() - start, _processor_seconds() - used
 
 
@@ -78,19 +74,6 @@ def _processor_seconds() -> float:
     tasks = [task for pid in workers for task in Path(f"/proc/{pid}/task").iterdir()]
     nanoseconds = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
     return time.process_time() + nanoseconds / 1e9
-
-
-def _with_gt(source: str) -> str:
-    """The program with its imports of torch changed, and nothing else."""
-    source = re.sub(r"^import torch$", "import gt as torch", source, flags=re.MULTILINE)
-    return re.sub(r"^(import|from) torch\b(?!$)", r"\1 gt", source, flags=re.MULTILINE)
-
-
-def _program(name: str, source: str) -> types.ModuleType:
-    module = types.ModuleType(name)
-    sys.modules[name] = module  # dataclasses look their module up
-    exec(compile(source, str(ZOO / f"{name}.py"), "exec"), module.__dict__)
-    return module
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ SAMPLES = {
     "convolution": [
         ("_0, _1, _2, [1, 1], [0, 0], [1, 1], False, [0, 0], 1", IMAGE, (3, 4, 2, 2), (3,)),
     ],
+    "avg_pool1d": [("_0, [2]", COLUMNS), ("_0, [3], [2], [1], True, False", COLUMNS[1:])],
     "avg_pool2d": [("_0, [2, 2]", IMAGE), ("_0, [3, 2], [2, 1], [1, 1], True, False", IMAGE)],
     "avg_pool3d": [("_0, [2, 2, 2]", VOLUME)],
     "adaptive_avg_pool2d": [("_0, [3, 2]", IMAGE), ("_0, [1, 1]", IMAGE)],
@@ -67,6 +68,24 @@ SAMPLES = {
     "threshold": [("_0, 0.25, 2", IMAGE)],
     "logit": [("_0, 0.1", IMAGE)],
     **{name: [("_0", IMAGE)] for name in ("hardswish", "hardsigmoid", "mish")},
+    "matmul": [
+        ("_0, _1", (2, 3, 4), (2, 4, 5)),
+        ("_0, _1", (3, 4), (4, 5)),
+        ("_0, _1", (2, 3, 4), (1, 4, 5)),
+        ("_0, _1", (4,), (4,)),
+        ("_0, _1", (2, 2, 3, 1), (2, 2, 1, 5)),
+    ],
+    **{
+        name: [
+            (f"_0, {n}, {dim}, {norm}", (3, 8, 7))
+            for n, dim in lengths
+            for norm in ("None", "'backward'", "'ortho'", "'forward'")
+        ]
+        for name, lengths in (
+            ("fft_rfft", (("None", -1), ("None", 1), (7, 2), (5, -1), (9, -1))),
+            ("fft_irfft", (("None", -1), ("None", 1), (13, -1), (12, 2), (5, -1), (15, 1))),
+        )
+    },
     "attention": [
         ("_0, _1, _2, None, None, True, 0.0, 0.5", *[(2, 3, 5, 4)] * 3),
         ("_0, _1, _2, None, None, False, 0.0, 0.25", (2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4)),
@@ -120,13 +139,14 @@ def test_gradients_are_those_of_autograd(overload: str) -> None:
     generator = torch.Generator().manual_seed(3)
     ran = 0
     for text, *shapes in SAMPLES[overload]:
-        operands = [torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+        dtype = torch.complex128 if overload in {"matmul", "fft_irfft"} else torch.float64
+        operands = [torch.rand(shape, generator=generator, dtype=dtype) for shape in shapes]
         run = torch_aten.operator(overload, text)
         results, count = run(operands)
         assert count == len(operands)
         grads = [
             torch.rand(x.shape, generator=generator, dtype=x.dtype)
-            if x.is_floating_point()
+            if x.is_floating_point() or x.is_complex()
             else None
             for x in results
         ]

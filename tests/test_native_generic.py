@@ -26,8 +26,8 @@ SHAPES = [(), (3,), (2, 3), (4, 4), (2, 3, 4), (2, 3, 6, 6)]
 FLOATS = [torch.float32, torch.float32, torch.float64, torch.bfloat16]
 DTYPES = [*FLOATS, torch.int64, torch.bool, torch.complex64]
 
-# Where the condition compares two operands, and operators of GT's own.
-IN_PYTHON = {"convolution", *torch_own.FORWARD}
+# Where the condition compares two operands, and what GT has functions of its own for.
+IN_PYTHON = {"convolution", "avg_pool1d", *torch_own.COMPLEX, *torch_own.FORWARD}
 
 
 def attributes(

@@ -34,6 +34,9 @@ SPREAD = [
     "vit",
     "mnist_cnn",
     "vae",
+    "polynomial",
+    "mnist_lstm",
+    "fourier_forecast",
 ]
 # What a program cannot start without, where GT may lack it: it is skipped while that is absent.
 NEEDS = {

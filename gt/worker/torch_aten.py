@@ -133,9 +133,9 @@ def _gradients_of(
     function: Function, call: _Call, wanted: Sequence[int], operands: Operands
 ) -> tuple[Tensor, ...]:
     """By an operator of its own where PyTorch has one, else the operator runs again."""
-    # Of complex numbers PyTorch's autograd composes kernels that its backward operators lack.
     is_complex = any(x is not None and x.is_complex() for x in operands)
-    backward = None if is_complex else _backward(call, tuple(wanted))
+    is_known = not is_complex or call.overload in torch_own.COMPLEX
+    backward = _backward(call, tuple(wanted)) if is_known else None
     values = None if backward is None else backward(operands)
     if values is not None:
         return _own(values, operands)

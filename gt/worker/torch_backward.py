@@ -139,6 +139,8 @@ def backward(
         if given["g"] is None or not rule.condition(given):
             return None
         results = rule.operator(*arguments_of_call(given))
+        if results is None:
+            return None
         results = (results,) if isinstance(results, Tensor) else results
         return tuple(results[place] for place in found.kept)
 

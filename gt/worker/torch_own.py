@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gt.worker import torch_attention, torch_bags, torch_convolution, torch_pooling, torch_recurrent
+from gt.worker import (
+    torch_attention,
+    torch_bags,
+    torch_convolution,
+    torch_gradients,
+    torch_pooling,
+    torch_recurrent,
+)
 
 if TYPE_CHECKING:
     from gt.worker.cuda_operators import CudaOperators
@@ -72,7 +79,7 @@ _POOLS = {
 }
 FASTER |= _POOLS
 FASTER |= torch_convolution.FORWARD
-BACKWARD: dict[str, Callable[..., Tensor | tuple[Tensor | None, ...]]] = {
+BACKWARD: dict[str, Callable[..., Tensor | tuple[Tensor | None, ...] | None]] = {
     "attention_backward": torch_attention.attention_backward,
     "lstm_layer_backward": torch_recurrent.lstm_layer_backward,
     "gru_layer_backward": torch_recurrent.gru_layer_backward,
@@ -85,6 +92,14 @@ _POOLS_BACKWARD = {
 }
 BACKWARD |= _POOLS_BACKWARD
 BACKWARD["convolution_backward"] = torch_convolution.backward
+BACKWARD["avg_pool1d_backward"] = torch_gradients.avg_pool1d_backward
+# By overload, what holds for complex numbers, of which PyTorch's own backward operators lack some.
+COMPLEX: dict[str, Callable[..., Tensor | tuple[Tensor | None, ...] | None]] = {
+    "matmul": torch_gradients.matmul_backward,
+    "fft_rfft": torch_gradients.fft_rfft_backward,
+    "fft_irfft": torch_gradients.fft_irfft_backward,
+}
+BACKWARD |= {f"{name}_backward": function for name, function in COMPLEX.items()}
 # Of those above the ones that are PyTorch's own without a gradient, or where `dilation` is 1: there
 # each window has a pixel.
 CHECKED = _POOLS.keys() | _POOLS_BACKWARD.keys()
@@ -97,7 +112,7 @@ class Functions:
     """Functions of GT's own operators, and of gradients, for the values of one device."""
 
     forward: Mapping[str, Callable[..., Tensor | tuple[Tensor, ...]]]
-    backward: Mapping[str, Callable[..., Tensor | tuple[Tensor | None, ...]]]
+    backward: Mapping[str, Callable[..., Tensor | tuple[Tensor | None, ...] | None]]
 
 
 PLAIN = Functions(FORWARD, BACKWARD)

@@ -1,0 +1,77 @@
+"""Gradients of operators that PyTorch composes of others, without another run of the operator.
+
+Each is what PyTorch's autograd computes, by the same kernels. None stands where a form is not among
+them: then the operator runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+# How PyTorch's transforms divide: not, by the root of the length, by the length.
+_PLAIN, _ROOT, _LENGTH = 0, 1, 2
+
+
+def avg_pool1d_backward(
+    grad: Tensor,
+    x: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> Tensor:
+    """Of the mean over windows of columns: that of an image one pixel high."""
+    image: Tensor = aten.avg_pool2d_backward(
+        grad.unsqueeze(-2), x.unsqueeze(-2), [1, *kernel_size], [1, *(stride or kernel_size)],
+        [0, *padding], ceil_mode, count_include_pad, None,
+    )  # fmt: skip
+    return image.squeeze(-2)
+
+
+def matmul_backward(
+    grad: Tensor, left: Tensor, right: Tensor, mask: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None] | None:
+    """Of matrices [..., m, k] and [..., k, n] of the same batches."""
+    if left.dim() < 2 or left.shape[:-2] != right.shape[:-2] or left.dtype != right.dtype:
+        return None
+    return (
+        grad.matmul(right.mH) if mask[0] else None,
+        left.mH.matmul(grad) if mask[1] else None,
+    )
+
+
+def fft_rfft_backward(
+    grad: Tensor, x: Tensor, n: int | None, dim: int, norm: str | None
+) -> Tensor | None:
+    """The half that `rfft` leaves out counts as zero, and what is transformed back is real."""
+    if n not in {None, x.shape[dim]}:
+        return None
+    missing = x.shape[dim] - grad.shape[dim]
+    sizes = list(grad.shape)
+    sizes[dim] = missing
+    whole = torch.cat([grad, grad.new_zeros(sizes)], dim) if missing else grad
+    found: Tensor = aten._fft_c2c(whole, [dim % x.dim()], _division(norm, back=False), False)  # noqa: SLF001
+    return torch.real(found).contiguous()
+
+
+def fft_irfft_backward(
+    grad: Tensor, x: Tensor, n: int | None, dim: int, norm: str | None
+) -> Tensor | None:
+    """Places of the transform that stand for two, one of them left out, count twice."""
+    length = 2 * (x.shape[dim] - 1) if n is None else n
+    if not x.is_complex() or x.shape[dim] != length // 2 + 1:
+        return None
+    found: Tensor = aten._fft_r2c(grad, [dim % x.dim()], _division(norm, back=True), True)  # noqa: SLF001
+    found.narrow(dim, 1, grad.shape[dim] - found.shape[dim]).mul_(2)
+    return found
+
+
+def _division(norm: str | None, *, back: bool) -> int:
+    """How the transform forward (or `back`) divides, which its gradient does as well."""
+    divides = {"ortho": _ROOT, "forward": _PLAIN if back else _LENGTH}
+    return divides.get(norm or "", _LENGTH if back else _PLAIN)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from gt import config
 from gt.errors import ConfigError
-from gt.worker import startup
+from gt.worker import fork_server, startup
 
 PORT_MAX = 2**16 - 1
 THREADS_MAX = 2**16 - 1
@@ -77,8 +77,9 @@ def _arguments() -> argparse.Namespace:
         " (default: GT_TRUSTED_NETWORKS, else nowhere)",
     )
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
+    parser.add_argument("--fork-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    ways = [arguments.port, arguments.unix, arguments.control_fd]
+    ways = [arguments.port, arguments.unix, arguments.control_fd, arguments.fork_fd]
     if sum(way is not None for way in ways) != 1:
         parser.error("one of --port and --unix says where the dispatcher is")
     return arguments
@@ -114,7 +115,10 @@ def main() -> int:
     """Runs until the dispatcher is gone; returns the exit status."""
     arguments = _arguments()
     try:
-        return startup.run(_start(arguments))
+        start = _start(arguments)
+        if arguments.fork_fd is not None:
+            return fork_server.run(start, arguments.fork_fd)
+        return startup.run(start)
     except (startup.StartError, ConfigError) as error:
         sys.stderr.write(f"gt.worker: {error}\n")
         return MISTAKEN

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
+import pathlib
 import sys
 from collections.abc import Callable
 
@@ -113,6 +115,8 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
 
 def main() -> int:
     """Runs until the dispatcher is gone; returns the exit status."""
+    if sys.stderr is None:  # the program was started without
+        sys.stderr = pathlib.Path(os.devnull).open("w", encoding="utf-8")
     arguments = _arguments()
     try:
         start = _start(arguments)

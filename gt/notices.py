@@ -27,6 +27,8 @@ def say(text: str, level: int = WARNING) -> None:
         if _logger.level == logging.NOTSET:
             _logger.setLevel(logging.INFO)  # the root's own level is for programs that log much
         _logger.log(level, text)
+    elif sys.stderr is None:
+        return  # the program was started without
     elif level >= max(_logger.level, WARNING) or (level >= _logger.level and _shows_progress()):
         sys.stderr.write(f"gt: {text}\n")
 

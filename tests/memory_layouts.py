@@ -8,12 +8,12 @@ worker held at most while an MLP was trained. No comparing in here.
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import yaml
+from worker_processes import worker_processes
 
 import gt
 from gt import nn
@@ -105,12 +105,6 @@ def resident_peak(process: int | str) -> int:
     """Bytes of a process in memory, at most so far."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
-
-
-def worker_processes() -> list[int]:
-    """This process's children."""
-    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return [int(child) for child in listed]
 
 
 def held_most() -> list[int]:

@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +33,7 @@ from samples import SAMPLES, Given  # noqa: E402
 from spread_session import workers  # noqa: E402
 from test_kernels import _COMPUTED, _numpy_value, _run, _torch_attr, _torch_value  # noqa: E402
 from worker_frames import ThreadWorker  # noqa: E402
+from worker_processes import worker_processes  # noqa: E402
 from worker_words import F32, answers, op, read  # noqa: E402
 
 import gt  # noqa: E402
@@ -181,9 +181,7 @@ def test_words_in_chunks_give_the_same_bits(backend: object) -> None:
 @contextlib.contextmanager
 def pauses() -> Iterator[None]:
     """The workers stand still again and again, so that words gather before them."""
-    listed = Path("/proc/self/task").glob("*/children")
-    children = [child for one in listed for child in one.read_text().split()]
-    ours = [int(child) for child in children if b"gt.worker" in command(child)]
+    ours = worker_processes()
     assert ours
     done = threading.Event()
 
@@ -204,10 +202,6 @@ def pauses() -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-
-
-def command(process: str) -> bytes:
-    return Path(f"/proc/{process}/cmdline").read_bytes()
 
 
 def bits(x: gt.Tensor) -> bytes:

@@ -1,5 +1,6 @@
 """What GT says beside errors goes by the logger `gt`, or to standard error where none is set up."""
 
+import logging
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 
 import pytest
 from cluster import Cluster
+
+from gt import notices
 
 WAIT_SECONDS = 60.0
 # Its workers do not run for three seconds, so that what it asks waits for longer than one.
@@ -134,3 +137,12 @@ def test_a_worker_that_is_started_by_hand_says_that_it_has_joined(arguments: lis
         worker.communicate(timeout=WAIT_SECONDS)
     told = f"has joined {cluster.address} by {way} (numpy, process {worker.pid})"
     assert line == f"gt.worker: worker 3 {told}\n"
+
+
+@pytest.mark.parametrize("level", [notices.INFO, notices.WARNING])
+def test_a_program_without_standard_error_is_told_nothing(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("gt"), "hasHandlers", lambda: False)
+    monkeypatch.setattr(sys, "stderr", None)
+    notices.say("something", level)

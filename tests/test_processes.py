@@ -22,9 +22,10 @@ from pathlib import Path
 # Whatever started the tests may ignore it: a shell does for what runs in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-def workers():
-    tasks = Path("/proc/self/task").glob("*/children")
-    return [int(word) for task in tasks for word in task.read_text().split()]
+def workers(parent="self"):  # who forks them is none
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")
+    children = [int(word) for task in tasks for word in task.read_text().split()]
+    return [worker for child in children for worker in workers(child) or [child]]
 
 def until(holds):
     deadline = time.monotonic() + 20

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
+import pathlib
 import sys
 from collections.abc import Callable
 
 from gt import config
 from gt.errors import ConfigError
-from gt.worker import startup
+from gt.worker import fork_server, startup
 
 PORT_MAX = 2**16 - 1
 THREADS_MAX = 2**16 - 1
@@ -77,8 +79,9 @@ def _arguments() -> argparse.Namespace:
         " (default: GT_TRUSTED_NETWORKS, else nowhere)",
     )
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
+    parser.add_argument("--fork-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    ways = [arguments.port, arguments.unix, arguments.control_fd]
+    ways = [arguments.port, arguments.unix, arguments.control_fd, arguments.fork_fd]
     if sum(way is not None for way in ways) != 1:
         parser.error("one of --port and --unix says where the dispatcher is")
     return arguments
@@ -112,9 +115,14 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
 
 def main() -> int:
     """Runs until the dispatcher is gone; returns the exit status."""
+    if sys.stderr is None:  # the program was started without
+        sys.stderr = pathlib.Path(os.devnull).open("w", encoding="utf-8")
     arguments = _arguments()
     try:
-        return startup.run(_start(arguments))
+        start = _start(arguments)
+        if arguments.fork_fd is not None:
+            return fork_server.run(start, arguments.fork_fd)
+        return startup.run(start)
     except (startup.StartError, ConfigError) as error:
         sys.stderr.write(f"gt.worker: {error}\n")
         return MISTAKEN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import importlib.util
 import os
 import signal
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from gt.worker.reference_values import Array
 
 BACKENDS = ("auto", "pytorch", "torch", "native", "numpy")
+# What a backend on the CPU needs.
+MODULES = {
+    "pytorch": ("gt.worker.kernels", "gt.worker.native.start"),
+    "native": ("gt.worker.native_backend",),
+    "numpy": ("gt.worker.reference",),
+}
 
 
 class StartError(Exception):
@@ -66,7 +73,7 @@ def choose(
     name: str, index: int | None = None, threads: int | None = None
 ) -> Backend[Tensor] | Backend[Array]:
     """The backend of that name; for `auto` torch, or the native one where there is no torch."""
-    resolved = config.resolved_backend(name)
+    resolved = _available(name)
     if name == "auto" and resolved == "native":
         sys.stderr.write(
             "gt.worker: PyTorch is not installed; this worker computes with GT's own kernels and "
@@ -80,8 +87,6 @@ def choose(
         from gt.worker import native_backend
 
         return native_backend.backend(threads)
-    if importlib.util.find_spec("torch") is None:
-        raise StartError("the backend pytorch needs PyTorch, which is not installed here")
     import torch
 
     from gt.worker import kernels
@@ -91,13 +96,31 @@ def choose(
     return kernels.backend(torch.device("cuda", gpu_of(index, torch.cuda.device_count())))
 
 
+def load(name: str) -> None:
+    """Imports what `choose` and `run` need for a backend on the CPU, and calls nothing of it.
+
+    Raises:
+        StartError: this machine has it not.
+    """
+    resolved = _available(name)
+    for module in MODULES.get(resolved, MODULES["pytorch"]):
+        importlib.import_module(module)
+
+
+def _available(name: str) -> str:
+    resolved = config.resolved_backend(name)
+    if resolved not in {"numpy", "native"} and importlib.util.find_spec("torch") is None:
+        raise StartError("the backend pytorch needs PyTorch, which is not installed here")
+    return resolved
+
+
 def run(start: Start) -> int:
     """Serves one dispatcher until it is gone.
 
     Raises:
         StartError: it cannot: nobody answers there, or this machine has not what was asked for.
     """
-    _leave_terminal()
+    leave_terminal()
     memory.keep()
     warned.install()
     config.use_threads(start.threads)
@@ -176,7 +199,7 @@ def _device(backend: Backend[Tensor]) -> device:
     return backend.allocate((), backend.dtypes[0]).device
 
 
-def _leave_terminal() -> None:
+def leave_terminal() -> None:
     """Ctrl-C is the client's: it interrupts a read, not the workers that compute for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.getpid() != os.getsid(0):

@@ -28,6 +28,9 @@ pub enum ControlKind {
     PeerGone,
     /// The receiver ends.
     Shutdown,
+    /// One descriptor, a worker's control socket: its process is to be forked. The answer has the descriptor of the process,
+    /// and its number as the `value`.
+    Fork,
 }
 
 /// One record.
@@ -60,6 +63,7 @@ impl ControlRecord {
             ControlKind::Peer => 2,
             ControlKind::PeerGone => 3,
             ControlKind::Shutdown => 4,
+            ControlKind::Fork => 5,
         };
         let mut bytes = [0; RECORD_BYTES];
         let fields = kind.to_le_bytes().into_iter().chain(self.index.to_le_bytes());
@@ -80,6 +84,7 @@ impl ControlRecord {
             2 => ControlKind::Peer,
             3 => ControlKind::PeerGone,
             4 => ControlKind::Shutdown,
+            5 => ControlKind::Fork,
             _ => return None,
         };
         Some(Self { kind, index: u32::from_le_bytes(*index), value: u64::from_le_bytes(*value) })

@@ -6,6 +6,7 @@ mod borrowed;
 mod connect;
 mod engine;
 mod faults;
+mod fork_requests;
 mod framed;
 mod idle;
 mod kernel_call;
@@ -33,6 +34,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(payloads::decode_device_event, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_group_payload, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::decode_group_payload, module)?)?;
+    module.add_class::<fork_requests::ForkRequests>()?;
+    module.add_class::<fork_requests::ForkRequest>()?;
     module.add_function(wrap_pyfunction!(connect::run_on_socket, module)?)?;
     module.add_function(wrap_pyfunction!(process::run_on_descriptors, module)?)
 }

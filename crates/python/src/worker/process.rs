@@ -128,7 +128,7 @@ fn watch(control: &OwnedFd, events: &Sender<PeerEvent>, waker: &FutexWaker) {
         let event = match record.kind {
             ControlKind::Peer => PeerEvent::Joined(peer, descriptors),
             ControlKind::PeerGone => PeerEvent::Gone(peer),
-            ControlKind::Setup | ControlKind::Shutdown => exit(),
+            ControlKind::Setup | ControlKind::Shutdown | ControlKind::Fork => exit(),
         };
         if events.send(event).is_err() {
             exit();
@@ -145,7 +145,7 @@ fn exit() -> ! {
 }
 
 #[allow(unsafe_code, reason = "the descriptor is inherited")]
-fn owned(fd: i32) -> OwnedFd {
+pub fn owned(fd: i32) -> OwnedFd {
     use std::os::fd::FromRawFd;
     // SAFETY: the caller gives the descriptor away; if it is not open, every use of it is an error and no more.
     unsafe { OwnedFd::from_raw_fd(fd) }

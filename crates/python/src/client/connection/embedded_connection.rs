@@ -2,6 +2,7 @@
 
 use super::answers::Answers;
 use super::payload::{self, Payloads};
+use super::worker_child::{ForkServer, WorkerChild};
 use super::{Connection, SharedInbox};
 use gt_dispatcher::{CostModel, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::integer::{to_u64, to_usize};
@@ -11,7 +12,6 @@ use gt_protocol::{Family, Instruction, Meta, Op, wire};
 use gt_server::{Backlog, LineLog};
 use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::Child;
 use std::sync::Arc;
 
 /// Room that one instruction may need in a worker's ring: the longest payload, and its plan around it.
@@ -23,7 +23,7 @@ const FREES_WORDS_MAX: usize = 1024;
 pub(crate) struct WorkerProcess {
     pub producer: Producer,
     pub control: Arc<OwnedFd>,
-    pub child: Child,
+    pub child: WorkerChild,
     pub inbox: SharedInbox,
     /// Words that did not fit; only a plan far longer than usual makes any.
     pub backlog: Backlog,
@@ -42,12 +42,23 @@ impl WorkerProcess {
     }
 }
 
+/// The workers of a connection, on their way.
+#[derive(Default)]
+pub(crate) struct StartedWorkers {
+    pub links: Vec<WorkerProcess>,
+    /// Large chunks of answers, by worker.
+    pub chunks: Vec<SlabReader>,
+    /// The process that forks them, where one does.
+    pub fork_server: Option<ForkServer>,
+}
+
 pub(crate) struct EmbeddedConnection {
     core: Dispatcher,
     session: SessionId,
     links: Vec<WorkerProcess>,
     /// Large chunks of answers, by worker.
     chunks: Vec<SlabReader>,
+    fork_server: Option<ForkServer>,
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
@@ -68,12 +79,8 @@ impl Log {
 }
 
 impl EmbeddedConnection {
-    pub(crate) fn new(
-        links: Vec<WorkerProcess>,
-        chunks: Vec<SlabReader>,
-        log: Option<Log>,
-        backend: String,
-    ) -> Self {
+    pub(crate) fn new(workers: StartedWorkers, log: Option<Log>, backend: String) -> Self {
+        let StartedWorkers { links, chunks, fork_server } = workers;
         let mut core = Dispatcher::new();
         let mut answers = Answers::default();
         let mut ignore = LinkSink {
@@ -90,7 +97,8 @@ impl EmbeddedConnection {
         }
         core.set_tracing(log.is_some());
         let session = core.open_session();
-        Self { core, session, links, chunks, scratch: Vec::new(), log, backend }
+        let scratch = Vec::new();
+        Self { core, session, links, chunks, fork_server, scratch, log, backend }
     }
 
     /// What work and traffic cost, for the planner.
@@ -110,6 +118,22 @@ impl EmbeddedConnection {
 }
 
 impl EmbeddedConnection {
+    /// Takes the processes that were forked since.
+    fn take_forked(&mut self, answers: &mut Answers) {
+        while let Some((index, child)) = self.fork_server.as_ref().and_then(ForkServer::take_forked)
+        {
+            let process = child.id();
+            let worker = WorkerIndex::try_from(index).expect("workers are few");
+            let Some(link) = self.links.get_mut(to_usize(worker)) else { continue };
+            link.child = child;
+            if !link.alive {
+                link.end(); // lost before it was known
+            }
+            let (core, mut outputs) = self.split(answers);
+            core.handle(Event::WorkerProcess { index: worker, process }, &mut outputs);
+        }
+    }
+
     /// Handles the first message of a worker's words, with its bytes if those came beside it; the length of the message.
     fn handle_first(
         &mut self,
@@ -251,8 +275,9 @@ impl Connection for EmbeddedConnection {
     }
 
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
-        if let Some(link) = self.links.get_mut(index) {
-            link.has_started |= !words.is_empty();
+        if self.links.get(index).is_some_and(|link| !link.has_started) && !words.is_empty() {
+            self.take_forked(answers);
+            self.links[index].has_started = true;
         }
         let mut rest = words;
         while !rest.is_empty() {
@@ -264,6 +289,7 @@ impl Connection for EmbeddedConnection {
     }
 
     fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers) {
+        self.take_forked(answers);
         let Some(link) = self.links.get_mut(index) else { return };
         if !link.alive {
             return;
@@ -304,8 +330,12 @@ impl Connection for EmbeddedConnection {
     }
 
     fn close(&mut self) {
+        self.take_forked(&mut Answers::default());
         for link in &mut self.links {
             link.end();
+        }
+        if let Some(server) = &mut self.fork_server {
+            server.end();
         }
         if let Some(log) = &mut self.log {
             log.lines.end();
@@ -338,8 +368,7 @@ impl WorkerProcess {
 
     /// Ends the worker at once: nothing it holds is wanted any more.
     fn end(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.child.end();
     }
 }
 

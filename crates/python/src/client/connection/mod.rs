@@ -10,6 +10,7 @@ pub(crate) mod payload;
 pub(crate) mod ring_connection;
 pub(crate) mod ring_inbox;
 pub(crate) mod tcp_connection;
+pub(crate) mod worker_child;
 
 use answers::Answers;
 use gt_protocol::message::FromClient;

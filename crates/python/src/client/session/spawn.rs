@@ -1,9 +1,12 @@
 //! Opening a connection: worker processes of the embedded dispatcher, started at the first operation.
 
 use super::{errors, runtime};
-use crate::client::connection::embedded_connection::{EmbeddedConnection, Log, WorkerProcess};
+use crate::client::connection::embedded_connection::{
+    EmbeddedConnection, Log, StartedWorkers, WorkerProcess,
+};
 use crate::client::connection::payload::Payloads;
 use crate::client::connection::ring_inbox::ring_inbox;
+use crate::client::connection::worker_child::{ForkServer, WorkerChild};
 use gt_dispatcher::CostModel;
 use gt_server::{Backlog, LineLog};
 use gt_transport::{
@@ -16,12 +19,14 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Words of a worker's ring: 256 KiB stay in the second-level cache and hold some ten thousand instructions.
 const RING_WORDS: u32 = 1 << 16;
+/// From so many workers on one process imports what they need, and forks them.
+const FORKED_WORKERS_MIN: u32 = 2;
 
 /// What gt/config/environment.py read from the environment.
 #[derive(FromPyObject)]
@@ -65,7 +70,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         options.prices.as_deref().map_or_else(|| Ok(CostModel::default()), read_cost_model)?;
     let wanted = runtime::with(py, |runtime| runtime.workers).or(options.workers);
     let count = wanted.unwrap_or(options.gpus).max(1);
-    let (links, chunks) = start_workers(&options, count).map_err(|error| {
+    let workers = start_workers(&options, count).map_err(|error| {
         PyOSError::new_err(format!("gt could not start {count} worker process(es): {error}"))
     })?;
     let log = match &options.instruction_log {
@@ -73,7 +78,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         Some(path) => Some(open_log(path)?),
     };
     let announce = log.is_some();
-    let mut connection = EmbeddedConnection::new(links, chunks, log, options.backend_name.clone());
+    let mut connection = EmbeddedConnection::new(workers, log, options.backend_name.clone());
     connection.set_cost_model(cost_model);
     if options.verbose {
         use crate::client::connection::Connection;
@@ -113,22 +118,25 @@ fn time_of_day() -> String {
     format!("{hours:02}:{minutes:02}:{rest:02}.{:06}", now.subsec_micros())
 }
 
-fn start_workers(
-    options: &Options,
-    count: u32,
-) -> Result<(Vec<WorkerProcess>, Vec<SlabReader>), StartError> {
-    let (mut links, mut slabs) = (Vec::new(), Vec::new());
-    for index in 0..count {
-        let (link, slab) = start_worker(options, index, count)?;
-        links.push(link);
-        slabs.push(slab);
+fn start_workers(options: &Options, count: u32) -> Result<StartedWorkers, StartError> {
+    let mut workers = StartedWorkers::default();
+    // A GPU's library cannot be used on both sides of a fork, so each worker of a GPU starts by itself.
+    if count >= FORKED_WORKERS_MIN && options.gpus == 0 && ForkServer::is_possible() {
+        let (ours, theirs) = socket_pair()?;
+        let child = start_process(options, count, "--fork-fd", &theirs, None)?;
+        workers.fork_server = Some(ForkServer::new(child, ours));
     }
-    for (from, source) in links.iter().enumerate() {
-        for (to, target) in links.iter().enumerate().skip(from + 1) {
+    for index in 0..count {
+        let (link, slab) = start_worker(options, index, count, workers.fork_server.as_ref())?;
+        workers.links.push(link);
+        workers.chunks.push(slab);
+    }
+    for (from, source) in workers.links.iter().enumerate() {
+        for (to, target) in workers.links.iter().enumerate().skip(from + 1) {
             introduce((from, &source.control), (to, &target.control))?;
         }
     }
-    Ok((links, slabs))
+    Ok(workers)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +156,7 @@ fn start_worker(
     options: &Options,
     index: u32,
     count: u32,
+    fork_server: Option<&ForkServer>,
 ) -> Result<(WorkerProcess, SlabReader), StartError> {
     let (ours, theirs) = socket_pair()?;
     let to_worker = create(RING_WORDS)?;
@@ -156,24 +165,16 @@ fn start_worker(
     let setup = ControlRecord { kind: ControlKind::Setup, index, value: SLABS };
     let descriptors = [&to_worker, &from_worker, &payloads, &chunks].map(AsFd::as_fd);
     send_record(ours.as_fd(), &setup, &descriptors)?;
-    let inherited = rustix::io::fcntl_dupfd_cloexec(&theirs, 3).map_err(std::io::Error::from)?;
-    let number = inherited.as_raw_fd();
-    // The workers share the cores unless the user says how many threads each has.
-    let threads = options.threads.unwrap_or(options.cores / count.max(1)).max(1);
-    let mut command = Command::new(&options.executable);
-    command
-        .args(["-m", "gt.worker", "--control-fd", &number.to_string()])
-        .args(["--threads", &threads.to_string(), "--id", &index.to_string()])
-        // A user's random.py in the working directory must not be imported by the worker.
-        .env("PYTHONSAFEPATH", "1")
-        .env("PYTHONPATH", &options.python_path)
-        .stdin(Stdio::null())
-        .process_group(0);
-    if options.backend != "auto" {
-        command.args(["--backend", &options.backend]);
-    }
-    let child = with_inherited(&inherited, || command.spawn())
-        .map_err(|source| StartError::Process { program: options.executable.clone(), source })?;
+    let child = match fork_server {
+        Some(server) => server.fork(index, &theirs)?,
+        None => WorkerChild::Started(start_process(
+            options,
+            count,
+            "--control-fd",
+            &theirs,
+            Some(index),
+        )?),
+    };
     let control = Arc::new(ours);
     let consumer = Consumer::new(from_worker)?;
     let link = WorkerProcess {
@@ -188,6 +189,36 @@ fn start_worker(
         payloads: Payloads::new(SlabWriter::new(payloads)?),
     };
     Ok((link, SlabReader::new(chunks)?))
+}
+
+/// Starts a process of `gt.worker` that inherits this end of a socket, whose number the argument tells it.
+fn start_process(
+    options: &Options,
+    count: u32,
+    argument: &str,
+    socket: &OwnedFd,
+    index: Option<u32>,
+) -> Result<Child, StartError> {
+    let inherited = rustix::io::fcntl_dupfd_cloexec(socket, 3).map_err(std::io::Error::from)?;
+    // The workers share the cores unless the user says how many threads each has.
+    let threads = options.threads.unwrap_or(options.cores / count.max(1)).max(1);
+    let mut command = Command::new(&options.executable);
+    command
+        .args(["-m", "gt.worker", argument, &inherited.as_raw_fd().to_string()])
+        .args(["--threads", &threads.to_string()])
+        // A user's random.py in the working directory must not be imported by the worker.
+        .env("PYTHONSAFEPATH", "1")
+        .env("PYTHONPATH", &options.python_path)
+        .stdin(Stdio::null())
+        .process_group(0);
+    if let Some(index) = index {
+        command.args(["--id", &index.to_string()]);
+    }
+    if options.backend != "auto" {
+        command.args(["--backend", &options.backend]);
+    }
+    with_inherited(&inherited, || command.spawn())
+        .map_err(|source| StartError::Process { program: options.executable.clone(), source })
 }
 
 /// Runs `start` while `descriptor` survives an exec. Another thread's child may inherit it for that moment too; it would

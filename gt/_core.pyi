@@ -33,7 +33,7 @@ from gt.storage import UntypedStorage
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
+__all__ = ['Application', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -838,6 +838,8 @@ class Tensor:
         """self * 2**other, wrapped around; zero where `other` is no number of the dtype's bits."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:
         """self / 2**other, rounded down; only the sign is left where `other` is no number of bits."""
+    def __rdiv__(self, other: Operand) -> Tensor:
+        """other / self by PyTorch's older name: the product with the reciprocal, which it keeps."""
     def __lshift__(self, other: Operand) -> Tensor:
         """self * 2**other, wrapped around; zero where `other` is no number of the dtype's bits."""
     def __rshift__(self, other: Operand) -> Tensor:
@@ -1506,6 +1508,8 @@ def as_strided(
     tensor: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int
 ) -> Tensor | None:
     """Elements of the memory that `tensor` is a part of; None where nothing is known of the rest of that memory."""
+def keep(result: Tensor, *tensors: Tensor) -> None:
+    """Backward passes through `result` refuse that one of `tensors` was written since: what PyTorch's operator keeps, where `result` is the last of several operators that GT composes it of."""
 def unwatched(view: Tensor) -> Tensor:
     """`view` without autograd's knowledge that it is one: both share memory, and writes to one are not recorded for the other."""
 def memory(tensor: Tensor) -> tuple[_int, _int]:

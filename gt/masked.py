@@ -248,6 +248,8 @@ def var(
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
     _check_ordered(input)
+    if mask is not None and mask.shape != input.shape:
+        mask = mask.clone()  # which shares its value, as PyTorch broadcasts a copy
     less = 1.0 if correction is None else float(correction)
     less = float(unbiased) if unbiased is not None else less
     chosen = dtype or (input.dtype if input.is_floating_point() else gt.float32)

@@ -140,7 +140,7 @@ class Compiler:
         for word in text.split():
             if word not in self.names and word not in outputs:
                 self._fail(f"keeps {word}, which is neither operand nor result")
-            is_output = word in outputs
+            is_output = word not in self.names
             bits[is_output] |= 1 << (outputs[word] if is_output else self.names.index(word))
         return bits[0], bits[1]
 

@@ -52,6 +52,8 @@ class _Signature:
     has_gradient: tuple[bool, ...]
     # It returns one tensor, and no tuple.
     is_single: bool
+    # Places of the results without a gradient that PyTorch keeps for those of others.
+    kept: tuple[int, ...] = ()
 
 
 _signatures: dict[Hashable, _Signature] = {}
@@ -159,7 +161,11 @@ def _signature(
     )
     has_gradient = tuple(word != "none" for word in gradients)
     is_single = len(schema.results) == 1 and schema.results != ("[]",)
-    return _Signature(schema, text, order, instruction, has_gradient, is_single=is_single)
+    kept = [-1 - place for place in answer.get("keeps", ()) if place < 0]
+    hidden = tuple(place for place in kept if not has_gradient[place])
+    return _Signature(
+        schema, text, order, instruction, has_gradient, is_single=is_single, kept=hidden
+    )
 
 
 def _nothing(*_operands: Tensor) -> tuple[Tensor, ...]:
@@ -191,10 +197,13 @@ def _emit(signature: _Signature, operands: Sequence[Tensor]) -> Returned:
     results = signature.instruction(*operands)
     if signature.is_single and (signature.has_gradient[0] or not results.requires_grad):
         return results
+    listed = _listed(results)
     kept = [
         result if has_gradient or not result.requires_grad else result.detach()
-        for result, has_gradient in zip(_listed(results), signature.has_gradient, strict=True)
+        for result, has_gradient in zip(listed, signature.has_gradient, strict=True)
     ]
+    for place in signature.kept if any(x.requires_grad for x in listed) else ():
+        _core.keep(listed[place], kept[place])
     schema = signature.schema
     if signature.is_single:
         return kept[0]

@@ -80,7 +80,10 @@ def _scaled_dot_product_flash_attention_for_cpu(
     operands = (query, key, value, attn_mask, None, is_causal, 0.0, float(factor))
     output, sums = call("attention", operands, {})
     wide = sums.float() if sums.dtype in {_core.float16, _core.bfloat16} else sums
-    return output, wide.detach()
+    sums = wide.detach()
+    if output.requires_grad and _core.is_grad_enabled():
+        _core.keep(output, sums)
+    return output, sums
 
 
 OPERATORS = {

@@ -100,7 +100,7 @@ METHODS_ONLY = {
     "sum_to_size", "new_full",
     "new_zeros", "new_ones", "new_empty", "random_", "uniform_", "normal_", "bernoulli_",
     "exponential_", "copy_", "new_empty_strided", "resize_", "__lshift__", "__rshift__",
-    "__rlshift__", "__rrshift__",
+    "__rlshift__", "__rrshift__", "__rdiv__",
 }  # fmt: skip
 
 

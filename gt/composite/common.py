@@ -27,7 +27,7 @@ def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
 
     A method of the table takes both already.
     """
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
     others = {other: name for other, name in NUMPY_NAMES.items() if name in own}
     if not others:

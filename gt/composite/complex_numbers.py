@@ -37,7 +37,8 @@ def view_as_complex(input: Tensor) -> Tensor:
     """
     if not input.ndim or input.shape[-1] != 2:
         raise ShapeError("Tensor must have a last dimension of size 2")
-    parts = [call("select", input, dim=-1, index=place) for place in (0, 1)]
+    copy = input.clone()  # a view keeps nothing, so that `input` may be written
+    parts = [call("select", copy, dim=-1, index=place) for place in (0, 1)]
     return _core.read_only(generic("complex", *parts), WRITTEN)
 
 

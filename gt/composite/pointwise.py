@@ -24,6 +24,7 @@ from gt.errors import (
     ShapeError,
     UnsupportedDtype,
 )
+from gt.kept import keeps
 
 Operand: TypeAlias = Tensor | Number
 
@@ -117,6 +118,7 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
     return self + scaled(tensor1 * tensor2, value)
 
 
+@keeps(self="tensor2", tensor1="tensor2", tensor2="tensor1 tensor2")
 def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self + value * tensor1 / tensor2."""
     if not any(x.dtype.is_floating_point for x in (tensor1, tensor2)):
@@ -174,6 +176,13 @@ def frac(self: Tensor) -> Tensor:
     return self - self.trunc()
 
 
+@keeps(self="self out")
+def sgn(self: Tensor) -> Tensor:
+    """-1, 0 or 1."""
+    return call("sign", self)
+
+
+@keeps(self="self")
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
     check_float("logit", "eps", 1, eps)
@@ -189,6 +198,7 @@ def logit(self: Tensor, eps: float | None = None) -> Tensor:
     return x.log() - (1 - x).log()
 
 
+@keeps(self="self")
 def logsigmoid(self: Tensor) -> Tensor:
     """log(sigmoid(self)), without overflow."""
     return -call("softplus", -self, beta=1.0, threshold=math.inf)
@@ -199,16 +209,19 @@ def softsign(self: Tensor) -> Tensor:
     return self / (self.abs() + 1)
 
 
+@keeps(self="self")
 def hardtanh(self: Tensor, min_val: Number = -1.0, max_val: Number = 1.0) -> Tensor:
     """`self` limited to [min_val, max_val]."""
     return self.clamp(min_val, max_val)
 
 
+@keeps(self="self")
 def relu6(self: Tensor) -> Tensor:
     """`self` limited to [0, 6]."""
     return self.clamp(0, 6)
 
 
+@keeps(self="self")
 def nan_to_num(
     self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -291,6 +304,11 @@ def shifted(
         for x in (self, other)
     ]
     return wide[0], wide[1], dtype
+
+
+def reflected_div(self: Tensor, other: Operand) -> Tensor:
+    """other / self by PyTorch's older name: the product with the reciprocal, which it keeps."""
+    return call("reciprocal", self) * other
 
 
 def bitwise_left_shift(self: Operand, other: Operand) -> Tensor:
@@ -390,6 +408,7 @@ METHODS: dict[str, Method] = {
     "positive": positive,
     "bitwise_left_shift": bitwise_left_shift,
     "bitwise_right_shift": bitwise_right_shift,
+    "__rdiv__": reflected_div,
     "__lshift__": bitwise_left_shift,
     "__rshift__": bitwise_right_shift,
     "__rlshift__": reflected_left_shift,
@@ -402,7 +421,7 @@ METHODS: dict[str, Method] = {
     "true_divide": Tensor.div,
     "absolute": Tensor.abs,
     "negative": Tensor.neg,
-    "sgn": Tensor.sign,
+    "sgn": sgn,
     "fix": Tensor.trunc,
     "arctan2": Tensor.atan2,
     "greater": Tensor.gt,

@@ -6,6 +6,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method, generic, wrap
 from gt.errors import IndexOutOfRange
+from gt.kept import keeps
 from gt.return_types import ValuesIndices, values_indices
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -40,6 +41,11 @@ def _middle(name: str, self: Tensor, dim: int | None, *, keepdim: bool) -> Tenso
         return generic(name, self, *(() if dim is None else (dim, keepdim)))
     if dim is not None:
         return values_indices(name, call(f"{name}_dim", self, dim=dim, keepdim=keepdim))
+    return _of_all(self, name)
+
+
+@keeps(self="self out")
+def _of_all(self: Tensor, name: str) -> Tensor:
     flat = self.reshape((math.prod(self.shape),))
     middle, _ = call(f"{name}_dim", flat.detach(), dim=0, keepdim=False)
     if not flat.requires_grad:

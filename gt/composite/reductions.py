@@ -20,6 +20,7 @@ from gt.composite.common import (
     wrap,
 )
 from gt.errors import IndexOutOfRange, InvalidType, NotSupported, ShapeError
+from gt.kept import keeps
 from gt.return_types import FIELDS, Results, ValuesIndices, of, values_indices
 
 Correction: TypeAlias = Number | None
@@ -102,11 +103,19 @@ def norm(
     dtype: _core.dtype | None = None,
 ) -> Tensor:
     """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
-    x = self if dtype is None else call("cast", self, dtype=dtype)
     if p == "nuc":
+        x = self if dtype is None else call("cast", self, dtype=dtype)
         return generic(
             "linalg_matrix_norm", x, p, (-2, -1) if dim is None else listed(dim), keepdim
         )
+    return _vector_norm(self, p, dim, keepdim, dtype)
+
+
+@keeps(self="self out")
+def _vector_norm(
+    self: Tensor, p: Number | str | None, dim: Dims, keepdim: bool, dtype: _core.dtype | None
+) -> Tensor:
+    x = self if dtype is None else call("cast", self, dtype=dtype)
     if isinstance(p, str) and p != "fro":
         raise NotSupported(f"norm: unsupported p: {p!r}, only 'fro' and numbers")
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
@@ -165,7 +174,7 @@ def _extreme_magnitude(kind: str, magnitude: Tensor, over: Shape, keepdim: bool)
     spoiled = call(kind, magnitude.detach(), dim=over, keepdim=True).isnan()
     found = call(kind, magnitude.masked_fill(spoiled, 0.0), dim=over, keepdim=True)
     found = found.masked_fill(spoiled, math.nan)
-    return found if keepdim else found.squeeze(over)
+    return found if keepdim else found.squeeze(over).clone()  # a value of its own, no view
 
 
 def _power(magnitude: Tensor, order: float) -> Tensor:
@@ -185,6 +194,7 @@ def safe_root(total: Tensor, order: float) -> Tensor:
     return root.masked_fill(hole, 0.0)
 
 
+@keeps(self="self other out", other="self other out")
 def dist(self: Tensor, other: Tensor | Number, p: Number = 2) -> Tensor:
     """The p-norm of the difference."""
     if not isinstance(other, Tensor):

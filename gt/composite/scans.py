@@ -7,9 +7,11 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method, Number, generic, slice_dim, wrap
 from gt.errors import ShapeError
+from gt.kept import keeps
 from gt.return_types import ValuesIndices, values_indices
 
 
+@keeps(self="self out")
 def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tensor:
     """Products of all elements up to each one along `dim`.
 

@@ -23,6 +23,7 @@ from gt.errors import (
     InvalidValue,
     ShapeError,
 )
+from gt.kept import keeps
 
 MASKS = {_core.bool, _core.uint8}  # dtypes of indices that say which elements
 
@@ -62,6 +63,7 @@ def argwhere(self: Tensor) -> Tensor:
     return nonzero(self)
 
 
+@keeps(self="self mask")
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """The elements where `mask`, in one dimension; reads their count."""
     if mask.dtype != _core.bool:
@@ -74,9 +76,7 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Values picked along `dim` by `indices`, which broadcast in the other dimensions."""
     if dim is None:
-        flat = self.reshape((math.prod(self.shape),))
-        places = counted(indices, flat.shape[0]).reshape((math.prod(indices.shape),))
-        return call("gather", flat, places, dim=0)
+        return _take_of_all(self, indices)
     place = wrap(dim, self.ndim)
     if self.ndim != indices.ndim:
         raise ShapeError(
@@ -90,6 +90,14 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
     return call("gather", self.expand(tuple(source)), places, dim=place)
 
 
+@keeps(self="indices")
+def _take_of_all(self: Tensor, indices: Tensor) -> Tensor:
+    flat = self.reshape((math.prod(self.shape),))
+    places = counted(indices, flat.shape[0]).reshape((math.prod(indices.shape),))
+    return call("gather", flat, places, dim=0)
+
+
+@keeps(self="self index")
 def take(self: Tensor, index: Tensor) -> Tensor:
     """Elements by their row-major place."""
     if index.dtype != _core.int64 or (index.numel() and not self.numel()):
@@ -105,6 +113,7 @@ def counted(index: Tensor, size: int) -> Tensor:
     return call("where", index < 0, index + size, index)
 
 
+@keeps(self="index", source="index source")
 def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`self` with slices of `source` written along `dim`."""
     if self.ndim == 0:
@@ -128,6 +137,7 @@ def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return call("index_put", self, source, *everything, index.reshape(-1), accumulate=False)
 
 
+@keeps(self="indices", values="indices")
 def index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
@@ -215,6 +225,7 @@ def multiplied(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return self * factors
 
 
+@keeps(self="index", value="index")
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
     """`self` with `value` in the slices of `dim` that `index` picks."""
     if self.ndim == 0:

@@ -12,6 +12,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.composite.common import Method, Number, whole
 from gt.errors import InvalidType, InvalidValue, NotSupported
+from gt.kept import keeps
 
 Different: TypeAlias = Tensor | tuple[Tensor, ...]
 
@@ -132,6 +133,7 @@ def histogramdd(
     return Histogram(counts, call("_histogramdd_bin_edges", (input, listed), options))
 
 
+@keeps(data="data lengths offsets out")
 def segment_reduce(
     data: Tensor,
     reduce: str,
@@ -168,7 +170,9 @@ def segment_reduce(
     reduced: Tensor = call(
         "segment_reduce_lengths", (data, reduce, lengths, axis, is_whole, initial), {}
     )
-    return reduced if offsets is None else reduced.narrow(axis, 1, lengths.shape[axis] - 1)
+    if offsets is None:
+        return reduced
+    return reduced.narrow(axis, 1, lengths.shape[axis] - 1).clone()  # a value of its own, no view
 
 
 # Functions whose error for a wrong first argument is not that of other methods.

@@ -85,10 +85,9 @@ def _in_place(name: str) -> Callable[..., object]:
 
 GENERIC_STRIDE = 8
 SUBMODULES = {"fft", "linalg", "masked", "signal.windows", "special"}
-REFLECTED = ("add", "sub", "mul", "pow", "mod", "and", "or", "xor", "matmul")
+REFLECTED = ("add", "div", "sub", "mul", "pow", "mod", "and", "or", "xor", "matmul")
 CALLS: dict[str, Callable[..., object]] = {
     **{f"__r{name}__": getattr(gt.Tensor, f"__r{name}__") for name in REFLECTED},
-    "__rdiv__": gt.Tensor.__rtruediv__,
     "__getitem__": lambda self, key: self[key],
     "T": lambda self: self.T,
     "mT": lambda self: self.mT,

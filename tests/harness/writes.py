@@ -32,6 +32,7 @@ OPERANDS_MAX = 6
 # Factors on the comparison's tolerance: a gradient that is another one is far off.
 TOLERANCE, TERMS = 100.0, 1e3
 MODIFIED = "modified by an inplace operation"
+LAX = "GT does not raise"
 # A call of some operands; the trees of PyTorch and of GT have the same order.
 Call = Callable[[Sequence[object]], object]
 # The gradients of the operands that require one, or a refusal's text.
@@ -113,7 +114,7 @@ def cases(
             case = Case(entry, number, wanted, written)
             expected = _pass(theirs, _theirs(plain, wanted), case, torch)
             if expected is not None:
-                yield case, _difference(ours, plain, case, expected)
+                yield case, _difference(ours, theirs, plain, case, expected)
 
 
 def _theirs(plain: Sequence[torch.Tensor], wanted: Sequence[int]) -> list[torch.Tensor]:
@@ -131,8 +132,9 @@ def _ours(plain: Sequence[torch.Tensor], wanted: Sequence[int]) -> list[gt.Tenso
 
 
 def _difference(
-    ours: Call, plain: Sequence[torch.Tensor], case: Case, expected: Pass
+    ours: Call, theirs: Call, plain: Sequence[torch.Tensor], case: Case, expected: Pass
 ) -> str | None:
+    """As text. Where PyTorch alone refuses, GT's gradients must be those before the write."""
     try:
         actual = _pass(ours, _ours(plain, case.wanted), case, gt)
     except (InvalidUse, NotSupported, NotConvertible):
@@ -141,10 +143,18 @@ def _difference(
         return f"{type(error).__name__}: {error}"
     if actual is None:
         return "GT refuses the write, or has no gradient"
-    if isinstance(expected, str) or isinstance(actual, str):
-        if type(actual) is type(expected):
-            return None
-        return f"GT raises: {actual}" if isinstance(actual, str) else "GT does not raise"
+    if isinstance(actual, str):
+        return None if isinstance(expected, str) else f"GT raises: {actual}"
+    if isinstance(expected, str):
+        unwritten = _pass(theirs, _theirs(plain, case.wanted), case, torch, writes=False)
+        assert isinstance(unwritten, list), f"{case}: {unwritten}"
+        return _other_gradients(case, actual, unwritten) or LAX
+    return _other_gradients(case, actual, expected)
+
+
+def _other_gradients(
+    case: Case, actual: list[torch.Tensor | None], expected: list[torch.Tensor | None]
+) -> str | None:
     for place, (mine, other) in enumerate(zip(actual, expected, strict=True)):
         if mine is None or other is None:
             some = mine if other is None else other
@@ -157,7 +167,9 @@ def _difference(
     return None
 
 
-def _pass(call: Call, copies: Sequence[object], case: Case, library: object) -> Pass | None:
+def _pass(
+    call: Call, copies: Sequence[object], case: Case, library: object, *, writes: bool = True
+) -> Pass | None:
     """Uses, writes, goes back; None where there is no such case."""
     try:
         made = tensors(quietly(lambda: call(copies)), library.Tensor)
@@ -165,8 +177,9 @@ def _pass(call: Call, copies: Sequence[object], case: Case, library: object) -> 
         outputs = [x for x in made if x.requires_grad]
         if not outputs or not target.numel():
             return None
-        with library.no_grad():
-            _write(target.detach())
+        if writes:
+            with library.no_grad():
+                _write(target.detach())
     except Exception:
         if library is gt:
             raise

@@ -12,6 +12,7 @@ from gt.composite.common import generic
 from gt.composite.inplace import write
 from gt.draws import Generator
 from gt.errors import ShapeError
+from gt.kept import keeps
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -64,6 +65,7 @@ def rrelu_(
     return _with_drawn_slopes(input, (lower, upper), training, True, generator)
 
 
+@keeps(input="input")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """input where it is above `threshold`, else `value`."""
     return _thresholded(input, threshold, value, inplace)
@@ -101,6 +103,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return elu(input, alpha, inplace=True)
 
 
+@keeps(input="input weight", weight="input weight")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input where positive, else weight * input; a weight of several numbers has one a channel.
 
@@ -182,6 +185,7 @@ def sigmoid(input: Tensor) -> Tensor:
     return input.sigmoid()
 
 
+@keeps(input="input")
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(input)), computed stably."""
     return -_core.call("softplus", -input, beta=1.0, threshold=_EXACT_SOFTPLUS)
@@ -207,6 +211,7 @@ def softsign(input: Tensor) -> Tensor:
     return input / (input.abs() + 1)
 
 
+@keeps(input="input")
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -233,6 +238,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
+@keeps(input="input")
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(input + 3) / 6 limited to [0, 1]."""
     x = _operand(input, inplace)
@@ -244,6 +250,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     return _finish(input, gt.where(inside, (exact + 3) / 6, flat).to(x.dtype), inplace)
 
 
+@keeps(input="input")
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input)."""
     x = _operand(input, inplace)

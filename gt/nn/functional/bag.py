@@ -7,9 +7,14 @@ import math
 import gt
 from gt._core import Tensor
 from gt.errors import NotSupported
+from gt.kept import keeps
 from gt.nn.functional.layer import embedding
 
 
+@keeps(
+    weight="input offsets per_sample_weights",
+    per_sample_weights="input weight offsets per_sample_weights",
+)
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

@@ -8,9 +8,14 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.errors import ShapeError
+<<<<<<< HEAD
 from gt.nn.functional.channel_checks import check_groups, check_statistics, require_several
+=======
+from gt.kept import keeps
+>>>>>>> 0ab3821a (A backward pass refuses writes to operands and results where PyTorch's does, for composed operators too: 46 functions fewer that allow them, 5 fewer that refuse them; gradients of the nine that stay are compared with those before the write)
 
 
+@keeps(input="input weight", weight="input weight", bias="input weight")
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -57,6 +62,7 @@ def batch_norm(
     return _affine(centered, weight, bias).to(input.dtype)
 
 
+<<<<<<< HEAD
 def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """An input without elements: a copy of it, with a gradient of zeros for weight and bias."""
     out = input.clone()
@@ -66,6 +72,11 @@ def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Te
     return out
 
 
+=======
+@keeps(
+    input="input weight out1 out2", weight="input weight out1 out2", bias="input weight out1 out2"
+)
+>>>>>>> 0ab3821a (A backward pass refuses writes to operands and results where PyTorch's does, for composed operators too: 46 functions fewer that allow them, 5 fewer that refuse them; gradients of the nine that stay are compared with those before the write)
 def native_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -111,6 +122,7 @@ def _of_batch(
     return out, mean, rstd
 
 
+@keeps(input="input weight", weight="input weight", bias="input weight")
 def group_norm(
     input: Tensor,
     num_groups: int,

@@ -8,10 +8,12 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.errors import DtypeError
+from gt.kept import keeps
 from gt.nn.functional.activation import logsigmoid
 from gt.nn.functional.reduction import checked_reduction, legacy_reduction, reduced, size_text
 
 
+@keeps(input="input target weight")
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -157,6 +159,7 @@ def binary_cross_entropy(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
+@keeps(input="input target weight pos_weight", target="input target weight pos_weight")
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -182,6 +185,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
+@keeps(input="input target")
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,

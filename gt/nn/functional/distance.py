@@ -7,6 +7,7 @@ from gt._core import Tensor
 from gt.casting import entry
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import numpy_names
+from gt.kept import keeps
 
 
 @numpy_names
@@ -31,6 +32,7 @@ def _length_from(x: Tensor, dim: int, eps: float) -> Tensor:
 
 
 @numpy_names
+@keeps(x1="out", x2="out")
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:

@@ -9,6 +9,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.casting import entry
 from gt.errors import NotSupported, ShapeError
+from gt.kept import keeps
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -173,7 +174,7 @@ _PADDED_INDICES = {"reflect": _reflected, "replicate": _replicated, "circular": 
 
 # As PyTorch's operators, for what an open autocast does to them.
 _PADS = {
-    (mode, dims): entry(f"{operator}_pad{dims}d", _pad_by_index)
+    (mode, dims): entry(f"{operator}_pad{dims}d", keeps(input="input")(_pad_by_index))
     for mode, operator in (("reflect", "reflection"), ("replicate", "replication"))
     for dims in (1, 2, 3)
 }

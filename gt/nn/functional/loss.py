@@ -11,6 +11,7 @@ import warnings
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.kept import keeps
 from gt.nn.functional.reduction import (
     checked_reduction,
     legacy_reduction,
@@ -56,6 +57,7 @@ def l1_loss(
     )
 
 
+@keeps(input="input target", target="input target")
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -80,6 +82,7 @@ def smooth_l1_loss(
     return reduced(loss, reduction)
 
 
+@keeps(input="input target", target="input target")
 def huber_loss(
     input: Tensor,
     target: Tensor,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import gt
+from gt import _core
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.casting import entry
@@ -114,6 +115,7 @@ def linear_cross_entropy(
         ShapeError: Shapes that do not fit, or an ignore_index beside probabilities.
     """
     dtype = input.dtype
+    operands = [x for x in (input, linear_weight, target, linear_bias, weight) if x is not None]
     if options is not None and dtype in (gt.float16, gt.bfloat16):  # chunks are added in float32
         input, linear_weight = input.float(), linear_weight.float()
         linear_bias = None if linear_bias is None else linear_bias.float()
@@ -122,8 +124,15 @@ def linear_cross_entropy(
     _check_linear(input, linear_weight, linear_bias)
     classes, *inner, width = linear_weight.shape
     shape = (*input.shape[:-1], classes, *inner)
-    if tuple(target.shape) == shape and ignore_index is not None:
+    is_likely = tuple(target.shape) == shape
+    if is_likely and ignore_index is not None:
         raise ShapeError("ignore_index cannot be specified when target contains probabilities")
+    is_chunked = not inner and not label_smoothing and _is_fixed(target, dtype, likely=is_likely)
+    if options is not None and is_chunked:
+        # PyTorch's chunks keep what is said below alone: copies share their values.
+        input, linear_weight, target = input.clone(), linear_weight.clone(), target.clone()
+        linear_bias = None if linear_bias is None else linear_bias.clone()
+        weight = None if weight is None else weight.clone()
     if inner:
         rows = math.prod(inner, start=classes)
         linear_weight = linear_weight.reshape((rows, width))
@@ -137,7 +146,19 @@ def linear_cross_entropy(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
-    return loss if options is None else loss.to(dtype)
+    if options is None:
+        return loss
+    loss = loss.to(dtype)
+    if is_chunked and reduction == "none" and loss.requires_grad and gt.is_grad_enabled():
+        _core.keep(loss, *operands)  # whose gradients it computes in the backward pass
+    return loss
+
+
+def _is_fixed(target: Tensor, dtype: gt.dtype, *, likely: bool) -> bool:
+    """Whether PyTorch's chunks take the target: classes, or probabilities without a gradient."""
+    if target.dtype == gt.int64:
+        return True
+    return likely and target.dtype == dtype and not (target.requires_grad and gt.is_grad_enabled())
 
 
 # As PyTorch's operator, for what an open autocast does to it.

@@ -3,6 +3,7 @@
 use super::tensor::Tensor;
 use crate::client::emission::convert::{DimsArg, OperandArg};
 use crate::client::emission::emit::{Arg, cast};
+use crate::client::tape::saved;
 use crate::client::value::variable::Var;
 use crate::client::views;
 use crate::client::views::in_place::{assign, before_write, fill};
@@ -21,6 +22,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(become_view, module)?)?;
     module.add_function(wrap_pyfunction!(as_strided, module)?)?;
     module.add_function(wrap_pyfunction!(unwatched, module)?)?;
+    module.add_function(wrap_pyfunction!(keep, module)?)?;
     module.add_function(wrap_pyfunction!(memory, module)?)?;
     module.add_function(wrap_pyfunction!(memory_address, module)?)?;
     module.add_function(wrap_pyfunction!(take_memory, module)?)?;
@@ -109,6 +111,17 @@ fn as_strided<'py>(
     let py = tensor.py();
     let view = views::as_strided(py, &tensor.get().var, (size.0, stride.0, storage_offset))?;
     view.map(|var| Tensor::wrap(py, var)).transpose()
+}
+
+/// Backward passes through `result` refuse that one of `tensors` was written since: what `PyTorch`'s operator keeps, where `result`
+/// is the last of several operators that GT composes it of.
+#[pyfunction]
+#[pyo3(signature = (result, *tensors))]
+fn keep(result: &Bound<'_, Tensor>, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let tensors: Vec<Bound<'_, Tensor>> =
+        tensors.iter().map(Bound::cast_into).collect::<Result<_, _>>()?;
+    let kept: Vec<Var> = tensors.iter().map(|tensor| tensor.get().var.clone()).collect();
+    saved::keep(result.py(), &result.get().var, &kept)
 }
 
 /// How many elements the memory has that `tensor` is a part of, and how many tensors share it.

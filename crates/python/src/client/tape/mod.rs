@@ -204,7 +204,8 @@ impl Node {
     pub(crate) fn free_saved(&self, py: Python<'_>) -> Option<SavedValues> {
         let mut saved = self.saved.get_mut(py);
         let is_kept = |kept: &SavedValue| !matches!(kept.watched, Watched::Unsaved);
-        let kept = saved.as_ref().is_some_and(|saved| saved.iter().any(is_kept));
+        let is_composed = self.cold.get(py).as_ref().is_some_and(|cold| !cold.composed.is_empty());
+        let kept = is_composed || saved.as_ref().is_some_and(|saved| saved.iter().any(is_kept));
         if kept { saved.take() } else { None }
     }
 
@@ -224,6 +225,9 @@ impl Node {
                 }
                 Place::Operand(_) | Place::Output(_) => {}
             }
+        }
+        if let Some(cold) = self.cold.get_mut(py).as_mut() {
+            cold.composed.retain(|(watched, _)| !watched.is_of(before));
         }
     }
 }

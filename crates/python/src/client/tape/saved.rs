@@ -66,7 +66,8 @@ fn pack_all(py: Python<'_>, node: &Node) -> PyResult<()> {
             let tensor = Tensor::wrap(py, var)?;
             let value =
                 Kept::Packed { packed: pack.call1(py, (tensor,))?, unpack: unpack.clone_ref(py) };
-            Ok(SavedValue { value, ..kept })
+            // Through the user's functions nobody can watch it.
+            Ok(SavedValue { value, watched: Watched::Never, ..kept })
         })
         .collect();
     super::set_grad_enabled(recorded);
@@ -107,7 +108,7 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
     let (value, read_from) = match kept {
         Ok((value, None, read_from)) => (value, read_from),
         Ok((value, Some((then, now)), _)) => {
-            return Err(modified(py, node, place, &value.meta, now, then));
+            return Err(modified(py, Some((node, place)), &value.meta, now, then));
         }
         Err((packed, unpack)) => {
             // What it emits is of its own lines.
@@ -181,19 +182,45 @@ pub(crate) fn watch(
     }
 }
 
+/// Makes the node that `result` comes from watch `kept`, which `PyTorch` keeps for the operator that GT composes of several:
+/// `result` is the last of them.
+///
+/// As in [`watch`], only errors follow from it.
+pub(crate) fn keep(py: Python<'_>, result: &Var, kept: &[Var]) -> PyResult<()> {
+    let Some(Edge::Node(node, _)) = result.edge(py)? else { return Ok(()) };
+    if !PACKS.get() {
+        let watched = kept.iter().map(|var| (var.watched(py), var.shared_meta(py)));
+        node.cold.get_mut(py).get_or_insert_default().composed.extend(watched);
+    }
+    Ok(())
+}
+
 /// Raises where anything was written since that is watched: `PyTorch` takes all of it before it computes.
 pub(crate) fn check(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
     let written = node.saved.get(py).iter().flatten().find_map(|kept| {
         let (then, now) = kept.watched.modified(py)?;
         Some((kept.place, then, now))
     });
-    let Some((place, then, now)) = written else { return Ok(()) };
+    let Some((place, then, now)) = written else { return check_composed(py, node) };
     let meta = match place {
         Place::Operand(operand) => node.inputs.get(operand).and_then(|input| input.meta.as_ref()),
         Place::Output(output) => node.outputs.get(to_usize(output)),
     };
     let Some(meta) = meta else { unreachable!("{place:?} is watched and has no metadata") };
-    Err(modified(py, node, place, meta, now, then))
+    Err(modified(py, Some((node, place)), meta, now, then))
+}
+
+/// Raises where anything was written that [`keep`] was called for.
+fn check_composed(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
+    let written =
+        node.cold.get(py).iter().flat_map(|cold| &cold.composed).find_map(|(watched, meta)| {
+            let (then, now) = watched.modified(py)?;
+            Some((then, now, meta.clone_ref(py)))
+        });
+    match written {
+        None => Ok(()),
+        Some((then, now, meta)) => Err(modified(py, None, &meta, now, then)),
+    }
 }
 
 /// Raises where an output was written since: `PyTorch` looks at those whether or not the gradient is used.
@@ -206,20 +233,20 @@ pub(crate) fn check_outputs(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
 
 fn modified(
     py: Python<'_>,
-    node: &Node,
-    place: Place,
+    at: Option<(&Node, Place)>,
     meta: &gt_protocol::Meta,
     now: u32,
     version: u32,
 ) -> PyErr {
-    let maker = match place {
-        Place::Operand(position) => {
+    let maker = match at {
+        None => None,
+        Some((node, Place::Operand(position))) => {
             match node.inputs.get(position).and_then(|input| input.edge.as_ref()) {
                 Some(Edge::Node(maker, output)) => Some((maker.function_name(), *output)),
                 Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
             }
         }
-        Place::Output(output) => Some((node.function_name(), output)),
+        Some((node, Place::Output(output))) => Some((node.function_name(), output)),
     };
     let which = maker
         .map_or(String::new(), |(name, output)| format!(", which is output {output} of {name},"));

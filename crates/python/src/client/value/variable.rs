@@ -214,6 +214,9 @@ pub(crate) struct ColdNode {
     pub after: Option<Py<PyDict>>,
     /// What the user keeps with it.
     pub metadata: Option<Py<PyDict>>,
+    /// What `PyTorch` keeps that no formula of GT's reads, where GT composes `PyTorch`'s operator of several: it must not be
+    /// written before the pass.
+    pub composed: Vec<(Watched, SharedMeta)>,
 }
 
 pub(crate) type SharedNode = Pooled<Node>;

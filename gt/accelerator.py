@@ -31,7 +31,7 @@ def current_device_index() -> int:
 
 
 def set_device_index(device: object, /) -> None:
-    """Nothing: where values live is the dispatcher's business."""
+    """Nothing: the dispatcher decides where values live."""
 
 
 def synchronize(device: object = None, /) -> None:

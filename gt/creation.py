@@ -1,6 +1,6 @@
 """Tensors from data and from sizes. `device`, `layout` and the like are accepted and place nothing.
 
-Random ones stand in random.py.
+Random tensors are in random.py.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here

@@ -1,6 +1,6 @@
 """`gt.device`: what scripts pass as `device=` and compare with `x.device`; it places nothing.
 
-Where values live is the dispatcher's business, so the device of every tensor is `gt`.
+The dispatcher decides where values live, so the device of every tensor is `gt`.
 """
 
 from gt._core import Tensor
@@ -74,7 +74,7 @@ def _parsed(spec: object) -> tuple[str, int | None]:
     if kind not in KINDS:
         raise InvalidUse(
             f"Expected one of {', '.join(KINDS)} device type at start of device string: {spec}. "
-            "Where tensors live is the dispatcher's business: these are what scripts may say"
+            "The dispatcher decides where tensors live; scripts may say these"
         )
     if colon and not (number.isascii() and number.isdigit()):
         raise InvalidUse(f"Invalid device string: '{spec}'")
@@ -96,7 +96,7 @@ def check_device(spec: object, function: str = "tensor") -> None:
 
 
 def _device_of(self: Tensor) -> device:  # noqa: ARG001 - every tensor's
-    """`gt`: where the value lives is the dispatcher's business."""
+    """`gt`: the dispatcher decides where the value lives."""
     return _EVERYWHERE
 
 

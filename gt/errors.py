@@ -122,7 +122,7 @@ class NoWorker(ConnectionLost):
 
 
 class UnreadFailureWarning(RuntimeWarning):
-    """An instruction failed and nobody has read its result: told by the session's next read."""
+    """An instruction failed and nobody has read its result: the session's next read warns of it."""
 
 
 def out_refused(function: str) -> InvalidType:

@@ -52,7 +52,8 @@ def attribute_error(module: str, name: str, *, imported: bool = False) -> Attrib
         shown = [near for near in shown if f"{module}.{near}" in sys.modules]
     near = _nearest(name, shown)
     if name in names_of(module):
-        text = f"PyTorch has `{name}`; GT does not yet{_PAGE}"
+        path = ".".join([*module.split(".")[1:], name])  # below the package: `utils.benchmark`
+        text = f"PyTorch has `{path}`; GT does not yet{_PAGE}"
         if instead := INSTEAD.get((module, name)) or (near and f"{module}.{near}"):
             text += f" The nearest is {instead}."
     else:

@@ -71,7 +71,7 @@ def tensor_repr(self: Tensor) -> str:
 
 
 def described(x: Tensor, count: int) -> list[str]:
-    """What stands after the values."""
+    """Dtype, gradient and what else follows the values."""
     suffixes = []
     if (count == 0 and x.ndim != 1) or (count and not OPTIONS.edgeitems):
         suffixes.append(f"size={tuple(x.shape)}")

@@ -2,7 +2,7 @@
 
 PyTorch's profiler looks at each kernel of its process. Here kernels run on workers, so a profile
 has the ranges that a program names (`record_function`, and each `step()`); the instructions
-themselves stand in the log (`GT_INSTRUCTION_LOG=FILE`, which `gt visualize` draws).
+themselves are in the log (`GT_INSTRUCTION_LOG=FILE`, which `gt visualize` draws).
 """
 
 from __future__ import annotations

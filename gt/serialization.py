@@ -14,6 +14,7 @@ installed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -46,6 +47,7 @@ Saved: TypeAlias = (
 DEPTH_MAX = 64  # of nested dictionaries and lists: far above an optimizer's, far below the stack
 STRUCTURE = "gt.structure"
 INDEX = ".index.json"
+TORCH_SUFFIXES = (".pt", ".pth")
 TORCH_MAGIC = (b"PK\x03\x04", b"\x80\x02")  # a zip archive; a pickle: the older format
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -96,6 +98,8 @@ def save(
             f.write(part)
         return
     target = pathlib.Path(_path(f, "save"))
+    if target.suffix in TORCH_SUFFIXES:
+        _say_format(target.suffix)
     index = target.with_name(target.name + INDEX)
     shards = [tensors] if max_shard_size is None else _shards(tensors, _bytes(max_shard_size))
     if len(shards) == 1:
@@ -111,6 +115,18 @@ def save(
     text = json.dumps(listed, indent=2, ensure_ascii=False).encode()
     safetensors_file.replace(index, lambda: [text])
     target.unlink(missing_ok=True)  # an earlier one in a single file
+
+
+@functools.cache  # once for each
+def _say_format(suffix: str) -> None:
+    """Tell those who use PyTorch's endings that its `load` does not read the file."""
+    from gt import notices
+
+    notices.say(
+        f"gt.save writes safetensors, also into a file that ends with {suffix}: gt.load reads it, "
+        'torch.load does not (gt.save(…, format="torch") writes what it reads)',
+        notices.INFO,
+    )
 
 
 def _torch_bytes(obj: object) -> bytes:

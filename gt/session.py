@@ -5,13 +5,14 @@ import contextlib
 import importlib
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from gt import _core, config
 from gt.config import ShardConfig
-from gt.errors import ConnectionLost, Error
+from gt.errors import ConnectionLost, Error, NoWorker
 
 if TYPE_CHECKING:
     from gt.nn import Module
@@ -31,6 +32,8 @@ __all__ = [
 # How long the end of a program waits for failures still to come: here a worker may only now be
 # starting, elsewhere there may be none.
 EXIT_SECONDS = {"embedded": 20.0, "elsewhere": 1.0}
+NOTICE_SECONDS = 1.0
+POLL_SECONDS = 0.02  # a worker takes some hundred times that to start
 
 
 def init() -> None:
@@ -38,16 +41,19 @@ def init() -> None:
     _core.init()
 
 
-def connect(address: str, *, worker_seconds: float = 60.0) -> None:
+def connect(address: str, *, workers: int = 0, worker_seconds: float = 60.0) -> None:
     """Connect to a dispatcher; tensors of an earlier session are void from here on.
 
     Args:
         address: `host:port`, or `unix:/path/of/socket`. A dispatcher on this host is then spoken to
             through shared memory, unless GT_NO_RING=1 asks to stay on TCP.
-        worker_seconds: how long the first read (or synchronize, or an operation when the connection
-            is full) waits for a worker to join where there is none; then it raises `gt.NoWorker`.
+        workers: how many must have joined before this returns. A layout over all workers is one
+            over those that have joined, so a program that spreads tensors says how many it wants.
+        worker_seconds: how long this waits for them; and how long the first read (or synchronize,
+            or an operation when the connection is full) waits where there is no worker.
 
     Raises:
+        NoWorker: fewer workers have joined in that time; the session is open.
         ConnectionLost: nothing answers there within three seconds, it is no GT dispatcher, or it
             refuses (another version, a missing or wrong token in GT_TOKEN).
         ConfigError: a variable of the environment means nothing.
@@ -56,6 +62,24 @@ def connect(address: str, *, worker_seconds: float = 60.0) -> None:
     verbose, ring = config.is_verbose(), config.uses_rings()
     _core.connect(address, config.token(), verbose, ring, worker_seconds)
     register_exit()
+    _wait_for_workers(address, workers, worker_seconds)
+
+
+def _wait_for_workers(address: str, wanted: int, seconds: float) -> None:
+    """Return when so many have joined; after a second, say how many there are."""
+    start = time.monotonic()
+    notice_due = True
+    while (joined := _core.stats()["workers"]) < wanted:
+        waited = time.monotonic() - start
+        state = f"{joined} of {wanted} workers have joined the dispatcher at {address}"
+        if waited > seconds:
+            raise NoWorker(f"gt.connect: {state}, after {seconds:g} s")
+        if notice_due and waited > NOTICE_SECONDS:
+            from gt import notices
+
+            notice_due = False
+            notices.say(f"{state}; waiting for the others")
+        time.sleep(POLL_SECONDS)
 
 
 def disconnect() -> None:
@@ -72,7 +96,7 @@ def synchronize() -> None:
     """Wait until everything emitted so far has run.
 
     Raises:
-        Error: the first failure that nobody has been told of.
+        Error: the first failure that was not reported yet.
         NoWorker: the dispatcher has no worker, and none has joined within `connect`'s limit.
     """
     _core.synchronize()
@@ -89,7 +113,7 @@ def parallelize(
     """Give a module's parameters layouts by rules of their paths; its code needs no signals.
 
     The rules of GT_CONFIG and `gt.load_config` act by themselves when the module is first called;
-    this is for doing it now, and for rules that stand in the program.
+    this is for doing it now, and for rules that are written in the program.
 
     Args:
         module: whose parameters are meant; `model.` in a pattern may stand for the module itself.

@@ -60,7 +60,7 @@ class UntypedStorage:
         return UntypedStorage(self._whole.clone())
 
     def resize_(self, size: int) -> "UntypedStorage":
-        """Itself, where it has that size.
+        """Returns self where it has that size.
 
         Raises:
             NotSupported: of another size: tensors that share it show its elements.

@@ -182,7 +182,7 @@ MISTAKES = [
     ("a:\n\tworkers: [0]", 2, 1, "a tab", "spaces"),
     ("a: {shard: {axes: 1}}", 1, 13, "unknown key 'axes'", "did you mean axis?"),
     ("a:\n  shrad:\n    axis: 1", 2, 3, "unknown key 'shrad'", "did you mean shard?"),
-    ("a: {workers: [0, 1, 0]}", 1, 14, "worker 0 stands twice", "once"),
+    ("a: {workers: [0, 1, 0]}", 1, 14, "worker 0 is named twice", "once"),
     ("a: {workers: [-1]}", 1, 14, "no worker -1", "from 0"),
     ("a: {workers: [0.5]}", 1, 14, "'0.5', not a whole number", "from 0"),
     ("a: {workers: []}", 1, 14, "workers is []", "[0, 1]"),
@@ -209,10 +209,10 @@ MISTAKES = [
     ("a: {mesh: {dp: 2}, placements: [shard(0), replicate]}", 1, 20, "2 placements", "each"),
     ("a: {mesh: {dp: 2}, placements: {tp: shard(0)}}", 1, 20, "no dimension 'tp'", "dp"),
     ("a: {placements: [sharded(0)]}", 1, 17, "'sharded(0)' is no placement", "shard(0)"),
-    ("a: {workers: [0]}\na: {workers: [1]}", 2, 1, "'a' stands twice", "join"),
+    ("a: {workers: [0]}\na: {workers: [1]}", 2, 1, "'a' is given twice", "join"),
     ("a: [1, 2", 1, 9, "expected ',' or ']'", "mend"),
-    ("- a\n- b", 1, 1, "a list stands where", "key: value"),
-    ("a: {shard: 1}", 1, 12, "'1' stands where", "key: value"),
+    ("- a\n- b", 1, 1, "a list is given where", "key: value"),
+    ("a: {shard: 1}", 1, 12, "'1' is given where", "key: value"),
     ("a: colprr", 1, 4, "'colprr' is no layout", "did you mean colpar?"),
     ("parameters: {a..b: colpar}", 1, 14, "'a..b' is no path", "layers"),
     ("parameters: {a: {style: colpar, placements: [shard(0)]}}", 1, 17, "contradicts", "one"),
@@ -220,7 +220,7 @@ MISTAKES = [
     ("parameters: {a: {mesh: {tp: 2}}}", 1, 17, "has no layout", "colpar"),
     ("a: &a {<<: {<<: *a}}", 1, 4, "too many `<<`", "write the keys out"),
     (f"a: {{workers: {list(range(600))}}}", 1, 14, "600", "512"),
-    ("a: {mesh: {dp: 2, tp: 2}, placements: [shard(0), shard(0)]}", 1, 27, "shard(0) stands",
+    ("a: {mesh: {dp: 2, tp: 2}, placements: [shard(0), shard(0)]}", 1, 27, "shard(0) is used",
      "one dimension"),
     (f"a: {{workers: [{10**30}]}}", 1, 14, "a number of 31 digits", "smaller"),
     ("a: {compile: !!bool maybe}", 1, 14, "compile is 'maybe'", "true or false"),
@@ -364,7 +364,7 @@ def test_g8e_from_python():
     [
         (lambda: gt.ShardConfig(axis="0"), "axis is '0'"),
         (lambda: gt.ShardConfig(axis=0, replicated=True), "replicated contradicts"),
-        (lambda: gt.ShardConfig(workers=[0, 0]), "stands twice"),
+        (lambda: gt.ShardConfig(workers=[0, 0]), "is named twice"),
         (lambda: gt.SignalConfig(shard={"axis": 0}), "ShardConfig"),
         (lambda: gt.SignalConfig(backward=""), "1 to 4096 bytes"),
         (lambda: gt.register_config("a", {"axis": 0}), "is no configuration"),
@@ -436,7 +436,7 @@ def test_a_missing_file_is_an_error_with_its_path():
 def test_bad_input_is_told_before_anything_runs(tmp_path):
     file, trace = _write(tmp_path, "a:\n  workers: [0, 0]\n"), tmp_path / "trace.txt"
     done = run("import gt\ngt.ones(2)", trace, check=False, GT_CONFIG=file)
-    assert f"ConfigError: {file}:2:12: worker 0 stands twice; name it once" in done.stderr
+    assert f"ConfigError: {file}:2:12: worker 0 is named twice; name it once" in done.stderr
     assert not trace.exists()
 
 
@@ -454,7 +454,9 @@ print(x.tolist())
     assert done.stdout == "[2.0, 2.0, 2.0]\n"
     warned = [line for line in done.stderr.splitlines() if "UserWarning" in line]
     assert len(warned) == 1, done.stderr
-    assert "there are 2 workers, and no worker 7, 8: a, b run on those that there are" in warned[0]
+    assert (
+        "a, b: asked to run on workers that are not there (7, 8); only 2 workers have" in warned[0]
+    )
 
 
 MESHES = ["{dp: 2, tp: 2}", "{dp: 3}", "{dp: 1}"]

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cluster import Cluster
@@ -119,6 +120,55 @@ def test_a_dispatcher_without_workers_is_a_warning_of_the_log() -> None:
     assert plain.startswith(f"gt: dispatcher at {cluster.address}")
     assert "waiting for a worker" in plain
     assert logged == "WARNING " + plain
+
+
+def test_connect_waits_for_as_many_workers_as_it_is_told() -> None:
+    code = "import gt; gt.connect({!r}, workers=2); print(gt.distribute(gt.ones(4), 0).layout)"
+    with Cluster(0) as cluster:
+        command = [sys.executable, "-c", code.format(cluster.address)]
+        client = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        waiting = client.stderr.readline()
+        for _ in range(2):
+            cluster.add_worker()
+        printed, rest = client.communicate(timeout=WAIT_SECONDS)
+    joined = f"0 of 2 workers have joined the dispatcher at {cluster.address}"
+    assert waiting == f"gt: {joined}; waiting for the others\n"
+    assert (printed, rest) == ("shard(0)@[0,1]\n", "")
+
+
+def test_connect_does_not_wait_longer_than_it_is_told() -> None:
+    with Cluster(1) as cluster:
+        cluster.wait_for_workers()
+        code = f"import gt\ntry: gt.connect({cluster.address!r}, workers=2, worker_seconds=0.1)\n"
+        code += "except gt.NoWorker as error: print(error)\n"
+        code += "print(gt.distribute(gt.ones(4), 0).layout)"
+        printed, errors = said(code, {}, is_terminal=False)
+    joined = f"1 of 2 workers have joined the dispatcher at {cluster.address}"
+    assert printed == f"gt.connect: {joined}, after 0.1 s\nreplicate@[0]\n"
+    assert errors == ""
+
+
+@pytest.mark.parametrize("ending", ["pt", "pth"])
+def test_a_safetensors_file_with_an_ending_of_pytorchs_is_told_once(
+    ending: str, tmp_path: Path
+) -> None:
+    save = "import gt\nfor k in range(2): gt.save({{'a': gt.ones(2)}}, f'{}/{{k}}{}'{})\n"
+    code = save.format(tmp_path, f".{ending}", "")
+    assert said(code, {}, is_terminal=False) == ("", "")
+    _, errors = said(code, {"GT_VERBOSE": "1"}, is_terminal=False)
+    assert errors.count(f"ends with .{ending}: gt.load reads it, torch.load does not") == 1, errors
+    others = [
+        (".safetensors", ""),
+        (f".{ending}", ", format='torch'"),
+        (f".{ending}", ", pickle=True"),
+    ]
+    for suffix, more in others:
+        _, errors = said(
+            save.format(tmp_path, suffix, more), {"GT_VERBOSE": "1"}, is_terminal=False
+        )
+        assert "torch.load" not in errors
 
 
 def test_the_import_does_not_load_logging() -> None:

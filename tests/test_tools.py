@@ -217,6 +217,13 @@ def test_top_of_a_dispatcher_elsewhere(module):
     assert [row["values"] for row in shown["workers"]] == [0, 0]
 
 
+def test_top_heads_its_table_with_what_is_the_dispatchers():
+    with Cluster(workers=1) as cluster:
+        cluster.wait_for_workers()
+        done = tool("top", "--once", cluster.address)
+    assert done.stdout.splitlines()[0] == f"{cluster.address}  workers 1", done.stderr
+
+
 def test_top_says_that_nobody_answers():
     done = tool("top", "--once", "127.0.0.1:1")
     assert done.returncode == 1
@@ -263,7 +270,7 @@ def test_a_file_of_layouts_is_checked(tmp_path):
         "FILE:4:13: warning: pp_stage1 names worker 6, and there are 6; it runs on those that ",
         "FILE:6:3: error: inside of pp_stage1: the mesh dp 2 x tp 2 has 4 places and there are 3 ",
         "FILE:7:16: error: unknown key 'axsi'; did you mean axis?",
-        "FILE:7:35: error: worker 1 stands twice; name it once",
+        "FILE:7:35: error: worker 1 is named twice; name it once",
         "FILE:9:3: warning: *.up names worker 9, and there are 6; it runs on those that there are",
         "FILE: 5 signals, 1 rules, 3 errors, 3 warnings",
     ]

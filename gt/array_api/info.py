@@ -21,7 +21,7 @@ class Info:
         return Device("gt")
 
     def devices(self) -> list[Device]:
-        """One: where values live is the dispatcher's business."""
+        """One: the dispatcher decides where values live."""
         return [self.default_device()]
 
     def default_dtypes(self, *, device: object = None) -> dict[str, dtype]:

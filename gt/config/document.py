@@ -186,7 +186,9 @@ class _Reader:
                 shard |= self._shard(value, marks)
             elif key.value in SHORTHANDS:
                 if key.value in shard:
-                    self._mistake(key, f"{key.value} stands here and under shard", "write it once")
+                    self._mistake(
+                        key, f"{key.value} is given here and under shard", "write it once"
+                    )
                 shard.update(self._value(key.value, value))
             else:
                 values.update(self._value(key.value, value))
@@ -270,7 +272,9 @@ class _Reader:
         if _is_nothing(node):
             return []
         if not isinstance(node, yaml.MappingNode):
-            self._mistake(node, f"{_shown(node)} stands where {wanted} belong", "write key: value")
+            self._mistake(
+                node, f"{_shown(node)} is given where {wanted} belong", "write key: value"
+            )
             return []
         if node.tag != f"{YAML_TAG}map":
             self._mistake(node, f"the tag {_shown_tag(node)}", "take it out")
@@ -283,7 +287,7 @@ class _Reader:
             elif not isinstance(key, yaml.ScalarNode) or not is_text(key.value):
                 self._mistake(key, "a key that is not a word", "write key: value")
             elif key.value in found:
-                self._mistake(key, f"{key.value!r} stands twice", "join the two")
+                self._mistake(key, f"{key.value!r} is given twice", "join the two")
             elif known is not None and key.value not in known:
                 self._mistake(key, f"unknown key {key.value!r}", closest(key.value, known))
             else:

@@ -154,7 +154,7 @@ def _workers(value: object) -> tuple[int, ...]:
         if not 0 <= index < WORKER_INDEX_MAX:
             raise ConfigError(f"there is no worker {index}", "count from 0", key="workers")
         if index in found:
-            raise ConfigError(f"worker {index} stands twice", "name it once", key="workers")
+            raise ConfigError(f"worker {index} is named twice", "name it once", key="workers")
         found.append(index)
     return tuple(found)
 
@@ -244,7 +244,7 @@ def _check_together(shard: ShardConfig) -> None:
     twice = [word for word in set(words) if words.count(word) > 1 and cut_dim(word) is not None]
     if twice:
         raise ConfigError(
-            f"{twice[0]} stands for two dimensions of the mesh",
+            f"{twice[0]} is used for two dimensions of the mesh",
             "cut a dimension along one of them: a mesh of one dimension cuts it into more shards",
             key="placements",
         )

@@ -447,8 +447,11 @@ class _State:
         if new:
             indexes = ", ".join(map(str, sorted({index for _, index in new})))
             names = ", ".join(dict.fromkeys(name for name, _ in new))
-            count = "is 1 worker" if len(there) == 1 else f"are {len(there)} workers"
-            warn(f"there {count}, and no worker {indexes}: {names} run on those that there are")
+            count = "1 worker has" if len(there) == 1 else f"{len(there)} workers have"
+            warn(
+                f"{names}: asked to run on workers that are not there ({indexes}); only {count} "
+                "joined, and what is asked of the others runs on those"
+            )
 
 
 def check_all_workers(mesh: Mapping[str, int] | None, workers: Sequence[int] | None) -> None:

@@ -251,12 +251,12 @@ def get_arch_list() -> list[str]:
 
 
 def set_device(device: object) -> None:
-    """Take a device: where values live is the dispatcher's business."""
+    """Take a device: the dispatcher decides where values live."""
     devices.device(device)
 
 
 class device(devices.device):  # noqa: N801 - PyTorch's name
-    """A `with` block that would choose a GPU: where values live is the dispatcher's business."""
+    """A `with` block that would choose a GPU: the dispatcher decides where values live."""
 
 
 if TYPE_CHECKING:

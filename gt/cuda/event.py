@@ -11,7 +11,7 @@ __all__ = ["Event"]
 
 
 class Event:
-    """A moment; between two of them stands how long the workers took.
+    """A moment; the time between two of them is what the workers took.
 
     Recording waits until everything emitted so far has run: an event is for measuring.
 

@@ -72,8 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="gt demo", description="Train two small models.")
-    parser.add_argument("--steps", type=int, default=200, help="of the GPT (default 200)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--steps", type=int, default=200, metavar="N", help="that the GPT trains (default 200)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and batches")
     parser.add_argument("--quick", action="store_true", help="a few steps only, accuracy unchecked")
     parser.add_argument("--float64", action="store_true", help="the GPT in double precision")
     parser.add_argument("--no-plot", action="store_true", help="write no picture")

@@ -93,7 +93,7 @@ class _Spread(type):
 
 
 class DTensor(Tensor, metaclass=_Spread):
-    """The name of a tensor on several workers; there is no class of its own for it.
+    """The name of a tensor on several workers; it has no separate class.
 
     Every tensor has `layout`, `all_reduce()`, `all_gather()`, `shard(dim)`, `redistribute(layout)`
     and `to_local(member)`. `DTensor(x, layout)` is `gt.distribute(x, layout)`.

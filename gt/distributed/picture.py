@@ -45,7 +45,7 @@ def grid(layout: Layout) -> str:
     notes = [layout.text]
     if any(len(ends[dim]) > PARTS_MAX + 1 for dim in cut[:2]):
         notes.append(f"only the first {PARTS_MAX} parts of a dimension are drawn")
-    caption = f"<caption>{html.escape('; '.join(notes))}</caption>"
+    caption = f'<caption style="white-space:nowrap">{html.escape("; ".join(notes))}</caption>'
     return f'<table style="border-collapse:collapse">{caption}{"".join(lines)}</table>'
 
 

@@ -1,4 +1,4 @@
-"""Modules with PyTorch's names; losses and activations stand here as functions too."""
+"""Modules with PyTorch's names; losses and activations are here as functions too."""
 
 from gt import misses
 from gt.nn import functional, init, utils

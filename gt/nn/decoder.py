@@ -28,7 +28,7 @@ class TransformerDecoderLayer(Module):
         activation: "relu", "gelu" or a function.
         layer_norm_eps: Of the norms.
         batch_first: Tensors are [b, t, d] instead of [t, b, d].
-        norm_first: Norms stand before attention and net instead of after the residual.
+        norm_first: Whether norms come before attention and net instead of after the residual.
         bias: Whether linear layers and norms have one.
         device: Accepted and ignored.
         dtype: Of the parameters.
@@ -187,7 +187,7 @@ class Transformer(Module):
         custom_decoder: In place of the decoder.
         layer_norm_eps: Of the norms.
         batch_first: Tensors are [b, t, d] instead of [t, b, d].
-        norm_first: Norms stand before attention and net instead of after the residual.
+        norm_first: Whether norms come before attention and net instead of after the residual.
         bias: Whether linear layers and norms have one.
         device: Accepted and ignored.
         dtype: Of the parameters.

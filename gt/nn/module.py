@@ -141,7 +141,7 @@ class Module(Saved["Module"]):
         return self._apply(lambda t: t.to(dtype_target) if t.is_floating_point() else t)
 
     def to_empty(self: Self, *, device: object, recurse: bool = True) -> Self:
-        """Itself: nothing is on a meta device, so the values stay, which PyTorch leaves open."""
+        """Returns self with its values: none is on a meta device."""
         del recurse
         check_device(device)
         return self
@@ -205,7 +205,7 @@ class Module(Saved["Module"]):
             listing.clear_gradient(param, to_none=set_to_none)
 
     def share_memory(self: Self) -> Self:
-        """Itself: handles are shared by name, not by memory."""
+        """Returns self unchanged: handles are shared by name, not by memory."""
         return self
 
     # ---- printing ----

@@ -35,7 +35,7 @@ class _ConstantPad(_Pad):
 
     Args:
         padding: Pairs (before, after) from the last dimension backwards, or one number for all.
-        value: What stands there.
+        value: Of the padding.
     """
 
     def __init__(self, padding: Sizes, value: float) -> None:

@@ -282,7 +282,7 @@ class RNN(RNNBase):
         bias: Whether b and c exist.
         batch_first: Input and output are [b, t, …] instead of [t, b, …].
         dropout: Between layers, in training.
-        bidirectional: A second chain runs backwards; outputs stand side by side.
+        bidirectional: A second chain runs backwards; outputs are concatenated.
         device: Accepted and ignored.
         dtype: Of the parameters.
     """

@@ -32,7 +32,7 @@ class Saved(Tree[M]):
         Args:
             args: The three that follow, with a warning, as PyTorch still takes them.
             destination: Where they are added; a new dictionary if not given.
-            prefix: Stands before each name.
+            prefix: Put before each name.
             keep_vars: Give the parameters themselves instead of detached aliases.
         """
         if args:

@@ -1,4 +1,4 @@
-"""Optimizer: groups, state, saving and loading. How a step updates stands in the subclasses."""
+"""Optimizer: groups, state, saving and loading. Subclasses say how a step updates."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Optimizer(Hooked):
 
         Raises:
             TypeError: Not a dictionary of tensors.
-            ValueError: A parameter that stands in another group, or is no leaf, unless it retains
+            ValueError: A parameter that is in another group, or is no leaf, unless it retains
                 its gradient or steps are differentiable.
         """
         if not isinstance(param_group, dict):

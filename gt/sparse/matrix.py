@@ -182,7 +182,7 @@ class SparseTensor:
         return zeros.index_add(0, self._places(), self._elements).reshape(self._shape)
 
     def to_sparse(self) -> SparseTensor:
-        """Itself."""
+        """Returns self."""
         return self
 
     def to(self, *args: object, **named: object) -> SparseTensor:

@@ -61,10 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     top.add_argument("address", nargs="?", help="host:port (default: GT_ADDRESS, 127.0.0.1:12345)")
     top.add_argument("--once", action="store_true", help="print once and end")
     top.add_argument("--json", action="store_true", help="one JSON object a line; ends with --once")
-    top.add_argument("--interval", type=float, default=1.0, metavar="SECONDS")
+    top.add_argument(
+        "--interval", type=float, default=1.0, metavar="SECONDS", help="between two prints (1)"
+    )
     picture = commands.add_parser("visualize", help="draw an instruction log as a time line")
     picture.add_argument("file", help="the log, or - for standard input")
-    picture.add_argument("-o", "--output", default="timeline.svg", help="a .svg or .png file")
+    picture.add_argument(
+        "-o", "--output", default="timeline.svg", metavar="PICTURE",
+        help="a .svg or .png file (default: %(default)s)",
+    )  # fmt: skip
     layouts = commands.add_parser("config", help="inspect a layout file (GT_CONFIG)")
     asked = layouts.add_subparsers(dest="question", required=True, metavar="QUESTION")
     check = asked.add_parser("check", help="report mistakes with line and column")

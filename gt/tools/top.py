@@ -12,6 +12,7 @@ ADDRESS = "127.0.0.1:12345"  # the port of every example
 SILENCE_SECONDS = (
     2.0  # that a worker may take to answer; one that computes answers behind its queue
 )
+DISPATCHER = ("workers", "sessions")
 CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -52,7 +53,9 @@ def snapshot(
         seconds: that a worker may take to answer; None waits for all that compute.
     """
     workers = _core.worker_stats(seconds)
-    return {"dispatcher": _core.stats(), "workers": workers}
+    # All else that the dispatcher counts is of one session: here of the one that asks.
+    dispatcher = {name: n for name, n in _core.stats().items() if name in DISPATCHER}
+    return {"dispatcher": dispatcher, "workers": workers}
 
 
 def text(

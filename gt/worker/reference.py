@@ -1,4 +1,4 @@
-"""The numpy backend: every row of ops.toml said plainly, with no torch and nothing tuned.
+"""The numpy backend: a plain, unoptimised implementation of every row of ops.toml, without torch.
 
 It is the second opinion on the torch kernels in the tests, and what a worker computes with where
 torch is not installed.

@@ -282,7 +282,7 @@ impl EventLoop {
     /// Says goodbye to all, and gives what is left a moment to leave.
     fn farewell(&mut self) {
         for (index, inbound) in &self.workers {
-            tracing::info!("worker {index}: {} bytes came from it", inbound.arrived_bytes());
+            tracing::info!("worker {index}: received {} bytes", inbound.arrived_bytes());
         }
         let goodbye = ToClient::Goodbye { reason: STOPPING };
         for client in &self.clients {

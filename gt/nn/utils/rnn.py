@@ -58,7 +58,7 @@ class PackedSequence(_Packed):
         return PackedSequence(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 
     def cuda(self, *args: object, **kwargs: object) -> PackedSequence:
-        """Itself: a device places nothing."""
+        """Returns self unchanged: a device places nothing."""
         del args, kwargs
         return self
 
@@ -110,7 +110,7 @@ def pack_padded_sequence(
     Args:
         input: [t, b, ...], or [b, t, ...] with `batch_first`.
         lengths: Of the b sequences, each at least 1.
-        batch_first: Whether the batch stands first.
+        batch_first: Whether the batch is the first dimension.
         enforce_sorted: Whether they come with the longest first; if not, they are sorted.
 
     Raises:
@@ -167,8 +167,8 @@ def pad_packed_sequence(
 
     Args:
         sequence: What pack_padded_sequence gave, or a recurrent layer.
-        batch_first: Whether the batch stands first.
-        padding_value: What stands behind the shorter ones.
+        batch_first: Whether the batch is the first dimension.
+        padding_value: The value behind the end of shorter sequences.
         total_length: The length to pad to; the longest one's if not given.
     """
     sizes: list[int] = sequence.batch_sizes.tolist()
@@ -206,7 +206,7 @@ def pad_sequence(
 
     Args:
         sequences: At least one.
-        batch_first: Whether the batch stands first.
+        batch_first: Whether the batch is the first dimension.
         padding_value: What fills the shorter ones.
         padding_side: `right`, or `left` for values before the first element.
     """

@@ -159,35 +159,39 @@ fn named(value: &Value) -> String {
 fn why(session: &Session, value: &Value) -> String {
     match value.cause() {
         LayoutCause::Scope(Some(id)) => {
-            return format!("signal {} lays it out", signal(session, id));
+            return format!("signal {} gives its layout", signal(session, id));
         }
         LayoutCause::Scope(None) => {
-            return "the signal that it was created in lays it out".to_owned();
+            return "the signal that it was created in gives its layout".to_owned();
         }
         LayoutCause::Instruction(number) if number != value.number() => {
-            return format!("%{number} needed it so");
+            return format!("%{number} needed this layout");
         }
-        LayoutCause::Instruction(_) => return "it was made whole to be read".to_owned(),
+        LayoutCause::Instruction(_) => return "a read made it whole".to_owned(),
         LayoutCause::Unknown => {
-            return "it was sent to where this session makes new tensors".to_owned();
+            return "sent to the session's default worker".to_owned();
         }
         LayoutCause::AsMade => {}
     }
     if matches!(value.pending(), PendingLayout::Target(_)) {
-        return "the signal that it was created in lays it out at its first use".to_owned();
+        return "the signal that it was created in gives its layout at its first use".to_owned();
     }
     if value.deferred().is_some() && value.provenance().is_none() {
-        return "it is made at its first use, here if that says nothing else".to_owned();
+        return "created at its first use, which may choose another layout".to_owned();
     }
     let Some(provenance) = value.provenance() else {
-        return "made where its operands are, or where this session makes new tensors".to_owned();
+        return "placed with its operands, or on the session's default worker".to_owned();
     };
     match provenance.decider {
-        Decider::UploadHistory => "what this line sent before was needed so".to_owned(),
-        Decider::Request => "this layout was asked for".to_owned(),
+        Decider::UploadHistory => "what this line sent before was needed in this layout".to_owned(),
+        // Asked for over all workers, perhaps, before the others joined.
+        Decider::Request if value.layout().mesh().len() == 1 => {
+            "asked for by the program, over one worker: a cut over one is the whole".to_owned()
+        }
+        Decider::Request => "asked for by the program".to_owned(),
         Decider::Scope => {
             let signal = signal(session, provenance.signal);
-            format!("signal {signal} says the layout of what is created")
+            format!("signal {signal} gives the layout of new tensors")
         }
         Decider::Strategy => {
             let mut text = format!("{} follows its operands", provenance.op.info().name);

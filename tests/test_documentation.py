@@ -29,11 +29,22 @@ def methods():
     return [(n, getattr(gt.Tensor, n)) for n in shown if hasattr(gt.Tensor, n)]
 
 
+def classes_of(module):
+    """Its public classes; another name of a class has that class's text."""
+    for name in sorted({*module.__all__, *dir(module)}):
+        value = getattr(module, name)
+        if isinstance(value, type) and value.__name__ == name and not name.startswith("_"):
+            yield name, value
+
+
 def functions_of(space):
     if space == "gt.Tensor":
         yield from methods()
         return
     module = importlib.import_module(space)
+    if space in CLASSES:
+        yield from classes_of(module)
+        return
     for name in sorted({*getattr(module, "__all__", ()), *dir(module)}):
         value = getattr(module, name)
         plain = inspect.isfunction(value) or isinstance(value, gt._core.Function)
@@ -41,7 +52,9 @@ def functions_of(space):
             yield name, value
 
 
-TESTED = (*SPACES, "gt.Tensor")
+CLASSES = ("gt.nn", "gt.optim", "gt.optim.lr_scheduler", "gt.utils.data", "gt.distributions")
+SHAPELESS = {"Module", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList"}
+TESTED = (*SPACES, "gt.Tensor", *CLASSES)
 CASES = [(space, name) for space in TESTED for name, _ in functions_of(space)]
 
 
@@ -62,7 +75,8 @@ def test_every_function_says_what_it_takes_and_gives(space):
 
 def parameters_of(function):
     """The names that a function of Python takes; of others the text is the only source."""
-    if not inspect.isfunction(function) and not inspect.ismethoddescriptor(function):
+    plain = inspect.isfunction(function) or inspect.ismethoddescriptor(function)
+    if not plain and not isinstance(function, type):
         return []
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -82,6 +96,31 @@ def test_every_method_says_what_it_takes_and_gives():
         taken = dict(zip(rest[::2], rest[1::2], strict=True)).get("Args", "")
         for parameter in parameters_of(method)[1:]:
             assert re.search(rf"^    {parameter}\b", taken, re.MULTILINE), (name, parameter)
+
+
+@pytest.mark.parametrize("space", CLASSES)
+def test_every_class_says_what_it_takes(space):
+    for name, kind in functions_of(space):
+        if f"{space}.{name}" in WITHOUT:
+            assert inspect.getdoc(kind), name
+            continue
+        titles = r"^(Args|Shape|Attributes|Raises|Example):$"
+        before, *rest = re.split(titles, inspect.getdoc(kind), flags=re.MULTILINE)
+        assert re.search(r"\w.*[.:]", before), name
+        parts = dict(zip(rest[::2], rest[1::2], strict=True))
+        assert "Example" in parts, name
+        is_layer = space == "gt.nn" and issubclass(kind, gt.nn.Module)
+        assert not is_layer or "Shape" in parts or name in SHAPELESS, name
+        for parameter in parameters_of(kind):
+            pattern = rf"^    {parameter}\b"
+            assert re.search(pattern, parts.get("Args", ""), re.MULTILINE), (name, parameter)
+
+
+def test_of_a_class_help_shows_its_text_before_its_bases():
+    lines = pydoc.render_doc(gt.nn.Linear, renderer=pydoc.plaintext).splitlines()
+    bases = lines.index(" |  Method resolution order:")
+    assert {" |  Args:", " |  Shape:", " |  Example:"} < set(lines[:bases])
+    assert lines.index(" |  input @ weight.T + bias.") < 6
 
 
 def test_of_a_method_help_shows_the_signature_first():

@@ -1,4 +1,4 @@
-"""Writes gt/documentation: the text of every function and method, with an example that was run.
+"""Writes gt/documentation: texts of functions, methods and classes, with examples that were run.
 
 Signatures come from the type stubs, sentences from ops.toml, docstrings and tools/reference, where
 phrases for parameters stand, too. Examples that it finds are run by GT and by PyTorch, whose
@@ -7,11 +7,13 @@ torch. Functions for which it knows no example are printed and keep the docstrin
 """
 
 import argparse
+import functools
 import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
+import reference_classes
 import reference_tensor
 from python_source import ROOT
 from reference_examples import example_of
@@ -91,6 +93,9 @@ def pages() -> Iterator[tuple[str, str, list[str]]]:
         yield space, *functions_page(space)
     tensor = reference_tensor
     yield tensor.SPACE, *page(tensor.SPACE, tensor.names(), tensor.entry)
+    kinds = reference_classes
+    for space in kinds.SPACES:
+        yield space, *page(space, kinds.names(space), functools.partial(kinds.entry, space))
 
 
 def main() -> int:

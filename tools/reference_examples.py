@@ -131,9 +131,14 @@ def is_random(name: str) -> bool:
     return any(tag in getattr(packet, overload).tags for overload in overloads)
 
 
-def of_lines(statements: list[str]) -> list[str]:
-    """Statements, and what the last one gives, as a session of Python shows them."""
-    names: dict[str, object] = {"gt": gt}
+def shown(lines: list[str]) -> list[str]:
+    """What a session shows, without what was typed."""
+    return [line for line in lines if not line.startswith("    >>>")]
+
+
+def of_lines(statements: list[str], **modules: object) -> list[str]:
+    """Statements, and what each gives, as a session of Python shows them."""
+    names: dict[str, object] = {"gt": gt, **modules}
     lines = []
     for statement in statements:
         lines.append(f"    >>> {statement}")

@@ -20,6 +20,7 @@ from reference_examples import (
     choices,
     is_random,
     of_lines,
+    shown,
     telling,
 )
 from reference_sentences import (
@@ -156,10 +157,6 @@ def derived(name: str) -> list[str]:
         except Exception:  # noqa: BLE001 - the method takes other arguments than the function
             return []
     return lines if shown(lines) == shown(of_lines(known)) else []
-
-
-def shown(lines: list[str]) -> list[str]:
-    return [line for line in lines if not line.startswith("    >>>")]
 
 
 def as_method(statements: list[str], function: str, name: str) -> list[str]:

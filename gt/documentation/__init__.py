@@ -1,4 +1,4 @@
-"""The text of `help()`: arguments, results and an example of each function and method.
+"""The text of `help()`: arguments, results and an example of functions, methods and classes.
 
 A file for each namespace has it; tools/reference.py writes them, and runs the examples. What Python
 defines gets its text when its namespace loads, which is cheap. A `Function` asks for it when it is
@@ -11,7 +11,7 @@ import types
 from collections.abc import Mapping
 
 _FOLDER = pathlib.Path(__file__).parent
-_TAKING = (types.FunctionType, property)
+_TAKING = (types.FunctionType, property, type)
 
 
 def text(namespace: str, name: str) -> str | None:
@@ -19,12 +19,12 @@ def text(namespace: str, name: str) -> str | None:
     return _texts(namespace).get(name)
 
 
-def attach(namespace: str, functions: Mapping[str, object]) -> None:
-    """Gives functions and properties of Python their text; what else stands there is left alone."""
+def attach(namespace: str, members: Mapping[str, object]) -> None:
+    """Gives functions, properties and classes of Python their text, and leaves others alone."""
     texts = _texts(namespace)
-    for name, function in functions.items():
-        if name in texts and isinstance(function, _TAKING):
-            function.__doc__ = texts[name]
+    for name, value in members.items():
+        if name in texts and isinstance(value, _TAKING):
+            value.__doc__ = texts[name]
 
 
 @functools.cache

@@ -10,9 +10,9 @@ import inspect
 from collections.abc import Iterator
 
 import torch
-from reference_examples import of_lines, shown
+from reference_examples import NoExample, of_lines, section, shown
 from reference_sentences import own_arguments, sections, wrapped
-from reference_sources import EXAMPLES, PARAMETERS, SHAPES, of_function
+from reference_sources import EXAMPLES, PARAMETERS, SHAPES, head, of_function
 
 SPACES = ("gt.nn", "gt.optim", "gt.optim.lr_scheduler", "gt.utils.data", "gt.distributions")
 
@@ -29,7 +29,8 @@ def classes(space: str) -> Iterator[tuple[str, type]]:
             yield name, value
 
 
-def entry(space: str, name: str) -> str:
+def entry(space: str, name: str) -> tuple[list[str], str]:
+    """The form of a call, which Python shows by itself, and the text."""
     kind = dict(classes(space))[name]
     body = sections(inspect.cleandoc(vars(kind).get("__doc__") or ""))
     text = "\n".join(body[""]).strip()
@@ -47,7 +48,9 @@ def entry(space: str, name: str) -> str:
     for title in ("Attributes", "Raises"):
         if title in body:
             lines += ["", f"{title}:", *(line for line in body[title] if line.strip())]
-    return "\n".join([*lines, "", "Example:", *example(f"{space}.{name}")])
+    form = head(name, of_function(kind)).partition(" -> ")[0]
+    lines += section(lambda: example(f"{space}.{name}"))
+    return [form], "\n".join(lines)
 
 
 def argument_lines(space: str, kind: type) -> list[str]:
@@ -70,7 +73,7 @@ def argument_lines(space: str, kind: type) -> list[str]:
 def example(name: str) -> list[str]:
     """The written example, which gives the same in PyTorch where its classes are PyTorch's."""
     if name not in EXAMPLES:
-        raise LookupError("no example: tools/reference/examples.txt")
+        raise NoExample
     statements = EXAMPLES[name].split("; ")
     lines = of_lines(statements)
     try:

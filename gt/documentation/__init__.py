@@ -20,16 +20,25 @@ def text(namespace: str, name: str) -> str | None:
 
 
 def attach(namespace: str, members: Mapping[str, object]) -> None:
-    """Gives functions, properties and classes of Python their text, and leaves others alone."""
+    """Gives functions, properties and classes of Python their text, and leaves others alone.
+
+    What has several names has the text of its own.
+    """
     texts = _texts(namespace)
     for name, value in members.items():
-        if name in texts and isinstance(value, _TAKING):
+        if name not in texts or not isinstance(value, _TAKING):
+            continue
+        own = getattr(value, "__name__", name)
+        if own == name or members.get(own) is not value:
             value.__doc__ = texts[name]
 
 
 @functools.cache
 def _texts(namespace: str) -> dict[str, str]:
-    """The entries of one namespace: a form feed, the name, and from the next line on the text."""
+    """The entries of one namespace: a form feed, the name, and from the next line on the text.
+
+    After the name, and a tab, stand forms of the call where Python shows them by itself.
+    """
     entries = (_FOLDER / f"{namespace}.txt").read_text(encoding="utf-8").split("\f")
     parted = (entry.partition("\n") for entry in entries[1:])
-    return {name: written for name, _, written in parted}
+    return {title.partition("\t")[0]: written for title, _, written in parted}

@@ -16,7 +16,7 @@ setup:
 gen:
     python tools/gen.py
 
-# Write what help() says of functions, and run its examples beside PyTorch; tells what lacks a sentence or an example
+# Write what help() says, and run its examples beside PyTorch; tells what lacks a sentence or an example
 reference:
     python tools/reference.py
     python tools/gen.py

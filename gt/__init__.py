@@ -134,8 +134,8 @@ set_printoptions = printing.set_printoptions
 
 from gt import documentation  # noqa: E402
 
-documentation.attach(__name__, globals())
 documentation.attach("gt.Tensor", vars(Tensor))
+documentation.attach(__name__, globals())
 
 _LAZY = {
     "_inductor",

@@ -346,7 +346,8 @@ def help_texts() -> dict[str, str]:
     """What gt/documentation says of methods of Tensor after the signature and the sentence."""
     entries = (ROOT / "gt/documentation/gt.Tensor.txt").read_text().split("\f")[1:]
     texts = {}
-    for name, _, text in (entry.partition("\n") for entry in entries):
+    for title, _, text in (entry.partition("\n") for entry in entries):
+        name = title.partition("\t")[0]
         told = text.partition("\n\n")[2] if text.startswith(f"{name}(") else text
         texts[name] = told.partition("\n\n")[2].rstrip("\n")
     return texts

@@ -5,7 +5,7 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from reference_sources import EXAMPLES, Parameter, Signature
@@ -84,6 +84,13 @@ def evaluated(expression: str) -> str | None:
     return shown[0] if alike and len(shown[0]) < 500 and shown[0] != "None" else None
 
 
+class NoExample(LookupError):
+    """None was found, and none is written."""
+
+    def __init__(self) -> None:
+        super().__init__("no example: tools/reference/examples.txt")
+
+
 # The statements of each function's example, from which those of methods follow.
 FOUND: dict[str, list[str]] = {}
 
@@ -118,7 +125,7 @@ def telling(calls: Iterable[tuple[str, str]], *, is_random: bool) -> str:
             second = second or (text and f"{title}{ending}")
         if second:
             return second
-    raise LookupError("no example: tools/reference/examples.txt")
+    raise NoExample
 
 
 def is_random(name: str) -> bool:
@@ -131,9 +138,22 @@ def is_random(name: str) -> bool:
     return any(tag in getattr(packet, overload).tags for overload in overloads)
 
 
-def of_lines(statements: list[str]) -> list[str]:
-    """Statements, and what the last one gives, as a session of Python shows them."""
-    names: dict[str, object] = {"gt": gt}
+def section(lines: Callable[[], list[str]]) -> list[str]:
+    """The part of a text with an example; empty where there is none."""
+    try:
+        return ["", "Example:", *lines()]
+    except NoExample:
+        return []
+
+
+def shown(lines: list[str]) -> list[str]:
+    """What a session shows, without what was typed."""
+    return [line for line in lines if not line.startswith("    >>>")]
+
+
+def of_lines(statements: list[str], **modules: object) -> list[str]:
+    """Statements, and what each gives, as a session of Python shows them."""
+    names: dict[str, object] = {"gt": gt, **modules}
     lines = []
     for statement in statements:
         lines.append(f"    >>> {statement}")

@@ -73,7 +73,7 @@ def sections(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"": []}
     name = ""
     for line in text.splitlines():
-        if re.fullmatch(r"(Args|Returns|Raises|Example):", line):
+        if re.fullmatch(r"(Args|Attributes|Returns|Raises|Example):", line):
             name = line[:-1]
             found[name] = []
         else:
@@ -81,13 +81,19 @@ def sections(text: str) -> dict[str, list[str]]:
     return found
 
 
-def argument_lines(space: str, name: str, signatures: list[Signature], written: str) -> list[str]:
+def own_arguments(written: str) -> dict[str, str]:
+    """What a docstring says of each argument."""
     own: dict[str, str] = {}
-    for line in sections(written).get("Args", []):
+    for line in sections(inspect.cleandoc(written)).get("Args", []):
         if match := re.match(r"    (?:\*+)?(\w+): (.*)", line):
             own[last := match[1]] = match[2]
         elif own and line.strip():
             own[last] += " " + line.strip()
+    return own
+
+
+def argument_lines(space: str, name: str, signatures: list[Signature], written: str) -> list[str]:
+    own = own_arguments(written)
     prefix = SPACES[space][1] if space in SPACES else ""
     kinds: dict[str, list[str]] = {}
     for parameter in itertools.chain.from_iterable(s.parameters for s in signatures):

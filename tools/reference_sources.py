@@ -35,7 +35,9 @@ def phrases(file: str) -> dict[str, str]:
     return {name: phrase for name, _, phrase in pairs}
 
 
-SENTENCES, PARAMETERS, EXAMPLES = map(phrases, ("sentences.txt", "parameters.txt", "examples.txt"))
+SENTENCES, PARAMETERS, EXAMPLES, SHAPES = map(
+    phrases, ("sentences.txt", "parameters.txt", "examples.txt", "shapes.txt")
+)
 ROWS: dict[str, Row] = {
     row["name"]: row for row in tomllib.loads((ROOT / "ops.toml").read_text())["op"]
 }
@@ -66,7 +68,8 @@ def shown_type(text: str) -> str:
     text = text.replace("builtins.", "").replace("_DtypeArg", "dtype").replace("_Number", "number")
     text = re.sub(r"\b(Operand)\b", "Tensor | number", text)
     text = re.sub(r"\b(_?Number|_?Real)\b", "number", text)
-    text = re.sub(r"\b(_Dims|Dims|Shape)\b", "int | Sequence[int]", text)
+    text = text.replace("OptionalSizes", "int | None | Sequence[int | None]")
+    text = re.sub(r"\b(_Dims|Dims|Shape|Sizes)\b", "int | Sequence[int]", text)
     return re.sub(r"~|\b(?:gt\.|collections\.abc\.|typing\.|_core\.)", "", text)
 
 

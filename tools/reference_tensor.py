@@ -20,6 +20,8 @@ from reference_examples import (
     choices,
     is_random,
     of_lines,
+    section,
+    shown,
     telling,
 )
 from reference_sentences import (
@@ -41,16 +43,9 @@ SPACE = "gt.Tensor"
 
 
 def names() -> list[str]:
-    """What is public and there; another name of a method has that method's text."""
-    shown = (n for n in dir(gt.Tensor) if not n.startswith("_") and hasattr(gt.Tensor, n))
-    return [name for name in shown if not is_shared(name, inspect.getattr_static(gt.Tensor, name))]
-
-
-def is_shared(name: str, value: object) -> bool:
-    """Whether the object has its text as another method or as a function."""
-    first = getattr(value, "__name__", name)
-    is_other = first != name and vars(gt.Tensor).get(first) is value
-    return is_other or (inspect.isfunction(value) and value is getattr(gt, name, None))
+    """What is public, without what raises AttributeError."""
+    shown = (name for name in dir(gt.Tensor) if not name.startswith("_"))
+    return [name for name in shown if hasattr(gt.Tensor, name)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +82,8 @@ def is_attribute(value: object) -> bool:
     return isinstance(value, property) or inspect.isgetsetdescriptor(value)
 
 
-def entry(name: str) -> str:
+def entry(name: str) -> tuple[list[str], str]:
+    """The forms of a call that Python shows by itself, and the text."""
     value = inspect.getattr_static(gt.Tensor, name)
     stub = STUBS[name]
     function = getattr(gt, name, None)
@@ -95,9 +91,10 @@ def entry(name: str) -> str:
     written = own_doc(source) if source is not None else ""
     body = sections(written)
     rest = "\n".join(body[""]).partition("\n\n")[2].strip()
+    heads = [] if is_attribute(value) else [head(name, each) for each in stub.signatures]
     lines = [summary(name, value, stub)]
     if inspect.isfunction(value):
-        lines = [*(head(name, signature) for signature in stub.signatures), "", *lines]
+        lines, heads = [*heads, "", *lines], []
     if rest and not SENTENCES.get(name):
         lines += ["", rest]
     if arguments := argument_lines(SPACE, name, stub.signatures, written):
@@ -107,7 +104,8 @@ def entry(name: str) -> str:
     raised = body.get("Raises") or ([f"    {RAISES[family]}"] if family in RAISES else [])
     if raised:
         lines += ["", "Raises:", *(line for line in raised if line.strip())]
-    return "\n".join([*lines, "", "Example:", *example(name, stub, attribute=is_attribute(value))])
+    lines += section(lambda: example(name, stub, attribute=is_attribute(value)))
+    return heads, "\n".join(lines)
 
 
 def summary(name: str, value: object, stub: Stub) -> str:
@@ -156,10 +154,6 @@ def derived(name: str) -> list[str]:
         except Exception:  # noqa: BLE001 - the method takes other arguments than the function
             return []
     return lines if shown(lines) == shown(of_lines(known)) else []
-
-
-def shown(lines: list[str]) -> list[str]:
-    return [line for line in lines if not line.startswith("    >>>")]
 
 
 def as_method(statements: list[str], function: str, name: str) -> list[str]:

@@ -4,6 +4,7 @@ Everything is a function of gt's operators: samples follow from the generator's 
 (gt/draws.py), so a layout changes none of them.
 """
 
+from gt import documentation as _documentation
 from gt import misses
 from gt.distributions import constraints, kl, kl_cross, kl_same, transforms, utils
 from gt.distributions.bernoulli import Bernoulli
@@ -146,6 +147,7 @@ __all__ = [
     "transform_to",
 ]
 
+_documentation.attach(__name__, globals())
 __getattr__ = misses.hook(__name__)
 
 

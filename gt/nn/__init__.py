@@ -1,5 +1,6 @@
 """Modules with PyTorch's names; losses and activations are here as functions too."""
 
+from gt import documentation as _documentation
 from gt import misses
 from gt.nn import functional, init, utils
 from gt.nn.activation import (
@@ -431,6 +432,7 @@ __all__ = [
 
 from gt.nn import modules
 
+_documentation.attach(__name__, globals())
 __getattr__ = misses.hook(__name__)
 
 

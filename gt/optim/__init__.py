@@ -1,5 +1,6 @@
 """Optimizers and schedules with PyTorch's names, arguments and numerics."""
 
+from gt import documentation as _documentation
 from gt import misses
 from gt.optim import lr_scheduler, swa_utils
 from gt.optim.adadelta import Adadelta
@@ -37,6 +38,7 @@ __all__ = [
     "swa_utils",
 ]
 
+_documentation.attach(__name__, globals())
 __getattr__ = misses.hook(__name__)
 
 

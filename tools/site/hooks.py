@@ -4,8 +4,12 @@ Pages link to files of the repository; on the site these are names without a lin
 """
 
 import re
+import sys
 from pathlib import Path, PurePosixPath
 from typing import Protocol
+
+sys.path.append(str(Path(__file__).parent))
+import reference_pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
@@ -15,6 +19,8 @@ LOADED = re.compile(
     r"""<(?:script|img|iframe)[^>]*\bsrc=["']?(?:https?:)?//[^>]*>"""
     r"""|<link(?![^>]*canonical)[^>]*\bhref=["']?(?:https?:)?//[^>]*>"""
 )
+# A heading of the reference with a private name in its path.
+PRIVATE = re.compile(r'<h\d id="(gt\.(?:\w+\.)*_(?!_)[\w.]*)"')
 
 
 class _File(Protocol):
@@ -44,15 +50,18 @@ def on_page_markdown(markdown: str, *, page: _Page, **_others: object) -> str:
             raise ValueError(f"{page.file.src_uri}: no such file: {target}")
         return f"{title} (`{path.relative_to(ROOT)}`)"
 
-    return LINK.sub(rewritten, markdown)
+    return LINK.sub(rewritten, reference_pages.with_families(markdown))
 
 
 def on_post_page(output: str, *, page: _Page, **_others: object) -> str:
     """The page as it is.
 
     Raises:
-        ValueError: where a browser would load something of it from the network.
+        ValueError: where a browser would load something of it from the network, or a name of the
+            reference is private.
     """
+    if private := PRIVATE.search(output):
+        raise ValueError(f"{page.file.src_uri} has a private name: {private[1]}")
     if loaded := LOADED.search(output):
         raise ValueError(f"{page.file.src_uri} needs a network: {loaded[0]}")
     return output

@@ -1,5 +1,6 @@
 """Learning rates over time. Schedules set group["lr"]; values equal PyTorch's to rounding."""
 
+from gt import documentation as _documentation
 from gt import misses
 from gt.optim.lr_scheduler.base import LRScheduler
 from gt.optim.lr_scheduler.curves import (
@@ -41,6 +42,7 @@ __all__ = [
 _LRScheduler = LRScheduler  # its older name
 
 
+_documentation.attach(__name__, globals())
 __getattr__ = misses.hook(__name__)
 
 

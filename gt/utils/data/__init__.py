@@ -3,6 +3,7 @@
 Nothing here imports torch; draws are GT's own, so the same seed gives other orders than PyTorch's.
 """
 
+from gt import documentation as _documentation
 from gt import misses
 from gt.utils.data.collate import default_collate, default_convert
 from gt.utils.data.dataset import (
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 
+_documentation.attach(__name__, globals())
 __getattr__ = misses.hook(__name__)
 
 

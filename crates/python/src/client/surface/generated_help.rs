@@ -2119,5 +2119,21 @@ Example:
     tensor([[1, 2],
             [3, 4]])"
     };
+    (xlogy) => {
+        r"
+Args:
+    other (Tensor or number): the second operand.
+
+Returns:
+    A tensor of the shape to which the operands broadcast.
+
+Raises:
+    RuntimeError: Shapes that do not broadcast.
+
+Example:
+    >>> x = gt.tensor([1.0, 2.0, 3.0])
+    >>> x.xlogy(gt.tensor([1.0, 2.0, 3.0]))
+    tensor([0.0000, 1.3863, 3.2958])"
+    };
 }
 pub(super) use help;

@@ -477,6 +477,7 @@ impl Tensor {
         run(slf.py(), Op::Sinc, &[Arg::Var(&slf.get().var)], smallvec![])
     }
     /// `self` * log(`other`), and 0 where `self` is 0, unless `other` is not a number.
+    #[doc = help!(xlogy)]
     #[pyo3(signature = (other))]
     fn xlogy<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {
         run(slf.py(), Op::Xlogy, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])

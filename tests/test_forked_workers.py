@@ -22,7 +22,8 @@ GONE = "worker {} is gone (its process ended) and held this value"
 
 def start(code: str, **settings: str) -> "subprocess.Popen[str]":
     """A program of that text with two workers, or as the variables say."""
-    path = os.pathsep.join([settings.pop("PYTHONPATH", ""), str(HERE), os.environ["PYTHONPATH"]])
+    paths = [settings.pop("PYTHONPATH", ""), str(HERE), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(filter(None, paths))  # an empty one is the current folder
     given = {"GT_BACKEND": "numpy", "GT_WORKERS": "2", "GT_THREADS": "1", "PYTHONPATH": path}
     return subprocess.Popen(
         [sys.executable, "-c", HELPERS + textwrap.dedent(code)],

@@ -116,7 +116,7 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
 def main() -> int:
     """Runs until the dispatcher is gone; returns the exit status."""
     if sys.stderr is None:  # the program was started without
-        sys.stderr = pathlib.Path(os.devnull).open("w", encoding="utf-8")
+        sys.stderr = pathlib.Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     arguments = _arguments()
     try:
         start = _start(arguments)

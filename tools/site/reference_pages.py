@@ -127,8 +127,7 @@ def part(title: str, body: list[str]) -> list[str]:
 
 def escaped(text: str) -> str:
     """Text outside of code in which Markdown finds no marks."""
-    pieces = re.split(r"(`[^`]*`)", text)
     return "".join(
-        piece if piece.startswith("`") else re.sub(r"([*_<\[\]])", r"\\\1", piece)
-        for piece in pieces
+        run if run.startswith("`") else re.sub(r"([*_<\[\]])", r"\\\1", run)
+        for run in re.split(r"(`[^`]*`)", text)
     )

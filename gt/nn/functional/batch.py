@@ -8,11 +8,8 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.errors import ShapeError
-<<<<<<< HEAD
-from gt.nn.functional.channel_checks import check_groups, check_statistics, require_several
-=======
 from gt.kept import keeps
->>>>>>> 0ab3821a (A backward pass refuses writes to operands and results where PyTorch's does, for composed operators too: 46 functions fewer that allow them, 5 fewer that refuse them; gradients of the nine that stay are compared with those before the write)
+from gt.nn.functional.channel_checks import check_groups, check_statistics, require_several
 
 
 @keeps(input="input weight", weight="input weight", bias="input weight")
@@ -62,7 +59,6 @@ def batch_norm(
     return _affine(centered, weight, bias).to(input.dtype)
 
 
-<<<<<<< HEAD
 def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """An input without elements: a copy of it, with a gradient of zeros for weight and bias."""
     out = input.clone()
@@ -72,11 +68,9 @@ def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Te
     return out
 
 
-=======
 @keeps(
     input="input weight out1 out2", weight="input weight out1 out2", bias="input weight out1 out2"
 )
->>>>>>> 0ab3821a (A backward pass refuses writes to operands and results where PyTorch's does, for composed operators too: 46 functions fewer that allow them, 5 fewer that refuse them; gradients of the nine that stay are compared with those before the write)
 def native_batch_norm(
     input: Tensor,
     weight: Tensor | None,

@@ -7,11 +7,8 @@ import math
 import gt
 from gt._core import Tensor
 from gt.aten.call import call
-<<<<<<< HEAD
-from gt.nn.functional.channel_checks import check_statistics
-=======
 from gt.kept import keeps
->>>>>>> 0ab3821a (A backward pass refuses writes to operands and results where PyTorch's does, for composed operators too: 46 functions fewer that allow them, 5 fewer that refuse them; gradients of the nine that stay are compared with those before the write)
+from gt.nn.functional.channel_checks import check_statistics
 from gt.nn.functional.layer import dropout, pad
 
 # -scale * alpha of selu: what it tends to far left.

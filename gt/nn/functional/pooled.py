@@ -32,12 +32,12 @@ class MaxPool(Protocol):
         dilation: Sizes = 1, ceil_mode: bool = False, return_indices: Literal[False] = False,
     ) -> Tensor: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap] # see the top
+    def __call__(
         self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
         dilation: Sizes = 1, ceil_mode: bool = False, *, return_indices: Literal[True],
     ) -> Pair: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap] # see the top
+    def __call__(
         self, input: Tensor, kernel_size: Sizes, stride: Sizes | None, padding: Sizes,
         dilation: Sizes, ceil_mode: bool, return_indices: Literal[True],
     ) -> Pair: ...
@@ -58,7 +58,7 @@ class AdaptiveMaxPool(Protocol):
         self, input: Tensor, output_size: OptionalSizes, return_indices: Literal[False] = False
     ) -> Tensor: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap] # see the top
+    def __call__(
         self, input: Tensor, output_size: OptionalSizes, return_indices: Literal[True]
     ) -> Pair: ...
     @overload
@@ -79,13 +79,13 @@ class FractionalMaxPool(Protocol):
         _random_samples: Tensor | None = None,
     ) -> Tensor: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap] # see the top
+    def __call__(
         self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
         output_ratio: Ratios | None = None, *, return_indices: Literal[True],
         _random_samples: Tensor | None = None,
     ) -> Pair: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap] # see the top
+    def __call__(
         self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None,
         output_ratio: Ratios | None, return_indices: Literal[True],
         _random_samples: Tensor | None = None,
@@ -97,35 +97,6 @@ class FractionalMaxPool(Protocol):
         _random_samples: Tensor | None = None,
     ) -> Pooled: ...
     # fmt: on
-
-
-# fmt: off
-class PairOfMaxPool(Protocol):
-    """Values and places of windows of one size."""
-
-    def __call__(
-        self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
-        dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False,
-    ) -> Pair: ...
-
-
-class PairOfAdaptiveMaxPool(Protocol):
-    """Values and places of windows that are as large as makes the output's size."""
-
-    def __call__(
-        self, input: Tensor, output_size: OptionalSizes, return_indices: bool = False
-    ) -> Pair: ...
-
-
-class PairOfFractionalMaxPool(Protocol):
-    """Values and places of windows whose places are drawn."""
-
-    def __call__(
-        self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
-        output_ratio: Ratios | None = None, return_indices: bool = False,
-        _random_samples: Tensor | None = None,
-    ) -> Pair: ...
-# fmt: on
 
 
 def max_pool(function: Callable[..., Pooled]) -> MaxPool:

@@ -63,7 +63,7 @@ def _pool(
     values, places = call(
         f"fractional_max_pool{count}d", (input, kernel_size, output_size, samples), {}
     )
-    return (values, places) if indices else values
+    return (values, places) if indices else values  # type: ignore[return-value]
 
 
 def _size_of_ratio(count: int, input: Tensor, ratio: Ratios | None) -> list[int]:

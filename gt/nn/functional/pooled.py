@@ -1,13 +1,13 @@
 """Types of the maximum pools: a pair where `return_indices=True` asks for places, else a tensor.
 
 Only type checkers read them. Where a program does not say before it runs whether it wants the
-places, the type is Any.
+places, the type is that of the values alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, cast, overload
+from typing import Literal, Protocol, TypeAlias, cast, overload
 
 from gt._core import Tensor
 
@@ -16,9 +16,9 @@ Sizes = int | Sequence[int]
 OptionalSizes = int | None | Sequence[int | None]
 # How large the output is beside the input: one number for each windowed dimension, or for all.
 Ratios = float | Sequence[float]
-# The pooled values, or a pair with the places that they come from, where return_indices is known
-# only when the program runs.
-Pooled: TypeAlias = Any
+# The pooled values, and where return_indices asks for them the places that they come from: then it
+# is a pair, which programs unpack as type checkers let them unpack a tensor.
+Pooled: TypeAlias = Tensor
 Pair = tuple[Tensor, Tensor]
 
 
@@ -32,12 +32,12 @@ class MaxPool(Protocol):
         dilation: Sizes = 1, ceil_mode: bool = False, return_indices: Literal[False] = False,
     ) -> Tensor: ...
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap] # see the top
         self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
         dilation: Sizes = 1, ceil_mode: bool = False, *, return_indices: Literal[True],
     ) -> Pair: ...
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap] # see the top
         self, input: Tensor, kernel_size: Sizes, stride: Sizes | None, padding: Sizes,
         dilation: Sizes, ceil_mode: bool, return_indices: Literal[True],
     ) -> Pair: ...
@@ -58,7 +58,7 @@ class AdaptiveMaxPool(Protocol):
         self, input: Tensor, output_size: OptionalSizes, return_indices: Literal[False] = False
     ) -> Tensor: ...
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap] # see the top
         self, input: Tensor, output_size: OptionalSizes, return_indices: Literal[True]
     ) -> Pair: ...
     @overload
@@ -79,13 +79,13 @@ class FractionalMaxPool(Protocol):
         _random_samples: Tensor | None = None,
     ) -> Tensor: ...
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap] # see the top
         self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
         output_ratio: Ratios | None = None, *, return_indices: Literal[True],
         _random_samples: Tensor | None = None,
     ) -> Pair: ...
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap] # see the top
         self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None,
         output_ratio: Ratios | None, return_indices: Literal[True],
         _random_samples: Tensor | None = None,
@@ -97,6 +97,35 @@ class FractionalMaxPool(Protocol):
         _random_samples: Tensor | None = None,
     ) -> Pooled: ...
     # fmt: on
+
+
+# fmt: off
+class PairOfMaxPool(Protocol):
+    """Values and places of windows of one size."""
+
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+        dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False,
+    ) -> Pair: ...
+
+
+class PairOfAdaptiveMaxPool(Protocol):
+    """Values and places of windows that are as large as makes the output's size."""
+
+    def __call__(
+        self, input: Tensor, output_size: OptionalSizes, return_indices: bool = False
+    ) -> Pair: ...
+
+
+class PairOfFractionalMaxPool(Protocol):
+    """Values and places of windows whose places are drawn."""
+
+    def __call__(
+        self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
+        output_ratio: Ratios | None = None, return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> Pair: ...
+# fmt: on
 
 
 def max_pool(function: Callable[..., Pooled]) -> MaxPool:

@@ -96,7 +96,7 @@ def _max_pool(count: int, input: Tensor, windows: tuple[object, ...], indices: b
     has_gradient = count > 1 and input.requires_grad and _core.is_grad_enabled()
     if indices or has_gradient:
         values, places = call(f"max_pool{count}d_with_indices", (input, *windows), {})
-        return (values, places) if indices else values
+        return (values, places) if indices else values  # type: ignore[return-value]
     pooled: Tensor = call(f"max_pool{count}d", (input, *windows), {})
     return pooled
 
@@ -271,7 +271,7 @@ def adaptive_max_pool3d(
 
 def _adaptive_max_pool(count: int, input: Tensor, size: object, indices: bool) -> Pooled:
     values, places = call(f"adaptive_max_pool{count}d", (input, size), {})
-    return (values, places) if indices else values
+    return (values, places) if indices else values  # type: ignore[return-value]
 
 
 def _with_defaults(output_size: OptionalSizes, input: Tensor) -> object:

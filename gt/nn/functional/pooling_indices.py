@@ -1,13 +1,16 @@
 """Maximum pools that always give the places of their values: `max_pool2d_with_indices` and kin."""
 
 import functools
-from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
-from gt._core import Tensor
 from gt.nn.functional import fractional, pooling
-
-Pair = tuple[Tensor, Tensor]
+from gt.nn.functional.pooled import (
+    Pair,
+    PairOfAdaptiveMaxPool,
+    PairOfFractionalMaxPool,
+    PairOfMaxPool,
+)
 
 __all__ = [
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices",
@@ -17,12 +20,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _with_indices(module: ModuleType, name: str) -> Callable[..., Pair]:
+def _with_indices(module: ModuleType, name: str) -> Any:  # noqa: ANN401 - of the types below
     pool = getattr(module, name)
 
     @functools.wraps(pool)
     def pooled(*args: object, **named: object) -> Pair:
-        pair: Pair = pool(*args, **{**named, "return_indices": True})
+        named["return_indices"] = True
+        pair: Pair = pool(*args, **named)
         return pair
 
     pooled.__name__ = pooled.__qualname__ = f"{name}_with_indices"
@@ -30,11 +34,21 @@ def _with_indices(module: ModuleType, name: str) -> Callable[..., Pair]:
     return pooled
 
 
-adaptive_max_pool1d_with_indices = _with_indices(pooling, "adaptive_max_pool1d")
-adaptive_max_pool2d_with_indices = _with_indices(pooling, "adaptive_max_pool2d")
-adaptive_max_pool3d_with_indices = _with_indices(pooling, "adaptive_max_pool3d")
-fractional_max_pool2d_with_indices = _with_indices(fractional, "fractional_max_pool2d")
-fractional_max_pool3d_with_indices = _with_indices(fractional, "fractional_max_pool3d")
-max_pool1d_with_indices = _with_indices(pooling, "max_pool1d")
-max_pool2d_with_indices = _with_indices(pooling, "max_pool2d")
-max_pool3d_with_indices = _with_indices(pooling, "max_pool3d")
+adaptive_max_pool1d_with_indices: PairOfAdaptiveMaxPool = _with_indices(
+    pooling, "adaptive_max_pool1d"
+)
+adaptive_max_pool2d_with_indices: PairOfAdaptiveMaxPool = _with_indices(
+    pooling, "adaptive_max_pool2d"
+)
+adaptive_max_pool3d_with_indices: PairOfAdaptiveMaxPool = _with_indices(
+    pooling, "adaptive_max_pool3d"
+)
+fractional_max_pool2d_with_indices: PairOfFractionalMaxPool = _with_indices(
+    fractional, "fractional_max_pool2d"
+)
+fractional_max_pool3d_with_indices: PairOfFractionalMaxPool = _with_indices(
+    fractional, "fractional_max_pool3d"
+)
+max_pool1d_with_indices: PairOfMaxPool = _with_indices(pooling, "max_pool1d")
+max_pool2d_with_indices: PairOfMaxPool = _with_indices(pooling, "max_pool2d")
+max_pool3d_with_indices: PairOfMaxPool = _with_indices(pooling, "max_pool3d")

@@ -63,6 +63,7 @@ pub(super) fn as_strided(call: &Call<'_>) -> Inferred {
     if offset < 0 {
         return Err(RuleError::shape(format!("Tensor: invalid storage offset {offset}")));
     }
+    shape::check_size(&dims)?;
     let last = |end: i64, (&size, &stride): (&i64, &i64)| {
         end.saturating_add(stride.saturating_mul(size - 1))
     };

@@ -267,6 +267,11 @@ fn as_strided() {
             "RuntimeError: Tensor: invalid storage offset -1",
         ),
         (
+            "as_strided f32[6] size=[0,-9223372036854775808] stride=[0,0] storage_offset=0",
+            "RuntimeError: Trying to create tensor with negative dimension -9223372036854775808: \
+             [0, -9223372036854775808]",
+        ),
+        (
             "as_strided f32[6] size=[2,1] stride=[1] storage_offset=0",
             "RuntimeError: mismatch in length of strides and shape",
         ),

@@ -6,7 +6,7 @@ program that PyTorch refuses is refused. Rows of ops.toml have the column `keeps
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 from gt import _core
@@ -23,16 +23,20 @@ def keeps(**kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         kept: For each operand that may require a gradient, names of the operands and results
             ("out", "out1") that PyTorch keeps where it does.
     """
-    words = {name: text.split() for name, text in kept.items()}
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         names = tuple(inspect.signature(function).parameters)
+        rules = [
+            (names.index(name), tuple(_place(names, word) for word in words.split()))
+            for name, words in kept.items()
+        ]
 
         @functools.wraps(function)
         def operator(*args: P.args, **named: P.kwargs) -> R:
             result = function(*args, **named)
             if _core.is_grad_enabled():
-                _keep(words, dict(zip(names, args, strict=False)) | named, result)
+                operands = args if not named else (*args, *map(named.get, names[len(args) :]))
+                _keep(rules, operands, result)
             return result
 
         return operator
@@ -40,27 +44,46 @@ def keeps(**kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def _keep(words: Mapping[str, list[str]], operands: Mapping[str, object], result: object) -> None:
-    results = list(_tensors(result))
+# Where a value stands: among the operands, or from -1 downwards among the results.
+Place = int
+
+
+def _place(names: tuple[str, ...], word: str) -> Place:
+    return names.index(word) if word in names else -1 - int(word.removeprefix("out") or 0)
+
+
+def _keep(
+    rules: list[tuple[Place, tuple[Place, ...]]], operands: tuple[object, ...], result: object
+) -> None:
+    results = (result,) if isinstance(result, Tensor) else tuple(_tensors(result))
     recorded = next((x for x in results if x.requires_grad), None)
-    given = [x for value in operands.values() for x in _tensors(value)]
-    if recorded is None or any(recorded is x for x in given):
+    if recorded is None or _is_among(recorded, operands):
         return
-    named = {f"out{place or ''}": x for place, x in enumerate(results)}
-    values: dict[str, object] = {**operands, **named}
-    needed = [
-        word
-        for name, kept in words.items()
-        if any(x.requires_grad for x in _tensors(operands.get(name)))
-        for word in kept
-    ]
-    tensors = [x for word in dict.fromkeys(needed) for x in _tensors(values.get(word))]
+    count = len(operands)
+    needed = {
+        place: None
+        for operand, places in rules
+        if operand < count and getattr(operands[operand], "requires_grad", False)
+        for place in places
+    }
+    tensors: list[Tensor] = []
+    for place in needed:
+        values, at = (operands, place) if place >= 0 else (results, -1 - place)
+        if at < len(values):
+            tensors += _tensors(values[at])
     _core.keep(recorded, *tensors)
 
 
-def _tensors(value: object) -> Iterator[Tensor]:
+def _is_among(tensor: Tensor, values: Iterable[object]) -> bool:
+    return any(
+        value is tensor or (isinstance(value, list | tuple) and _is_among(tensor, value))
+        for value in values
+    )
+
+
+def _tensors(value: object) -> Iterable[Tensor]:
     if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
+        return (value,)
+    if isinstance(value, list | tuple):
+        return [x for item in value for x in _tensors(item)]
+    return ()

@@ -21,7 +21,7 @@ from gt.aten.windows import windows
 
 # Signatures that are kept: the oldest goes.
 _SIGNATURES_MAX = 4096
-_DTYPES = {
+DTYPES = {
     dtype: number
     for number, dtype in enumerate((
         _core.bool, _core.uint8, _core.int8, _core.int16, _core.int32, _core.int64, _core.float16,
@@ -178,7 +178,7 @@ def _ask(
 ) -> dict[str, Any]:
     _Counter.queries += 1
     wanted = [place for place, x in enumerate(operands) if x.requires_grad]
-    described = [number for x in operands for number in (_DTYPES[x.dtype], x.ndim, *x.shape)]
+    described = [number for x in operands for number in (DTYPES[x.dtype], x.ndim, *x.shape)]
     metadata = _core.call(
         "aten_meta",
         *(value.detach() for value in values),

@@ -1,0 +1,23 @@
+"""The torch front end: PyTorch programs on GT's workers, as the device `mux`.
+
+    import gt.torch
+    model = model.to("mux")
+
+PyTorch's autograd, layers and optimizers run in the program; each operator that they come to is an
+instruction of GT's, on the same workers, layouts, signals and session as those of `import gt`.
+Tensors of both are one: `wrap` and `unwrap` copy nothing.
+
+`tensor` is the tensor class, `dispatch` finds what runs an operator, `named`, `views` and `writes`
+are operators by PyTorch's names, `device` makes PyTorch know the device.
+"""
+
+from gt.torch import device as _device
+from gt.torch.tensor import MuxTensor, unwrap, wrap
+
+__all__ = ["MuxTensor", "autoload", "unwrap", "wrap"]
+
+_device.register()
+
+
+def autoload() -> None:
+    """For PyTorch's entry-point group `torch.backends`: importing this module was all."""

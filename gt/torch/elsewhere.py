@@ -1,0 +1,86 @@
+"""Tensors of `mux` and of other devices: copies between them, `zeros_like(x, device="cpu")`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+import gt
+from gt.torch.elements import DEVICE_TYPE, dtype_of
+from gt.torch.tensor import MuxTensor, of_value
+
+
+def is_here(device: object) -> bool:
+    """Whether a `device=` means the device `mux`, or says nothing."""
+    if device is None:
+        return True
+    return torch.device(device).type == DEVICE_TYPE  # type: ignore[call-overload,no-any-return]
+
+
+def created(
+    operator: Any,  # noqa: ANN401 - PyTorch has no public type of an overload
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> object:
+    """A tensor on another device like one here, whose elements nobody reads."""
+    likes = [_like(x, kwargs["device"]) if isinstance(x, MuxTensor) else x for x in args]
+    return operator(*likes, **kwargs)
+
+
+def _like(x: MuxTensor, device: object) -> torch.Tensor:
+    made: torch.Tensor = torch.empty(x.shape, dtype=x.dtype, device=device)  # type: ignore[call-overload]
+    return made
+
+
+def to_copy(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tensor:
+    """`aten::_to_copy`: a copy in another dtype, or on another device."""
+    (source,) = args
+    device = kwargs.get("device")
+    dtype = kwargs.get("dtype")
+    assert isinstance(source, torch.Tensor), source
+    if not is_here(device):
+        host: torch.Tensor = gt.to_torch(source.value)  # type: ignore[attr-defined]
+        return host.to(device=device, dtype=dtype)  # type: ignore[call-overload,no-any-return]
+    if not isinstance(source, MuxTensor):
+        return upload(source, dtype)  # type: ignore[arg-type]
+    if dtype is None or dtype == source.dtype:
+        return of_value(source.value.clone())
+    return of_value(source.value.to(dtype_of(dtype)))  # type: ignore[arg-type]
+
+
+def upload(source: torch.Tensor, dtype: torch.dtype | None = None) -> MuxTensor:
+    """A copy of a tensor of another device."""
+    wanted = dtype_of(dtype or source.dtype)
+    value = gt.from_torch(source.detach().cpu().contiguous().resolve_conj().resolve_neg())
+    return of_value(value if value.dtype == wanted else value.to(wanted))
+
+
+def copy_(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tensor:
+    """`aten::copy_`, in any direction."""
+    target, source = args[:2]
+    del kwargs  # non_blocking: a program waits for no write
+    assert isinstance(target, torch.Tensor)
+    if not isinstance(target, MuxTensor):
+        return target.copy_(gt.to_torch(source.value))  # type: ignore[attr-defined]
+    if isinstance(source, MuxTensor):
+        target.value.copy_(source.value)
+    else:
+        assert isinstance(source, torch.Tensor)
+        target.value.copy_(upload(source).value)
+    return target
+
+
+def copy_from(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tensor:
+    """`aten::_copy_from`: the same with the source first."""
+    source, target = args[:2]
+    return copy_((target, source), kwargs)
+
+
+def item(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+    """`aten::_local_scalar_dense`: reads."""
+    del kwargs
+    (x,) = args
+    assert isinstance(x, MuxTensor)
+    return x.value.item()

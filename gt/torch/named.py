@@ -1,0 +1,304 @@
+"""Operators of PyTorch's that programs do not call by name, made of GT's rows and functions.
+
+Those are what PyTorch's autograd records and calls (`native_layer_norm`, `_softmax_backward_data`),
+and the forms of functions that make tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+import gt
+from gt import _core
+from gt._core import Tensor
+from gt.torch import elsewhere, recurrent
+
+Whole = Callable[[Sequence[object], Mapping[str, object]], object]
+Mask = Sequence[bool]
+
+# Operators that look at their arguments as PyTorch gives them: tensors of several devices.
+WHOLE: dict[str, Whole] = {
+    "_to_copy": elsewhere.to_copy,
+    "copy_": elsewhere.copy_,
+    "_copy_from": elsewhere.copy_from,
+    "_local_scalar_dense": elsewhere.item,
+}
+
+
+def generator_of(generator: torch.Generator) -> gt.Generator:
+    """A generator of GT's whose draws follow from the state of PyTorch's, which goes on."""
+    seed = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, dtype=torch.int64)
+    return gt.Generator().manual_seed(int(seed))
+
+
+def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    return self.softmax(dim, dtype=_core.float32 if half_to_float else None)
+
+
+def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    return self.log_softmax(dim, dtype=_core.float32 if half_to_float else None)
+
+
+def _softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: _core.dtype
+) -> Tensor:
+    grad = _core.call("softmax_backward", grad_output, output, dim=dim)
+    return grad if grad.dtype == input_dtype else grad.to(input_dtype)
+
+
+def _log_softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: _core.dtype
+) -> Tensor:
+    grad = _core.call("log_softmax_backward", grad_output, output, dim=dim)
+    return grad if grad.dtype == input_dtype else grad.to(input_dtype)
+
+
+def native_layer_norm(
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """The normalized input, and each row's mean and reciprocal of its deviation."""
+    return _core.call(
+        "layer_norm", input, weight, bias, normalized_shape=tuple(normalized_shape), eps=eps
+    )
+
+
+def native_layer_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    normalized_shape: list[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    output_mask: Mask,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of input, weight and bias."""
+    del bias
+    gradients = _core.call(
+        "layer_norm_backward",
+        grad_out,
+        input,
+        mean,
+        rstd,
+        weight,
+        normalized_shape=tuple(normalized_shape),
+    )
+    return _masked(gradients, output_mask)
+
+
+def _fused_rms_norm(
+    input: Tensor, normalized_shape: list[int], weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, ...]:
+    if eps is None:
+        eps = gt.finfo(input.dtype).eps
+    return _core.call("rms_norm", input, weight, normalized_shape=tuple(normalized_shape), eps=eps)
+
+
+def _fused_rms_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    normalized_shape: list[int],
+    rstd: Tensor,
+    weight: Tensor | None,
+    output_mask: Mask,
+) -> tuple[Tensor | None, ...]:
+    gradients = _core.call(
+        "rms_norm_backward", grad_out, input, rstd, weight, normalized_shape=tuple(normalized_shape)
+    )
+    return _masked(gradients, output_mask)
+
+
+def _masked(gradients: Sequence[Tensor], mask: Mask) -> tuple[Tensor | None, ...]:
+    """The gradients that are asked for."""
+    return tuple(
+        gradient if is_wanted else None for gradient, is_wanted in zip(gradients, mask, strict=True)
+    )
+
+
+def embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of `weight`."""
+    del padding_idx, scale_grad_by_freq, sparse  # of the gradient
+    return _core.call("embedding", weight, indices)
+
+
+def embedding_dense_backward(
+    grad_output: Tensor,
+    indices: Tensor,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Tensor:
+    """The sums of the gradients that arrive at each row."""
+    if scale_grad_by_freq:
+        counts = indices.flatten().bincount(minlength=num_weights)
+        grad_output = grad_output / counts[indices].unsqueeze(-1)
+    padding = None if padding_idx < 0 else padding_idx
+    return _core.call(
+        "embedding_backward", grad_output, indices, num_weights=num_weights, padding_idx=padding
+    )
+
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def nll_loss_forward(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, ...]:
+    """The loss, and the sum of the weights."""
+    return _core.call(
+        "nll_loss",
+        self,
+        target,
+        weight,
+        reduction=_REDUCTIONS[reduction],
+        ignore_index=ignore_index,
+    )
+
+
+def nll_loss_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+) -> Tensor:
+    """The gradient of the log-probabilities."""
+    return _core.call(
+        "nll_loss_backward",
+        grad_output,
+        self,
+        target,
+        weight,
+        total_weight,
+        reduction=_REDUCTIONS[reduction],
+        ignore_index=ignore_index,
+    )
+
+
+def mse_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+    """Squared differences."""
+    return _core.call("mse_loss", self, target, reduction=_REDUCTIONS[reduction])
+
+
+def mse_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
+    """The gradient of `self`."""
+    return _core.call(
+        "mse_loss_backward", grad_output, self, target, reduction=_REDUCTIONS[reduction]
+    )
+
+
+def threshold_backward(grad_output: Tensor, self: Tensor, threshold: float) -> Tensor:
+    """The gradient where `self` exceeds the threshold."""
+    if threshold == 0:
+        return _core.call("relu_backward", grad_output, self)
+    return gt.where(self <= threshold, gt.zeros_like(grad_output), grad_output)
+
+
+def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
+    """The gradient of gelu."""
+    return _core.call("gelu_backward", grad_output, self, approximate=approximate)
+
+
+def _row(name: str) -> Callable[..., object]:
+    """A row without attributes whose operands are the operator's arguments."""
+
+    def function(*operands: Tensor) -> Tensor:
+        return _core.call(name, *operands)
+
+    return function
+
+
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, ...]:
+    """What is left of the input, scaled, and which elements are."""
+    if train is False:
+        return input.clone(), gt.ones_like(input, dtype=_core.bool)
+    seed, draw = _core.next_draw()
+    return _core.call("dropout", input, p=p, seed=seed, draw=draw)
+
+
+def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """The gradient of what is left."""
+    return grad_output * mask * scale
+
+
+def _unsafe_view(self: Tensor, size: list[int]) -> Tensor:
+    return self.reshape(size)
+
+
+def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """`self[indices]`, where None is a whole dimension."""
+    return self[tuple(slice(None) if x is None else x for x in indices)]
+
+
+def index_put(
+    self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """A copy with `values` at `indices`."""
+    result = self.clone()
+    index_put_(result, indices, values, accumulate)
+    return result
+
+
+def index_put_(
+    self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """`self[indices] = values`, or += them."""
+    places = tuple(slice(None) if x is None else x for x in indices)
+    if not accumulate:
+        self[places] = values
+        return self
+    whole = [x for x in indices if x is not None]
+    assert len(whole) == len(indices), "dimensions that are whole"
+    return self.index_put_(tuple(whole), values, accumulate=True)
+
+
+def arange(start: float, end: float, step: float = 1, *, dtype: _core.dtype) -> Tensor:
+    """Numbers from `start` to below `end`."""
+    return gt.arange(start, end, step, dtype=dtype)
+
+
+FUNCTIONS: dict[str, Callable[..., object]] = {
+    "_softmax": _softmax,
+    "_log_softmax": _log_softmax,
+    "_softmax_backward_data": _softmax_backward_data,
+    "_log_softmax_backward_data": _log_softmax_backward_data,
+    "native_layer_norm": native_layer_norm,
+    "native_layer_norm_backward": native_layer_norm_backward,
+    "_fused_rms_norm": _fused_rms_norm,
+    "_fused_rms_norm_backward": _fused_rms_norm_backward,
+    "embedding": embedding,
+    "embedding_dense_backward": embedding_dense_backward,
+    "nll_loss_forward": nll_loss_forward,
+    "nll_loss_backward": nll_loss_backward,
+    "mse_loss": mse_loss,
+    "mse_loss_backward": mse_loss_backward,
+    "threshold_backward": threshold_backward,
+    "gelu_backward": gelu_backward,
+    "tanh_backward": _row("tanh_backward"),
+    "sigmoid_backward": _row("sigmoid_backward"),
+    "silu_backward": _row("silu_backward"),
+    "native_dropout": native_dropout,
+    "native_dropout_backward": native_dropout_backward,
+    "_unsafe_view": _unsafe_view,
+    "index.Tensor": index,
+    "index_put": index_put,
+    "index_put_": index_put_,
+    "arange.start_out": arange,
+    **recurrent.FUNCTIONS,
+}
+# Of these, such whose result has the dtype of `out`.
+CREATES = {"arange.start_out"}

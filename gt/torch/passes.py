@@ -1,0 +1,61 @@
+"""PyTorch's backward passes over tensors of `mux`: where they run, and what fails in them.
+
+A pass runs in the thread that asks for it, so that it has that thread's signals and call site.
+
+An error of Python's that leaves an operator in a pass ends the process: before PyTorch takes it,
+its stream guard calls Python again. So the error waits here; the operator returns what C++ refuses
+without Python, and who asked for the pass gets the error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd import graph
+
+# What is no result of any operator.
+REFUSED = object()
+
+_waiting: dict[int, BaseException] = {}
+# Threads that have come to an operator.
+threads: set[int] = set()
+
+
+def is_running() -> bool:
+    """Whether this thread is in a backward pass."""
+    return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - nothing public tells
+
+
+def wait(error: BaseException) -> object:
+    """Keeps the first error of a pass for who asked for it; returns what ends the pass."""
+    _waiting.setdefault(threading.get_ident(), error)
+    return REFUSED
+
+
+def enter_thread(thread: int) -> None:
+    """Backward passes of this thread, which has come to an operator, run in itself."""
+    threads.add(thread)
+    torch.autograd.set_multithreading_enabled(False)
+
+
+def install() -> None:
+    """Puts the look for an error that waits around PyTorch's function that runs passes."""
+    run = _raising(graph._engine_run_backward)  # noqa: SLF001 - its only place
+    graph._engine_run_backward = run  # noqa: SLF001
+    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined] # noqa: SLF001
+
+
+def _raising(run: Callable[..., Any]) -> Callable[..., Any]:
+    def run_backward(*args: object, **kwargs: object) -> object:
+        try:
+            return run(*args, **kwargs)
+        except BaseException:
+            error = _waiting.pop(threading.get_ident(), None)
+            if error is None:
+                raise
+        raise error
+
+    return run_backward

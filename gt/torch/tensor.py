@@ -1,0 +1,158 @@
+"""PyTorch's tensor around one of GT's: `MuxTensor`.
+
+It holds no elements: sizes and strides are those of the GT tensor in `value`, which every operator
+reads or writes. Autograd sees a tensor of the device `mux`, and calls `__torch_dispatch__` with
+what is left of a program below its level.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import torch
+
+from gt import _core, interop
+from gt.errors import InvalidType
+from gt.torch.elements import DEVICE_TYPE, TORCH_DTYPES
+
+Dispatch = Callable[[Any, Sequence[object], Mapping[str, object] | None], object]
+
+_make = torch.Tensor._make_wrapper_subclass  # noqa: SLF001 - PyTorch's constructor for subclasses
+# The setter that MuxTensor overrides.
+_set_data = cast("Any", torch._C.TensorBase.data).__set__  # noqa: SLF001
+
+
+class MuxTensor(torch.Tensor):
+    """A tensor of the device `mux`: PyTorch's face of a GT tensor."""
+
+    value: _core.Tensor
+    # Runs an operator; `install` sets it, for it is made of this class.
+    run: ClassVar[Dispatch]
+    home: ClassVar[torch.device]
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # noqa: SLF001
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override] # PyTorch's is of any arguments
+        cls,
+        func: Any,  # noqa: ANN401 - PyTorch has no public type of an overload
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        return MuxTensor.run(func, args, kwargs)
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        """No tensors of PyTorch's are inside; modules keep weights tied for classes with it."""
+        return [], None
+
+    @staticmethod
+    def __tensor_unflatten__(*_: object) -> torch.Tensor:
+        raise NotImplementedError(f"a tensor of the device {DEVICE_TYPE} has no parts")
+
+    @property
+    def data(self) -> torch.Tensor:
+        """The same memory without autograd's knowledge."""
+        return self.detach()
+
+    @data.setter
+    def data(self, source: torch.Tensor) -> None:
+        _set_data(self, source)  # refuses tensors of other devices
+        if isinstance(source, MuxTensor):
+            self.value = source.value
+
+    def data_ptr(self) -> int:
+        """What stands for the address of the first element: different for different memory."""
+        return _core.memory_address(self.value) + self.value.storage_offset() * self.itemsize
+
+    def tolist(self) -> Any:  # noqa: ANN401 - numbers, or nested lists of them
+        """The elements as Python's numbers."""
+        return self.value.tolist()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment."
+            )
+        if id(self) in memo:
+            copied: torch.Tensor = memo[id(self)]
+            return copied
+        new = wrap(copy.deepcopy(self.value, memo))
+        new.requires_grad_(self.requires_grad)
+        memo[id(self)] = new
+        if self.grad is not None:
+            new.grad = copy.deepcopy(self.grad, memo)
+        others = {name: entry for name, entry in self.__dict__.items() if name != "value"}
+        new.__dict__.update(copy.deepcopy(others, memo))
+        return new
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Callable[..., object], tuple[object, ...]]:
+        """As a copy on the host; loading asks where it is to be (`map_location`)."""
+        if getattr(self, "_is_param", False):
+            rebuild = torch._utils._rebuild_parameter  # noqa: SLF001 - as Parameter itself
+            return rebuild, (self.detach(), self.requires_grad, OrderedDict())
+        host = interop.to_torch(self.value)
+        arguments = (host, self.dtype, str(self.device), self.requires_grad)
+        return torch._utils._rebuild_device_tensor_from_cpu_tensor, arguments  # noqa: SLF001
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override] # noqa: ANN401
+        printing: Any = torch._tensor_str  # noqa: SLF001 - PyTorch's, which is untyped
+        if tensor_contents is None:
+            host = interop.to_torch(self.value)
+            text = printing._tensor_str(host, len("tensor("))  # noqa: SLF001
+            tensor_contents = text if host.numel() else "[]"
+        shown: str = printing._str(self, tensor_contents=tensor_contents)  # noqa: SLF001
+        return shown.replace("MuxTensor(", "tensor(", 1)
+
+
+def wrap(value: _core.Tensor) -> MuxTensor:
+    """PyTorch's tensor of the same memory as a GT tensor: writes to one show in the other.
+
+    Autograd of GT's does not reach into PyTorch's: the tensor is a leaf without a gradient.
+
+    Raises:
+        InvalidType: Not a GT tensor.
+    """
+    if not isinstance(cast("object", value), _core.Tensor):
+        raise InvalidType(f"wrap(): expected gt.Tensor, got {type(value).__name__}")
+    if value.requires_grad:
+        value = value.detach()
+    return of_value(value)
+
+
+def of_value(value: _core.Tensor) -> MuxTensor:
+    """`wrap` of a tensor that GT's autograd does not know."""
+    result = _make(
+        MuxTensor,
+        value.shape,
+        value.stride(),
+        value.storage_offset(),
+        dtype=TORCH_DTYPES[value.dtype],
+        device=MuxTensor.home,
+    )
+    result.value = value
+    return result
+
+
+def unwrap(tensor: torch.Tensor) -> _core.Tensor:
+    """The GT tensor of the same memory as one of the device `mux`.
+
+    Raises:
+        InvalidType: A tensor of another device, or none.
+    """
+    if not isinstance(tensor, MuxTensor):
+        place = getattr(tensor, "device", "no device")
+        kind = type(tensor).__name__
+        raise InvalidType(f"unwrap(): expected a tensor of {DEVICE_TYPE}, got {kind} of {place}")
+    return tensor.value
+
+
+def become(tensor: MuxTensor, value: _core.Tensor) -> MuxTensor:
+    """`tensor` shows `value` from now on, of whatever sizes."""
+    _set_data(tensor, of_value(value))
+    tensor.value = value
+    return tensor

@@ -1,0 +1,73 @@
+"""Operators whose results share their operand's memory: GT's views, which alias as PyTorch's do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gt import _core
+from gt._core import Tensor
+from gt.torch import dispatch
+from gt.torch.tensor import of_value
+
+Named = Mapping[str, object]
+
+
+def _slice(
+    self: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    dim = dim + self.ndim if dim < 0 else dim
+    index = (slice(None),) * dim + (slice(start, end, step),)
+    view: Tensor = self[index]
+    return view if view is not self else self.detach()
+
+
+def _reshape_alias(self: Tensor, size: list[int], stride: list[int]) -> Tensor:
+    return self.as_strided(size, stride, self.storage_offset())
+
+
+def _bits(self: Tensor, dtype: _core.dtype) -> Tensor:
+    """The bits as another dtype's: of memory of its own, which nobody may write."""
+    if dtype == self.dtype:
+        return self.detach()
+    return _core.read_only(
+        self.view(dtype), "a view of another dtype has memory of its own on the device mux"
+    )
+
+
+def _split(self: Tensor, split_size: int | list[int], dim: int = 0) -> tuple[Tensor, ...]:
+    return tuple(self.split(split_size, dim))
+
+
+FUNCTIONS: dict[str, Callable[..., object]] = {
+    "_reshape_alias": _reshape_alias,
+    "alias": Tensor.detach,
+    "detach": Tensor.detach,
+    "lift_fresh": Tensor.detach,
+    "slice.Tensor": _slice,
+    "split.Tensor": _split,
+    "split_with_sizes": _split,
+    "view.dtype": _bits,
+    "_conj": Tensor.conj,
+}
+
+
+def found(operator: Any) -> dispatch.Run | None:  # noqa: ANN401 - PyTorch has no public type of it
+    """What runs a view; None where GT has nothing for it."""
+    name = dispatch.overload_name(operator)
+    function = FUNCTIONS.get(name)
+    if function is None:
+        title = name.partition(".")[0]
+        function = None if title.startswith("_") else getattr(Tensor, title, None)
+    if function is None:
+        return None
+
+    def run(args: Sequence[object], kwargs: Named) -> object:
+        values = [dispatch.operand(x) for x in args]
+        result = function(*values, **dispatch.words(kwargs))
+        if result is values[0]:
+            assert isinstance(result, Tensor)
+            return of_value(result.detach())
+        return dispatch.results(result)
+
+    return run

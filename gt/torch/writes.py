@@ -1,0 +1,137 @@
+"""Operators that write: in place by GT's methods, into `out=` what the functional form gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gt import _core
+from gt._core import Tensor
+from gt.composite.inplace import check_kind
+from gt.torch import dispatch, named
+from gt.torch.tensor import MuxTensor, become
+
+Named = Mapping[str, object]
+Overload = Any
+Function = Callable[..., object]
+
+# Operators that change the sizes of a tensor, and the view that it becomes.
+_RESHAPED = {
+    "as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_",
+    "unsqueeze_",
+}  # fmt: skip
+
+
+def found(operator: Overload, written: Sequence[Any]) -> dispatch.Run | None:
+    """What runs an operator that writes; None where GT has nothing for it."""
+    name = dispatch.overload_name(operator)
+    title = name.partition(".")[0]
+    if title in _RESHAPED:
+        return _reshaped(title[:-1])
+    if all(x.is_out for x in written):
+        return _into_out(operator, written)
+    if len(written) == 1 and written[0].name == "self" and title.endswith("_"):
+        return _in_place(operator, name, title)
+    return None
+
+
+def _reshaped(title: str) -> dispatch.Run:
+    function: Function = getattr(Tensor, title)
+
+    def run(args: Sequence[object], kwargs: Named) -> object:
+        target = args[0]
+        assert isinstance(target, MuxTensor)
+        values = [dispatch.operand(x) for x in args[1:]]
+        view = function(target.value, *values, **dispatch.words(kwargs))
+        assert isinstance(view, Tensor)
+        return become(target, view.detach())
+
+    return run
+
+
+def _in_place(operator: Overload, name: str, title: str) -> dispatch.Run | None:
+    method: Function | None = named.FUNCTIONS.get(name) or getattr(Tensor, title, None)
+    if method is None:
+        functional = functional_of(operator)
+        function = None if functional is None else dispatch.function_of(functional)
+        if function is None:
+            return None
+        method = _assigned(function)
+
+    def run(args: Sequence[object], kwargs: Named) -> object:
+        values = [dispatch.operand(x) for x in args]
+        if kwargs:
+            method(*values, **dispatch.words(kwargs))
+        else:
+            method(*values)
+        return args[0]
+
+    return run
+
+
+def _assigned(function: Function) -> Function:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
+        value = function(_core.value_before(self), *args, **kwargs)
+        assert isinstance(value, Tensor)
+        check_kind(self, value.dtype)
+        return _core.assign_(self, value, True)
+
+    return method
+
+
+def functional_of(operator: Overload) -> Overload | None:
+    """The overload that returns what this one writes."""
+    schema = operator._schema  # noqa: SLF001 - PyTorch's only way to ask
+    title = schema.name.partition("::")[2].removesuffix("_")
+    packet = getattr(torch.ops.aten, title, None)
+    if packet is None:
+        return None
+    wanted = [(x.name, str(x.type)) for x in schema.arguments if not x.is_out]
+    for overload in packet.overloads():
+        candidate = getattr(packet, overload)
+        arguments = candidate._schema.arguments  # noqa: SLF001
+        if any(x.alias_info is not None and x.alias_info.is_write for x in arguments):
+            continue
+        given = [(x.name, str(x.type)) for x in arguments if x.name not in dispatch.PLACES]
+        if [x for x in given if x in wanted] == wanted and len(given) <= len(wanted) + 1:
+            return candidate
+    return None
+
+
+def _into_out(operator: Overload, written: Sequence[Any]) -> dispatch.Run | None:
+    name = dispatch.overload_name(operator)
+    function = named.FUNCTIONS.get(name)
+    if function is None:
+        functional = functional_of(operator)
+        function = None if functional is None else dispatch.function_of(functional)
+    if function is None:
+        return None
+    names = [x.name for x in written]
+    is_made = name in named.CREATES
+
+    def run(args: Sequence[object], kwargs: Named) -> object:
+        targets = [kwargs[word] for word in names]
+        given = {word: value for word, value in kwargs.items() if word not in names}
+        options = dispatch.words(given)
+        if is_made:
+            options["dtype"] = targets[0].value.dtype  # type: ignore[attr-defined]
+        result = function(*[dispatch.operand(x) for x in args], **options)
+        values = result if isinstance(result, list | tuple) else [result]
+        for target, value in zip(targets, values, strict=True):
+            _write_out(target, value)
+        return targets[0] if len(targets) == 1 else tuple(targets)
+
+    return run
+
+
+def _write_out(target: object, value: object) -> None:
+    """A tensor of other sizes becomes one of the result's, as PyTorch's does."""
+    assert isinstance(target, MuxTensor)
+    assert isinstance(value, Tensor)
+    check_kind(target.value, value.dtype)
+    if target.value.shape == value.shape:
+        target.value.copy_(value)
+    else:
+        become(target, value if value.dtype == target.value.dtype else value.to(target.value.dtype))

@@ -7,6 +7,7 @@ by parameter path, scopes.py resolves what holds at a place of the program. Noth
 
 from gt.config.environment import (
     SessionOptions,
+    address,
     backend,
     cache_folder,
     check,
@@ -41,6 +42,7 @@ __all__ = [
     "SessionOptions",
     "ShardConfig",
     "SignalConfig",
+    "address",
     "backend",
     "cache_folder",
     "check",

@@ -161,7 +161,7 @@ def session_options() -> SessionOptions:
         instruction_log=read(variables.INSTRUCTION_LOG) or None,
         prices=read(variables.PRICES) or None,
         verbose=is_verbose(),
-        address=read(variables.ADDRESS) or None,
+        address=address(),
     )
 
 
@@ -175,6 +175,11 @@ def resolved_backend(name: str) -> str:
 def with_settings(**settings: str) -> dict[str, str]:
     """The environment of a program that is started with these variables."""
     return os.environ | settings
+
+
+def address() -> str | None:
+    """The dispatcher that GT_ADDRESS names."""
+    return read(variables.ADDRESS) or None
 
 
 def token() -> str | None:

@@ -1,4 +1,7 @@
-"""`python -m gt.server` is the program `gt-dispatcher`, with the same options: see `--help`."""
+"""`python -m gt.server` is the program `gt-dispatcher`, with the same options: see `--help`.
+
+`--end-with-input` is one more, for programs that start it: it ends when they do, however they end.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,19 @@ import signal
 import sys
 
 from gt._core import serve
+from gt.launch import watch
+
+ENDS_WITH_INPUT = "--end-with-input"
 
 
 def main() -> int:
     """Serves until SIGINT or SIGTERM; returns the exit code."""
     # Rust listens for it and passes it on to Python, whose handler would raise KeyboardInterrupt.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return serve(sys.argv[1:])
+    words = [word for word in sys.argv[1:] if word != ENDS_WITH_INPUT]
+    if len(words) < len(sys.argv[1:]):
+        watch.end_with_input()
+    return serve(words)
 
 
 if __name__ == "__main__":

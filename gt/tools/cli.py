@@ -5,13 +5,26 @@ error, and a closed pipe ends them quietly.
 """
 
 import argparse
+import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gt import version
 
 INTERRUPTED = 130  # what a shell makes of Ctrl-C
+# Subcommands with a command line of their own: module, function, summary.
+OWN = {
+    "demo": ("gt.demo", "main", "train two small models on real data"),
+    "launch": (
+        "gt.launch.command",
+        "launch",
+        "start workers on an engine, run a program, end them",
+    ),
+    "up": ("gt.launch.command", "up", "start a cluster that stays"),
+    "down": ("gt.launch.command", "down", "end a cluster of gt up"),
+    "worker": ("gt.worker.__main__", "main", "one worker, or several; as python -m gt.worker"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 the input is wrong, 2 the command line is.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["demo"]:  # it has a command line of its own
-        from gt.demo import main as demo
-
-        return demo(words[1:])
+    if words[:1] and words[0] in OWN:
+        module, function, _ = OWN[words[0]]
+        run: Callable[[Sequence[str]], int] = getattr(importlib.import_module(module), function)
+        return run(words[1:])
     options = _parser().parse_args(words)
     try:
         return _run(options)
@@ -46,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gt", description="Tools of GT.")
     parser.add_argument("--version", action="version", version=f"gt {version.gt}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("demo", help="train two small models on real data", add_help=False)
+    for name, (_, _, summary) in OWN.items():
+        commands.add_parser(name, help=summary, add_help=False)
     trace = commands.add_parser("trace", help="read an instruction log (GT_INSTRUCTION_LOG)")
     trace.add_argument("file", help="the log, or - for standard input")
     trace.add_argument(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import math
 import os
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gt import config
 from gt.errors import ConfigError
-from gt.worker import fork_server, startup
+from gt.worker import fork_server, forks, place, startup
 
 PORT_MAX = 2**16 - 1
 THREADS_MAX = 2**16 - 1
+COUNT_MAX = 1024  # workers of one process that forks them: more is a slip of the hand
+AUTO_WAIT_SECONDS = 60.0  # an engine starts workers and dispatcher in any order
 INDEX_MAX = 2**32 - 1  # what the handshake holds; the dispatcher has a limit of its own
 MISTAKEN = 2  # the exit status of who was started wrong, as argparse's
 
@@ -39,10 +42,23 @@ def _network(word: str) -> str:
     return word
 
 
-def _arguments() -> argparse.Namespace:
+def _seconds(word: str) -> float:
+    """A time of 0 or more."""
+    seconds = float(word)
+    if not math.isfinite(seconds) or seconds < 0:
+        raise argparse.ArgumentTypeError(f"{word!r} is no time")
+    return seconds
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m gt.worker", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="the dispatcher's host")
-    parser.add_argument("-p", "--port", type=_number(1, PORT_MAX), help="the dispatcher's port")
+    parser.add_argument(
+        "-p",
+        "--port",
+        type=_number(1, PORT_MAX),
+        help="the dispatcher's port (default: host and port of GT_ADDRESS)",
+    )
     parser.add_argument("--unix", metavar="PATH", help="the dispatcher's Unix socket, on its host")
     parser.add_argument(
         "--backend",
@@ -78,13 +94,64 @@ def _arguments() -> argparse.Namespace:
         help="where process groups may connect, which ask for no secret; may be repeated"
         " (default: GT_TRUSTED_NETWORKS, else nowhere)",
     )
+    _add_engine_options(parser)
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     parser.add_argument("--fork-fd", type=int, metavar="N", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     ways = [arguments.port, arguments.unix, arguments.control_fd, arguments.fork_fd]
+    if not any(way is not None for way in ways) and _takes_address(arguments):
+        return arguments
     if sum(way is not None for way in ways) != 1:
         parser.error("one of --port and --unix says where the dispatcher is")
     return arguments
+
+
+def _add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Options of those who start many workers."""
+    parser.add_argument(
+        "--count",
+        type=_number(1, COUNT_MAX),
+        metavar="N",
+        help="so many workers, forked from one process: as fast as one; --id is then the first's",
+    )
+    parser.add_argument(
+        "--gpu",
+        type=_number(0, INDEX_MAX),
+        metavar="N",
+        help="which of the GPUs that it may use (default: by its rank on the host, or its index)",
+    )
+    parser.add_argument(
+        "--launch",
+        choices=["auto"],
+        help="take index, GPU and threads from the variables of torchrun, MPI, Slurm or Kubernetes",
+    )
+    parser.add_argument(
+        "--wait-seconds",
+        type=_seconds,
+        metavar="N",
+        help="call again for so long where no dispatcher answers yet (0; with --launch auto"
+        f" {AUTO_WAIT_SECONDS:.0f})",
+    )
+    parser.add_argument(
+        "--end-with-input", action="store_true", help="end when standard input does"
+    )
+
+
+def _takes_address(arguments: argparse.Namespace) -> bool:
+    """Whether GT_ADDRESS says where the dispatcher is; it is then as if it were typed."""
+    address = config.address()
+    if address is None:
+        return False
+    if address.startswith("unix:"):
+        arguments.unix = address.removeprefix("unix:")
+        return True
+    host, _, port = address.rpartition(":")
+    try:
+        arguments.port = _number(1, PORT_MAX)(port)
+    except argparse.ArgumentTypeError as error:
+        raise ConfigError(f"GT_ADDRESS={address}: {error}") from None
+    arguments.host = host.strip("[]")
+    return True
 
 
 def _start(arguments: argparse.Namespace) -> startup.Start:
@@ -93,10 +160,19 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
     Raises:
         ConfigError: a variable means nothing.
     """
+    own = None if arguments.launch is None else place.found(config.with_settings())
+    count = arguments.count or 1
+    threads = arguments.threads or config.threads()
+    index, gpu = arguments.id, arguments.gpu
+    if own is not None:
+        threads = threads or place.threads(own, config.core_count(), os.cpu_count() or 1)
+        index = own.rank * count if index is None else index
+        gpu = own.local_rank if gpu is None else gpu
+    wait = AUTO_WAIT_SECONDS if own is not None else 0.0
     return startup.Start(
         backend=arguments.backend or config.backend(),
-        threads=arguments.threads or config.threads(),
-        index=arguments.id,
+        threads=threads,
+        index=index,
         token=config.token() or "",
         control_fd=arguments.control_fd,
         host=arguments.host,
@@ -110,18 +186,27 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
         compression=config.compression(),
         native_rows=config.native_rows(),
         is_verbose=config.is_verbose(),
+        gpu=gpu,
+        wait_seconds=wait if arguments.wait_seconds is None else arguments.wait_seconds,
     )
 
 
-def main() -> int:
-    """Runs until the dispatcher is gone; returns the exit status."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs until the dispatcher is gone; returns the exit status.
+
+    Args:
+        words: as on the command line; those of the process if not given.
+    """
     if sys.stderr is None:  # the program was started without
         sys.stderr = pathlib.Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    arguments = _arguments()
     try:
+        arguments = _arguments(words)
         start = _start(arguments)
         if arguments.fork_fd is not None:
             return fork_server.run(start, arguments.fork_fd)
+        if arguments.count is not None or arguments.end_with_input:
+            count = arguments.count or 1
+            return forks.run(start, count, ends_with_input=arguments.end_with_input)
         return startup.run(start)
     except (startup.StartError, ConfigError) as error:
         sys.stderr.write(f"gt.worker: {error}\n")

@@ -8,7 +8,9 @@ import importlib
 import importlib.util
 import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from gt.worker.backend import Backend
     from gt.worker.reference_values import Array
 
+CALL_SECONDS = 3.0  # that a dispatcher may take to answer a call
+CALL_AGAIN_SECONDS = 0.25
 BACKENDS = ("auto", "pytorch", "torch", "native", "numpy")
 # What a backend on the CPU needs.
 MODULES = {
@@ -37,7 +41,12 @@ class StartError(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """What the command line says."""
+    """What the command line says.
+
+    Args:
+        gpu: which of the visible ones, None for that of its index.
+        wait_seconds: how long to call again where no dispatcher answers yet.
+    """
 
     backend: str
     threads: int | None
@@ -55,6 +64,8 @@ class Start:
     compression: str = "auto"
     native_rows: str = "off"
     is_verbose: bool = False
+    gpu: int | None = None
+    wait_seconds: float = 0.0
 
 
 def gpu_of(index: int | None, count: int) -> int:
@@ -125,7 +136,7 @@ def run(start: Start) -> int:
     warned.install()
     config.use_threads(start.threads)
     config.own_kernels()  # a wrong word is told before anything runs
-    backend = choose(start.backend, start.index, start.threads)
+    backend = choose(start.backend, start.index if start.gpu is None else start.gpu, start.threads)
     backend = dataclasses.replace(
         backend,
         look_ahead=start.look_ahead,
@@ -150,6 +161,7 @@ def run(start: Start) -> int:
 
 
 def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> None:
+    _wait_for_dispatcher(start)
     try:
         run_on_socket(
             host=start.host,
@@ -162,6 +174,16 @@ def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> N
         )
     except ConnectionRefusedError as error:
         raise StartError(str(error)) from None
+
+
+def _wait_for_dispatcher(start: Start) -> None:
+    """Returns when somebody answers there, or the time is over: an engine keeps no order."""
+    deadline = time.monotonic() + start.wait_seconds
+    while start.port is not None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            socket.create_connection((start.host, start.port), CALL_SECONDS).close()
+            return
+        time.sleep(CALL_AGAIN_SECONDS)
 
 
 def _with_groups(

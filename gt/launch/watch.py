@@ -1,0 +1,210 @@
+"""Supervision of processes: their lines as they come, their ends at once, with their last words.
+
+Standard library only, and no meaning of what is watched: workers, engines, programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+LOOK_SECONDS = 0.25  # for an end that closes no pipe: a grandchild holds it
+LINES_MAX = 12  # of last words: a traceback's end
+LINE_BYTES_MAX = 4096  # a longer one is cut, so that a process that writes no newline fills nothing
+READ_BYTES = 65536
+PATIENCE_SECONDS = 10.0  # between a request to end and SIGKILL
+
+
+class Process(Protocol):
+    """Any process of ours, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+
+
+@dataclass(kw_only=True)
+class Watched:
+    """One process, and what it said lately."""
+
+    label: str
+    process: Process
+    pipes: set[int]
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_MAX))
+    rests: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How one ended."""
+
+    label: str
+    pid: int
+    code: int
+    last_words: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """For a person: who, how, and the last lines, indented."""
+        text = f"{self.label} (process {self.pid}) has ended {manner(self.code)}"
+        if not self.last_words:
+            return f"{text}, without a word"
+        return "\n    ".join([f"{text}; its last words:", *self.last_words])
+
+
+def manner(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"with status {code}"
+    with contextlib.suppress(ValueError):
+        return f"by {signal.Signals(-code).name}"
+    return f"by signal {-code}"
+
+
+class Watch:
+    """Processes that are watched together.
+
+    Args:
+        on_line: is told each line, with the label of who wrote it.
+    """
+
+    def __init__(self, on_line: Callable[[str, str], None]) -> None:
+        self._on_line = on_line
+        self._selector = selectors.DefaultSelector()
+        self.processes: list[Watched] = []
+
+    def add(self, label: str, process: Process, *pipes: int) -> Watched:
+        """Watch one more, whose output comes by descriptors that this closes at their end."""
+        watched = Watched(label=label, process=process, pipes=set(pipes))
+        for pipe in pipes:
+            os.set_blocking(pipe, False)
+            self._selector.register(pipe, selectors.EVENT_READ, watched)
+        self.processes.append(watched)
+        return watched
+
+    def step(self, seconds: float = LOOK_SECONDS) -> list[Ended]:
+        """Wait for a line or an end, at most so long; returns who has ended meanwhile."""
+        if self._selector.get_map():
+            for key, _ in self._selector.select(seconds):
+                self._read(key.data, key.fd)
+        else:
+            time.sleep(seconds)
+        return [
+            self._end(watched, code)
+            for watched in tuple(self.processes)
+            if (code := watched.process.poll()) is not None
+        ]
+
+    def stop(self, seconds: float = PATIENCE_SECONDS) -> list[Ended]:
+        """Ask all that run to end, wait, and kill those that stay; returns how each ended."""
+        ended: list[Ended] = []
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for watched in self.processes:
+                send(watched.process, number)
+            ended += self.wait(seconds)
+        return ended
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """Wait until all have ended, at most so long; returns those that have."""
+        ended: list[Ended] = []
+        deadline = time.monotonic() + seconds
+        while self.processes and (left := deadline - time.monotonic()) > 0:
+            ended += self.step(min(left, LOOK_SECONDS))
+        return ended
+
+    def forget(self) -> None:
+        """Drop all without a word: in a child, which watches nobody."""
+        self._selector.close()
+        for watched in self.processes:
+            for pipe in watched.pipes:
+                os.close(pipe)
+        self.processes = []
+
+    def _read(self, watched: Watched, pipe: int) -> bool:
+        """Take what is there; returns whether anything was."""
+        try:
+            data = os.read(pipe, READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close(watched, pipe)
+            return False
+        *lines, rest = (watched.rests.get(pipe, b"") + data).split(b"\n")
+        if len(rest) > LINE_BYTES_MAX:
+            lines, rest = [*lines, rest], b""
+        watched.rests[pipe] = rest
+        for line in lines:
+            self._tell(watched, line)
+        return True
+
+    def _tell(self, watched: Watched, line: bytes) -> None:
+        text = line[:LINE_BYTES_MAX].decode("utf-8", "replace").rstrip()
+        watched.lines.append(text)
+        self._on_line(watched.label, text)
+
+    def _close(self, watched: Watched, pipe: int) -> None:
+        if rest := watched.rests.pop(pipe, b""):
+            self._tell(watched, rest)
+        self._selector.unregister(pipe)
+        watched.pipes.discard(pipe)
+        os.close(pipe)
+
+    def _end(self, watched: Watched, code: int) -> Ended:
+        for pipe in tuple(watched.pipes):
+            while pipe in watched.pipes and self._read(watched, pipe):
+                pass
+            if pipe in watched.pipes:  # somebody else holds its other end
+                self._close(watched, pipe)
+        self.processes.remove(watched)
+        words = tuple(line for line in watched.lines if line)
+        return Ended(label=watched.label, pid=watched.process.pid, code=code, last_words=words)
+
+
+def send(process: Process, number: signal.Signals) -> None:
+    """Send a signal to a process and to the group that it leads, if it leads one."""
+    if process.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, number)
+        else:
+            os.kill(process.pid, number)
+
+
+def end_with_input() -> None:
+    """See to it that this process gets SIGTERM when its standard input ends.
+
+    Whoever started it holds the other end, so it cannot outlive them, however they end.
+    """
+    threading.Thread(target=_read_to_end, args=(sys.stdin.fileno(),), daemon=True).start()
+
+
+def _read_to_end(descriptor: int) -> None:
+    while os.read(descriptor, READ_BYTES):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def on_signal(handler: Callable[[int], None], *numbers: signal.Signals) -> Iterator[None]:
+    """Call the handler for these signals within the block; programs started there have defaults."""
+    before = {
+        number: signal.signal(number, lambda received, _frame: handler(received))
+        for number in numbers
+    }
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -1,0 +1,165 @@
+"""Several workers from one process that imports what they need once, forks them and watches them.
+
+As many start in about the time of one. The process that forks computes nothing, says who has died
+with the last words, and ends with the last worker. fork_server.py does it for an embedded
+dispatcher, which asks for one worker at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+from gt import config
+from gt.launch import watch
+from gt.worker import startup
+
+JOINED = re.compile(r"gt\.worker: worker \d+ has joined ")
+
+
+class Forked:
+    """A child of ours, as a process that can be watched."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+def starts(start: startup.Start, count: int) -> list[startup.Start]:
+    """Settings of each: neighbouring indexes, GPUs of this host in turn, a share of its cores."""
+    threads = start.threads or max(1, config.core_count() // count)
+    return [
+        dataclasses.replace(
+            start,
+            index=None if start.index is None else start.index + place,
+            gpu=(start.gpu or 0) + place,
+            threads=threads,
+        )
+        for place in range(count)
+    ]
+
+
+def run(start: startup.Start, count: int, *, ends_with_input: bool) -> int:
+    """Serves as a worker in each child; watches them in the parent.
+
+    Args:
+        start: the workers', but for index, GPU and threads.
+        count: how many.
+        ends_with_input: whether all end when standard input does, as that of a program at the
+            other end of a connection.
+
+    Returns: the exit status: of the first worker that ended badly, else 0.
+
+    Raises:
+        StartError: this machine has not what was asked for.
+    """
+    startup.leave_terminal()
+    children = starts(start, count)
+    config.use_threads(children[0].threads)
+    before = _thread_count()
+    startup.load(start.backend)
+    family = _Family(count)
+    if threading.active_count() > 1 or _thread_count() > before:
+        family.start_each(children)
+    elif (own := family.fork(children)) is not None:
+        return startup.run(own)
+    with watch.on_signal(family.stop, signal.SIGTERM, signal.SIGHUP):
+        if ends_with_input:
+            watch.end_with_input()
+        return family.watch()
+
+
+class _Family:
+    """The workers of one parent."""
+
+    def __init__(self, count: int) -> None:
+        self._watch = watch.Watch(self._tell)
+        self._missing = count  # have not joined yet
+        self._is_stopping = False
+
+    def fork(self, children: Sequence[startup.Start]) -> startup.Start | None:
+        """Forks all; returns a child's settings in it, and None in the parent."""
+        gc.collect()
+        gc.freeze()  # a collection in a worker would write to the pages that all share
+        for number, child in enumerate(children):
+            reader, writer = os.pipe()
+            pid = os.fork()
+            if not pid:
+                os.dup2(writer, sys.stderr.fileno())
+                os.close(writer)
+                self._watch.forget()
+                return child
+            os.close(writer)
+            self._watch.add(_name(child, number), Forked(pid), reader)
+        return None
+
+    def start_each(self, children: Sequence[startup.Start]) -> None:
+        """Starts each by itself: a process with threads cannot be forked."""
+        sys.stderr.write(
+            "gt.worker: a thread runs where workers would be forked, so each imports by itself\n"
+        )
+        for number, child in enumerate(children):
+            process = subprocess.Popen(_command(child), stderr=subprocess.PIPE)
+            assert process.stderr is not None
+            self._watch.add(_name(child, number), process, os.dup(process.stderr.fileno()))
+            process.stderr.close()
+
+    def watch(self) -> int:
+        """Returns when all have ended: 0, or the status of the first that ended badly."""
+        status = 0
+        while self._watch.processes:
+            for ended in self._watch.step():
+                if not ended.code or self._is_stopping:
+                    continue
+                sys.stderr.write(f"gt.worker: {ended.sentence()}\n")
+                status = status or (ended.code if ended.code > 0 else 128 - ended.code)
+                if self._missing > 0:  # nobody waits for the others without it
+                    self.stop(signal.SIGTERM)
+        return status
+
+    def stop(self, number: int) -> None:  # noqa: ARG002 - a signal handler's
+        """Ends all."""
+        self._is_stopping = True
+        for watched in self._watch.processes:
+            watch.send(watched.process, signal.SIGTERM)
+
+    def _tell(self, label: str, line: str) -> None:  # noqa: ARG002 - lines of workers say who they are
+        self._missing -= bool(JOINED.match(line))
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def _name(child: startup.Start, number: int) -> str:
+    return f"started worker {number}" if child.index is None else f"worker {child.index}"
+
+
+def _command(child: startup.Start) -> list[str]:
+    """The command line of one worker; variables of the environment say the rest."""
+    words = [sys.executable, "-m", "gt.worker", "--backend", child.backend]
+    words += ["--threads", str(child.threads), "--gpu", str(child.gpu)]
+    words += [] if child.index is None else ["--id", str(child.index)]
+    words += [] if child.rings else ["--tcp"]
+    words += ["--process-groups", child.process_groups]
+    words += [word for one in child.trusted_networks for word in ("--trusted-network", one)]
+    if child.unix is not None:
+        return [*words, "--unix", child.unix]
+    return [*words, "--host", child.host, "-p", str(child.port)]
+
+
+def _thread_count() -> int:
+    return len(list(pathlib.Path("/proc/self/task").iterdir()))

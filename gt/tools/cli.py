@@ -28,6 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gt.demo import main as demo
 
         return demo(words[1:])
+    if words[:1] == ["run"]:  # what the program raises is not ours to catch
+        from gt.tools import run
+
+        return run.main(words[1:])
     options = _parser().parse_args(words)
     try:
         return _run(options)
@@ -47,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gt {version.gt}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("demo", help="train two small models on real data", add_help=False)
+    commands.add_parser("run", help="run a PyTorch program as it stands", add_help=False)
     trace = commands.add_parser("trace", help="read an instruction log (GT_INSTRUCTION_LOG)")
     trace.add_argument("file", help="the log, or - for standard input")
     trace.add_argument(
@@ -74,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     asked = layouts.add_subparsers(dest="question", required=True, metavar="QUESTION")
     check = asked.add_parser("check", help="report mistakes with line and column")
     check.add_argument("file", help="the YAML file, or - for standard input")
-    check.add_argument("--workers", type=_count, metavar="N", help="how many workers there will be")
+    check.add_argument("--workers", type=count, metavar="N", help="how many workers there will be")
     command = asked.add_parser(
         "explain", help="run a script under it; the layouts of each signal's tensors, what moved"
     )
@@ -83,14 +88,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     prices = commands.add_parser("prices", help="measure what traffic between workers costs")
     prices.add_argument("file", help="the file of prices that is rewritten (GT_PRICES)")
-    prices.add_argument("--workers", type=_count, default=2, metavar="N", help="how many to start")
+    prices.add_argument("--workers", type=count, default=2, metavar="N", help="how many to start")
     machine = commands.add_parser("env", help="machine, versions and GT_* variables, for a report")
     machine.add_argument("--json", action="store_true", help="one JSON object")
     commands.add_parser("version", help="print the version")
     return parser
 
 
-def _count(word: str) -> int:
+def count(word: str) -> int:
     """A number from 1 on; argparse makes a line of the error."""
     count = int(word)
     if count < 1:

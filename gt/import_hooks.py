@@ -135,6 +135,12 @@ def install() -> None:
     """Watch for the imports, and tell the modules that are there."""
     sys.meta_path.insert(0, _Finder())
     sys.meta_path.append(_Missing())
-    for name, action in ACTIONS.items():
-        if name in sys.modules:
-            action(sys.modules[name])
+    for name, action in list(ACTIONS.items()):
+        follow(name, action)
+
+
+def follow(name: str, action: Action) -> None:
+    """Let `action` follow the import of a module; at once where it is there."""
+    ACTIONS[name] = action
+    if name in sys.modules:
+        action(sys.modules[name])

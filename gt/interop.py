@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gt import _core
+from gt import _core, torch_imports
 from gt._core import Tensor
 from gt.composite.casts import cast
 from gt.conversion import Data, Recorded
@@ -73,8 +73,13 @@ def imported_torch(purpose: str) -> types.ModuleType:
         purpose: what needs it, for the error.
 
     Raises:
-        NotSupported: it is not.
+        NotSupported: it is not, or it is not to be loaded.
     """
+    if torch_imports.is_installed():
+        raise NotSupported(
+            f"{purpose}: needs PyTorch itself, and `import torch` is answered by GT here; "
+            "`gt run` without --native runs the program with PyTorch's own"
+        )
     try:
         return importlib.import_module("torch")
     except ImportError:

@@ -8,6 +8,8 @@ import functools
 import pathlib
 import sys
 
+from gt import torch_imports
+
 __all__ = ["attribute_error", "method_error", "names_of"]
 
 FILE = pathlib.Path(__file__).with_name("missing_names.txt")
@@ -56,8 +58,9 @@ def attribute_error(module: str, name: str, *, imported: bool = False) -> Attrib
         text = f"PyTorch has `{path}`; GT does not yet{_PAGE}"
         if instead := INSTEAD.get((module, name)) or (near and f"{module}.{near}"):
             text += f" The nearest is {instead}."
+        text += _way_out()
     else:
-        text = f"module {module!r} has no attribute {name!r}"
+        text = f"module {torch_imports.shown_name(module)!r} has no attribute {name!r}"
         if near:
             text += f". Did you mean: {near!r}?"
     return AttributeError(text)
@@ -73,7 +76,14 @@ def method_error(name: str, shown: list[str]) -> AttributeError:
     near = _nearest(name, shown)
     if instead := INSTEAD_OF_METHODS.get(name) or (near and f"Tensor.{near}"):
         text += f" The nearest is {instead}."
-    return AttributeError(text)
+    return AttributeError(text + _way_out())
+
+
+def _way_out() -> str:
+    """The advice to a program whose torch is GT, and which nobody wants to edit."""
+    if not torch_imports.is_installed():
+        return ""
+    return " `gt run` without --native runs the program with PyTorch's own."
 
 
 def _nearest(name: str, shown: list[str]) -> str | None:

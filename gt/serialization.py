@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, Literal, TypeAlias, TypeGuard
 
-from gt import _core, interop, misses, pickled_file, safetensors_file
+from gt import _core, interop, misses, pickled_file, safetensors_file, torch_imports
 from gt._core import Tensor
 from gt.errors import InvalidType, InvalidUse, InvalidValue, NotSupported
 from gt.safetensors_file import METADATA, FileFormatError, Json, parsed
@@ -80,6 +80,7 @@ def save(
     """
     if format not in ("safetensors", "torch") or (pickle and format == "torch"):
         raise InvalidValue(f"save: format {format!r} with pickle={pickle}")
+    pickle = pickle or (format != "torch" and _is_to_be_whole(obj))
     if pickle or format == "torch":
         if max_shard_size is not None:
             raise InvalidValue("save: max_shard_size is of safetensors files only")
@@ -127,6 +128,17 @@ def _say_format(suffix: str) -> None:
         'torch.load does not (gt.save(…, format="torch") writes what it reads)',
         notices.INFO,
     )
+
+
+def _is_to_be_whole(obj: object) -> bool:
+    """Whether it is more than safetensors hold, and the program PyTorch's, which saves anything."""
+    if not torch_imports.is_installed():
+        return False
+    try:
+        _described(obj, (), {})
+    except InvalidType:
+        return True
+    return False
 
 
 def _torch_bytes(obj: object) -> bytes:
@@ -244,7 +256,9 @@ def _load_pickled(file: IO[bytes], name: object, *, weights_only: bool) -> Saved
 def _load_torch(file: IO[bytes], name: object, *, weights_only: bool) -> Saved:
     try:
         torch = interop.imported_torch("load")
-    except NotSupported:
+    except NotSupported as error:
+        if torch_imports.is_installed():
+            raise NotSupported(f"load: {name} is a checkpoint of PyTorch's. {error}") from None
         raise NotSupported(
             f"load: {name} is a checkpoint of PyTorch's, which is not installed here. Where it is: "
             "safetensors.torch.save_file(torch.load(file), name), which gt.load reads"

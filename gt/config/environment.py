@@ -4,13 +4,13 @@ variables.py declares GT's own.
 What a file of layouts says is read in document.py, not here.
 """
 
-import importlib.util
 import os
 import pathlib
 import sys
 from dataclasses import dataclass
 from typing import TypeVar
 
+from gt import torch_imports
 from gt.config import variables
 from gt.config.variables import Variable
 from gt.errors import ConfigError
@@ -168,8 +168,13 @@ def session_options() -> SessionOptions:
 def resolved_backend(name: str) -> str:
     """The backend of that name; of `auto` PyTorch's where it is installed, else the native one."""
     if name == "auto":
-        return "native" if importlib.util.find_spec("torch") is None else "pytorch"
+        return "pytorch" if torch_imports.torch_is_installed() else "native"
     return name
+
+
+def set_variables(**settings: str) -> None:
+    """Set them in this process, and so in those that it starts."""
+    os.environ |= settings
 
 
 def with_settings(**settings: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ INTERRUPTED = 130  # what a shell makes of Ctrl-C
 # Subcommands with a command line of their own: module, function, summary.
 OWN = {
     "demo": ("gt.demo", "main", "train two small models on real data"),
+    "run": ("gt.tools.run", "main", "run a PyTorch program as it stands"),
     "launch": (
         "gt.launch.command",
         "launch",
@@ -88,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     asked = layouts.add_subparsers(dest="question", required=True, metavar="QUESTION")
     check = asked.add_parser("check", help="report mistakes with line and column")
     check.add_argument("file", help="the YAML file, or - for standard input")
-    check.add_argument("--workers", type=_count, metavar="N", help="how many workers there will be")
+    check.add_argument("--workers", type=count, metavar="N", help="how many workers there will be")
     command = asked.add_parser(
         "explain", help="run a script under it; the layouts of each signal's tensors, what moved"
     )
@@ -97,14 +98,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     prices = commands.add_parser("prices", help="measure what traffic between workers costs")
     prices.add_argument("file", help="the file of prices that is rewritten (GT_PRICES)")
-    prices.add_argument("--workers", type=_count, default=2, metavar="N", help="how many to start")
+    prices.add_argument("--workers", type=count, default=2, metavar="N", help="how many to start")
     machine = commands.add_parser("env", help="machine, versions and GT_* variables, for a report")
     machine.add_argument("--json", action="store_true", help="one JSON object")
     commands.add_parser("version", help="print the version")
     return parser
 
 
-def _count(word: str) -> int:
+def count(word: str) -> int:
     """A number from 1 on; argparse makes a line of the error."""
     count = int(word)
     if count < 1:

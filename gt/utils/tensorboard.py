@@ -7,6 +7,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from gt import torch_imports
+
+if torch_imports.is_installed():
+    raise ImportError(
+        "gt.utils.tensorboard writes with PyTorch's own SummaryWriter, and `import torch` is "
+        "answered by GT here; `gt run` without --native runs the program with PyTorch's own"
+    )
 try:
     from torch.utils import tensorboard as _theirs
 except ImportError as error:

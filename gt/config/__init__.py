@@ -29,7 +29,9 @@ from gt.config.environment import (
     trusted_networks,
     use_nccl_interface,
     use_threads,
+    use_token,
     uses_rings,
+    with_gpu,
     with_settings,
 )
 from gt.config.layout import ShardConfig, SignalConfig
@@ -66,7 +68,9 @@ __all__ = [
     "trusted_networks",
     "use_nccl_interface",
     "use_threads",
+    "use_token",
     "uses_rings",
+    "with_gpu",
     "with_settings",
 ]
 

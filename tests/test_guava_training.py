@@ -33,10 +33,11 @@ SPLITS = {
         ({"tensor_parallel": True, "pipeline_parallel": True, "micro_batches": 2}, 2),
     ],
 }
-MODELS = {
-    "classifier": (guava_models.classifier, guava_models.points),
-    "transformer": (guava_models.transformer, guava_models.tokens),
-}
+# The library, a model written in it, batches for it.
+MODELS = [
+    (gt, guava_models.classifier, guava_models.points),
+    (torch, guava_models.transformer, guava_models.tokens),
+]
 
 
 def trained(model, batches, count, folder, *, epochs=EPOCHS, resume=None, **settings):
@@ -55,32 +56,34 @@ def trained(model, batches, count, folder, *, epochs=EPOCHS, resume=None, **sett
     return orchestrator.start_training(batches, epochs, resume=resume)
 
 
-def twins(make):
-    """A model of GT's and one of PyTorch's with the same weights."""
+def twins(lib, make):
+    """A model of `lib` and one of PyTorch's with the same weights."""
     torch.manual_seed(3)
     theirs = make(torch)
-    ours = make(gt)
-    ours.load_state_dict(guava_models.same_weights(theirs, gt))
+    ours = make(lib)
+    weights = {name: lib.tensor(value.numpy()) for name, value in theirs.state_dict().items()}
+    ours.load_state_dict(weights)
     return ours, theirs
 
 
 @pytest.mark.parametrize("count", SPLITS)
 def test_every_split_gives_the_losses_of_the_plain_loop(count, tmp_path):
     with workers(count):
-        for kind, (make, batches_of) in MODELS.items():
-            batches = batches_of(7, 6)
+        for lib, make, batches_of in MODELS:
+            batches = batches_of(5, 6)
             for number, (flags, batches_a_step) in enumerate(SPLITS[count]):
                 before = executed()
-                ours, theirs = twins(make)
-                metrics = trained(ours, batches, count, tmp_path / f"{kind}{number}", **flags)
+                ours, theirs = twins(lib, make)
+                folder = tmp_path / f"{lib.__name__}{number}"
+                metrics = trained(ours, batches, count, folder, **flags)
                 busy = [now - then for now, then in zip(executed(), before, strict=True)]
                 limit = flags.get("max_grad_norm", 1.0)
                 expected = guava_models.plain_losses(
                     theirs, batches, EPOCHS, batches_a_step, limit=limit
                 )
-                assert metrics.losses == pytest.approx(expected, rel=2e-5), (kind, flags)
+                assert metrics.losses == pytest.approx(expected, rel=2e-5), (lib, flags)
                 assert expected[-1] < expected[0]
-                assert min(busy) > 0.1 * max(busy), (kind, flags, busy)
+                assert min(busy) > 0.1 * max(busy), (lib, flags, busy)
 
 
 def executed():
@@ -88,32 +91,49 @@ def executed():
     return [one["executed"] for one in gt.debug.get_worker_stats()]
 
 
-def test_a_run_that_goes_on_ends_to_the_bit_as_one_that_was_never_interrupted(tmp_path):
-    batches = guava_models.tokens(6, 4)
+@pytest.mark.parametrize("lib", [gt, torch], ids=["gt", "torch"])
+def test_a_run_that_goes_on_ends_to_the_bit_as_one_that_was_never_interrupted(lib, tmp_path):
+    loader = torch.utils.data.DataLoader(Noisy(22), batch_size=4, shuffle=True)
+
+    def run(folder, count, epochs, **settings):
+        """A model with dropout, of other weights each time, on shuffled and noisy samples."""
+        torch.manual_seed(5)
+        gt.manual_seed(5)
+        model = Dropped(lib)
+        metrics = trained(model, loader, count, tmp_path / folder, epochs=epochs, **settings)
+        return metrics.losses, [one.tolist() for one in model.parameters()]
+
     with workers(2):
-        weights = twins(lambda lib: guava_models.transformer(lib, dropout=0.2))[1].state_dict()
+        whole, ended = run("whole", 2, 4)
+        begun, _ = run("cut", 2, 2, save_interval=5)
+        rest, resumed = run("cut", 2, 4, save_interval=6, resume="latest")
+        last, _ = run("cut", 2, 4, resume=tmp_path / "cut/step_12")
+    assert len(whole) == 12  # the last step of each epoch takes what is left
+    assert begun == whole[:6]
+    assert rest == whole[5:]
+    assert resumed == ended
+    assert last == []
+    with workers(4):
+        other, _ = run("cut", 4, 4, resume=tmp_path / "cut/step_5", tensor_parallel=True)
+        more, _ = run("cut", 4, 2, resume=tmp_path / "cut/step_5")
+    assert other == pytest.approx(whole[5:], rel=2e-5)  # data 2, tensor 2
+    assert len(more) == 1  # a step takes four batches, of which two are left
 
-        def run(folder, loader, epochs, **settings):
-            gt.manual_seed(5)
-            torch.manual_seed(5)
-            model = guava_models.transformer(gt, dropout=0.2)
-            model.load_state_dict({name: gt.tensor(one.numpy()) for name, one in weights.items()})
-            metrics = trained(model, loader, 2, folder, epochs=epochs, **settings)
-            return metrics.losses, [one.tolist() for one in model.parameters()]
 
-        loader = torch.utils.data.DataLoader(
-            [
-                (torch.from_numpy(x), torch.from_numpy(y))
-                for batch in batches
-                for x, y in zip(*batch, strict=True)
-            ],
-            batch_size=4,
-            shuffle=True,
-        )
-        whole, ended = run(tmp_path / "whole", loader, 4, batch_size=4)
-        begun, _ = run(tmp_path / "cut", loader, 2, batch_size=4, save_interval=5)
-        rest, resumed = run(tmp_path / "cut", loader, 4, batch_size=4, resume="latest")
-        assert len(whole) == 12
-        assert begun == whole[:6]
-        assert rest == whole[5:]
-        assert resumed == ended
+class Noisy(torch.utils.data.Dataset):
+    """Samples that draw from PyTorch's generator whenever they are looked at."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, place):
+        return torch.full((8,), place / self.count) + 0.1 * torch.rand(8), place % 5
+
+
+def Dropped(lib):  # noqa: N802 - as a class
+    """A classifier whose masks draw from GT's generator."""
+    nn = lib.nn
+    return nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.3), nn.GELU(), nn.Linear(32, 5))

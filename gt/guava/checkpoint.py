@@ -11,7 +11,7 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +43,13 @@ class Position:
     Args:
         step: steps made.
         epoch: the epoch that it is in, from 0 on.
-        steps_of_epoch: steps made of it.
+        batches: of the loader, taken in that epoch.
         epoch_random: the generators' state where the epoch began, from which its order follows.
     """
 
     step: int = 0
     epoch: int = 0
-    steps_of_epoch: int = 0
+    batches: int = 0
     epoch_random: Mapping[str, Any] | None = None
 
 
@@ -148,17 +148,19 @@ def set_random_state(state: Mapping[str, Any]) -> None:
         torch.set_rng_state(torch.tensor(state["torch"], dtype=torch.uint8))
 
 
-def skip(steps: Iterator[object], count: int, begin: Mapping[str, Any]) -> None:
-    """Draw the steps that an epoch had before its checkpoint, in the order that they had.
+def resumed(loader: Iterable[Any], count: int, begin: Mapping[str, Any]) -> Iterator[Any]:
+    """The batches of an epoch that follow those which it had before its checkpoint.
 
-    A loader draws its order where an epoch begins, so the generators stand there meanwhile. After
-    it they go on where the checkpoint was written.
+    A loader draws its order where an epoch begins, so the generators stand there while the batches
+    that were taken are drawn again. After it they go on where the checkpoint was written.
     """
     now = random_state()
     set_random_state(begin)
+    batches = iter(loader)
     for _ in range(count):
-        next(steps, None)
+        next(batches, None)
     set_random_state(now)
+    return batches
 
 
 # ---- trees of tensors ----

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -224,6 +224,7 @@ def _tell_batch(dataloader: object, config: DistributedConfig, batches_a_step: i
 
 def _steps(dataloader: object, batches_a_step: int, epochs: int) -> int | None:
     """The steps of a run, where the loader has a length."""
-    if not isinstance(dataloader, Sized):
+    try:
+        return epochs * -(-len(dataloader) // batches_a_step)  # type: ignore[arg-type]
+    except TypeError:  # a DataLoader of a stream says it where it is asked
         return None
-    return epochs * -(-len(dataloader) // batches_a_step)

@@ -55,18 +55,15 @@ class Trainer:
         count = self.split.batches_a_step()
         self.model.train()
         for epoch in range(position.epoch, epochs):
-            steps = batches.steps_of(loader, count)
+            taken, drawn = loader, 0
             begin: Mapping[str, Any] = checkpoint.random_state()
-            made = 0
             if epoch == position.epoch and position.epoch_random is not None:
-                begin, made = position.epoch_random, position.steps_of_epoch
-                checkpoint.skip(steps, made, begin)
-            for number, step in enumerate(steps, made + 1):
+                begin, drawn = position.epoch_random, position.batches
+                taken = checkpoint.resumed(loader, drawn, begin)
+            for step in batches.steps_of(taken, count):
+                drawn += len(step)
                 position = Position(
-                    step=position.step + 1,
-                    epoch=epoch,
-                    steps_of_epoch=number,
-                    epoch_random=begin,
+                    step=position.step + 1, epoch=epoch, batches=drawn, epoch_random=begin
                 )
                 self._step(step, position)
                 if self.config.save_interval and position.step % self.config.save_interval == 0:

@@ -31,7 +31,9 @@ from gt.config.environment import (
     trusted_networks,
     use_nccl_interface,
     use_threads,
+    use_token,
     uses_rings,
+    with_gpu,
     with_settings,
 )
 from gt.config.layout import ShardConfig, SignalConfig
@@ -70,7 +72,9 @@ __all__ = [
     "trusted_networks",
     "use_nccl_interface",
     "use_threads",
+    "use_token",
     "uses_rings",
+    "with_gpu",
     "with_settings",
 ]
 

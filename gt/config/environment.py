@@ -187,9 +187,27 @@ def address() -> str | None:
     return read(variables.ADDRESS) or None
 
 
+def with_gpu(index: int) -> dict[str, str]:
+    """The environment of a program that sees one of the GPUs that this one sees.
+
+    Args:
+        index: its place among these; where there is none of that place, nothing changes.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    there = [str(place) for place in range(gpu_count())] if visible is None else visible.split(",")
+    if not 0 <= index < len(there):
+        return dict(os.environ)
+    return os.environ | {"CUDA_VISIBLE_DEVICES": there[index].strip()}
+
+
 def token() -> str | None:
     """The token that a dispatcher off this host asks for."""
     return read(variables.TOKEN) or None
+
+
+def use_token(token: str) -> None:
+    """Sessions of this process, and what it starts, show this token."""
+    os.environ[variables.TOKEN.name] = token
 
 
 def idle_seconds() -> float:

@@ -1,0 +1,18 @@
+"""Guava: a trainer for PyTorch models on GT's workers, on GT's public names alone.
+
+Read it in this order: config.py (what a user says), split.py (how workers are divided),
+orchestrator.py (a run from start to end), training.py (the loop), then what these use: library.py
+(GT's modules or PyTorch's), batches.py, placing.py with tensor_rules.py and stages.py (where
+parameters lie), checkpoint.py, metrics.py, cluster.py (processes) and workers/.
+"""
+
+from gt.guava.config import DistributedConfig
+from gt.guava.orchestrator import Orchestrator
+from gt.guava.workers.worker import NetworkWorker
+
+__all__ = ["DistributedConfig", "NetworkWorker", "Orchestrator"]
+
+
+def __dir__() -> list[str]:
+    """What users type."""
+    return __all__

@@ -1,0 +1,166 @@
+"""DistributedConfig: how a model is trained, on how many workers and split in which way.
+
+How a run is split over its workers follows from it in split.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from gt.config import environment
+from gt.guava import console, settings
+from gt.guava.settings import AMOUNT, COUNT, LIMIT, NUMBER, PORT, SHARE, SWITCHED, TEXT, setting
+
+__all__ = ["DistributedConfig"]
+
+# These mean something to links that resend by themselves, which GT's do not do yet.
+WITHOUT_EFFECT = (
+    "activation_timeout",
+    "ack_timeout",
+    "max_resends",
+    "resend_probe_interval",
+    "allow_act_reuse",
+    "act_cache_steps",
+)
+
+
+@dataclasses.dataclass(kw_only=True)
+class DistributedConfig:
+    """The settings of a run. All are optional, and may be changed until training starts.
+
+    An argument beats the environment variable beside it, that the default.
+
+    Args:
+        vocab_size: for your model, as are the next six: nothing here reads them.
+        d_model: width.
+        n_heads: heads of attention.
+        n_layers: blocks.
+        d_ff: width inside a block.
+        max_seq_len: tokens.
+        dropout: share of values that are zeroed.
+        batch_size: samples of a loader's batch; a loader that has another wins, and is named.
+        learning_rate: of the default optimizer, AdamW.
+        weight_decay: of the default optimizer.
+        max_grad_norm: what all gradients together are clipped to; None for no clipping.
+        use_amp: compute in bfloat16 where that is safe; weights stay in float32.
+        gradient_checkpointing: blocks keep no activations and compute them again in backward.
+        num_workers: on all machines together; 0 is one worker on the CPU.
+        master_ip: where the orchestrator listens.
+        master_port: the same; 0 takes a free port.
+        data_parallel: cut batches over workers (DATA_PARALLEL).
+        model_parallel: give each worker some of the layers (MODEL_PARALLEL).
+        pipeline_parallel: cut a step into micro-batches, so that stages work at the same time;
+            also splits layers as `model_parallel` does (PIPELINE_PARALLEL).
+        tensor_parallel: cut matrices over `tensor_parallel_size` workers (TENSOR_PARALLEL).
+        micro_batches: of a step, under `pipeline_parallel` (MICRO_BATCHES).
+        tensor_parallel_size: workers that share a matrix (TENSOR_PARALLEL_SIZE).
+        checkpoint_dir: the folder of checkpoints and metrics.
+        save_interval: steps between two checkpoints; 0 for none.
+        compact_log: one line for all workers, else one for each (COMPACT_LOG).
+        log_step_every: steps between two lines (LOG_STEP_EVERY).
+        log_act: also shape, mean and largest value of what each stage puts out (LOG_ACT).
+        activation_timeout: seconds, 0 for none (ACT_TIMEOUT_SEC); without effect yet, as are the
+            next five: a link that breaks resumes within 10 seconds, else its worker is gone.
+        ack_timeout: seconds, 0 for none (ACK_TIMEOUT_SEC).
+        max_resends: of a message (RESENDS_MAX).
+        resend_probe_interval: seconds (RESEND_PROBE_SEC).
+        allow_act_reuse: keep boundary activations for a resend (ALLOW_ACT_REUSE).
+        act_cache_steps: steps for which they are kept (ACT_CACHE_STEPS).
+
+    Raises:
+        ConfigError: a value that means nothing; names the field, or the variable that has it.
+    """
+
+    vocab_size: int = setting(COUNT, 50257)
+    d_model: int = setting(COUNT, 768)
+    n_heads: int = setting(COUNT, 12)
+    n_layers: int = setting(COUNT, 12)
+    d_ff: int = setting(COUNT, 3072)
+    max_seq_len: int = setting(COUNT, 1024)
+    dropout: float = setting(SHARE, 0.1)
+
+    batch_size: int = setting(COUNT, 16)
+    learning_rate: float = setting(AMOUNT, 3e-4)
+    weight_decay: float = setting(AMOUNT, 0.01)
+    max_grad_norm: float | None = setting(LIMIT, 1.0)
+    use_amp: bool = setting(SWITCHED, False)
+    gradient_checkpointing: bool = setting(SWITCHED, False)
+
+    num_workers: int = setting(NUMBER, 4)
+    master_ip: str = setting(TEXT, "localhost")
+    master_port: int = setting(PORT, 29500)
+
+    data_parallel: bool = setting(SWITCHED, True, "DATA_PARALLEL")
+    model_parallel: bool = setting(SWITCHED, False, "MODEL_PARALLEL")
+    pipeline_parallel: bool = setting(SWITCHED, False, "PIPELINE_PARALLEL")
+    tensor_parallel: bool = setting(SWITCHED, False, "TENSOR_PARALLEL")
+    micro_batches: int = setting(COUNT, 4, "MICRO_BATCHES")
+    tensor_parallel_size: int = setting(COUNT, 2, "TENSOR_PARALLEL_SIZE")
+
+    checkpoint_dir: str = setting(TEXT, "./checkpoints")
+    save_interval: int = setting(NUMBER, 1000)
+
+    compact_log: bool = setting(SWITCHED, True, "COMPACT_LOG")
+    log_step_every: int = setting(COUNT, 100, "LOG_STEP_EVERY")
+    log_act: bool = setting(SWITCHED, False, "LOG_ACT")
+
+    activation_timeout: float = setting(AMOUNT, 60.0, "ACT_TIMEOUT_SEC")
+    ack_timeout: float = setting(AMOUNT, 30.0, "ACK_TIMEOUT_SEC")
+    max_resends: int = setting(NUMBER, 3, "RESENDS_MAX")
+    resend_probe_interval: float = setting(AMOUNT, 5.0, "RESEND_PROBE_SEC")
+    allow_act_reuse: bool = setting(SWITCHED, False, "ALLOW_ACT_REUSE")
+    act_cache_steps: int = setting(COUNT, 256, "ACT_CACHE_STEPS")
+
+    @classmethod
+    def from_env(cls) -> DistributedConfig:
+        """The settings of the environment, MASTER_IP and MASTER_PORT too.
+
+        Raises:
+            ConfigError: a variable means nothing.
+        """
+        return cls(
+            master_ip=environment.read(settings.MASTER_IP),
+            master_port=environment.read(settings.MASTER_PORT),
+        )
+
+    def adapt_to_gpus(self, count: int) -> None:
+        """One worker for each GPU, or one on the CPU where there is none; says what changes.
+
+        The tensor-parallel group shrinks to the largest size that divides the workers.
+
+        Args:
+            count: GPUs that there are.
+        """
+        workers = max(1, int(count))
+        changes = [("num_workers", self.num_workers, workers)]
+        if self.tensor_parallel and workers % self.tensor_parallel_size:
+            group = math.gcd(workers, self.tensor_parallel_size)
+            changes.append(("tensor_parallel_size", self.tensor_parallel_size, group))
+        why = "" if count else " (no GPU: one worker on the CPU)"
+        for name, before, now in changes:
+            setattr(self, name, now)
+            if before != now:
+                console.say(f"{name} {before} -> {now}{why}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """A field's new value is looked at where it is set; a name that is no field is refused."""
+        field = _fields().get(name)
+        if field is None:
+            raise AttributeError(f"DistributedConfig has no field {name!r}")
+        object.__setattr__(self, name, settings.check(field, value))
+        if name == "num_workers" and value == 0 and "act_cache_steps" in self.__dict__:
+            self.adapt_to_gpus(0)
+        if name in WITHOUT_EFFECT and getattr(self, name) != field.metadata["default"]:
+            console.say(f"{name}={value} has no effect yet: {_LINKS}")
+
+    def __post_init__(self) -> None:
+        if self.num_workers == 0:
+            self.adapt_to_gpus(0)
+
+
+_LINKS = "a link that breaks resumes within 10 s, after which its worker is gone"
+
+
+def _fields() -> dict[str, dataclasses.Field[object]]:
+    return {field.name: field for field in dataclasses.fields(DistributedConfig)}

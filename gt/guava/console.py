@@ -1,0 +1,26 @@
+"""What a run says, line by line; a progress bar that is shown stays below."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["say", "say_once"]
+
+_said: set[str] = set()
+
+
+def say(text: str) -> None:
+    """Write one line to standard output."""
+    bar = sys.modules.get("tqdm")
+    if bar is not None:
+        bar.tqdm.write(f"guava: {text}")
+    elif sys.stdout is not None:
+        sys.stdout.write(f"guava: {text}\n")
+        sys.stdout.flush()
+
+
+def say_once(text: str) -> None:
+    """Write a line that is no news the second time."""
+    if text not in _said:
+        _said.add(text)
+        say(text)

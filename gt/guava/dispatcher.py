@@ -1,0 +1,26 @@
+"""`python -m gt.guava.dispatcher`: the dispatcher of a run, which ends with the orchestrator.
+
+It is `gt-dispatcher` with the same options. Its standard input is a pipe that the orchestrator
+holds: where that ends, in whatever way, the system closes it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+from gt.server.__main__ import main
+
+__all__: list[str] = []
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""Orchestrator: trains a model on the workers that a configuration asks for."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import gt
+from gt.distributed import DeviceMesh
+from gt.errors import InvalidUse, InvalidValue
+from gt.guava import batches, checkpoint, cluster, console, placing, recompute, stages
+from gt.guava.boundaries import Boundaries
+from gt.guava.checkpoint import Position
+from gt.guava.config import DistributedConfig
+from gt.guava.library import Library, Model, Value, library_of
+from gt.guava.metrics import Metrics
+from gt.guava.split import split
+from gt.guava.stages import Stage
+from gt.guava.training import Loss, Trainer, prediction
+
+__all__ = ["Orchestrator"]
+
+
+class Orchestrator:
+    """Trains a model, in this program, on workers of this machine or of several.
+
+    Args:
+        config: the settings.
+        mode: "local" starts `num_workers` workers here; "orchestrator" listens on `master_ip` and
+            `master_port`, and waits until so many have joined, of all machines together.
+
+    Raises:
+        ConfigError: the workers cannot be divided as asked for.
+        ConnectionLost: nobody can listen there.
+    """
+
+    def __init__(
+        self, config: DistributedConfig, mode: Literal["local", "orchestrator"] = "local"
+    ) -> None:
+        if mode not in ("local", "orchestrator"):
+            raise InvalidValue(f'Orchestrator: mode={mode!r}: expected "local" or "orchestrator"')
+        split(config)  # says what does not fit, before anything starts
+        self.config = config
+        self.model: Model | None = None
+        self.optimizer: Value | None = None
+        self._library: Library | None = None
+        self._profiles_memory = False
+        self._placed: list[Stage] | None = None
+        self._dispatcher: cluster.Dispatcher | None = None
+        if mode == "local":
+            cluster.start_here(config.num_workers)
+        else:
+            self._dispatcher = cluster.Dispatcher(config.master_ip, config.master_port)
+            atexit.register(self._dispatcher.close)
+            cluster.join(self._dispatcher, config.num_workers)
+
+    @property
+    def address(self) -> str | None:
+        """Where workers join; None where they are of this program."""
+        return None if self._dispatcher is None else self._dispatcher.address
+
+    def register_model(self, model: Model) -> None:
+        """Take a model, which moves to the workers; its code stays as it is.
+
+        Args:
+            model: a torch.nn.Module or a gt.nn.Module.
+
+        Raises:
+            InvalidType: it is neither.
+        """
+        self._library = library_of(model)
+        self.model, self._placed = model, None
+
+    def enable_memory_profiling(self) -> None:
+        """Each line of the log tells what every worker holds and has held at the most."""
+        self._profiles_memory = True
+
+    def start_training(
+        self,
+        dataloader: Iterable[Any],
+        num_epochs: int = 10,
+        *,
+        loss_fn: Loss | None = None,
+        optimizer: Value | None = None,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> Metrics:
+        """Train.
+
+        Args:
+            dataloader: yields `(inputs, target)`, tokens [b, t] of which each is followed by its
+                target, or dictionaries of the model's arguments.
+            num_epochs: how often it is gone through.
+            loss_fn: of the model's output and the target (of a dictionary: the batch); a mean over
+                samples. Without it cross-entropy, or the loss that the model gives.
+            optimizer: of the model's parameters, of the model's library; AdamW without it.
+            resume: "latest" goes on from the last checkpoint, if there is one; or its folder.
+
+        Returns:
+            What each step measured.
+
+        Raises:
+            InvalidUse: no model was registered.
+            OutOfMemoryError: a step does not fit; says what helps.
+        """
+        if self.model is None or self._library is None:
+            raise InvalidUse("start_training: call register_model(model) first")
+        parted = split(self.config)
+        console.say(str(parted))
+        _tell_batch(dataloader, self.config, parted.batches_a_step())
+        self._library.moved(self.model, optimizer)
+        meshes = placing.meshes(parted, cluster.workers_there())
+        parts = self._parts(dataloader, meshes)
+        trainer = Trainer(
+            config=self.config,
+            split=parted,
+            library=self._library,
+            model=self.model,
+            optimizer=self._optimizer(optimizer),
+            loss_fn=loss_fn,
+            meshes=meshes,
+            metrics=Metrics(self.config),
+        )
+        position = self._position(trainer, resume)
+        trainer.metrics.profiles_memory = self._profiles_memory
+        if self.config.log_act:
+            trainer.metrics.boundaries = Boundaries(self.model, parts)
+        total = _steps(dataloader, parted.batches_a_step(), num_epochs)
+        with placing.scopes(meshes), trainer.metrics.bar(total, position.step):
+            trainer.run(dataloader, num_epochs, position)
+        return trainer.metrics
+
+    def close(self) -> None:
+        """End the session, and with it the workers; tensors of it are void."""
+        gt.disconnect()
+        if self._dispatcher is not None:
+            atexit.unregister(self._dispatcher.close)
+            self._dispatcher.close()
+            self._dispatcher = None
+
+    def __enter__(self) -> Orchestrator:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _parts(self, dataloader: Iterable[Any], meshes: Sequence[DeviceMesh]) -> list[Stage]:
+        """The model's stages, whose parameters are where they are computed with."""
+        assert self.model is not None
+        assert self._library is not None
+        if self._placed is None:
+            if self.config.gradient_checkpointing:
+                recompute.recompute_blocks(self.model, self._library)
+            self._placed = [Stage(("",), 1.0)]
+            if len(meshes) > 1:
+                self._placed = self._measured(dataloader, len(meshes))
+            placing.place(self.model, self._library, meshes, self._placed)
+        return self._placed
+
+    def _measured(self, dataloader: Iterable[Any], count: int) -> list[Stage]:
+        """Stages by what a batch costs in each module; the generators are as before."""
+        model, library = self.model, self._library
+        assert model is not None
+        assert library is not None
+        state = checkpoint.random_state()
+        micro = batches.micro_batches([next(iter(dataloader))], 1, 1)[0]
+        checkpoint.set_random_state(state)
+        inputs = micro.mapped(
+            lambda leaf: library.enter(gt.as_tensor(leaf)), lambda leaf: leaf
+        ).inputs
+        costs = stages.measured(model, lambda: prediction(model, inputs))
+        made = stages.stages_of(model, costs, count)
+        for number, stage in enumerate(made):
+            first, last = stage.paths[0], stage.paths[-1]
+            console.say(
+                f"stage {number}: {stage.share:.0%} of the measured cost, "
+                f"{first if first == last else f'{first} to {last}'}"
+            )
+        return made
+
+    def _optimizer(self, optimizer: Value | None) -> Value:
+        """The one that was passed; of an earlier call; or AdamW."""
+        assert self._library is not None
+        assert self.model is not None
+        if optimizer is not None:
+            self.optimizer = optimizer
+        elif self.optimizer is None:
+            self.optimizer = self._library.adamw(
+                self.model.parameters(),
+                lr=self.config.learning_rate,
+                weight_decay=self.config.weight_decay,
+            )
+        return self.optimizer
+
+    def _position(self, trainer: Trainer, resume: str | os.PathLike[str] | None) -> Position:
+        """Where training begins: at the start, or where a checkpoint was written."""
+        path = checkpoint.found(resume, Path(self.config.checkpoint_dir))
+        if path is None:
+            return Position()
+        position = checkpoint.load(path, trainer.library, trainer.model, trainer.optimizer)
+        console.say(f"resumed from {path}")
+        return position
+
+
+def _tell_batch(dataloader: object, config: DistributedConfig, batches_a_step: int) -> None:
+    """A loader whose batches have another size than the configuration says wins."""
+    size = getattr(dataloader, "batch_size", None)
+    if size not in (None, config.batch_size):
+        console.say(
+            f"the loader's batches have {size} samples and batch_size is {config.batch_size}: "
+            f"{size} holds"
+        )
+    samples = "" if size is None else f", {size * batches_a_step} samples"
+    console.say(f"a step takes {batches_a_step} of the loader's batches{samples}")
+
+
+def _steps(dataloader: object, batches_a_step: int, epochs: int) -> int | None:
+    """The steps of a run, where the loader has a length."""
+    try:
+        return epochs * -(-len(dataloader) // batches_a_step)  # type: ignore[arg-type]
+    except TypeError:  # a DataLoader of a stream says it where it is asked
+        return None

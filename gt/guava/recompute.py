@@ -1,0 +1,51 @@
+"""Gradient checkpointing without a changed line of the model: its blocks run again in backward."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from gt.guava import console
+from gt.guava.library import Library, Model
+
+__all__ = ["recompute_blocks"]
+
+BLOCKS_MIN = 2  # modules of one class behind one another: a stack of layers
+
+
+def recompute_blocks(model: Model, library: Library) -> list[str]:
+    """Let the blocks of a model keep no activations.
+
+    Blocks are the modules of one class in a ModuleList or Sequential. Within one nothing else is
+    looked for. A model without any is left as it is, and the run says so.
+
+    Returns:
+        The blocks' paths.
+    """
+    checkpoint = library.module.utils.checkpoint.checkpoint
+    blocks = _blocks("", model)
+    for _, block in blocks:
+        block.forward = _checkpointed(block.forward, checkpoint)
+    if not blocks:
+        console.say("gradient_checkpointing: the model has no list of like blocks; nothing changes")
+    return [path for path, _ in blocks]
+
+
+def _checkpointed(forward: Any, checkpoint: Any) -> Any:  # noqa: ANN401 - of either library
+    @functools.wraps(forward)
+    def call(*arguments: object, **keywords: object) -> object:
+        return checkpoint(forward, *arguments, use_reentrant=False, **keywords)
+
+    return call
+
+
+def _blocks(path: str, module: Model) -> list[tuple[str, Model]]:
+    """The outermost stacks' members."""
+    children = [(f"{path}.{name}" if path else name, one) for name, one in module.named_children()]
+    is_list = type(module).__name__ in {"ModuleList", "Sequential"}
+    classes = [type(one) for _, one in children if any(True for _ in one.children())]
+    alike = {one for one in classes if classes.count(one) >= BLOCKS_MIN} if is_list else set()
+    found: list[tuple[str, Model]] = []
+    for inner, child in children:
+        found += [(inner, child)] if type(child) in alike else _blocks(inner, child)
+    return found

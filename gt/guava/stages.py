@@ -1,0 +1,154 @@
+"""Stages: a model's modules cut into parts of about equal cost, each on workers of its own.
+
+Costs are measured: the model runs once on a batch, and each module's time is taken. A module that
+costs more than a stage may is cut into those inside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import gt
+from gt.errors import ConfigError
+from gt.guava.library import Model
+
+__all__ = ["Stage", "measured", "stages_of", "within"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """The modules of one stage, by path, and their part of the whole cost."""
+
+    paths: tuple[str, ...]
+    share: float
+
+
+def measured(model: Model, run: Callable[[], object], repeats: int = 2) -> dict[str, float]:
+    """Seconds of each module, in the order in which they are called; the first run only warms up.
+
+    Args:
+        model: whose modules are meant.
+        run: calls the model once.
+        repeats: how often it is called; the shortest time counts.
+    """
+    begun: dict[str, float] = {}
+    taken: dict[str, float] = {}
+
+    def before(path: str) -> None:
+        gt.synchronize()
+        taken.setdefault(path, float("inf"))
+        begun[path] = time.perf_counter()
+
+    def after(path: str) -> None:
+        gt.synchronize()
+        taken[path] = min(taken[path], time.perf_counter() - begun[path])
+
+    handles = [
+        handle
+        for path, module in model.named_modules()
+        for handle in around(module, partial(before, path), partial(after, path))
+    ]
+    was_training = model.training
+    model.eval()
+    try:
+        with gt.random.fork_rng(), gt.no_grad():
+            for _ in range(repeats):
+                run()
+    finally:
+        model.train(was_training)
+        for handle in handles:
+            handle.remove()
+    return taken
+
+
+def stages_of(model: Model, costs: Mapping[str, float], count: int) -> list[Stage]:
+    """The model's modules in `count` contiguous stages, of which the dearest is as cheap as can be.
+
+    Args:
+        model: whose modules are cut.
+        costs: of each module that is called, in the order of calls.
+        count: how many stages there are to be.
+
+    Raises:
+        ConfigError: the model has fewer modules than that.
+    """
+    units = _units(model, costs, count)
+    if len(units) < count:
+        raise ConfigError(
+            f"{count} stages, and the model has {len(units)} modules that can be cut apart",
+            f"set num_workers or tensor_parallel_size so that there are {len(units)} stages",
+        )
+    ends = _ends([costs[path] for path in units], count)
+    total = sum(costs[path] for path in units)
+    parts = [units[start:end] for start, end in zip((0, *ends), (*ends, len(units)), strict=True)]
+    return [
+        Stage(tuple(part), sum(costs[path] for path in part) / max(total, 1e-12)) for part in parts
+    ]
+
+
+def within(model: Model, stages: Sequence[Stage], names: Sequence[str]) -> None:
+    """Each call of a stage's module is made in the stage's scope from here on."""
+    modules = dict(model.named_modules())
+    for stage, name in zip(stages, names, strict=True):
+        for path in stage.paths:
+            around(
+                modules[path],
+                partial(gt.signal.enter, name),
+                partial(gt.signal.exit, name),
+            )
+
+
+def around(module: Model, before: Callable[[], None], after: Callable[[], None]) -> list[Any]:
+    """Call these around each forward of a module, also one that raises; returns the hooks."""
+    return [
+        module.register_forward_pre_hook(lambda *_: before()),
+        module.register_forward_hook(lambda *_: after(), always_call=True),
+    ]
+
+
+def _units(model: Model, costs: Mapping[str, float], count: int) -> list[str]:
+    """The modules that stages are made of: as large as they may be, in the order of calls."""
+    modules, order = dict(model.named_modules()), {path: place for place, path in enumerate(costs)}
+    units, kept = [""], set[str]()
+    limit = costs.get("", 0.0) / count
+    while True:
+        too_large = [path for path in units if costs[path] > limit or len(units) < count]
+        open_ones = [path for path in too_large if path not in kept]
+        if not open_ones:
+            return sorted(units, key=lambda path: order[path])
+        dearest = max(open_ones, key=lambda path: costs[path])
+        inside = _called_inside(dearest, modules[dearest], costs)
+        if inside:
+            units = [path for path in units if path != dearest] + inside
+        else:
+            kept.add(dearest)
+
+
+def _called_inside(path: str, module: Model, costs: Mapping[str, float]) -> list[str]:
+    """The nearest modules inside one that are called; a list of modules is not."""
+    found: list[str] = []
+    for name, child in module.named_children():
+        inner = f"{path}.{name}" if path else name
+        found += [inner] if inner in costs else _called_inside(inner, child, costs)
+    return found
+
+
+def _ends(costs: Sequence[float], count: int) -> list[int]:
+    """Where stages end but for the last, so that the dearest costs the least; none is empty."""
+    sums = [0.0]
+    for cost in costs:
+        sums.append(sums[-1] + cost)
+    best = {end: (sums[end], [end]) for end in range(1, len(costs) + 1)}
+    for stage in range(2, count + 1):
+        best = {
+            end: min(
+                (max(best[start][0], sums[end] - sums[start]), [*best[start][1], end])
+                for start in range(stage - 1, end)
+            )
+            for end in range(stage, len(costs) + 1)
+        }
+    return best[len(costs)][1][:-1]

@@ -1,0 +1,208 @@
+"""The training loop: one program for all workers, the lines that one writes for a single one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gt
+from gt.distributed import DeviceMesh
+from gt.errors import InvalidUse, OutOfMemoryError
+from gt.guava import batches, checkpoint, console
+from gt.guava.batches import MicroBatch
+from gt.guava.checkpoint import Position
+from gt.guava.config import DistributedConfig
+from gt.guava.library import Library, Model, Value
+from gt.guava.metrics import Metrics
+from gt.guava.split import Split
+
+__all__ = ["Trainer", "loss_of", "prediction"]
+
+Loss = Callable[[Any, Any], Value]
+PARTS_MAX = 64  # a batch that does not fit in a 64th of itself is not what is too large
+
+
+@dataclasses.dataclass(kw_only=True)
+class Trainer:
+    """A model, its optimizer and where both are.
+
+    Args:
+        config: what was asked for.
+        split: how workers are divided.
+        library: the model's.
+        model: placed.
+        optimizer: of its parameters.
+        loss_fn: of outputs and target, or of outputs and batch where that is a dictionary.
+        meshes: a stage's workers each.
+        metrics: takes each step's values.
+    """
+
+    config: DistributedConfig
+    split: Split
+    library: Library
+    model: Model
+    optimizer: Value
+    loss_fn: Loss | None
+    meshes: Sequence[DeviceMesh]
+    metrics: Metrics
+    parts: int = 1
+
+    def run(self, loader: Iterable[Any], epochs: int, position: Position) -> None:
+        """Train from where a run stands to the end of the last epoch."""
+        count = self.split.batches_a_step()
+        self.model.train()
+        for epoch in range(position.epoch, epochs):
+            taken, drawn = loader, 0
+            begin: Mapping[str, Any] = checkpoint.random_state()
+            if epoch == position.epoch and position.epoch_random is not None:
+                begin, drawn = position.epoch_random, position.batches
+                taken = checkpoint.resumed(loader, drawn, begin)
+            for step in batches.steps_of(taken, count):
+                drawn += len(step)
+                position = Position(
+                    step=position.step + 1, epoch=epoch, batches=drawn, epoch_random=begin
+                )
+                self._step(step, position)
+                if self.config.save_interval and position.step % self.config.save_interval == 0:
+                    self.save(position)
+        self.metrics.flush()
+
+    def save(self, position: Position) -> None:
+        """Write a checkpoint."""
+        folder = Path(self.config.checkpoint_dir)
+        path = checkpoint.save(folder, self.library, self.model, self.optimizer, position)
+        console.say(f"saved {path}")
+
+    def _step(self, step: Sequence[Any], position: Position) -> None:
+        """One step: forward and backward of each micro-batch, then the optimizer."""
+        loss, samples = self._gradients(step, is_first=position.step == 1)
+        parameters = [one for one in self.model.parameters() if one.grad is not None]
+        utils = self.library.module.nn.utils
+        limit = self.config.max_grad_norm
+        if limit is None:
+            norm = utils.get_total_norm([one.grad for one in parameters])
+        else:
+            norm = utils.clip_grad_norm_(parameters, limit)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.metrics.add(
+            step=position.step,
+            epoch=position.epoch,
+            loss=loss,
+            rate=self.optimizer.param_groups[0]["lr"],
+            norm=norm,
+            samples=samples,
+        )
+
+    def _gradients(self, step: Sequence[Any], *, is_first: bool) -> tuple[Value, int]:
+        """Forward and backward of a step; where memory does not suffice, in smaller parts.
+
+        Only before the first step is it known that nothing has changed yet.
+        """
+        try:
+            done = self._all_micro_batches(step)
+            if is_first:
+                gt.synchronize()
+        except OutOfMemoryError as error:
+            self.optimizer.zero_grad()
+            if not is_first or self.parts >= min(PARTS_MAX, _rows(step)):
+                raise _out_of_memory(error, self) from error
+        else:
+            return done
+        self.parts *= 2
+        console.say(f"out of memory: each micro-batch runs in {self.parts} parts from now")
+        return self._gradients(step, is_first=is_first)
+
+    def _all_micro_batches(self, step: Sequence[Any]) -> tuple[Value, int]:
+        """The step's loss, and how many samples it had."""
+        made = batches.micro_batches(step, self.split.micro_batches, self.parts)
+        waiting: list[Value] = []
+        total: Value | None = None
+        for micro in made:
+            loss = self._forward(micro)
+            total = loss.detach() if total is None else total + loss.detach()
+            waiting.append(loss)
+            if (
+                len(waiting) >= self.split.stages
+            ):  # one backward for each forward, once all are busy
+                waiting.pop(0).backward()
+        for loss in waiting:
+            loss.backward()
+        return total, sum(batches.rows(batch) for batch in step)
+
+    def _forward(self, micro: MicroBatch) -> Value:
+        """The part of a micro-batch in the step's loss."""
+        placed = micro.mapped(self._upload(self.meshes[0]), self._upload(self.meshes[-1]))
+        with self._autocast():
+            outputs = prediction(self.model, placed.inputs)
+            loss = loss_of(outputs, placed, self.loss_fn, self.library)
+        return loss if micro.share == 1 else loss * micro.share
+
+    def _upload(self, mesh: DeviceMesh) -> Callable[[Any], Value]:
+        return lambda leaf: self.library.enter(batches.placed(leaf, mesh))
+
+    def _autocast(self) -> contextlib.AbstractContextManager[object]:
+        if not self.config.use_amp:
+            return contextlib.nullcontext()
+        module = self.library.module
+        made: contextlib.AbstractContextManager[object] = module.autocast(
+            self.library.device, dtype=module.bfloat16
+        )
+        return made
+
+
+def prediction(model: Model, inputs: Any) -> Any:  # noqa: ANN401 - what a model takes and gives
+    """What the model gives for a batch."""
+    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+
+
+def loss_of(outputs: Any, micro: MicroBatch, loss_fn: Loss | None, library: Library) -> Value:  # noqa: ANN401
+    """The loss of outputs: by `loss_fn`, the model's own, or cross-entropy.
+
+    Raises:
+        InvalidUse: none of these is there.
+    """
+    if micro.target is None:
+        if loss_fn is not None:
+            return loss_fn(outputs, micro.inputs)
+        loss = _entry(outputs, "loss")
+        if loss is None:
+            raise InvalidUse(
+                "a batch is a dictionary, and the model's output has no loss: pass "
+                "start_training(loss_fn=...), which takes the output and the batch"
+            )
+        return loss
+    if loss_fn is not None:
+        return loss_fn(outputs, micro.target)
+    scores = _entry(outputs, "logits")
+    return library.cross_entropy(outputs if scores is None else scores, micro.target)
+
+
+def _entry(outputs: Any, name: str) -> Value | None:  # noqa: ANN401 - what a model gives
+    """An entry or attribute of what a model gives."""
+    if isinstance(outputs, Mapping):
+        return outputs.get(name)
+    return getattr(outputs, name, None)
+
+
+def _rows(step: Sequence[Any]) -> int:
+    return max(batches.rows(batch) for batch in step)
+
+
+def _out_of_memory(error: OutOfMemoryError, trainer: Trainer) -> OutOfMemoryError:
+    """What can be done, and what filled the memory."""
+    model = list(trainer.model.parameters())
+    size = sum(one.numel() * one.element_size() for one in model) / 1e6
+    workers = "; ".join(
+        f"worker {one['worker']:.0f} held {one.get('bytes_peak', 0) / 1e6:.0f} MB at the most"
+        for one in gt.debug.get_worker_stats()
+    )
+    return OutOfMemoryError(
+        f"{error}\nguava: a step does not fit. Weights and gradients take {size:.0f} MB each, "
+        f"AdamW's state {2 * size:.0f} MB, the rest are activations ({workers}). Set a smaller "
+        f"batch_size (now {trainer.config.batch_size}), use_amp=True, or gradient_checkpointing="
+        "True (recompute)"
+    )

@@ -1,0 +1,1 @@
+"""Workers that join an orchestrator of another machine."""

@@ -153,7 +153,7 @@ def test_what_cannot_be_meant_is_one_line(words, text, monkeypatch, capsys):
 @pytest.mark.fast
 def test_a_program_that_is_not_there_is_told_before_anything_starts(capsys):
     assert command.launch(["-n", "1", "--", "no-such-program"]) == 1
-    assert "no-such-program is not found" in capsys.readouterr().err
+    assert "not found: no-such-program" in capsys.readouterr().err
     assert command.launch(["-n", "1"]) == 2
     assert "a program is missing" in capsys.readouterr().err
 

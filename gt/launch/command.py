@@ -45,7 +45,7 @@ def launch(words: Sequence[str]) -> int:
         if options.dry_run:
             sys.stdout.write(rendered(described, plan))
             return 0
-        _check_programs([*described.needs, *program[:1]], described)
+        _check_programs(described, program)
         if isinstance(described, Submitted):
             return submission.run(described, plan)
         assert isinstance(described, Attached), described
@@ -76,7 +76,7 @@ def up(words: Sequence[str]) -> int:
         if options.dry_run:
             sys.stdout.write(rendered(described, plan))
             return 0
-        _check_programs(described.needs, described)
+        _check_programs(described, ())
         return stay.up(described, plan, words)
     except (LaunchError, OSError) as error:
         sys.stderr.write(f"gt up: {error}\n")
@@ -245,7 +245,10 @@ def _settings(words: Sequence[str], described: Engine) -> dict[str, str]:
     return settings
 
 
-def _check_programs(names: Sequence[str], described: Engine) -> None:
-    for name in names:
-        if shutil.which(name) is None:
-            raise LaunchError(f"--on {described.name}: {name} is not found; gt doctor says more")
+def _check_programs(described: Engine, program: Sequence[str]) -> None:
+    """What is missing is told before anything starts."""
+    missing = described.missing()
+    if program and shutil.which(program[0]) is None:
+        missing.append(program[0])
+    if missing:
+        raise LaunchError(f"--on {described.name}: not found: {', '.join(missing)}; see gt doctor")

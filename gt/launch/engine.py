@@ -7,7 +7,9 @@ here starts anything.
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -110,6 +112,7 @@ class Engine:
         name: the word of `--on`.
         summary: one line.
         needs: programs that must be on the path.
+        modules: of Python, that must be installed.
         settings: names and defaults of `--set`.
         python: the interpreter where workers are; empty for the one here.
     """
@@ -117,8 +120,14 @@ class Engine:
     name: str
     summary: str
     needs: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
+
+    def missing(self) -> list[str]:
+        """Programs and modules that are not here."""
+        programs = [name for name in self.needs if shutil.which(name) is None]
+        return programs + [name for name in self.modules if importlib.util.find_spec(name) is None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ def _commands(plan: Plan) -> list[Command]:
 ENGINE = Attached(
     name="ray",
     summary="workers as actors of a Ray cluster",
+    modules=("ray",),
     settings={"address": "auto", "strategy": "PACK", "cpus": "1"},
     commands=_commands,
     reaches_out=True,

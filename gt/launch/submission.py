@@ -42,7 +42,9 @@ def submit(engine: Submitted, plan: Plan) -> str:
     words = done.stdout.replace(";", " ").split()
     if done.returncode or not words:
         said = (done.stderr or done.stdout).strip()
-        raise LaunchError(f"{engine.submit(plan)[0]} {watch.manner(done.returncode)}: {said}")
+        raise LaunchError(
+            f"{engine.submit(plan)[0]} has ended {watch.manner(done.returncode)}: {said}"
+        )
     return words[0]
 
 

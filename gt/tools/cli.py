@@ -101,6 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     prices.add_argument("--workers", type=count, default=2, metavar="N", help="how many to start")
     machine = commands.add_parser("env", help="machine, versions and GT_* variables, for a report")
     machine.add_argument("--json", action="store_true", help="one JSON object")
+    machine = commands.add_parser("doctor", help="what this machine lacks, and what to type")
+    machine.add_argument("--json", action="store_true", help="a list of JSON objects")
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -134,6 +136,10 @@ def _run(options: argparse.Namespace) -> int:
         from gt.tools import environment
 
         return environment.run(as_json=options.json)
+    if options.command == "doctor":
+        from gt.tools import doctor
+
+        return doctor.run(as_json=options.json)
     if options.command == "prices":
         from gt.tools import prices
 

@@ -21,7 +21,7 @@ class MyCustomModel(nn.Module):
         self.branch = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
         self.head = nn.Linear(8 * 64, 2)
 
-    def forward(self, image: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
         x = self.convolution(image).relu()
         x = x + self.branch(x)
         return self.head(x.flatten(1))

@@ -29,7 +29,6 @@ __all__ = [
     "random_state",
     "save",
     "set_random_state",
-    "skip",
 ]
 
 PREFIX = "step_"

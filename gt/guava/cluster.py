@@ -57,9 +57,15 @@ class Dispatcher:
 
     Raises:
         ConnectionLost: it cannot listen there.
+        InvalidUse: the program has a session.
     """
 
     def __init__(self, host: str, port: int) -> None:
+        if gt.is_connected():
+            raise InvalidUse(
+                "Orchestrator: this program has a session already, whose tensors would be void; "
+                "make the orchestrator before the first tensor of GT's, or call gt.disconnect()"
+            )
         self._folder = tempfile.TemporaryDirectory(prefix="guava-")
         words = [sys.executable, "-m", "gt.guava.dispatcher", "--host", host, "-p", str(port)]
         self.token = None if _is_loopback(host) else config.token() or secrets.token_hex(16)

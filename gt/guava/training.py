@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,12 @@ class Trainer:
 
 
 def prediction(model: Model, inputs: Any) -> Any:  # noqa: ANN401 - what a model takes and gives
-    """What the model gives for a batch."""
-    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+    """What the model gives for a batch: of a dictionary it takes what forward has names for."""
+    if not isinstance(inputs, Mapping):
+        return model(inputs)
+    parameters = inspect.signature(model.forward).parameters
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    return model(**{name: one for name, one in inputs.items() if takes_all or name in parameters})
 
 
 def loss_of(outputs: Any, micro: MicroBatch, loss_fn: Loss | None, library: Library) -> Value:  # noqa: ANN401

@@ -8,6 +8,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from gt import config
 from gt.errors import ConfigError
@@ -39,8 +40,15 @@ def _network(word: str) -> str:
     return word
 
 
+class _Parser(argparse.ArgumentParser):
+    """One line says what is wrong; the list of options is for who asks."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISTAKEN, f"gt.worker: {message} (--help lists the options)\n")
+
+
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m gt.worker", description=__doc__)
+    parser = _Parser(prog="python -m gt.worker", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="the dispatcher's host")
     parser.add_argument("-p", "--port", type=_number(1, PORT_MAX), help="the dispatcher's port")
     parser.add_argument("--unix", metavar="PATH", help="the dispatcher's Unix socket, on its host")

@@ -997,7 +997,7 @@ class Tensor:
     def equal(self, other: Tensor) -> _bool:
         """Whether shapes and all elements are equal; reads one bool."""
     def allclose(self, other: Tensor, rtol: _float=1e-05, atol: _float=1e-08, equal_nan: _bool=False) -> _bool:
-        """Whether all elements are close; reads one bool."""
+        """Whether all elements are close; reads one bool, and records nothing."""
     def bincount(self, weights: Tensor | None=None, minlength: _int=0) -> Tensor:
         """How often each number from 0 occurs (or the sum of its weights); reads the largest."""
     def multinomial(self, num_samples: _int, replacement: _bool=False, *, generator: Generator | None=None) -> Tensor:

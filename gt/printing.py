@@ -14,6 +14,7 @@ import numpy.typing as npt
 from gt import _core
 from gt._core import Tensor, call
 from gt.dtypes import NUMPY, complex_of, get_default_dtype
+from gt.errors import InvalidUse
 
 Array = npt.NDArray[np.generic]
 
@@ -79,8 +80,12 @@ def described(x: Tensor, count: int) -> list[str]:
     implied = {default} if count == 0 else {default, complex_of(default), _core.int64, _core.bool}
     if not any(x.dtype == dtype for dtype in implied):
         suffixes.append(f"dtype={x.dtype!r}")
-    if x.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{x.grad_fn.name()}>")
+    try:
+        name = x.grad_fn.name() if x.grad_fn is not None else None
+    except InvalidUse:  # of a view from `no_grad` whose memory was written since
+        name = "Invalid"
+    if name is not None:
+        suffixes.append(f"grad_fn=<{name}>")
     elif x.requires_grad:
         suffixes.append("requires_grad=True")
     return suffixes

@@ -263,6 +263,15 @@ def test_explain_names_the_signal():
     assert gt.explain(y).signal == "attention"
 
 
+@pytest.mark.parametrize("rank", range(1, 9))
+def test_running_sums_along_a_cut(rank):
+    """Each dimension of each rank, with shards of one length and of two."""
+    array = np.arange(2.0 * 3 ** (rank - 1)).reshape((2, *[3] * (rank - 1)))
+    for dim in range(rank):
+        cut = gt.distribute(gt.tensor(array), gt.DeviceMesh(2), dim=dim)
+        np.testing.assert_array_equal(cut.cumsum(dim).numpy(), array.cumsum(dim))
+
+
 def test_what_passes_contributions_on_is_decided_dtype_by_dtype():
     """A cast to more digits leaves them as they are, one to integers must not: 3.2 - 1.6 is 1."""
     parts = gt.distribute(gt.tensor([[3.2] * 50, [-1.6] * 50]), gt.DeviceMesh(2), dim=0)

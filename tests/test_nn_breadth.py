@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from test_nn import check, drawn
 from test_nn_generic import CLOSE, LIBRARIES, compare, equal, tensors, title
 
 import gt
@@ -305,3 +306,12 @@ def test_masks_of_the_transformer():
         library.nn.Transformer.generate_square_subsequent_mask(4) for library in LIBRARIES
     )
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), **CLOSE)
+
+
+@pytest.mark.parametrize("rank", range(4, 9))
+def test_pad_of_many_dimensions(rank):
+    """All pairs, some of them, and what is taken off: beyond four pairs in several instructions."""
+    array = drawn(rank, (2, 1, 3, 2, 1, 2, 3, 2)[:rank])[0]
+    for pairs in range(4, rank + 1):
+        pad = [(1, 0, 2, 1, 0, 0, -1, 1, 1)[place % 9] for place in range(2 * pairs)]
+        check(lambda t, x, pad=pad: t.nn.functional.pad(x, pad, value=0.5), [array])

@@ -64,7 +64,9 @@ def test_a_command_line_that_means_nothing(
     with pytest.raises(SystemExit) as ended:
         __main__.main()
     assert ended.value.code == 2
-    assert text in capsys.readouterr().err.splitlines()[-1]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gt.worker: ")
+    assert text in line
 
 
 @pytest.mark.parametrize("host", ["nosuchhost.invalid", "no host", ""])
@@ -123,6 +125,7 @@ def test_pytorchs_backend_without_pytorch(name: str, monkeypatch: pytest.MonkeyP
         "GT_LOOK_AHEAD",
         "GT_PROCESS_GROUPS",
         "GT_THREADS",
+        "GT_TRUSTED_NETWORKS",
         "GT_VERBOSE",
     ],
 )

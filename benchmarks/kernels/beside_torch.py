@@ -32,7 +32,8 @@ class Case(NamedTuple):
 
 def seconds(call: Callable[[], object], clock: Clock, repeats: int) -> float:
     """What a call takes, as the mean of `repeats` after a first one."""
-    time.sleep(PAUSE_S)
+    if clock is not time.process_time:  # that is of one thread
+        time.sleep(PAUSE_S)
     call()
     start = clock()
     for _ in range(repeats):
@@ -62,7 +63,7 @@ def main(
     cases: Callable[[], Iterable[Case]],
     *,
     threads: Sequence[int] = (1, 2),
-    first: Callable[[], None] | None = None,
+    first: Callable[[int], None] | None = None,
 ) -> None:
     """Prints a line for each case and number of threads.
 
@@ -70,7 +71,7 @@ def main(
         documentation: Of the program; its first line is what --help says.
         cases: Makes them; asked again for each number of threads.
         threads: How many threads each side may use; one with --cpu-time.
-        first: Prints lines before all others.
+        first: Prints lines before all others, of so many rounds.
     """
     parser = argparse.ArgumentParser(description=(documentation or "").split("\n")[0])
     parser.add_argument("--cpu-time", action="store_true", help="of one thread")
@@ -79,7 +80,7 @@ def main(
     clock = time.process_time if asked.cpu_time else time.perf_counter
     with torch.inference_mode():
         if first is not None:
-            first()
+            first(asked.rounds)
         for count in (1,) if asked.cpu_time else threads:
             torch.set_num_threads(count)
             for case in cases():

@@ -12,7 +12,7 @@ import time
 
 import beside_torch
 import torch
-from beside_torch import ROUNDS, Case, seconds
+from beside_torch import Case, seconds
 from torch.nn import functional
 
 from gt import _kernels
@@ -29,9 +29,9 @@ def _square(n: int, dtype: torch.dtype) -> Case:
     )
 
 
-def _skinny(m: int, n: int, k: int, dtype: torch.dtype, *, transposed: bool) -> Case:
+def _skinny(m: int, b: torch.Tensor, *, transposed: bool) -> Case:
+    (k, n), dtype = b.shape, b.dtype
     a, out = torch.randn(m, k).to(dtype), torch.empty(m, n, dtype=dtype)
-    b = torch.randn(n, k).to(dtype).T if transposed else torch.randn(k, n).to(dtype)
     return Case(
         f"{dtype} [{m}, {k}] @ [{k}, {n}]{', b transposed' if transposed else ''}",
         2 * m * n * k,
@@ -54,19 +54,20 @@ def _fused(n: int) -> Case:
 def _cases() -> list[Case]:
     narrow = (torch.bfloat16,) if "avx512_bf16" in _kernels.paths() else ()
     squares = [(n, d) for d in (torch.float32, *narrow) for n in (128, 256, 512, 1024, 2048)]
-    skinny = [(m, d, t) for d in (torch.float32, *narrow) for m in (1, 4, 8) for t in (True, False)]
+    wide = {d: torch.randn(4096, 4096).to(d) for d in (torch.float32, *narrow)}
+    skinny = [(m, b, t) for b in wide.values() for m in (1, 4, 8) for t in (True, False)]
     return [
         *(_square(n, dtype) for n, dtype in [*squares, (512, torch.float64)]),
-        *(_skinny(m, 4096, 4096, dtype, transposed=t) for m, dtype, t in skinny),
+        *(_skinny(m, b.T if t else b, transposed=t) for m, b, t in skinny),
         *(_fused(n) for n in (32, 64, 128)),
     ]
 
 
-def _call() -> None:
+def _call(rounds: int) -> None:
     """What a call of three tensors costs that has no row to compute; the best of many rounds."""
     a, b, out = torch.ones(0, 2), torch.ones(2, 2), torch.ones(0, 2)
     own, add, empty = (
-        min(seconds(call, time.perf_counter, 20000) for _ in range(5 * ROUNDS)) * 1e9
+        min(seconds(call, time.perf_counter, 20000) for _ in range(5 * rounds)) * 1e9
         for call in (
             lambda: _kernels.matmul(out, a, b),
             lambda: torch.add(a, a, out=out),

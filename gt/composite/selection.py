@@ -261,8 +261,12 @@ def equal(self: Tensor, other: Tensor) -> bool:
 def allclose(
     self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close; reads one bool."""
-    return bool(isclose(self, other, rtol, atol, equal_nan).all().item())
+    """Whether all elements are close; reads one bool, and records nothing."""
+    recording = _core.set_grad_enabled(False)
+    try:
+        return bool(isclose(self, other, rtol, atol, equal_nan).all().item())
+    finally:
+        _core.set_grad_enabled(recording)
 
 
 def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:

@@ -123,7 +123,12 @@ def _compression(given: str) -> str:
 
 
 def _networks(word: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in word.split(",") if part.strip())
+    from ipaddress import ip_network  # here: the import of gt does not need it
+
+    networks = tuple(part.strip() for part in word.split(",") if part.strip())
+    for network in networks:
+        ip_network(network, strict=False)
+    return networks
 
 
 SWITCH = f"one of {', '.join(ON)}, or of {', '.join(OFF)}"

@@ -9,6 +9,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from gt import config
 from gt.errors import ConfigError
@@ -50,8 +51,15 @@ def _seconds(word: str) -> float:
     return seconds
 
 
+class _Parser(argparse.ArgumentParser):
+    """One line says what is wrong; the list of options is for who asks."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISTAKEN, f"gt.worker: {message} (--help lists the options)\n")
+
+
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m gt.worker", description=__doc__)
+    parser = _Parser(prog="python -m gt.worker", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="the dispatcher's host")
     parser.add_argument(
         "-p",

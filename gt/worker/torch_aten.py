@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gt.aten import arguments, schemas
-from gt.worker import parts, torch_backward, torch_own
+from gt.worker import light_dynamo, parts, torch_backward, torch_gradients, torch_own
 from gt.worker.backend import Kernel
 from gt.worker.torch_dtypes import DTYPES
 
@@ -268,10 +268,8 @@ def _gradients(
     if not any(grad.numel() for _, grad in pairs):
         return tuple(torch.zeros_like(leaf) for leaf in chosen), end
     outputs, cotangents = zip(*pairs, strict=True)
-    found = torch.autograd.grad(
-        outputs, chosen, cotangents, create_graph=create_graph, materialize_grads=True
-    )
-    return tuple(found), end
+    found = torch_gradients.recorded(outputs, chosen, cotangents, create_graph=create_graph)
+    return found, end
 
 
 def _described(value: Tensor) -> tuple[int, ...]:
@@ -314,6 +312,8 @@ def _asked(
             function = operator(overload, text)
             if values:
                 answer = _answer([x.clone() for x in values], function, wanted)
+            elif overload in torch_own.FORWARD:
+                answer = _answer_of_own(described, function, wanted)
             else:
                 answer = _answer_of_metadata(described, function, wanted)
         except Exception as error:  # noqa: BLE001 - whatever torch raises is the answer
@@ -326,11 +326,23 @@ def _asked(
             return answer
 
 
+def _answer_of_own(
+    described: Sequence[int], function: Function, wanted: Sequence[int]
+) -> dict[str, object]:
+    """Of zeros where that takes no time: PyTorch's kernels without values are many imports."""
+    operands = _tensors(described, "cpu")
+    if sum(x.numel() for x in operands) <= _TRIAL_ELEMENTS_MAX:
+        with contextlib.suppress(Exception):  # which the operands' values need not meet
+            return _answer(operands, function, wanted)
+    return _answer_of_metadata(described, function, wanted)
+
+
 def _answer_of_metadata(
     described: Sequence[int], function: Function, wanted: Sequence[int]
 ) -> dict[str, object]:
     try:
-        answer = _answer(_tensors(described, "meta"), function, wanted)
+        with light_dynamo.in_place_of_dynamo():
+            answer = _answer(_tensors(described, "meta"), function, wanted)
     except MissingDtypeError:
         raise
     except NotImplementedError:
@@ -419,7 +431,7 @@ def _lacks_derivative(results: Sequence[Tensor], operands: Sequence[Tensor]) -> 
     chosen = [value for value in results if value.requires_grad]
     try:
         grads = [torch.ones_like(value) for value in chosen]
-        torch.autograd.grad(chosen, operands, grads, allow_unused=True)
+        torch_gradients.recorded(chosen, operands, grads)
     except Exception as error:  # noqa: BLE001 - whatever else fails fails when it is asked for
         return "derivative for" in str(error)
     return False

@@ -149,8 +149,18 @@ def _lerp(self: Operand, end: Operand, weight: Operand) -> Tensor:
 
 
 def _div_rounded(self: Operand, other: Operand, rounding_mode: str) -> Tensor:
-    first = number_as_tensor(self, other)
-    return torch.div(first, other, rounding_mode=rounding_mode)
+    return divided(number_as_tensor(self, other), other, rounding_mode=rounding_mode)
+
+
+def divided(self: Tensor, other: Operand, *, rounding_mode: str | None) -> Tensor:
+    """torch.div, which divides the lowest integer by -1 where it cuts off, and so traps."""
+    traps = rounding_mode == "trunc" and self.device.type == "cpu"
+    if not traps or torch.result_type(self, other) not in {torch.int32, torch.int64}:
+        return torch.div(self, other, rounding_mode=rounding_mode)
+    divisor = number_as_tensor(other, self)
+    opposite = divisor == -1
+    quotient = torch.div(self, divisor.masked_fill(opposite, 1), rounding_mode="trunc")
+    return torch.where(opposite, -quotient, quotient)
 
 
 def _polygamma(self: Tensor, n: int) -> Tensor:

@@ -16,6 +16,34 @@ aten = torch.ops.aten
 _PLAIN, _ROOT, _LENGTH = 0, 1, 2
 
 
+def recorded(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    cotangents: Sequence[Tensor],
+    *,
+    create_graph: bool = False,
+) -> tuple[Tensor, ...]:
+    """What PyTorch's autograd has recorded, backwards: zeros of an input that nothing reaches.
+
+    This is `torch.autograd.grad` without its look at shapes, whose first call imports a second's
+    worth of modules; shapes here are those of the results.
+    """
+    found = torch.autograd.graph._engine_run_backward(  # noqa: SLF001 - it has no other name
+        tuple(outputs),
+        tuple(cotangents),
+        create_graph,  # what is recorded of this is kept
+        create_graph,
+        tuple(inputs),
+        True,  # an input may stand beside all that leads to the outputs
+        accumulate_grad=False,
+    )
+    pairs = zip(found, inputs, strict=True)
+    return tuple(
+        torch.zeros_like(x, requires_grad=create_graph) if grad is None else grad
+        for grad, x in pairs
+    )
+
+
 def avg_pool1d_backward(
     grad: Tensor,
     x: Tensor,

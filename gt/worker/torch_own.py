@@ -18,6 +18,7 @@ from gt.worker import (
     torch_attention,
     torch_bags,
     torch_convolution,
+    torch_elementwise,
     torch_gradients,
     torch_pooling,
     torch_recurrent,
@@ -66,6 +67,10 @@ FORWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
 # PyTorch's operators, of the same values, where GT has a faster kernel for some operands, or where
 # PyTorch's ends the process for some.
 FASTER: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
+    "div.Scalar_mode": torch_elementwise.divided,
+    "div.Tensor_mode": torch_elementwise.divided,
+    "divide.Scalar_mode": torch_elementwise.divided,
+    "divide.Tensor_mode": torch_elementwise.divided,
     "embedding_bag": torch_bags.embedding_bag,
     "embedding_bag.padding_idx": torch_bags.embedding_bag,
     "lcm": _lcm,

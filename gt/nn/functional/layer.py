@@ -8,6 +8,7 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.casting import entry
+from gt.composite.arrangements import RANK_MAX
 from gt.errors import NotSupported, ShapeError
 from gt.kept import keeps
 
@@ -125,7 +126,17 @@ def pad(
         return padded(input, pad, mode)
     if mode != "constant":
         raise NotSupported(f"Unrecognised padding mode {mode}")
-    return _core.call("pad", input, pad=tuple(pad), value=0.0 if value is None else float(value))
+    return _pad_with(input, tuple(pad), 0.0 if value is None else float(value))
+
+
+def _pad_with(input: Tensor, pad: Sequence[int], value: float) -> Tensor:
+    """The same number around; an instruction takes as many numbers as there are dimensions."""
+    if len(pad) <= RANK_MAX or len(pad) % 2 or len(pad) > 2 * input.ndim:
+        return _core.call("pad", input, pad=pad, value=value)
+    last = RANK_MAX // 2  # dimensions, which are one in what follows
+    inner: Tensor = _core.call("pad", input, pad=pad[:RANK_MAX], value=value)
+    outer = _pad_with(inner.flatten(-last), (0, 0, *pad[RANK_MAX:]), value)
+    return outer.reshape(outer.shape[:-1] + inner.shape[-last:])
 
 
 def _pad_by_index(input: Tensor, pad: Sequence[int], mode: str) -> Tensor:

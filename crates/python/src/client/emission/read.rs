@@ -32,16 +32,16 @@ fn elements(
     count: i64,
     place: Destination,
 ) -> PyResult<Elements> {
-    let resolved = var.resolve(py)?;
+    let value = var.value(py)?; // of a view without a gradient too, whose memory was written since
     let caller = caller::ready(py)?;
-    if resolved.value.epoch != runtime::epoch() {
+    if value.epoch != runtime::epoch() {
         return Err(other_session(py, "read"));
     }
     let request = runtime::with(py, |runtime| {
         let request =
             runtime.answers.open_into(u64::try_from(start).expect("a place counts from 0"), place);
         let mut word = Instruction::new(Op::Read);
-        word.operands.push(Operand::Value(Id::slot(resolved.value.slot)));
+        word.operands.push(Operand::Value(Id::slot(value.slot)));
         word.attrs = [i64::try_from(request).expect("requests are counted from 0"), start, count]
             .into_iter()
             .map(Attr::Int)
@@ -179,16 +179,15 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
 
 /// The dispatcher's words on a tensor, or on the session.
 pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) -> PyResult<String> {
-    let resolved = var.map(|var| var.resolve(py)).transpose()?;
+    let value = var.map(|var| var.value(py)).transpose()?;
     let caller = caller::ready(py)?;
-    if resolved.as_ref().is_some_and(|resolved| resolved.value.epoch != runtime::epoch()) {
+    if value.as_ref().is_some_and(|value| value.epoch != runtime::epoch()) {
         return Err(other_session(py, "describe"));
     }
     let request = runtime::with(py, |runtime| {
         let request = runtime.answers.open(0);
-        let operand = resolved
-            .as_ref()
-            .map_or(Operand::Absent, |resolved| Operand::Value(Id::slot(resolved.value.slot)));
+        let operand =
+            value.as_ref().map_or(Operand::Absent, |value| Operand::Value(Id::slot(value.slot)));
         let mut word = what.instruction(request, operand);
         word.tag = caller.site;
         runtime.send(&word).map(|()| request)

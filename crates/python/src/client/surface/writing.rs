@@ -43,7 +43,7 @@ fn assign_<'py>(
     computed: bool,
 ) -> PyResult<Bound<'py, Tensor>> {
     let (var, value): (&Var, &Var) = (&target.get().var, &value.get().var);
-    var.check_writable(py, value.requires_grad(py))?;
+    var.check_copied(py, value)?;
     let wanted = var.meta(py);
     let mut new = value.clone();
     if new.meta(py).dims != wanted.dims {

@@ -147,7 +147,7 @@ fn same_dtype(py: Python<'_>, target: &Meta, value: &Meta) -> PyResult<()> {
 fn put(py: Python<'_>, view: &Var, value: &Var) -> PyResult<()> {
     let target = view.meta(py);
     let fitted = fit(py, value.clone(), &target.dims)?;
-    view.check_writable(py, value.requires_grad(py))?;
+    view.check_copied(py, value)?;
     if !view.is_same_data(py, &fitted) {
         view.check_overlap(py, &[Arg::Var(&fitted)])?;
     }

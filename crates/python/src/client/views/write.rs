@@ -14,15 +14,15 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Var {
-    /// Autograd's checks before a write, where this variable or (`others`) an operand requires grad.
+    /// Autograd's checks before a write, where this variable or (`others`) an operand requires grad. A copy asks for
+    /// its source only where it has a gradient ([`Var::check_copied`]), others for each operand.
     pub(crate) fn check_writable(&self, py: Python<'_>, others: bool) -> PyResult<()> {
         self.check_read_only(py)?;
         if !tape::grad_enabled() {
             return Ok(());
         }
         let requires = self.requires_grad(py);
-        let differentiable = others && self.meta(py).dtype.is_differentiable();
-        if !requires && !differentiable {
+        if !requires && !others {
             return Ok(());
         }
         let view = {
@@ -51,6 +51,12 @@ impl Var {
             ));
         }
         Ok(())
+    }
+
+    /// [`Var::check_writable`] before `source` is copied here.
+    pub(crate) fn check_copied(&self, py: Python<'_>, source: &Self) -> PyResult<()> {
+        let differentiable = self.meta(py).dtype.is_differentiable();
+        self.check_writable(py, differentiable && source.requires_grad(py))
     }
 
     /// Refuses a write of what [`Var::make_read_only`] was called for, and of its views.

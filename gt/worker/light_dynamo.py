@@ -1,0 +1,53 @@
+"""A stand-in for PyTorch's compiler while its kernels without values say what comes of a call.
+
+Some of these are written in Python and marked as none for the compiler: the first call of one
+imports all of it (`torch._compile`), which takes three quarters of the time of a program's first
+operator beyond the table. No values and no gradients in here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import torch
+
+NAME = "torch._dynamo"
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class LightDynamo(types.ModuleType):
+    """Marks nothing; whoever asks for more gets the compiler itself."""
+
+    @staticmethod
+    def disable(function: F, recursive: bool = True, *, wrapping: bool = True) -> F:
+        """`function` as it is: nothing is compiled."""
+        del recursive, wrapping
+        return function
+
+    def __getattr__(self, name: str) -> object:
+        _remove()
+        return getattr(importlib.import_module(NAME), name)
+
+
+@contextlib.contextmanager
+def in_place_of_dynamo() -> Iterator[None]:
+    """Within it the compiler is not imported by what only marks functions."""
+    if NAME in sys.modules:
+        yield
+        return
+    sys.modules[NAME] = LightDynamo(NAME)
+    try:
+        yield
+    finally:
+        _remove()
+
+
+def _remove() -> None:
+    if isinstance(sys.modules.get(NAME), LightDynamo):
+        del sys.modules[NAME]
+        vars(torch).pop("_dynamo", None)

@@ -71,6 +71,7 @@ blocks.executed(blocks.smaller(blocks.{name}, **{changes!r}), blocks.given(lib))
 """
 
 
+@pytest.mark.slow
 def test_an_orchestrator_and_four_workers(tmp_path):
     """Two programs, of which the second runs four times."""
     node = started(

@@ -18,21 +18,26 @@ from test_guava_training import trained, twins
 import gt
 from gt.guava import DistributedConfig, NetworkWorker, Orchestrator
 
+pytestmark = pytest.mark.usefixtures("two_workers")
 LINE = re.compile(
     r"step (\d+) epoch (\d+) loss (\d\.\d+) lr 0\.01 grad norm \d\S* \d+\.\d samples/s memory \d"
 )
 
 
-def test_lines_records_and_checkpoints(tmp_path, capsys):
+@pytest.fixture(scope="module")
+def two_workers():
+    """One session for all tests here."""
     with workers(2):
-        ours, _ = twins(gt, guava_models.classifier)
-        batches = guava_models.points(8, 4)
-        metrics = trained(
-            ours, batches, 2, tmp_path, log_step_every=3, save_interval=4, log_act=True
-        )
-        printed = capsys.readouterr().out
-        trained(ours, batches, 2, tmp_path / "each", log_step_every=4, compact_log=False)
-        each = capsys.readouterr().out
+        yield
+
+
+def test_lines_records_and_checkpoints(tmp_path, capsys):
+    ours, _ = twins(gt, guava_models.classifier)
+    batches = guava_models.points(8, 4)
+    metrics = trained(ours, batches, 2, tmp_path, log_step_every=3, save_interval=4, log_act=True)
+    printed = capsys.readouterr().out
+    trained(ours, batches, 2, tmp_path / "each", log_step_every=4, compact_log=False)
+    each = capsys.readouterr().out
     shown = [(int(step), int(epoch)) for step, epoch, _ in LINE.findall(printed)]
     assert shown == [(3, 0), (6, 1)]
     assert [float(loss) for *_, loss in LINE.findall(printed)] == pytest.approx(
@@ -86,31 +91,29 @@ def test_batches_of_each_form_and_losses_of_each_kind(tmp_path):
         (Scores, arguments, by_target),
     ]
     losses = []
-    with workers(2):
-        for number, (make, batches, loss_fn) in enumerate(cases):
-            torch.manual_seed(3)
-            config = DistributedConfig(
-                num_workers=2, save_interval=0, checkpoint_dir=str(tmp_path / str(number))
-            )
-            orchestrator = Orchestrator(config)
-            orchestrator.register_model(make())
-            losses.append(orchestrator.start_training(batches, 1, loss_fn=loss_fn).losses)
-        with pytest.raises(gt.errors.InvalidUse, match="the model's output has no loss"):
-            orchestrator.start_training(named, 1)
+    for number, (make, batches, loss_fn) in enumerate(cases):
+        torch.manual_seed(3)
+        config = DistributedConfig(
+            num_workers=2, save_interval=0, checkpoint_dir=str(tmp_path / str(number))
+        )
+        orchestrator = Orchestrator(config)
+        orchestrator.register_model(make())
+        losses.append(orchestrator.start_training(batches, 1, loss_fn=loss_fn).losses)
+    with pytest.raises(gt.errors.InvalidUse, match="the model's output has no loss"):
+        orchestrator.start_training(named, 1)
     assert len(losses[0]) == 2
     assert losses[1:] == losses[:1] * 4
 
 
 def test_an_optimizer_of_the_users_own_goes_on_with_the_moved_parameters(tmp_path):
     batches = guava_models.points(4, 6)
-    with workers(2):
-        ours, theirs = twins(torch, guava_models.classifier)
-        optimizer = torch.optim.SGD(ours.parameters(), lr=0.1, momentum=0.9)
-        config = DistributedConfig(num_workers=2, save_interval=0, checkpoint_dir=str(tmp_path))
-        orchestrator = Orchestrator(config)
-        orchestrator.register_model(ours)
-        first = orchestrator.start_training(batches, 1, optimizer=optimizer).losses
-        second = orchestrator.start_training(batches, 1).losses  # the same model and optimizer
+    ours, theirs = twins(torch, guava_models.classifier)
+    optimizer = torch.optim.SGD(ours.parameters(), lr=0.1, momentum=0.9)
+    config = DistributedConfig(num_workers=2, save_interval=0, checkpoint_dir=str(tmp_path))
+    orchestrator = Orchestrator(config)
+    orchestrator.register_model(ours)
+    first = orchestrator.start_training(batches, 1, optimizer=optimizer).losses
+    second = orchestrator.start_training(batches, 1).losses  # the same model and optimizer
     expected, optimizer = [], torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9)
     for start in (0, 2, 0, 2):
         x, y = (
@@ -136,12 +139,11 @@ def test_mixed_precision_and_recomputation_need_no_change_of_the_model(tmp_path)
             self.dtypes.add(str(y.dtype))
             return y
 
-    with workers(2):
-        gt.manual_seed(0)
-        model = gt.nn.Sequential(gt.nn.Embedding(24, 16), Watched(16, 24))
-        metrics = trained(model, batches, 2, tmp_path, use_amp=True)
-        assert Watched.dtypes == {"gt.bfloat16"}
-        assert {one.dtype for one in model.parameters()} == {gt.float32}
+    gt.manual_seed(0)
+    model = gt.nn.Sequential(gt.nn.Embedding(24, 16), Watched(16, 24))
+    metrics = trained(model, batches, 2, tmp_path, use_amp=True)
+    assert Watched.dtypes == {"gt.bfloat16"}
+    assert {one.dtype for one in model.parameters()} == {gt.float32}
     assert metrics.losses[-1] < metrics.losses[0]
 
 
@@ -160,37 +162,35 @@ class Large(torch.nn.Module):
 
 def test_a_step_that_does_not_fit_runs_in_parts_or_says_what_helps(tmp_path, capsys):
     batches = guava_models.points(4, 6)
-    with workers(2):
-        torch.manual_seed(3)
-        ours = Large(4)
-        theirs = guava_models.classifier(torch)
-        theirs.load_state_dict(ours.layers.state_dict())
-        metrics = trained(ours, batches, 2, tmp_path)
-        expected = guava_models.plain_losses(theirs, batches, 2, 2)
-        assert metrics.losses == pytest.approx(expected, rel=2e-5)
-        assert "each micro-batch runs in 4 parts from now" in capsys.readouterr().out
-        with pytest.raises(gt.OutOfMemoryError, match=r"batch_size .*use_amp.*gradient_checkpoint"):
-            trained(Large(0), batches, 2, tmp_path)
+    torch.manual_seed(3)
+    ours = Large(4)
+    theirs = guava_models.classifier(torch)
+    theirs.load_state_dict(ours.layers.state_dict())
+    metrics = trained(ours, batches, 2, tmp_path)
+    expected = guava_models.plain_losses(theirs, batches, 2, 2)
+    assert metrics.losses == pytest.approx(expected, rel=2e-5)
+    assert "each micro-batch runs in 4 parts from now" in capsys.readouterr().out
+    with pytest.raises(gt.OutOfMemoryError, match=r"batch_size .*use_amp.*gradient_checkpoint"):
+        trained(Large(0), batches, 2, tmp_path)
 
 
 def test_mistakes_are_told_before_anything_runs(tmp_path):
-    with workers(1):
-        config = DistributedConfig(num_workers=1, checkpoint_dir=str(tmp_path))
-        with pytest.raises(gt.errors.InvalidValue, match="mode='cluster'"):
-            Orchestrator(config, mode="cluster")
-        orchestrator = Orchestrator(config)
-        with pytest.raises(gt.errors.InvalidType, match=r"expected a torch\.nn\.Module.*got list"):
-            orchestrator.register_model([])
-        with pytest.raises(gt.errors.InvalidUse, match="call register_model"):
-            orchestrator.start_training([])
-        orchestrator.register_model(guava_models.classifier(gt))
-        with pytest.raises(gt.errors.InvalidValue, match="holds no checkpoint"):
-            orchestrator.start_training([], resume=tmp_path / "step_7")
-        with pytest.raises(gt.errors.InvalidUse, match="num_workers=2, and this program has a"):
-            Orchestrator(DistributedConfig(num_workers=2))
-        with pytest.raises(gt.errors.InvalidUse, match="has a session already"):
-            Orchestrator(DistributedConfig(num_workers=1, master_port=0), mode="orchestrator")
-        assert orchestrator.start_training([], resume="latest").losses == []
+    config = DistributedConfig(num_workers=2, checkpoint_dir=str(tmp_path))
+    with pytest.raises(gt.errors.InvalidValue, match="mode='cluster'"):
+        Orchestrator(config, mode="cluster")
+    orchestrator = Orchestrator(config)
+    with pytest.raises(gt.errors.InvalidType, match=r"expected a torch\.nn\.Module.*got list"):
+        orchestrator.register_model([])
+    with pytest.raises(gt.errors.InvalidUse, match="call register_model"):
+        orchestrator.start_training([])
+    orchestrator.register_model(guava_models.classifier(gt))
+    with pytest.raises(gt.errors.InvalidValue, match="holds no checkpoint"):
+        orchestrator.start_training([], resume=tmp_path / "step_7")
+    with pytest.raises(gt.errors.InvalidUse, match="num_workers=3, and this program has a"):
+        Orchestrator(DistributedConfig(num_workers=3))
+    with pytest.raises(gt.errors.InvalidUse, match="has a session already"):
+        Orchestrator(DistributedConfig(num_workers=1, master_port=0), mode="orchestrator")
+    assert orchestrator.start_training([], resume="latest").losses == []
 
 
 # ---- processes ----

@@ -27,7 +27,7 @@ class Stage:
     share: float
 
 
-def measured(model: Model, run: Callable[[], object], repeats: int = 2) -> dict[str, float]:
+def measured(model: Model, run: Callable[[], object], repeats: int = 4) -> dict[str, float]:
     """Seconds of each module, in the order in which they are called; the first run only warms up.
 
     Args:

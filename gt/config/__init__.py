@@ -6,6 +6,7 @@ by parameter path, scopes.py resolves what holds at a place of the program. Noth
 """
 
 from gt.config.environment import (
+    Rank,
     SessionOptions,
     address,
     backend,
@@ -18,6 +19,7 @@ from gt.config.environment import (
     idle_seconds,
     is_verbose,
     look_ahead,
+    mpi_rank,
     native_rows,
     own_kernels,
     process_groups,
@@ -42,6 +44,7 @@ from gt.config.variables import PROCESS_GROUPS
 
 __all__ = [
     "PROCESS_GROUPS",
+    "Rank",
     "SessionOptions",
     "ShardConfig",
     "SignalConfig",
@@ -58,6 +61,7 @@ __all__ = [
     "is_verbose",
     "load_config",
     "look_ahead",
+    "mpi_rank",
     "native_rows",
     "own_kernels",
     "process_groups",

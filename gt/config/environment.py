@@ -6,6 +6,7 @@ What a file of layouts says is read in document.py, not here.
 
 import os
 import pathlib
+import re
 import sys
 from dataclasses import dataclass
 from typing import TypeVar
@@ -45,6 +46,32 @@ class SessionOptions:
     prices: str | None
     verbose: bool
     address: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """What mpirun tells a process that it starts.
+
+    Args:
+        rank: its number.
+        size: how many there are.
+        local_size: how many of them are on this host.
+        job: a word that all of one mpirun have, and no other job of this host at that time.
+        master: MASTER_ADDR and MASTER_PORT, where a person has set both.
+    """
+
+    rank: int
+    size: int
+    local_size: int
+    job: str
+    master: tuple[str, int] | None
+
+
+# Rank, size and ranks on this host: of Open MPI; of MPICH and what descends from it.
+_RANKS = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+)
 
 
 def read(variable: Variable[T]) -> T:
@@ -107,6 +134,32 @@ def gpu_count() -> int:
 def core_count() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def mpi_rank() -> Rank | None:
+    """The place of this process among those of an mpirun; None where none has started it.
+
+    Raises:
+        ConfigError: a number is none.
+    """
+    for rank, size, local_size in _RANKS:
+        if rank in os.environ and size in os.environ:
+            try:
+                numbers = [int(os.environ[name]) for name in (rank, size)]
+                here = int(os.environ.get(local_size, numbers[1]))
+                port = int(os.environ.get("MASTER_PORT", "0"))
+            except ValueError as error:
+                raise ConfigError(f"{rank}, {size}, {local_size}, MASTER_PORT: {error}") from None
+            job = f"{os.environ.get('PMIX_NAMESPACE', 'job')}-{os.getppid()}"
+            host = os.environ.get("MASTER_ADDR")
+            return Rank(
+                rank=numbers[0],
+                size=numbers[1],
+                local_size=here,
+                job=re.sub(r"\W", "_", job),
+                master=(host, port) if host and port else None,
+            )
+    return None
 
 
 def threads() -> int | None:

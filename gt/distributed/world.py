@@ -33,10 +33,14 @@ def is_initialized() -> bool:
     return _core.is_connected()
 
 
-def init_process_group(*ignored: object, rank: int = -1, **also_ignored: object) -> None:
+def init_process_group(
+    backend: object = None, *ignored: object, rank: int = -1, **also_ignored: object
+) -> None:
     """Start the workers; PyTorch's arguments are accepted and not needed.
 
     Args:
+        backend: `"mpi"` in a program that mpirun starts: rank 0 goes on, when a worker for each
+            rank has joined; each other rank's process becomes a worker here and never returns.
         ignored: PyTorch's.
         rank: 0, or not given.
         also_ignored: PyTorch's.
@@ -44,8 +48,14 @@ def init_process_group(*ignored: object, rank: int = -1, **also_ignored: object)
     Raises:
         InvalidUse: Another rank: one process a rank would be programs that know nothing of each
             other, each with a model of its own.
+        NoWorker: Not all ranks of mpirun have come within a minute.
     """
     del ignored, also_ignored
+    if backend == "mpi":
+        from gt.distributed import mpi
+
+        mpi.join()
+        return
     if rank > 0:
         raise InvalidUse(
             f"init_process_group: rank {rank}: one program speaks for all workers, and no other "

@@ -6,7 +6,7 @@ them: then the operator runs again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ def recorded(
         True,  # an input may stand beside all that leads to the outputs
         accumulate_grad=False,
     )
-    pairs = zip(found, inputs, strict=True)
+    pairs: Iterable[tuple[Tensor | None, Tensor]] = zip(found, inputs, strict=True)
     return tuple(
         torch.zeros_like(x, requires_grad=create_graph) if grad is None else grad
         for grad, x in pairs

@@ -3,6 +3,7 @@
 Engines themselves run in test_launch_engines.py.
 """
 
+import configparser
 import json
 import os
 import re
@@ -18,8 +19,9 @@ import pytest
 from cluster import until
 
 from gt.errors import ConfigError
-from gt.launch import ENGINES, command, engine, stay, watch
+from gt.launch import ENGINES, command, engine, slurm, stay, watch
 from gt.launch.engine import LaunchError
+from gt.tools import cli
 from gt.worker import forks, place, startup
 
 TEXTS = Path(__file__).with_name("launches")
@@ -27,6 +29,7 @@ SUM = """
 import gt
 print(gt.distribute(gt.ones(8, 4), dim=0).sum().item(), gt.debug.stats()["workers"])
 """
+SUM_WORDS = (sys.executable, "-c", SUM)
 NUMPY = {"GT_BACKEND": "numpy"}
 
 
@@ -469,6 +472,120 @@ def test_the_token_stands_on_no_command_line_and_in_no_readable_file():
     assert not Path(file).exists()
 
 
+def test_workers_of_an_engine_of_one_s_own_take_their_places():
+    """Started by hand as Slurm and Open MPI would, the second first."""
+    with launched("--on", "elsewhere", "-n", "2", "--host", "127.0.0.1", "--", *SUM_WORDS) as head:
+        hint = head.stderr.readline()
+        match = re.search(r"GT_TOKEN=(\S+.*\)) GT_ADDRESS=(\S+) python -m gt.worker$", hint)
+        assert match, hint
+        cut = subprocess.run(["sh", "-c", f"echo {match[1]}"], capture_output=True, text=True)
+        own = NUMPY | {"GT_TOKEN": cut.stdout.strip(), "GT_ADDRESS": match[2]}
+        places = [
+            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "SLURM_PROCID": "0"},
+            {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"},
+        ]
+        words = [sys.executable, "-m", "gt", "worker", "--launch", "auto"]
+        workers = [
+            subprocess.Popen(words, env=os.environ | own | one, stderr=subprocess.PIPE, text=True)
+            for one in places
+        ]
+        joined = [one.stderr.readline() for one in workers]
+        assert [line.partition(" has joined ")[0] for line in joined] == [
+            "gt.worker: worker 1",
+            "gt.worker: worker 0",
+        ]
+        printed, said = head.communicate(timeout=20)
+        assert (head.returncode, printed) == (0, "32.0 2\n"), said
+        for one in workers:
+            one.communicate(timeout=20)
+
+
+def test_a_worker_calls_until_there_is_a_dispatcher(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    words = [sys.executable, "-m", "gt.worker", "-p", str(port), "--wait-seconds"]
+    early = subprocess.run(
+        [*words, "0"], env=os.environ | NUMPY, capture_output=True, text=True, timeout=30
+    )
+    assert early.returncode == 2
+    worker = subprocess.Popen(
+        [*words, "30"], env=os.environ | NUMPY, stderr=subprocess.PIPE, text=True
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-m", "gt.server", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert worker.stderr.readline().startswith("gt.worker: worker 0 has joined ")
+    server.terminate()
+    server.wait()
+    worker.communicate(timeout=20)
+
+
+def test_a_port_that_is_taken_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        done = gt("launch", "-n", 1, "-p", port, "--", *SUM_WORDS)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"127.0.0.1:{port}" in done.stderr
+
+
+SQUEUE = """#!/bin/sh
+count=$(cat {folder}/count 2>/dev/null || echo 0)
+echo $((count + 1)) > {folder}/count
+case $count in
+0) echo PENDING ;;
+1) echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1 ;;
+2) echo RUNNING; echo loss 0.5 > {file} ;;
+3) echo loss 0.25 >> {file} ;;
+esac
+"""
+
+
+def played_slurm(folder, exit_code):
+    """Programs of Slurm that say of job 4 what a cluster says; the path on which they are."""
+    shown = f"echo JobState=X ExitCode={exit_code}" if exit_code else "echo"
+    programs = {
+        "sbatch": f"#!/bin/sh\ncat > {folder}/script\necho 4\n",
+        "squeue": SQUEUE.format(folder=folder, file=folder / "gt-4.out"),
+        "scontrol": f"#!/bin/sh\n{shown}\n",
+        "scancel": f"#!/bin/sh\necho $@ > {folder}/cancelled\n",
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("exit_code", "status"), [("0:0", 0), ("7:0", 7), ("0:15", 143), (None, 1)]
+)
+def test_a_job_is_followed_through_a_controller_s_absence(
+    exit_code, status, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setenv("PATH", played_slurm(tmp_path, exit_code))
+    monkeypatch.setattr(slurm, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(sys, "argv", ["slurm", "4", str(tmp_path / "gt-4.out")])
+    assert slurm.main() == status
+    assert capfd.readouterr().out == "loss 0.5\nloss 0.25\n"
+
+
+def test_a_job_is_submitted_followed_and_removed(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "gt", "launch", "--on", "slurm", "-n", "2", "--", *SUM_WORDS],
+        env=os.environ | {"PATH": played_slurm(tmp_path, "7:0")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout) == (7, "loss 0.5\nloss 0.25\n"), done.stderr
+    assert (tmp_path / "cancelled").read_text() == "--quiet 4\n"
+    assert (tmp_path / "script").read_text().startswith("#!/bin/bash\n#SBATCH --job-name=gt\n")
+
+
 # ---- a cluster that stays ----
 
 
@@ -578,6 +695,28 @@ def test_commands_of_the_page_by_engine(line, capsys):
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("line", blocks("sh")[2].splitlines())
+def test_workers_of_the_page(line, monkeypatch):
+    variable, name, own, *words = shlex.split(line, comments=True)
+    assert (name, own) == ("gt", "worker")
+    monkeypatch.setenv(*variable.split("="))
+    monkeypatch.setenv("RANK", "1")
+    started = []
+    monkeypatch.setattr(startup, "run", lambda start: started.append(start) or 0)
+    monkeypatch.setattr(forks, "run", lambda start, count, **_: started.append(start) or 0)
+    assert cli.main(["worker", *words]) == 0
+    assert (started[0].host, started[0].port) == ("HEAD", 12345)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("line", blocks("sh")[3].splitlines())
+def test_doctor_of_the_page(line, capsys):
+    words = shlex.split(line, comments=True)
+    assert cli.main(words[1:]) in (0, 1)
+    assert "PyTorch" in capsys.readouterr().out
+
+
+@pytest.mark.fast
 def test_the_page_has_every_engine_and_setting():
     text = PAGE.read_text(encoding="utf-8")
     for name in ENGINES:
@@ -586,3 +725,62 @@ def test_the_page_has_every_engine_and_setting():
     for row in place.ENGINES:
         shown = f"| `{row.rank}` | " + (f"`{row.local_rank}` |" if row.local_rank else "|")
         assert shown in text, row
+
+
+# ---- examples/deploy ----
+
+DEPLOY = PAGE.parent.parent / "examples/deploy"
+
+
+def unit(name):
+    """Settings of a service."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str
+    parser.read(DEPLOY / name)
+    assert set(parser.sections()) == {"Unit", "Service", "Install"}
+    return parser["Service"]
+
+
+def test_the_unit_of_the_dispatcher_starts_one(tmp_path):
+    service = unit("gt-dispatcher.service")
+    python, *words = shlex.split(service["ExecStart"])
+    assert python == "/opt/gt/bin/python"
+    name, _, source = service["LoadCredential"].partition(":")
+    assert (name, source) == ("tokens", "/etc/gt/tokens")
+    (tmp_path / name).write_text("anna key-of-anna\n")
+    (tmp_path / name).chmod(0o400)  # as systemd leaves it
+    words = [word.replace("${CREDENTIALS_DIRECTORY}", str(tmp_path)) for word in words]
+    words[words.index("12345")] = "0"
+    server = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
+    assert server.stdout.readline().startswith("listening on 0.0.0.0:")
+    server.terminate()
+    server.communicate()
+
+
+@pytest.mark.fast
+def test_the_unit_of_workers_is_a_command_line_that_is_understood(monkeypatch):
+    from gt.worker import __main__ as worker
+
+    service = unit("gt-worker.service")
+    python, dash, module, *words = shlex.split(service["ExecStart"])
+    assert (python, dash, module) == ("/opt/gt/bin/python", "-m", "gt.worker")
+    started = []
+    monkeypatch.setattr(forks, "run", lambda start, count, **_: started.append((start, count)))
+    monkeypatch.setenv("GT_ADDRESS", "head:12345")
+    monkeypatch.setenv("GT_TOKEN", "key")
+    worker.main(words)
+    ((start, count),) = started
+    assert (start.host, start.port, start.token, count) == ("head", 12345, "key", 8)
+    assert start.wait_seconds == 3600
+
+
+@pytest.mark.fast
+def test_the_image_runs_what_gt_has():
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    steps = re.findall(r"^([A-Z]+) ", text, re.MULTILINE)
+    assert steps == ["FROM", "RUN", "COPY", "RUN", "RUN", "USER", "WORKDIR", "ENV", "CMD"]
+    (words,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
+    python, dash, module, name = json.loads(words)
+    assert (python, dash, module) == ("python", "-m", "gt")
+    assert name in cli.OWN or name == "doctor"
+    assert gt("doctor", "--json").returncode == 0

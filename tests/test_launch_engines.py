@@ -25,6 +25,7 @@ PROGRAM = """
 import gt
 print(gt.distribute(gt.ones(8, 4), dim=0).sum().item(), gt.debug.stats()["workers"])
 """
+WAITS = "echo up; exec sleep 600"
 FAILING = {"GT_KERNELS": "wrong"}
 REASON = "GT_KERNELS=wrong: expected one of auto, off, on"
 
@@ -249,7 +250,23 @@ def test_slurm(slurm, tmp_path):
     failed = launch(*words, "-n", "3", folder=tmp_path, **slurm, **FAILING)
     assert failed.returncode == 1
     assert REASON in failed.stdout  # the job's output
-    left = subprocess.run(["squeue", "--noheader"], env=os.environ | slurm, capture_output=True)
+    cancelled = subprocess.Popen(
+        [sys.executable, "-m", "gt", "launch", *words, "-n", "1", "--", "sh", "-c", WAITS],
+        env=os.environ | {"GT_BACKEND": "numpy", "PYTHONPATH": str(ROOT)} | slurm,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while "up" not in cancelled.stdout.readline():
+        pass
+    cancelled.send_signal(signal.SIGINT)
+    cancelled.communicate(timeout=60)
+    assert cancelled.returncode != 0
+    left = subprocess.run(
+        ["squeue", "--states=PENDING,RUNNING", "--noheader"],
+        env=os.environ | slurm,
+        capture_output=True,
+    )
     assert left.stdout == b""
 
 

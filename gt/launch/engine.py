@@ -83,6 +83,10 @@ class Plan:
         """The command of a worker."""
         return [self.python, "-m", "gt.worker", *words]
 
+    def one_worker(self) -> list[str]:
+        """The same for an engine that starts each by itself: a parent tells its end at once."""
+        return self.worker("--launch", "auto", "--count", "1")
+
     def launcher(self, *words: str) -> list[str]:
         """The command of `gt launch` on another host, with the program."""
         program = ["--", *self.program] if self.program else ["--stays"]

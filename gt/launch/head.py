@@ -27,9 +27,11 @@ from gt.launch.engine import EVERYWHERE, LOOPBACK, Attached, Command, LaunchErro
 
 LISTENING = "listening on "
 # Lines of the dispatcher's log. Its names are users', so only what stands around them counts.
-JOINED = re.compile(r"\bINFO worker (\d+) \(.*\) is connected")
+JOINED = re.compile(r"\b(?:INFO|WARN) worker (\d+) \(.*\) is connected")
+GONE = re.compile(r"\bWARN worker (\d+) is gone")
 QUIET = re.compile(r" (?:INFO|DEBUG) |^gt\.worker: worker \d+ has joined ")
 USER = "launch"
+DISPATCHER = "the dispatcher"
 FOLLOWS_SECONDS = 3.0  # that workers take to end when their dispatcher has
 
 
@@ -64,7 +66,8 @@ class Head:
         self._watch = watch.Watch(self._on_line)
         self._dispatcher: subprocess.Popen[bytes] | None = None
         self._program: subprocess.Popen[bytes] | None = None
-        self._token = config.token() or secrets.token_hex(16)
+        self._own_token = config.token()
+        self._token = self._own_token or secrets.token_hex(16)
         self._is_asked_to_end = False
 
     def run(self) -> int:
@@ -91,7 +94,7 @@ class Head:
                 self._stop()
 
     def _start_dispatcher(self, folder: Path) -> None:
-        tokens = folder / "tokens"
+        tokens = self._token_file = folder / "tokens"
         tokens.touch(mode=0o600)
         tokens.write_text(f"{USER} {self._token}\n", encoding="utf-8")
         listen = LOOPBACK if self._plan.host == LOOPBACK else EVERYWHERE
@@ -109,7 +112,7 @@ class Head:
         first = process.stdout.readline().decode()
         if not first.startswith(LISTENING):
             raise LaunchError(process.stderr.read().decode("utf-8", "replace").strip())
-        self._watch.add("the dispatcher", process, _taken(process.stderr))
+        self._watch.add(DISPATCHER, process, _taken(process.stderr))
         port = first.strip().rpartition(":")[2]
         self._plan = dataclasses.replace(self._plan, address=f"{self._plan.host}:{port}")
         self._tell(f"dispatcher at {self._plan.address}", is_detail=True)
@@ -142,10 +145,9 @@ class Head:
     def _wait_for_workers(self, start: float) -> None:
         wanted = self._plan.workers
         if not self._engine.commands(self._plan):
-            self._tell(
-                f"{wanted} workers are waited for at {self._plan.address}: GT_TOKEN=… "
-                f"python -m gt.worker --host {self._plan.host} -p {self._plan.port}"
-            )
+            token = "…" if self._own_token else f"$(cut -d' ' -f2 {self._token_file})"
+            words = f"GT_TOKEN={token} GT_ADDRESS={self._plan.address} python -m gt.worker"
+            self._tell(f"{wanted} workers are waited for: {words}")
         while len(self._joined) < wanted:
             self._look()
             for ended in self._watch.step():
@@ -202,8 +204,10 @@ class Head:
             self._address_file.unlink(missing_ok=True)
 
     def _on_line(self, label: str, line: str) -> None:
-        if label == "the dispatcher" and (match := JOINED.search(line)):
+        if label == DISPATCHER and (match := JOINED.search(line)):
             self._joined.add(match[1])
+        elif label == DISPATCHER and (match := GONE.search(line)):
+            self._joined.discard(match[1])
         if self._is_verbose or not QUIET.search(line):
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()

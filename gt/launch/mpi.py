@@ -26,7 +26,7 @@ def _commands(plan: Plan) -> list[Command]:
         words += [word for name in names for word in (variable, name)]
     if plan.hosts:
         words += [hosts, ",".join(f"{host.name}:{host.workers}" for host in plan.hosts)]
-    words += [*plan.options, *plan.worker("--launch", "auto")]
+    words += [*plan.options, *plan.one_worker()]
     return [Command(label="mpirun", words=tuple(words))]
 
 

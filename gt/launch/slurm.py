@@ -20,12 +20,14 @@ LOOK_SECONDS = 1.0  # between two questions to the controller, which many users 
 OUTPUT = "{name}-{job}.out"
 # Settings that are options of sbatch by these names.
 SETTINGS = ("account", "constraint", "cpus-per-task", "mem", "nodes", "partition", "qos", "time")
+UNKNOWN = "Invalid job id"
+INTERRUPTED = 130  # what a shell makes of Ctrl-C
 EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")
 
 
 def _steps(plan: Plan) -> list[Command]:
     words = ["srun", "--ntasks", str(plan.workers), "--kill-on-bad-exit=1", "--export=ALL"]
-    words += [*plan.options, *plan.worker("--launch", "auto")]
+    words += [*plan.options, *plan.one_worker()]
     return [Command(label="srun", words=tuple(words))]
 
 
@@ -59,20 +61,31 @@ def main() -> int:
     """Print what a job writes until it has ended; returns its exit status."""
     job, file = sys.argv[1:]
     path, place = pathlib.Path(file), 0
-    is_running = True
-    while is_running:
-        states = _asked("squeue", "--noheader", "--format=%T", "--jobs", job).split()
-        is_running = bool(states) and not set(states) <= {"COMPLETED", "CANCELLED", "FAILED"}
-        place += _print_from(path, place)
-        if is_running:
+    try:
+        while _asked("squeue", "--noheader", "--format=%T", "--jobs", job).strip():
+            place += _print_from(path, place)
             time.sleep(LOOK_SECONDS)
-    place += _print_from(path, place)
-    match = EXIT_CODE.search(_asked("scontrol", "show", "job", job))
-    return (int(match[1]) or (128 + int(match[2]) if int(match[2]) else 0)) if match else 0
+        text = _asked("scontrol", "show", "job", job)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        _print_from(path, place)
+    if (match := EXIT_CODE.search(text)) is None:
+        sys.stderr.write(f"gt launch: Slurm has forgotten how job {job} ended\n")
+        return 1
+    code, number = int(match[1]), int(match[2])
+    return 128 + number if number else code
 
 
 def _asked(*words: str) -> str:
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    """What the controller answers, who may be busy or away for a while; empty of an unknown job."""
+    while True:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return done.stdout
+        if UNKNOWN in done.stderr:
+            return ""
+        time.sleep(LOOK_SECONDS)
 
 
 def _print_from(path: pathlib.Path, place: int) -> int:

@@ -11,7 +11,7 @@ import shlex
 from gt.launch.engine import Attached, Command, LaunchError, Plan
 
 # No question can be answered: there is no terminal behind the connection.
-OPTIONS = ("-T", "-o", "BatchMode=yes")
+OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 
 
 def _commands(plan: Plan) -> list[Command]:
@@ -20,7 +20,7 @@ def _commands(plan: Plan) -> list[Command]:
     commands, first = [], 0
     for host in plan.hosts:
         remote = _remote(plan, first, host.workers)
-        words = ("ssh", *OPTIONS, *plan.options, host.name, remote)
+        words = ("ssh", *plan.options, *OPTIONS, host.name, remote)
         commands += [Command(label=f"ssh {host.name}", words=words, takes_token=True)]
         first += host.workers
     return commands

@@ -7,7 +7,7 @@ from gt.launch.engine import Attached, Command, Plan
 
 def _commands(plan: Plan) -> list[Command]:
     words = ["torchrun", "--nproc-per-node", str(plan.workers), *plan.options]
-    words += ["--no-python", *plan.worker("--launch", "auto")]
+    words += ["--no-python", *plan.one_worker()]
     return [Command(label="torchrun", words=tuple(words))]
 
 

@@ -63,7 +63,8 @@ def run(start: startup.Start, count: int, *, ends_with_input: bool) -> int:
         ends_with_input: whether all end when standard input does, as that of a program at the
             other end of a connection.
 
-    Returns: the exit status: of the first worker that ended badly, else 0.
+    Returns: the exit status of a worker, in its child. The parent ends here, with that of the
+        first worker that ended badly, else 0.
 
     Raises:
         StartError: this machine has not what was asked for.
@@ -81,7 +82,9 @@ def run(start: startup.Start, count: int, *, ends_with_input: bool) -> int:
     with watch.on_signal(family.stop, signal.SIGTERM, signal.SIGHUP):
         if ends_with_input:
             watch.end_with_input()
-        return family.watch()
+        status = family.watch()
+    sys.stderr.flush()
+    os._exit(status)  # to end an interpreter that has imported torch takes a second
 
 
 class _Family:

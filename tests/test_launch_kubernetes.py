@@ -275,6 +275,32 @@ def test_a_launch_follows_the_head_and_leaves_nothing(tmp_path):
     assert kinds == ["Secret", "NetworkPolicy", "JobSet"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "address"),
+    [
+        ("jobset", "lab-head-0-0.lab:12345"),
+        ("job", "lab-head:12345"),
+        ("leaderworkerset", "lab-0.lab:12345"),
+    ],
+)
+def test_a_cluster_of_pods_stays(kind, address, tmp_path, monkeypatch, capsys):
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(KUBECTL.format(folder=tmp_path))
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("GT_CACHE_DIR", str(tmp_path))
+    words = ["--on", "k8s", "-n", "2", "--set", "image=i", "--set", f"kind={kind}", "--name", "lab"]
+    assert command.up(words) == 0
+    capsys.readouterr()
+    assert command.up(["--name", "lab"]) == 0
+    secret = next(yaml.safe_load_all((tmp_path / "manifest").read_text()))
+    token = secret["stringData"]["token"]
+    assert capsys.readouterr().out == f"export GT_ADDRESS={address}\nexport GT_TOKEN={token}\n"
+    assert command.down(["lab"]) == 0
+    assert (tmp_path / "calls").read_text().splitlines()[-1].startswith("delete ")
+    assert list((tmp_path / "clusters").iterdir()) == []
+
+
 def test_a_manifest_that_is_not_taken_is_told(tmp_path):
     kubectl = tmp_path / "kubectl"
     kubectl.write_text("#!/bin/sh\necho no such kind JobSet >&2\nexit 1\n")

@@ -158,12 +158,14 @@ class Submitted(Engine):
         submit: the command that reads it; the first word that it prints is the job.
         follow: the command that prints the job's output and ends with it and its status.
         cancel: the command that ends the job and leaves nothing of it.
+        address: of the dispatcher where it is known before it runs, else empty.
     """
 
     text: Callable[[Plan], str]
     submit: Callable[[Plan], Sequence[str]]
     follow: Callable[[Plan, str], Sequence[str]]
     cancel: Callable[[Plan, str], Sequence[str]]
+    address: Callable[[Plan], str] = lambda _plan: ""
 
 
 def rendered(engine: Engine, plan: Plan) -> str:

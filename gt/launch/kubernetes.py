@@ -48,7 +48,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _job_set(plan: Plan) -> list[Node]:
     """Names of pods are theirs for the whole network: the head is the first of its job."""
-    head = f"{plan.name}-head-0-0.{plan.name}"
+    head = _head_name(plan)
     jobs = [
         {"name": "head", "replicas": 1, "template": {"spec": _job(plan, 1, _head(plan), "head")}},
         {
@@ -86,7 +86,7 @@ def _leader_worker_set(plan: Plan) -> list[Node]:
 
 def _jobs(plan: Plan) -> list[Node]:
     """Of Kubernetes alone: a name for the head, its job, and that of the workers."""
-    head = f"{plan.name}-head"
+    head = _head_name(plan)
     service: Node = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -105,6 +105,16 @@ def _jobs(plan: Plan) -> list[Node]:
             for part, job in jobs.items()
         ),
     ]
+
+
+def _head_name(plan: Plan) -> str:
+    """Name of the head's pod for programs and pods of its namespace."""
+    names = {
+        "jobset": f"{plan.name}-head-0-0.{plan.name}",
+        "leaderworkerset": f"{plan.name}-0.{plan.name}",
+        "job": f"{plan.name}-head",
+    }
+    return names[plan.settings["kind"]]
 
 
 def _secret(plan: Plan) -> Node:
@@ -247,4 +257,5 @@ ENGINE = Submitted(
     submit=lambda _plan: ("kubectl", "apply", "--filename", "-"),
     follow=_follow,
     cancel=_cancel,
+    address=lambda plan: f"{_head_name(plan)}:{plan.port}",
 )

@@ -35,7 +35,6 @@ def _remote(plan: Plan, first: int, count: int) -> str:
         "IFS= read -r GT_TOKEN",
         "export GT_TOKEN",
         *exports,
-        f"cd {shlex.quote(plan.folder)}",
         f"exec {shlex.join(plan.worker(*words))}",
     ]
     return f"exec sh -c {shlex.quote(' && '.join(steps))}"

@@ -104,9 +104,12 @@ class Cluster:
     def submit(self, engine: Submitted, plan: Plan) -> None:
         """Hand the text of a cluster in."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.address_file.unlink(missing_ok=True)
         job = submission.submit(engine, plan)
         end = shlex.join(engine.cancel(plan, job))
         write_secret(self._state, {"end": end})
+        if address := engine.address(plan):
+            write_secret(self.address_file, {"address": address, "token": plan.token})
         sys.stderr.write(f"gt up: {engine.name} has taken {job}; gt down {self._name} ends it\n")
 
     def start(self, words: Sequence[str]) -> None:

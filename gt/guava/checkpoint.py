@@ -80,7 +80,7 @@ def load(checkpoint: Path, library: Library, model: Model, optimizer: Value) -> 
     moments: Any = gt.load(checkpoint / OPTIMIZER)
     values = [*model.parameters(), *model.buffers()]
     layouts = [library.leave(one.detach()).layout for one in values]
-    model.load_state_dict(_entered(weights, library))
+    library.load(model, _entered(weights, library))
     optimizer.load_state_dict(_entered(moments, library))
     with library.module.no_grad():
         for value, layout in zip(values, layouts, strict=True):

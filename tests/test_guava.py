@@ -276,13 +276,15 @@ def test_attention_and_mlp_of_transformer_layers_are_cut(capsys):
 
 
 NAMED = {
-    "columns": "attn.q_proj attn.k_proj attn.v_proj attention.self.query mlp.up_proj mlp.gate_proj "
-    "mlp.c_fc fc1 mlp.dense_h_to_4h intermediate.dense SelfAttention.q DenseReluDense.wi ffn.lin1 "
-    "attention.query_key_value attention.q_lin feed_forward.w1 feed_forward.w3",
+    "columns": "attn.q_proj attn.k_proj attn.v_proj attention.self.query attention.self.query_proj "
+    "mlp.up_proj mlp.gate_proj mlp.c_fc fc1 mlp.fc_in ffn mlp.dense_h_to_4h intermediate.dense "
+    "SelfAttention.q DenseReluDense.wi ffn.lin1 attention.query_key_value attention.q_lin "
+    "feed_forward.w1 feed_forward.w3",
     "fused": "attn.qkv attn.c_attn mixer.Wqkv attn.in_proj",
-    "rows": "attn.o_proj attn.out_proj mlp.c_proj mlp.down_proj fc2 mlp.dense_4h_to_h output.dense "
-    "attention.output.dense attention.dense SelfAttention.o DenseReluDense.wo ffn.lin2 mlp.w2",
-}  # fmt: skip
+    "rows": "attn.o_proj attn.out_proj mlp.c_proj mlp.down_proj fc2 mlp.fc_out ffn_output "
+    "mlp.dense_4h_to_h output.dense attention.output.dense attention.dense self_attn.dense "
+    "SelfAttention.o EncDecAttention.o DenseReluDense.wo ffn.lin2 feed_forward.w2",
+}
 
 
 @pytest.mark.fast

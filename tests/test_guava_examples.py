@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_hosts import two_networks  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples/guava"
@@ -68,5 +69,30 @@ def test_two_workers_of_a_shell_script_join_an_orchestrator(tmp_path):
             process.kill()
             process.wait()
     assert "2 of 2 workers have joined" in printed
+    assert "2 workers: data 2 x stages 1 x tensor 1" in printed
+    assert re.search(r"^loss \d\.\d+ -> \d\.\d+$", printed, re.MULTILINE)
+
+
+def test_two_machines_are_two_networks_with_a_cable(two_networks, tmp_path):  # noqa: F811
+    here, there = (["ip", "netns", "exec", name] for name in two_networks)
+    words = [EXAMPLES / "multi_node.py", "--workers", "2", "--master-ip", "10.213.0.1"]
+    orchestrator = subprocess.Popen(
+        [*here, sys.executable, *map(str, words)], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    processes = [orchestrator]
+    try:
+        orchestrator.stdout.readline()
+        token = re.search(r"GT_TOKEN=(\w+) ", orchestrator.stdout.readline())[1]
+        settings = {"MASTER_IP": "10.213.0.1", "GT_TOKEN": token}
+        command = [sys.executable, "-m", "gt.guava.workers.network_worker"]
+        environment = os.environ | settings
+        processes += [subprocess.Popen([*one, *command], env=environment) for one in (here, there)]
+        printed, _ = orchestrator.communicate(timeout=SECONDS)
+        assert orchestrator.returncode == 0, printed
+        assert [worker.wait(SECONDS) for worker in processes[1:]] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
     assert "2 workers: data 2 x stages 1 x tensor 1" in printed
     assert re.search(r"^loss \d\.\d+ -> \d\.\d+$", printed, re.MULTILINE)

@@ -148,13 +148,15 @@ def test_mixed_precision_and_recomputation_need_no_change_of_the_model(tmp_path)
 
 
 class Large(torch.nn.Module):
-    """A model for whose activations there is memory up to so many samples."""
+    """A model for whose activations there is memory up to so many samples; it counts samples."""
 
     def __init__(self, most):
         super().__init__()
         self.layers, self.most = guava_models.classifier(torch), most
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x):
+        self.seen += len(x)
         if len(x) > self.most:
             raise gt.errors.OutOfMemoryError(f"no memory for {len(x)} samples")
         return self.layers(x)
@@ -170,6 +172,7 @@ def test_a_step_that_does_not_fit_runs_in_parts_or_says_what_helps(tmp_path, cap
     expected = guava_models.plain_losses(theirs, batches, 2, 2)
     assert metrics.losses == pytest.approx(expected, rel=2e-5)
     assert "each micro-batch runs in 4 parts from now" in capsys.readouterr().out
+    assert ours.seen.item() == 2 * 4 * 6  # attempts leave no trace
     with pytest.raises(gt.OutOfMemoryError, match=r"batch_size .*use_amp.*gradient_checkpoint"):
         trained(Large(0), batches, 2, tmp_path)
 

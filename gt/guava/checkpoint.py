@@ -78,13 +78,14 @@ def load(checkpoint: Path, library: Library, model: Model, optimizer: Value) -> 
     state: Any = gt.load(checkpoint / STATE)
     weights: Any = gt.load(checkpoint / MODEL)
     moments: Any = gt.load(checkpoint / OPTIMIZER)
-    layouts = [(one, library.leave(one.detach()).layout) for one in _values(model)]
-    model.load_state_dict(_entered(weights, library))
+    values = [*model.parameters(), *model.buffers()]
+    layouts = [library.leave(one.detach()).layout for one in values]
+    library.load(model, _entered(weights, library))
     optimizer.load_state_dict(_entered(moments, library))
     with library.module.no_grad():
-        for value, layout in layouts:
-            if layout is not None:
-                value.data = library.enter(gt.distribute(library.leave(value.detach()), layout))
+        for value, layout in zip(values, layouts, strict=True):
+            for one in (value, *_moments(optimizer, value)):
+                one.data = library.enter(gt.distribute(library.leave(one.detach()), layout))
     set_random_state(state.pop("random"))
     return Position(**state)
 
@@ -165,8 +166,13 @@ def resumed(loader: Iterable[Any], count: int, begin: Mapping[str, Any]) -> Iter
 # ---- trees of tensors ----
 
 
-def _values(model: Model) -> list[Value]:
-    return [*model.parameters(), *model.buffers()]
+def _moments(optimizer: Value, value: Value) -> list[Value]:
+    """What an optimizer keeps of a parameter in its shape, and so lies as it does."""
+    kept = optimizer.state[value].values() if value in optimizer.state else ()
+    return [
+        one for one in kept if getattr(one, "shape", None) == value.shape
+        and one.device.type == value.device.type
+    ]  # fmt: skip
 
 
 def _left(tree: Any, library: Library) -> Any:  # noqa: ANN401 - of any form

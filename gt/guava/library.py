@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -45,6 +45,23 @@ class Library:
         for group in optimizer.param_groups if optimizer is not None else ():
             group["params"] = [replaced.get(id(one), one) for one in group["params"]]
         return model
+
+    def load(self, model: Model, weights: Mapping[str, Value]) -> None:
+        """Copy weights into a model's parameters, which stay the tensors that they are.
+
+        PyTorch would put others in their place on devices such as GT's, and a recurrent layer,
+        which knows its own, refuses that.
+        """
+        if self.module is gt:
+            model.load_state_dict(weights)
+            return
+        future = self.module.__future__
+        swaps = future.get_swap_module_params_on_conversion()
+        future.set_swap_module_params_on_conversion(False)
+        try:
+            model.load_state_dict(weights)
+        finally:
+            future.set_swap_module_params_on_conversion(swaps)
 
     def adamw(self, parameters: Iterable[Value], *, lr: float, weight_decay: float) -> Value:
         """The default optimizer."""

@@ -35,12 +35,13 @@ LAYERS = [
         (r"c_attn|qkv|qkv_proj|in_proj|Wqkv", FUSED),
         (r"q|k|v|query|key|value|query_key_value|[qkv]_proj|[qkv]_lin", COLUMNS),
         (r"c_fc|fc1|up|gate|up_proj|gate_proj|gate_up_proj|w1|w3|wi|wi_[01]|lin1|linear1", COLUMNS),
-        (r"dense_h_to_4h|intermediate\.dense", COLUMNS),
-        (r"c_proj|o_proj|out_proj|out_lin|fc2|down|down_proj|w2|wo|lin2|linear2", ROWS),
-        (r"dense_4h_to_h|(self_)?attention\.(out|dense)|output\.dense|SelfAttention\.o", ROWS),
+        (r"(query|key|value)_proj|fc_in|ffn|dense_h_to_4h|intermediate\.dense", COLUMNS),
+        (r"c_proj|o_proj|out_proj|out_lin|fc2|fc_out|down|down_proj|w2|wo|lin2|linear2", ROWS),
+        (r"ffn_output|output\.dense|dense_4h_to_h|(Self|EncDec)Attention\.o", ROWS),
+        (r"(self_attn|attention|self_attention)\.(out|dense)", ROWS),
     )
 ]
-POSITIONS = re.compile(r"(^|.*[._])(wpe|pos\w*|embed_positions|token_type\w*)$")
+POSITIONS = re.compile(r"(^|.*[._])(wpe|pos\w*|embed_positions|token_type\w*|\w+_token)$")
 
 
 def cuts(model: Model) -> dict[str, Cut]:
@@ -48,7 +49,7 @@ def cuts(model: Model) -> dict[str, Cut]:
     made = dict(_found(model))
     unknown = [
         path for path, parameter in model.named_parameters() if parameter.ndim > 1
-        and path not in made and not POSITIONS.match(path.rpartition(".")[0])
+        and path not in made and not POSITIONS.match(path.removesuffix(".weight"))
     ]  # fmt: skip
     if unknown:
         more = f" and {len(unknown) - NAMES_SHOWN} more" * (len(unknown) > NAMES_SHOWN)

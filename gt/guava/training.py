@@ -39,6 +39,8 @@ class Trainer:
         loss_fn: of outputs and target, or of outputs and batch where that is a dictionary.
         meshes: a stage's workers each.
         metrics: takes each step's values.
+        parts: into how many a micro-batch is cut, where memory does not suffice.
+        made: steps of this run.
     """
 
     config: DistributedConfig
@@ -50,9 +52,20 @@ class Trainer:
     meshes: Sequence[DeviceMesh]
     metrics: Metrics
     parts: int = 1
+    made: int = 0
 
     def run(self, loader: Iterable[Any], epochs: int, position: Position) -> None:
-        """Train from where a run stands to the end of the last epoch."""
+        """Train from where a run stands to the end of the last epoch.
+
+        Raises:
+            OutOfMemoryError: a step does not fit; says what helps.
+        """
+        try:
+            self._epochs(loader, epochs, position)
+        except OutOfMemoryError as error:
+            raise _out_of_memory(error, self) from error
+
+    def _epochs(self, loader: Iterable[Any], epochs: int, position: Position) -> None:
         count = self.split.batches_a_step()
         self.model.train()
         for epoch in range(position.epoch, epochs):
@@ -79,7 +92,8 @@ class Trainer:
 
     def _step(self, step: Sequence[Any], position: Position) -> None:
         """One step: forward and backward of each micro-batch, then the optimizer."""
-        loss, samples = self._gradients(step, is_first=position.step == 1)
+        loss, samples = self._gradients(step) if self.made else self._first(step)
+        self.made += 1
         parameters = [one for one in self.model.parameters() if one.grad is not None]
         utils = self.library.module.nn.utils
         limit = self.config.max_grad_norm
@@ -98,26 +112,36 @@ class Trainer:
             samples=samples,
         )
 
-    def _gradients(self, step: Sequence[Any], *, is_first: bool) -> tuple[Value, int]:
-        """Forward and backward of a step; where memory does not suffice, in smaller parts.
+    def _first(self, step: Sequence[Any]) -> tuple[Value, int]:
+        """The first step: where memory does not suffice, again in smaller parts.
 
-        Only before the first step is it known that nothing has changed yet.
+        Nothing has changed yet then but buffers and generators, which are put back.
         """
-        try:
-            done = self._all_micro_batches(step)
-            if is_first:
-                gt.synchronize()
-        except OutOfMemoryError as error:
+        buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
+        random = checkpoint.random_state()
+        while True:
+            fits = self._fits(step)
+            if fits is not None:
+                return fits
             self.optimizer.zero_grad()
-            if not is_first or self.parts >= min(PARTS_MAX, _rows(step)):
-                raise _out_of_memory(error, self) from error
-        else:
-            return done
-        self.parts *= 2
-        console.say(f"out of memory: each micro-batch runs in {self.parts} parts from now")
-        return self._gradients(step, is_first=is_first)
+            checkpoint.set_random_state(random)
+            for one, before in buffers:
+                one.data = before.clone()
+            self.parts *= 2
+            console.say(f"out of memory: each micro-batch runs in {self.parts} parts from now")
 
-    def _all_micro_batches(self, step: Sequence[Any]) -> tuple[Value, int]:
+    def _fits(self, step: Sequence[Any]) -> tuple[Value, int] | None:
+        """Forward and backward of a step when all of it has run; None if it may fit in parts."""
+        try:
+            done = self._gradients(step)
+            gt.synchronize()
+        except OutOfMemoryError:
+            if self.parts >= min(PARTS_MAX, max(map(batches.rows, step))):
+                raise
+            return None
+        return done
+
+    def _gradients(self, step: Sequence[Any]) -> tuple[Value, int]:
         """The step's loss, and how many samples it had."""
         made = batches.micro_batches(step, self.split.micro_batches, self.parts)
         waiting: list[Value] = []
@@ -191,10 +215,6 @@ def _entry(outputs: Any, name: str) -> Value | None:  # noqa: ANN401 - what a mo
     if isinstance(outputs, Mapping):
         return outputs.get(name)
     return getattr(outputs, name, None)
-
-
-def _rows(step: Sequence[Any]) -> int:
-    return max(batches.rows(batch) for batch in step)
 
 
 def _out_of_memory(error: OutOfMemoryError, trainer: Trainer) -> OutOfMemoryError:

@@ -252,7 +252,7 @@ def arange(
     """Values from `start` (0 if only one is given) up to, not including, `end`."""
     check_device(device, "arange")
     first, last = (0, start) if end is None else (start, end)
-    numbers = [whole(x) for x in (first, last, step)]
+    numbers = [x if isinstance(x, bool) else whole(x) for x in (first, last, step)]
     chosen = get_default_dtype() if None in numbers else _core.int64
     chosen = chosen if dtype is None else dtype
     return finish(call("arange", start=first, end=last, step=step, dtype=chosen), requires_grad)

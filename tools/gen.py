@@ -205,6 +205,13 @@ def parameters(row: Row) -> list[tuple[str, str | None, bool]]:
     return params
 
 
+def declared(name: str, rust: str, *, optional: bool) -> str:
+    """A parameter; an integer is read as PyTorch reads one, which a bool is not."""
+    reader = "" if rust != "i64" else "optional_integer" if optional else "integer"
+    read = f"#[pyo3(from_py_with = {reader})] " if reader else ""
+    return f"{read}{name}: Option<{rust}>" if optional else f"{read}{name}: {rust}"
+
+
 class Method:
     """One #[pymethods] function, for a row with a `python` signature."""
 
@@ -235,7 +242,7 @@ class Method:
         """The Rust declaration of a parameter."""
         for own, other in self.numpy.items():
             if name == other:
-                return f"{name}: Option<{RUST_TYPES[self.attrs[own][0]]}>"
+                return declared(name, RUST_TYPES[self.attrs[own][0]], optional=True)
         if name == "alpha" and self.scales:
             return "alpha: FactorArg"
         if self.factor_first:
@@ -249,7 +256,7 @@ class Method:
             rust = RUST_TYPES[kind]
         else:
             optional, rust = default == "None", "OperandArg<'py>"
-        return f"{name}: Option<{rust}>" if optional or name in self.checked else f"{name}: {rust}"
+        return declared(name, rust, optional=optional or name in self.checked)
 
     def bindings(self) -> list[tuple[str, str]]:
         """(operand of the row, parameter), in the row's order; names may differ (pow)."""
@@ -395,7 +402,7 @@ def rust_methods(rows: list[Row]) -> str:
 use super::generated_help::help;
 use super::methods::{{factor_first, run, scaled, take_view}};
 use crate::client::emission::convert::{{DimsArg, FactorArg, IntoAttr, OperandArg}};
-use crate::client::emission::convert::{{choice, only_tensor, required}};
+use crate::client::emission::convert::{{choice, integer, only_tensor, optional_integer, required}};
 use crate::client::value::dtype::DtypeArg;
 use crate::client::emission::emit::Arg;
 use super::tensor::{{Tensor, as_arg}};

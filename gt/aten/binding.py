@@ -7,7 +7,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.aten import arguments, schemas
 from gt.aten.schemas import Argument, Schema
-from gt.errors import InvalidType, out_refused
+from gt.errors import InvalidType, InvalidUse, InvalidValue, out_refused
 
 # Other names that PyTorch takes for an argument.
 _OTHER_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "self": ("input", "x")}
@@ -107,7 +107,7 @@ def _all_converted(
             where = "" if named & set(_words(argument.name)) else f" (position {place})"
             return f": argument '{_shown(argument)}'{where} {wanted}"
         bound.append(converted)
-    return bound
+    return _numbers_that_fit(schema, bound)
 
 
 def _without(schema: Schema, values: Mapping[str, object]) -> str:
@@ -192,10 +192,47 @@ def _as_number(kind: str, value: object) -> object:
     if hasattr(value, "item"):
         value = value.item()  # of numpy, whose float64 is a float too, but of another text
     if kind == "int":
-        return value if isinstance(value, int) and not isinstance(value, bool) else _UNFIT
+        return _in_64_bits(value)
     if kind == "float":
         return float(value) if isinstance(value, int | float) else _UNFIT
     return value if isinstance(value, int | float | complex) else _UNFIT
+
+
+def _in_64_bits(value: object) -> object:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return _UNFIT
+    if not -(2**63) <= value < 2**63:
+        raise InvalidValue("Overflow when unpacking long long")
+    return value
+
+
+def _numbers_that_fit(schema: Schema, bound: list[object]) -> list[object]:
+    """Numbers between 2**63 and 2**64 as floats, which PyTorch holds without a sign.
+
+    A worker's PyTorch takes them for negative ones.
+
+    Raises:
+        InvalidUse: Integers would hold it.
+        OverflowError: PyTorch has no number so large.
+    """
+    numbers = [
+        (place, value)
+        for place, (argument, value) in enumerate(zip(schema.arguments, bound, strict=True))
+        if argument.type.startswith("Scalar") and isinstance(value, int)
+    ]
+    for place, value in numbers:
+        if -(2**63) <= value < 2**63:
+            continue
+        if not 0 < value < 2**64:
+            text = (
+                "int too big to convert" if value > 0 else "can't convert negative int to unsigned"
+            )
+            raise OverflowError(text)
+        tensors = [x for x in bound if isinstance(x, Tensor)]
+        if not any(x.dtype.is_floating_point or x.dtype.is_complex for x in tensors):
+            raise InvalidUse("value cannot be converted to type int64_t without overflow")
+        bound[place] = float(value)
+    return bound
 
 
 def written(schema: Schema, bound: Sequence[object]) -> tuple[str, list[Tensor]]:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from gt._core import Tensor, call
-from gt.composite.common import Method, generic, not_a_tensor, wrap
+from gt.composite.common import Method, generic, integer, not_a_tensor, wrap
 
 # Dimensions of a tensor.
 RANK_MAX = 8
@@ -25,6 +25,7 @@ def flipud(self: Tensor) -> Tensor:
 
 def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by `k` quarters, from the first of `dims` to the second one."""
+    k = integer(k, "k")
     inside = [dim for dim in dims if -self.ndim <= dim < self.ndim]
     if len(dims) != 2 or len({dim % self.ndim for dim in inside}) != 2:
         return generic("rot90", self, k, list(dims))

@@ -8,7 +8,7 @@ from typing import ParamSpec, SupportsFloat, TypeAlias, TypeVar
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.errors import IndexOutOfRange, InvalidType, ShapeError
+from gt.errors import IndexOutOfRange, InvalidType, InvalidValue, ShapeError
 from gt.size import Size
 
 Shape: TypeAlias = tuple[int, ...]
@@ -79,9 +79,18 @@ def generic(name: str, *args: object, **named: object) -> Tensor:
 
 
 def wrap(dim: int, ndim: int) -> int:
-    """`dim` counted from the front."""
+    """`dim` counted from the front.
+
+    Raises:
+        IndexOutOfRange: There is no such dimension.
+        InvalidType: A bool, or another thing that is no integer.
+        InvalidValue: An integer that 64 bits do not hold.
+    """
+    if type(dim) is not int:
+        dim = integer(dim, "dim")
     bound = max(ndim, 1)
     if not -bound <= dim < bound:
+        check_64_bits(dim)
         raise IndexOutOfRange(
             f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
             f"but got {dim})"
@@ -89,8 +98,28 @@ def wrap(dim: int, ndim: int) -> int:
     return dim % bound
 
 
+def check_64_bits(number: int) -> None:
+    """Raise PyTorch's error for an integer that 64 bits do not hold."""
+    if not -(2**63) <= number < 2**63:
+        raise InvalidValue("Overflow when unpacking long long")
+
+
+def integer(number: object, name: str) -> int:
+    """A whole number for the argument `name`."""
+    one = whole(number)
+    if one is None:
+        raise InvalidType(f"argument '{name}' must be int, not {type(number).__name__}")
+    check_64_bits(one)
+    return one
+
+
 def whole(number: object) -> int | None:
-    """A whole number as Python's: numpy's, or a tensor of one, which is read; None for others."""
+    """A whole number as Python's: numpy's, or a tensor of one, which is read; None for others.
+
+    A bool is another: where PyTorch takes an integer, it takes no bool.
+    """
+    if isinstance(number, bool):
+        return None
     try:
         return operator.index(number)  # type: ignore[arg-type]
     except TypeError:
@@ -131,7 +160,12 @@ def sizes(size: Sequence[int | Sequence[int]], function: str = "size") -> Shape:
 def listed(numbers: int | Sequence[int]) -> Sequence[int]:
     """One whole number, or several."""
     one = whole(numbers)
-    return numbers if one is None else (one,)  # type: ignore[return-value]
+    if one is not None:
+        check_64_bits(one)
+        return (one,)
+    if not isinstance(numbers, Iterable):
+        raise InvalidType(f"argument must be tuple of ints, not {type(numbers).__name__}")
+    return numbers
 
 
 def dims(dim: Dims, ndim: int) -> Shape:

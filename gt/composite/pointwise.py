@@ -1,6 +1,7 @@
 """Elementwise functions beyond the table, with PyTorch's names and defaults."""
 
 import math
+import sys
 from typing import TypeAlias
 
 from gt import _core
@@ -97,7 +98,7 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
         return call("round", self)
     if not (self.dtype.is_floating_point or self.dtype.is_complex):  # PyTorch refuses it
         return generic("special_round", self, decimals=decimals)
-    scale = int(10 ** abs(decimals))
+    scale = math.inf if abs(decimals) > sys.float_info.max_10_exp else 10.0 ** abs(decimals)
     if decimals > 0:
         return call("round", self * scale) / scale
     return call("round", self / scale) * scale
@@ -264,7 +265,7 @@ def isclose(
         have, want = (TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (self, other))
         raise DtypeError(f"{have} did not match {want}")
     for name, bound in (("rtol", rtol), ("atol", atol)):
-        if bound < 0:
+        if not bound >= 0:
             raise ShapeError(f"{name} must be greater than or equal to zero, but got {bound}")
     close = self == other
     if self.dtype.is_floating_point and equal_nan:

@@ -14,6 +14,7 @@ from gt.composite.common import (
     Shape,
     dims,
     generic,
+    integer,
     listed,
     not_a_tensor,
     slice_dim,
@@ -289,7 +290,7 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
     """The k-th smallest value along `dim` and its index, k from 1."""
     if self.dtype == _core.bool:  # PyTorch refuses it
         return values_indices("kthvalue", generic("kthvalue", self, k, dim, keepdim))
-    place = wrap(dim, self.ndim)
+    k, place = integer(k, "k"), wrap(dim, self.ndim)
     size = self.shape[place] if self.ndim else 1
     if not 1 <= k <= size:
         raise ShapeError(f"kthvalue(): selected number k out of range for dimension {place}")

@@ -5,7 +5,7 @@ import math
 import gt
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.common import Method, Number, generic, slice_dim, wrap
+from gt.composite.common import Method, Number, generic, integer, slice_dim, wrap
 from gt.errors import ShapeError
 from gt.kept import keeps
 from gt.return_types import ValuesIndices, values_indices
@@ -61,6 +61,7 @@ def diff(
     """
     if self.ndim == 0:
         raise ShapeError("diff expects input to be at least one-dimensional")
+    n = integer(n, "n")
     if n < 0:
         raise ShapeError(f"order must be non-negative but got {n}")
     place = wrap(dim, self.ndim)
@@ -110,8 +111,8 @@ def cumulative_trapezoid(
     """The integral along `dim` up to each value but the first, as `trapezoid` has it."""
     if _is_refused(y, x, dx, dim):
         return _by_generic("cumulative_trapezoid", y, x, dx, dim)
-    areas = _areas(y, (1 if dx is None else dx) if x is None else x, dim)
-    return areas.cumsum(dim) / 2
+    areas = _areas(y, 1 if x is None else x, dim).cumsum(dim)
+    return areas * (0.5 if dx is None else dx / 2)  # as in PyTorch, where integers end
 
 
 def _areas(y: Tensor, x: Tensor | Number, dim: int) -> Tensor:

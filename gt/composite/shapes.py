@@ -11,7 +11,9 @@ from gt._core import Tensor, call
 from gt.composite.common import (
     Method,
     Shape,
+    check_64_bits,
     dims,
+    integer,
     listed,
     sizes,
     slice_dim,
@@ -129,6 +131,7 @@ def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
         if start.ndim or start.dtype.is_floating_point or start.dtype == _core.bool:
             raise ShapeError("start must be an 0-dim integral Tensor.")
         start = int(start.item())
+    start, length = integer(start, "start"), integer(length, "length")
     place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
     if length < 0:
         raise ShapeError("narrow(): length must be non-negative.")
@@ -150,6 +153,7 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
     step = whole(split_size)
     if step is None:
         return split_with_sizes(self, listed(split_size), dim)
+    check_64_bits(step)
     if step < 0:
         raise ShapeError(f"split expects split_size be non-negative, but got split_size={step}")
     if step == 0 and length:
@@ -193,6 +197,7 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` slices of equal size; the last may be smaller."""
     if self.ndim == 0:
         raise ShapeError("chunk expects at least a 1-dimensional tensor")
+    chunks = integer(chunks, "chunks")
     if chunks <= 0:
         raise ShapeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     whole = self.shape[wrap(dim, self.ndim)]
@@ -218,6 +223,7 @@ def tile(self: Tensor, *counts: int | Sequence[int], dims: Sequence[int] | None 
 def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> Tensor:
     """Elements moved along dimensions, those beyond the end back at the start."""
     moves, places = listed(shifts), () if dims is None else listed(dims)
+    moves = [integer(move, "shifts") for move in moves]
     if not moves:
         raise ShapeError("`shifts` required")
     if not places:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor
 from gt.composite.casts import class_of
-from gt.composite.common import Method, slice_dim, whole, wrap
+from gt.composite.common import Method, check_64_bits, slice_dim, whole, wrap
 from gt.composite.shapes import chunk, split, split_with_sizes
 from gt.errors import InvalidType, ShapeError
 
@@ -70,6 +70,7 @@ def split_at(
     """The slices of so many sections, or between places."""
     length, sections = self.shape[dim], whole(places)
     if sections is not None:
+        check_64_bits(sections)
         if sections <= 0:
             raise ShapeError(f"number of sections must be larger than 0, got {sections}")
         least, more = divmod(length, sections)

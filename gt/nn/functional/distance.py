@@ -37,7 +37,7 @@ def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    return _norm(x1 - x2 + eps, p, -1, keepdim=keepdim)
+    return _norm(x1 - x2 + float(eps), p, -1, keepdim=keepdim)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

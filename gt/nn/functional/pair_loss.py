@@ -22,7 +22,7 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """input where target is 1, max(0, margin - input) where it is -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    apart = gt.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
+    apart = gt.where(target != 1, (float(margin) - input).clamp(min=0.0), 0.0)
     return reduced(apart + gt.where(target != -1, input, 0.0), reduction)
 
 
@@ -43,7 +43,7 @@ def margin_ranking_loss(
             f"input1: {size_text(input1)}, input2: {size_text(input2)}, "
             f"target: {size_text(target)} "
         )
-    return reduced((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
+    return reduced((-target * (input1 - input2) + float(margin)).clamp(min=0.0), reduction)
 
 
 def triplet_margin_loss(
@@ -95,5 +95,5 @@ def cosine_embedding_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     first, second = ((x * x).sum(dim=-1) + 1e-12 for x in (input1, input2))
     cosine = (input1 * input2).sum(dim=-1) / (first * second).sqrt()
-    apart = gt.where(target == -1, (cosine - margin).clamp(min=0.0), 0.0)
+    apart = gt.where(target == -1, (cosine - float(margin)).clamp(min=0.0), 0.0)
     return reduced(gt.where(target == 1, 1 - cosine, 0.0) + apart, reduction)

@@ -102,6 +102,9 @@ pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     }
     if object.is_instance_of::<PyInt>() {
         return object.extract::<i64>().map(|value| Some(Scalar::Int(value))).map_err(|_| {
+            if object.lt(0).is_ok_and(|negative| negative) {
+                return PyOverflowError::new_err("can't convert negative int to unsigned");
+            }
             if object.extract::<u64>().is_err() {
                 return PyOverflowError::new_err("int too big to convert");
             }
@@ -233,12 +236,26 @@ fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {
     Ok(DimsArg(dims))
 }
 
-/// An integer, also numpy's or a tensor of one element.
+/// An integer, also numpy's or a tensor of one element; `PyTorch` takes no bool for one.
 pub(crate) fn integer(object: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if object.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err("must be int, not bool"));
+    }
     if object.is_instance_of::<PyFloat>() {
         return Err(PyTypeError::new_err("'float' object cannot be interpreted as an integer"));
     }
-    object.extract()
+    object.extract().map_err(|mistake: PyErr| {
+        let py = object.py();
+        if !mistake.is_instance_of::<PyOverflowError>(py) {
+            return mistake;
+        }
+        errors::mistake(py, ErrorClass::Value, "Overflow when unpacking long long")
+    })
+}
+
+/// [`integer`], or nothing.
+pub(crate) fn optional_integer(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    if object.is_none() { Ok(None) } else { integer(object).map(Some) }
 }
 
 impl<'a, 'py> FromPyObject<'a, 'py> for DimsArg {

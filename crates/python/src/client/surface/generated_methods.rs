@@ -5,7 +5,7 @@ use super::generated_help::help;
 use super::methods::{factor_first, run, scaled, take_view};
 use super::tensor::{Tensor, as_arg};
 use crate::client::emission::convert::{DimsArg, FactorArg, IntoAttr, OperandArg};
-use crate::client::emission::convert::{choice, only_tensor, required};
+use crate::client::emission::convert::{choice, integer, only_tensor, optional_integer, required};
 use crate::client::emission::emit::Arg;
 use crate::client::value::dtype::DtypeArg;
 use gt_protocol::{Attr, Op};
@@ -561,7 +561,10 @@ impl Tensor {
     /// The `n`-th derivative of digamma.
     #[doc = help!(polygamma)]
     #[pyo3(signature = (n))]
-    fn polygamma<'py>(slf: &Bound<'py, Self>, n: i64) -> PyResult<Bound<'py, PyAny>> {
+    fn polygamma<'py>(
+        slf: &Bound<'py, Self>,
+        #[pyo3(from_py_with = integer)] n: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         run(slf.py(), Op::Polygamma, &[Arg::Var(&slf.get().var)], smallvec![n.attr()])
     }
     /// The number whose erf is `self`.
@@ -658,10 +661,10 @@ impl Tensor {
     #[pyo3(signature = (dim=None, keepdim=false, *, dtype=None, axis=None, keepdims=None))]
     fn prod<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         keepdim: bool,
         dtype: Option<DtypeArg>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
         keepdims: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
@@ -710,9 +713,9 @@ impl Tensor {
     #[pyo3(signature = (dim=None, keepdim=false, *, axis=None, keepdims=None))]
     fn argmax<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         keepdim: bool,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
         keepdims: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
@@ -727,9 +730,9 @@ impl Tensor {
     #[pyo3(signature = (dim=None, keepdim=false, *, axis=None, keepdims=None))]
     fn argmin<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         keepdim: bool,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
         keepdims: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
@@ -834,9 +837,9 @@ impl Tensor {
     #[pyo3(signature = (dim=None, *, dtype=None, axis=None), text_signature = "($self, dim, *, dtype=None, axis=None)")]
     fn cumsum<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         dtype: Option<DtypeArg>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),
@@ -868,9 +871,9 @@ impl Tensor {
     #[pyo3(signature = (dim=None, dtype=None, *, axis=None), text_signature = "($self, dim, dtype=None, *, axis=None)")]
     fn softmax<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         dtype: Option<DtypeArg>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),
@@ -884,9 +887,9 @@ impl Tensor {
     #[pyo3(signature = (dim=None, dtype=None, *, axis=None), text_signature = "($self, dim, dtype=None, *, axis=None)")]
     fn log_softmax<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         dtype: Option<DtypeArg>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),
@@ -900,8 +903,8 @@ impl Tensor {
     #[pyo3(signature = (dim=None, *, axis=None), text_signature = "($self, dim, *, axis=None)")]
     fn logcumsumexp<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),
@@ -957,9 +960,9 @@ impl Tensor {
     #[pyo3(signature = (dim=None, index=None, *, axis=None), text_signature = "($self, dim, index, *, axis=None)")]
     fn select<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
-        index: Option<i64>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] index: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         take_view(
             slf,
@@ -975,9 +978,9 @@ impl Tensor {
     #[pyo3(signature = (offset=0, dim1=0, dim2=1))]
     fn diagonal<'py>(
         slf: &Bound<'py, Self>,
-        offset: i64,
-        dim1: i64,
-        dim2: i64,
+        #[pyo3(from_py_with = integer)] offset: i64,
+        #[pyo3(from_py_with = integer)] dim1: i64,
+        #[pyo3(from_py_with = integer)] dim2: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
         take_view(slf, Op::Diagonal, smallvec![offset.attr(), dim1.attr(), dim2.attr()])
     }
@@ -987,11 +990,11 @@ impl Tensor {
     fn slice_scatter<'py>(
         slf: &Bound<'py, Self>,
         src: OperandArg<'py>,
-        dim: i64,
-        start: i64,
-        end: i64,
-        step: i64,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = integer)] dim: i64,
+        #[pyo3(from_py_with = integer)] start: i64,
+        #[pyo3(from_py_with = integer)] end: i64,
+        #[pyo3(from_py_with = integer)] step: i64,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),
@@ -1006,9 +1009,9 @@ impl Tensor {
     fn select_scatter<'py>(
         slf: &Bound<'py, Self>,
         src: OperandArg<'py>,
-        dim: Option<i64>,
-        index: Option<i64>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] index: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),
@@ -1026,9 +1029,9 @@ impl Tensor {
     fn diagonal_scatter<'py>(
         slf: &Bound<'py, Self>,
         src: OperandArg<'py>,
-        offset: i64,
-        dim1: i64,
-        dim2: i64,
+        #[pyo3(from_py_with = integer)] offset: i64,
+        #[pyo3(from_py_with = integer)] dim1: i64,
+        #[pyo3(from_py_with = integer)] dim2: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),
@@ -1072,9 +1075,9 @@ impl Tensor {
     #[pyo3(signature = (dimension, size, step))]
     fn unfold<'py>(
         slf: &Bound<'py, Self>,
-        dimension: i64,
-        size: i64,
-        step: i64,
+        #[pyo3(from_py_with = integer)] dimension: i64,
+        #[pyo3(from_py_with = integer)] size: i64,
+        #[pyo3(from_py_with = integer)] step: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
         take_view(slf, Op::Unfold, smallvec![dimension.attr(), size.attr(), step.attr()])
     }
@@ -1083,9 +1086,9 @@ impl Tensor {
     #[pyo3(signature = (dim=None, index=None, *, axis=None), text_signature = "($self, dim, index, *, axis=None)")]
     fn gather<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         index: Option<OperandArg<'py>>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let index = required(index, "gather", "index")?;
         run(
@@ -1100,10 +1103,10 @@ impl Tensor {
     #[pyo3(signature = (dim=None, index=None, src=None, *, axis=None), text_signature = "($self, dim, index, src, *, axis=None)")]
     fn scatter<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         index: Option<OperandArg<'py>>,
         src: Option<OperandArg<'py>>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let index = required(index, "scatter", "index")?;
         let src = required(src, "scatter", "src")?;
@@ -1119,10 +1122,10 @@ impl Tensor {
     #[pyo3(signature = (dim=None, index=None, src=None, *, axis=None), text_signature = "($self, dim, index, src, *, axis=None)")]
     fn scatter_add<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         index: Option<OperandArg<'py>>,
         src: Option<OperandArg<'py>>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let index = required(index, "scatter_add", "index")?;
         let src = required(src, "scatter_add", "src")?;
@@ -1142,9 +1145,9 @@ impl Tensor {
     #[pyo3(signature = (dim=None, index=None, *, axis=None), text_signature = "($self, dim, index, *, axis=None)")]
     fn index_select<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         index: Option<OperandArg<'py>>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let index = required(index, "index_select", "index")?;
         run(
@@ -1163,11 +1166,11 @@ impl Tensor {
     #[pyo3(signature = (dim=None, index=None, source=None, *, alpha=FactorArg::ONE, axis=None), text_signature = "($self, dim, index, source, *, alpha=1, axis=None)")]
     fn index_add<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
         index: Option<OperandArg<'py>>,
         source: Option<OperandArg<'py>>,
         alpha: FactorArg,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let index = required(index, "index_add", "index")?;
         let source = required(source, "index_add", "source")?;
@@ -1186,13 +1189,19 @@ impl Tensor {
     /// Lower triangle, zeros elsewhere.
     #[doc = help!(tril)]
     #[pyo3(signature = (diagonal=0))]
-    fn tril<'py>(slf: &Bound<'py, Self>, diagonal: i64) -> PyResult<Bound<'py, PyAny>> {
+    fn tril<'py>(
+        slf: &Bound<'py, Self>,
+        #[pyo3(from_py_with = integer)] diagonal: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         run(slf.py(), Op::Tril, &[Arg::Var(&slf.get().var)], smallvec![diagonal.attr()])
     }
     /// Upper triangle, zeros elsewhere.
     #[doc = help!(triu)]
     #[pyo3(signature = (diagonal=0))]
-    fn triu<'py>(slf: &Bound<'py, Self>, diagonal: i64) -> PyResult<Bound<'py, PyAny>> {
+    fn triu<'py>(
+        slf: &Bound<'py, Self>,
+        #[pyo3(from_py_with = integer)] diagonal: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         run(slf.py(), Op::Triu, &[Arg::Var(&slf.get().var)], smallvec![diagonal.attr()])
     }
     /// Sorted values along `dim` and their indices.
@@ -1200,10 +1209,10 @@ impl Tensor {
     #[pyo3(signature = (dim=-1, descending=false, stable=false, *, axis=None))]
     fn sort<'py>(
         slf: &Bound<'py, Self>,
-        dim: i64,
+        #[pyo3(from_py_with = integer)] dim: i64,
         descending: bool,
         stable: bool,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),
@@ -1217,11 +1226,11 @@ impl Tensor {
     #[pyo3(signature = (k, dim=-1, largest=true, sorted=true, *, axis=None))]
     fn topk<'py>(
         slf: &Bound<'py, Self>,
-        k: i64,
-        dim: i64,
+        #[pyo3(from_py_with = integer)] k: i64,
+        #[pyo3(from_py_with = integer)] dim: i64,
         largest: bool,
         sorted: bool,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         run(
             slf.py(),

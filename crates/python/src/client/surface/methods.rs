@@ -4,6 +4,7 @@ use super::call::results;
 use super::generated_help::help;
 use super::tensor::{Tensor, as_arg};
 use crate::client::emission::convert::{DimsArg, FactorArg, OperandArg, required};
+use crate::client::emission::convert::{integer, optional_integer};
 use crate::client::emission::emit::{self, Arg};
 use crate::client::session::errors;
 use crate::client::value::dtype::{DtypeArg, PyDtype};
@@ -211,7 +212,11 @@ impl Tensor {
 
     /// Two dimensions swapped.
     #[doc = help!(transpose)]
-    fn transpose<'py>(slf: &Bound<'py, Self>, dim0: i64, dim1: i64) -> PyResult<Bound<'py, Self>> {
+    fn transpose<'py>(
+        slf: &Bound<'py, Self>,
+        #[pyo3(from_py_with = integer)] dim0: i64,
+        #[pyo3(from_py_with = integer)] dim1: i64,
+    ) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         Self::wrap(py, views::transpose(py, &slf.get().var, dim0, dim1)?)
     }
@@ -269,8 +274,8 @@ impl Tensor {
     #[pyo3(signature = (dim=None, *, axis=None), text_signature = "($self, dim, *, axis=None)")]
     fn unsqueeze<'py>(
         slf: &Bound<'py, Self>,
-        dim: Option<i64>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let dim = required(dim.or(axis), "unsqueeze", "dim")?;

@@ -3,7 +3,7 @@
 use super::generated_help::help;
 use crate::client::emission::autocast;
 pub(crate) use crate::client::emission::convert::as_arg;
-use crate::client::emission::convert::{self, OperandArg};
+use crate::client::emission::convert::{self, OperandArg, optional_integer};
 use crate::client::emission::emit::{self, Arg};
 use crate::client::emission::read;
 use crate::client::gil_cell::GilCell;
@@ -240,8 +240,8 @@ impl Tensor {
     fn stride<'py>(
         &self,
         py: Python<'py>,
-        dim: Option<i64>,
-        axis: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] dim: Option<i64>,
+        #[pyo3(from_py_with = optional_integer)] axis: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let strides = self.var.strides(py);
         match dim.or(axis) {

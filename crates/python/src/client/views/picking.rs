@@ -213,10 +213,7 @@ fn take_slice(
     dim: i64,
     slice: &Bound<'_, PySlice>,
 ) -> PyResult<()> {
-    let bound = |name: &str| -> PyResult<Option<i64>> {
-        let value = slice.getattr(name)?;
-        if value.is_none() { Ok(None) } else { integer(&value).map(Some) }
-    };
+    let bound = |name: &str| slice_bound(&slice.getattr(name)?);
     let (start, stop, step) = (bound("start")?, bound("stop")?, bound("step")?.unwrap_or(1));
     if step <= 0 {
         return Err(PyValueError::new_err("step must be greater than zero"));
@@ -231,10 +228,22 @@ fn take_slice(
     Ok(())
 }
 
+/// One of the three numbers of a slice; those of Python may be bools, and are cut off where 64 bits end.
+fn slice_bound(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    if !value.is_instance_of::<PyInt>() {
+        return integer(value).map(Some);
+    }
+    let end = if value.lt(0)? { i64::MIN } else { i64::MAX };
+    Ok(Some(value.extract().unwrap_or(end)))
+}
+
 /// A Python or numpy integer, or the number in a 0-d tensor of integers.
 fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if item.is_instance_of::<PyInt>() {
-        return item.extract().map(Some);
+        return integer(item).map(Some);
     }
     if let Ok(tensor) = item.cast::<Tensor>() {
         return number_of(item.py(), &tensor.get().var);

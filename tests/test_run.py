@@ -61,40 +61,68 @@ import torch
 
 torch.set_num_threads(1)
 sys.path.insert(0, sys.argv[1])
-losses = {name: importlib.import_module(name).main(int(sys.argv[2])) for name in sys.argv[4:]}
+losses = {}
+for name in sys.argv[4:]:
+    try:
+        losses[name] = list(map(float, importlib.import_module(name).main(int(sys.argv[2]))))
+    except NotImplementedError as error:
+        losses[name] = str(error)
 with open(sys.argv[3], "w") as file:
-    json.dump({name: [float(loss) for loss in listed] for name, listed in losses.items()}, file)
+    json.dump(losses, file)
 files = [str(getattr(module, "__file__", "")) for module in list(sys.modules.values())]
-assert not [file for file in files if "site-packages/torch/" in file]
+is_loaded = any("site-packages/torch/" in file for file in files)
+assert is_loaded == (torch.__name__ == "torch")
 """
+WAYS = {"natively": ["--native"], "front end": []}
+# Operators that the front end refuses, of programs that wait for them.
+WAITING = {"actor_critic", "ctc", "fourier_forecast", "ppo", "reinforce"}
+# By the front end; the others with --slow.
+SAMPLE = {"gat", "lbfgs_fit", "mnist_cnn", "polynomial", "vae", "vit"}
 
 
-@pytest.fixture(scope="module")
-def losses(tmp_path_factory):
-    """The losses of all programs by `gt run --native`."""
+@pytest.fixture(scope="module", params=WAYS)
+def losses(request, tmp_path_factory):
+    """The losses of all programs by `gt run`, or of those for which there is time."""
+    is_whole = request.param == "natively" or request.config.getoption("--slow")
+    names = PROGRAMS if is_whole else sorted(SAMPLE)
     folder = tmp_path_factory.mktemp("zoo")
     (folder / "all.py").write_text(ALL)
     results = folder / "losses.json"
-    done = gt_run("--native", folder / "all.py", ZOO, STEPS, results, *PROGRAMS)
+    done = gt_run(*WAYS[request.param], folder / "all.py", ZOO, STEPS, results, *names)
     assert done.returncode == 0, done.stderr
     return json.loads(results.read_text())
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_b18_a_program_of_the_zoo_has_pytorchs_losses(name, losses, monkeypatch):
-    monkeypatch.syspath_prepend(ZOO)
+@pytest.fixture(scope="module")
+def expected():
+    """The losses of each program with PyTorch, run once."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    try:
-        names = {"__name__": f"with_torch_{name}", "__file__": str(ZOO / f"{name}.py")}
-        sys.modules[names["__name__"]] = module = type(sys)(names["__name__"])
-        vars(module).update(names)
-        exec(compile((ZOO / f"{name}.py").read_text(), name, "exec"), vars(module))
-        expected = [float(loss) for loss in module.main(STEPS)]
-    finally:
-        torch.set_num_threads(threads)
+    known = {}
+
+    def run(name):
+        if name not in known:
+            sys.modules[f"with_torch_{name}"] = module = type(sys)(f"with_torch_{name}")
+            vars(module)["__file__"] = str(ZOO / f"{name}.py")
+            exec(compile((ZOO / f"{name}.py").read_text(), name, "exec"), vars(module))
+            known[name] = [float(loss) for loss in module.main(STEPS)]
+        return known[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ZOO)
+        yield run
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_b18_a_program_of_the_zoo_has_pytorchs_losses(name, losses, expected):
+    if name not in losses:
+        pytest.skip("slow: run with --slow")
+    if name in WAITING and isinstance(losses[name], str):
+        assert "is not implemented for the device mux" in losses[name]
+        pytest.skip(losses[name])
     assert len(losses[name]) >= STEPS
-    np.testing.assert_allclose(losses[name], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(losses[name], expected(name), rtol=1e-4, atol=1e-5)
 
 
 def test_b18_a_program_prints_what_it_prints_with_python():
@@ -356,6 +384,87 @@ def test_pytorch_that_is_loaded_is_not_replaced():
     with pytest.raises(RuntimeError, match="PyTorch is loaded in this process already"):
         torch_imports.install()
     assert sys.modules["torch"] is torch
+
+
+# ---- the torch front end ----
+
+DEVICES = """
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+assert torch.__name__ == "torch"
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.randn(3, 4)
+model = torch.nn.Linear(4, 2)
+
+class Squares(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return torch.tensor(float(i)) + torch.from_numpy(np.ones(1)), {"a": [torch.ones(1)]}
+
+class Old(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.FloatTensor([1.0, 2.0]))
+
+made = [
+    x, x.to(device), x.to("cuda:0"), x.to(torch.device("cpu"), torch.float64), x.cpu(), x.cuda(0),
+    x.to(device=device), x.to(torch.ones(1)), x.type_as(torch.ones(1, dtype=torch.float64)),
+    torch.ones(2, device="cuda"), torch.zeros(2, device=device), torch.empty(2, device=0),
+    torch.tensor([1, 2]), torch.tensor([1.0], device="cpu"), torch.as_tensor(np.ones(3)),
+    torch.from_numpy(np.ones(2)), torch.arange(3), torch.full((2,), 1.0), torch.eye(2),
+    torch.zeros_like(x), torch.zeros_like(x, device="cpu"), x.new_zeros(2), x.pin_memory(),
+    x.new_ones(2, device="cpu"), torch.randint(0, 3, (2,)), torch.randperm(4),
+    torch.randn(2, generator=torch.Generator().manual_seed(1)), torch.hann_window(4),
+    model.weight, model.to(device).weight, model.cuda().weight, model.cpu().bias, Old().w,
+    torch.nn.Embedding(3, 2).weight, torch.nn.BatchNorm1d(2).running_mean, model(x),
+    torch.FloatTensor([1.0, 2, 3, 4]) * x, x * torch.FloatTensor([1.0, 2, 3, 4]),
+]
+model(x).sum().backward()
+made += [model.weight.grad]
+for workers in (0, 1):
+    made += next(iter(DataLoader(TensorDataset(x, x), 3, num_workers=workers, pin_memory=True)))
+    first, second = next(iter(DataLoader(Squares(), 2, shuffle=True, num_workers=workers)))
+    made += [first, second["a"][0]]
+torch.save({"model": model.state_dict(), "x": x}, "saved.pt")
+for place in (None, "cpu", device, "cuda:0"):
+    loaded = torch.load("saved.pt", map_location=place)
+    made += [loaded["x"], loaded["model"]["weight"]]
+assert model.load_state_dict(loaded["model"])
+wrong = [(i, str(tensor.device)) for i, tensor in enumerate(made) if tensor.device.type != "mux"]
+assert not wrong, wrong
+assert torch.ones(1, device="meta").is_meta
+
+assert type(x.numpy()) is type(np.asarray(x)) is np.ndarray
+assert x.numpy().tolist() == x.tolist() == x.cpu().numpy().tolist()
+assert f"{x.sum():.3f}" == f"{x.sum().item():.3f}"
+try:
+    torch.ones(1, requires_grad=True).numpy()
+except RuntimeError as error:
+    assert "Can't call numpy() on Tensor that requires grad" in str(error)
+for host in (torch.FloatTensor([1.0, 2, 3, 4]), torch.FloatTensor([1.0])[0]):
+    try:
+        host.add_(x[0] if host.ndim else x.sum())
+    except RuntimeError as error:
+        assert "Expected all tensors to be on the same device" in str(error)
+    else:
+        raise AssertionError("what the host holds was not written")
+print("all on mux")
+"""
+
+
+def test_b18_whatever_device_a_program_says_it_is_on_mux(tmp_path):
+    (tmp_path / "devices.py").write_text(DEVICES)
+    done = gt_run("devices.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "all on mux\n"
+    way = f"gt run: through the torch front end: PyTorch {torch.__version__}, device mux"
+    assert done.stderr.splitlines()[0] == way
+    saved = torch.load(tmp_path / "saved.pt")  # by PyTorch alone
+    assert {str(x.device) for x in [saved["x"], *saved["model"].values()]} == {"cpu"}
 
 
 # ---- options ----

@@ -136,6 +136,6 @@ def _through_front_end(name: str) -> str:
     if importlib.util.find_spec(FRONT_END) is None:
         text = f"the torch front end ({FRONT_END}) is not in this GT; `gt run --native {name}`"
         raise program.StartError(f"{text} runs the program with gt as its torch", MISTAKEN)
-    importlib.import_module(FRONT_END)
+    importlib.import_module(f"{FRONT_END}.anywhere").install()
     torch = importlib.import_module("torch")
     return f"through the torch front end: PyTorch {torch.__version__}, device mux"

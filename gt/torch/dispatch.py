@@ -179,17 +179,32 @@ def _other_operand(x: object) -> object:
     if isinstance(x, MuxTensor):
         return x.value
     if isinstance(x, torch.Tensor):
-        if x.ndim:
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two devices, "
-                f"{MuxTensor.home} and {x.device}!"
-            )
-        return gt.from_torch(x.detach())
+        if x.ndim and not elsewhere.uploads_operands:
+            raise _devices_differ(x)
+        return elsewhere.upload(x).value
     if isinstance(x, torch.Generator):
         return named.generator_of(x)
     if isinstance(x, list | tuple):  # torch.Size
         return [operand(entry) for entry in x]
     return x
+
+
+def written(x: object) -> _core.Tensor:
+    """The operand that an operator writes.
+
+    Raises:
+        RuntimeError: a tensor of another device: the other operands are of `mux`.
+    """
+    if not isinstance(x, MuxTensor):
+        raise _devices_differ(x)
+    return x.value
+
+
+def _devices_differ(x: Any) -> RuntimeError:  # noqa: ANN401 - a tensor of another device
+    return RuntimeError(
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{MuxTensor.home} and {x.device}!"
+    )
 
 
 def words(kwargs: Named) -> dict[str, object]:

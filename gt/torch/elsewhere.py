@@ -11,6 +11,9 @@ import gt
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
 
+# Whether operators take tensors of other devices beside those of `mux`: a copy of them.
+uploads_operands = False
+
 
 def is_here(device: object) -> bool:
     """Whether a `device=` means the device `mux`, or says nothing."""

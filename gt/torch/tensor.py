@@ -32,6 +32,8 @@ class MuxTensor(torch.Tensor):
     # Runs an operator; `install` sets it, for it is made of this class.
     run: ClassVar[Dispatch]
     home: ClassVar[torch.device]
+    # Where a saved tensor says that it is, unless on `mux`.
+    saved_device: ClassVar[str | None] = None
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # noqa: SLF001
 
@@ -72,6 +74,12 @@ class MuxTensor(torch.Tensor):
         """The elements as Python's numbers."""
         return self.value.tolist()
 
+    def __format__(self, format_spec: str) -> str:
+        """A number's of a tensor that has no dimensions."""
+        if self.ndim == 0:
+            return format(self.value.item(), format_spec)
+        return object.__format__(self, format_spec)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         if not self.is_leaf:
             raise RuntimeError(
@@ -96,7 +104,8 @@ class MuxTensor(torch.Tensor):
             rebuild = torch._utils._rebuild_parameter  # noqa: SLF001 - as Parameter itself
             return rebuild, (self.detach(), self.requires_grad, OrderedDict())
         host = interop.to_torch(self.value)
-        arguments = (host, self.dtype, str(self.device), self.requires_grad)
+        place = self.saved_device or str(self.device)
+        arguments = (host, self.dtype, place, self.requires_grad)
         return torch._utils._rebuild_device_tensor_from_cpu_tensor, arguments  # noqa: SLF001
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override] # noqa: ANN401

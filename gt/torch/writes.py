@@ -61,7 +61,7 @@ def _in_place(operator: Overload, name: str, title: str) -> dispatch.Run | None:
         method = _assigned(function)
 
     def run(args: Sequence[object], kwargs: Named) -> object:
-        values = [dispatch.operand(x) for x in args]
+        values = [dispatch.written(args[0]), *[dispatch.operand(x) for x in args[1:]]]
         if kwargs:
             method(*values, **dispatch.words(kwargs))
         else:

@@ -55,7 +55,10 @@ def trainer(model: MiniGPT, plan: pipeline.Plan) -> pipeline.Pipeline:
         return lambda x: model.stage(number, x)
 
     stages = [stage(number) for number in range(plan.stages)]
-    return pipeline.Pipeline(plan, stages, model.loss_of, model.embed)
+    meant = gt.get_config()
+    workers = [meant[f"pp_stage{rank}"].workers for rank in range(plan.ranks) if plan.ranks > 1]
+    known = workers if workers and all(workers) else None
+    return pipeline.Pipeline(plan, stages, model.loss_of, model.embed, known)
 
 
 def step(pipe: pipeline.Pipeline, parts: list[np.ndarray]) -> gt.Tensor:

@@ -10,10 +10,14 @@ from typing import TypeAlias
 from gt import _core, debug
 from gt.errors import InvalidUse
 from gt.pipeline.plans import Costs, Plan
+from gt.pipeline.schedules import Unit
 from gt.pipeline.simulation import Run, Work
 from gt.pipeline.training import Mark
+from gt.session import synchronize
 from gt.tools.executions import Execution, executions
 
+WAIT_MS = 0.5
+"""A shorter pause between two instructions of a unit is not drawn."""
 # By worker, mark, and whether they are of its unit or behind it.
 Groups: TypeAlias = dict[tuple[int, Mark, bool], list[Execution]]
 
@@ -21,7 +25,7 @@ Groups: TypeAlias = dict[tuple[int, Mark, bool], list[Execution]]
 def measured(log: str, plan: Plan, marks: Sequence[Mark]) -> Run:
     """The units of a plan as workers executed them; waits until all that was emitted has run.
 
-    A unit's work is from its first instruction to the end of its last one, and busy as long as its
+    A unit is one piece of work, or several where a worker waited in it; busy is it as long as its
     instructions took. Collectives are no work: their bytes move beside what computes.
 
     Args:
@@ -32,6 +36,7 @@ def measured(log: str, plan: Plan, marks: Sequence[Mark]) -> Run:
     Raises:
         InvalidUse: there are no records.
     """
+    synchronize()
     debug.get_worker_stats()  # workers write down what they have before they answer
     families = {name: family for name, family, *_ in _core.op_table()}
     firsts = [mark.first for mark in marks]
@@ -49,15 +54,21 @@ def measured(log: str, plan: Plan, marks: Sequence[Mark]) -> Run:
 def _works(groups: Groups, plan: Plan) -> Iterator[Work]:
     rank_of = _ranks(groups, plan)
     for (worker, mark, is_inside), instructions in groups.items():
-        yield Work(
-            step=mark.step,
-            rank=rank_of[worker],
-            unit=mark.unit if is_inside else None,
-            start=min(one.start for one in instructions),
-            end=max(one.end for one in instructions),
-            busy=_busy(instructions),
-            worker=worker,
-        )
+        unit = mark.unit if is_inside else None
+        for part in _between_waits(instructions):
+            start, end = part[0].start, part[-1].end
+            yield Work(mark.step, rank_of[worker], unit, start, end, _busy(part), worker)
+
+
+def _between_waits(instructions: Sequence[Execution]) -> Iterator[list[Execution]]:
+    """Instructions of one unit, parted where the worker waited in between."""
+    part: list[Execution] = []
+    for one in instructions:
+        if part and one.start - part[-1].end > WAIT_MS:
+            yield part
+            part = []
+        part.append(one)
+    yield part
 
 
 def _busy(instructions: Sequence[Execution]) -> float:
@@ -76,10 +87,13 @@ def _ranks(groups: Groups, plan: Plan) -> dict[int, int]:
 
 def costs(run: Run) -> Costs:
     """How long units took, on average over micro-batches and a rank's workers: for `simulate`."""
-    times: dict[tuple[int, str], list[float]] = defaultdict(list)
+    whole: dict[tuple[int, int, Unit], float] = defaultdict(float)
     for work in run.works:
         if work.unit is not None:
-            times[work.unit.stage, work.unit.kind].append(work.busy)
+            whole[work.step, work.worker, work.unit] += work.busy
+    times: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for (_, _, unit), busy in whole.items():
+        times[unit.stage, unit.kind].append(busy)
     means = {key: sum(of) / len(of) for key, of in times.items()}
 
     def of(kind: str) -> dict[int, float]:

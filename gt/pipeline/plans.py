@@ -136,7 +136,30 @@ def plan(
         schedule=named(schedule), ranks=ranks, microbatches=microbatches, embedding=embedding,
         head=head, costs=costs or Costs(),
     )  # fmt: skip
-    return replace(empty, order=tuple(_Merge(empty).units()))
+    merged = replace(empty, order=tuple(_Merge(empty).units()))
+    return replace(merged, order=tuple(_readers_first(merged)))
+
+
+def _readers_first(plan: Plan) -> Iterator[Unit]:
+    """The same order on each rank; a unit stands right behind what it reads, where its ranks allow.
+
+    What a rank sends to another one, it sends where the reader was emitted: behind all that was
+    emitted for it before.
+    """
+    queues = [deque(plan.of_rank(rank)) for rank in range(plan.ranks)]
+    place: dict[Unit, int] = {}
+
+    def is_next(unit: Unit) -> bool:
+        heads = (queues[rank][0] == unit for rank in plan.ranks_of(unit.stage))
+        return all(heads) and all(needed in place for needed in plan.needs(unit))
+
+    while heads := [queue[0] for queue in queues if queue and is_next(queue[0])]:
+        latest = [max((place[one] for one in plan.needs(unit)), default=-1) for unit in heads]
+        unit = heads[latest.index(max(latest))]
+        for rank in plan.ranks_of(unit.stage):
+            queues[rank].popleft()
+        place[unit] = len(place)
+        yield unit
 
 
 class _Merge:

@@ -56,11 +56,22 @@ class Pipeline:
             stage, or spread where the plan's `head` is.
         embedding: a function of a micro-batch's inputs, where these are no numbers with gradients;
             before the first stage, or spread where the plan's `embedding` is.
+        workers: indexes of each rank's. What a stage has computed, and the gradient of what it was
+            given, then go at once to a rank of one worker, and not only when that reads them. Of
+            several workers the planner knows how they want it.
     """
 
     def __init__(
-        self, plan: Plan, stages: Sequence[Part], loss: Loss, embedding: Part | None = None
+        self,
+        plan: Plan,
+        stages: Sequence[Part],
+        loss: Loss,
+        embedding: Part | None = None,
+        workers: Sequence[Sequence[int]] | None = None,
     ) -> None:
+        if workers is not None and len(workers) != plan.ranks:
+            text = f"workers of {len(workers)} ranks, and the plan has {plan.ranks}"
+            raise InvalidValue(text)
         if len(stages) != plan.stages:
             raise InvalidValue(f"{len(stages)} stages, and {plan.schedule.title} has {plan.stages}")
         if plan.embedding and embedding is None:
@@ -69,9 +80,12 @@ class Pipeline:
         self.marks: list[Mark] = []
         """Which instructions belong to which unit, of the steps since it was cleared."""
         self._stages, self._loss, self._embedding = list(stages), loss, embedding
+        self._workers = workers
         self._step = 0
         self._work: dict[tuple[int, int], list[_Forward]] = {}
-        self._gradients: dict[tuple[int, int], Tensor | None] = {}
+        # By the stage that they come from, on their way to the next one or the one before.
+        self._values: dict[tuple[int, int], Tensor] = {}
+        self._gradients: dict[tuple[int, int], Tensor] = {}
         self._weights: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._losses: dict[int, Tensor] = {}
 
@@ -118,17 +132,29 @@ class Pipeline:
 
     def _forward(self, unit: Unit, inputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
         stage, number, _ = unit
-        before = self._work.get((stage - 1, number))
-        value = inputs[number] if before is None else before[-1].output
+        value = self._values.pop((stage - 1, number), None)
+        is_first = value is None
+        value = inputs[number] if value is None else value
         work: list[_Forward] = []
         for part in self._parts(unit, targets):
-            is_leaf = before is not None or bool(work)
-            leaf = value.detach().requires_grad_() if is_leaf else None
+            leaf = None if is_first else value.detach().requires_grad_()
             value = part(value if leaf is None else leaf)
             work.append(_Forward(leaf, value))
+            is_first = False
         self._work[stage, number] = work
         if stage == (self.plan.stages if self.plan.head else self.plan.stages - 1):
             self._losses[number] = value.detach()
+        else:
+            self._values[stage, number] = self._sent(value.detach(), stage + 1)
+
+    def _sent(self, value: Tensor, stage: int) -> Tensor:
+        """A value on its way to a stage."""
+        if self._workers is None:
+            return value
+        indexes = {one for rank in self.plan.ranks_of(stage) for one in self._workers[rank]}
+        if len(indexes) > 1:
+            return value
+        return _core.distribute(value, None, f"replicate@[{indexes.pop()}]")
 
     def _backward(self, unit: Unit) -> None:
         """To the input; of a schedule that does not split, to the weights too."""
@@ -141,7 +167,8 @@ class Pipeline:
             else:
                 backward(part.output, gradient)
                 gradient = None if part.leaf is None else part.leaf.grad
-        self._gradients[stage, number] = gradient
+        if gradient is not None:
+            self._gradients[stage, number] = self._sent(gradient, stage - 1)
         self._weights[stage, number] = weights
 
     def _add_weights(self, unit: Unit) -> None:

@@ -3,11 +3,16 @@
 Two workers with a core each, four micro-batches, stages of matrix products of 20 ms and more, whose
 F, B and W take equally long. 1F1B is read after each step, so a step stands by itself; the steps of
 ZB-V follow each other, as those of a training loop that does not read its loss.
+
+`python pipeline.py --demo` measures the stages of examples/tuning_demo at its sizes, on one worker,
+and says what four ranks make of them: its own 1F1B, and ZB-V with head and embedding spread.
 """
 
 import argparse
 import os
+import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 LOG = Path(tempfile.mkdtemp()) / "instructions"
@@ -99,9 +104,70 @@ def row(name: str, *, reads: bool) -> str:
     )
 
 
+def demo() -> None:
+    """Steps of the demo's plans, by costs that one worker measured."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "examples/tuning_demo"))
+    from model import MiniGPT, batches, config
+
+    gt.gpu_workers(1)
+    ranks, count, batch, length = 4, 2, 4, 128
+    schedule = pipeline.SCHEDULES["zbv"]
+    model = MiniGPT(config, schedule, ranks)
+    spread = pipeline.plan("zbv", ranks, count, embedding=True, head=True)
+    stages = [lambda x, number=number: model.stage(number, x) for number in range(spread.stages)]
+    pipe = pipeline.Pipeline(spread, stages, model.loss_of, model.embed)
+    for windows in batches(config, batch=batch * count, length=length, steps=2):
+        tokens = gt.tensor(windows).reshape(count, batch, length + 1).unbind(0)
+        pipe.step([one[:, :-1] for one in tokens], [one[:, 1:] for one in tokens])
+    run = pipeline.measured(str(LOG), spread, pipe.marks)
+    costs = pipeline.costs(run.of_step(1))
+    own, whole = costs_of_stages(costs, spread), costs_of_ranks(costs, spread)
+    base = pipeline.simulate(pipeline.plan("1f1b", ranks, 8), whole).length
+    best = pipeline.plan("zbv", ranks, 8, embedding=True, head=True, costs=own)
+    length, steady = pipeline.simulate(best).length, pipeline.steady_step(best)
+    print(
+        "| plan of four ranks, eight micro-batches | a step by itself, ms | step behind step, ms |"
+    )
+    print("| --- | ---: | ---: |")
+    print(f"| 1F1B, head on the last stage | {base:,.0f} | {base:,.0f} |")
+    print(f"| ZB-V, head and embedding spread | {length:,.0f} | {steady:,.0f} |")
+    print(f"| ratio | {base / length:.2f} | {base / steady:.2f} |")
+    gt.disconnect()
+
+
+def costs_of_stages(costs: pipeline.Costs, plan: pipeline.Plan) -> pipeline.Costs:
+    """What a rank has of each stage: of those that are spread a share."""
+    shares = {stage: 1 / len(plan.ranks_of(stage)) for stage in range(-1, plan.stages + 1)}
+
+    def of(kind: Mapping[int, float]) -> dict[int, float]:
+        return {stage: cost * shares[stage] for stage, cost in kind.items()}
+
+    return pipeline.Costs(
+        forward=of(costs.forward), backward=of(costs.backward), weights=of(costs.weights)
+    )
+
+
+def costs_of_ranks(costs: pipeline.Costs, plan: pipeline.Plan) -> pipeline.Costs:
+    """Costs of one stage a rank, in order, embedding and head with the first and the last."""
+
+    def of(kind: Mapping[int, float]) -> dict[int, float]:
+        whole = dict.fromkeys(range(plan.ranks), 0.0)
+        for stage, cost in kind.items():
+            inside = min(max(stage, 0), plan.stages - 1)
+            whole[inside * plan.ranks // plan.stages] += cost
+        return whole
+
+    return pipeline.Costs(
+        forward=of(costs.forward), backward=of(costs.backward), weights=of(costs.weights)
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.parse_args()
+    parser.add_argument("--demo", action="store_true", help="the stages of examples/tuning_demo")
+    if parser.parse_args().demo:
+        demo()
+        return
     gt.gpu_workers(RANKS)
     for rank in range(RANKS):
         gt.register_config(f"rank{rank}", gt.SignalConfig(workers=[rank]))

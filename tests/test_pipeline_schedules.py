@@ -124,6 +124,7 @@ def test_transfers_lengthen_a_step_and_are_no_work():
 
 def test_the_phases_of_four_stages():
     assert plan("1f1b", 4, 8).phases() == (3, 5, 3)
+    assert plan("1f1b", 4, 8, embedding=True, head=True).phases() == (3, 5, 3)
     assert " ".join(map(str, plan("1f1b", 4, 8).of_rank(0))) == (
         "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7"
     )

@@ -116,11 +116,17 @@ class MiniGPT(nn.Module):
         sizes: As `config`.
         schedule: Says how many stages each of the configuration's has, and where they are; one
             each if not given.
+        ranks: How many stages the configuration has; as many as it names if not given.
     """
 
-    def __init__(self, sizes: dict[str, int], schedule: Schedule = SCHEDULES["1f1b"]) -> None:
+    def __init__(
+        self,
+        sizes: dict[str, int],
+        schedule: Schedule = SCHEDULES["1f1b"],
+        ranks: int | None = None,
+    ) -> None:
         super().__init__()
-        ranks = stage_count()
+        ranks = ranks or stage_count()
         self.stages = schedule.stages(ranks)
         self.scopes = [f"pp_stage{schedule.rank(stage, ranks)}" for stage in range(self.stages)]
         layers, hidden, vocab = sizes["num_layers"], sizes["hidden_size"], sizes["vocab_size"]

@@ -25,8 +25,8 @@ Groups: TypeAlias = dict[tuple[int, Mark, bool], list[Execution]]
 def measured(log: str, plan: Plan, marks: Sequence[Mark]) -> Run:
     """The units of a plan as workers executed them; waits until all that was emitted has run.
 
-    A unit is one piece of work, or several where a worker waited in it; busy is it as long as its
-    instructions took. Collectives are no work: their bytes move beside what computes.
+    A unit is one `Work`, or several where a worker waited in it, busy as long as its instructions
+    took. Collectives are no work: their bytes move beside what computes.
 
     Args:
         log: the path of the instruction log.

@@ -102,7 +102,8 @@ class Plan:
     def phases(self, rank: int = 0) -> tuple[int, int, int]:
         """How many forwards a rank has before its first backward follows one, then forwards, and
         backwards behind the last of these."""
-        kinds = [unit.kind for unit in self.of_rank(rank) if unit.kind != "W"]
+        own = (unit for unit in self.of_rank(rank) if 0 <= unit.stage < self.stages)
+        kinds = [unit.kind for unit in own if unit.kind != "W"]
         warm_up = kinds.index("B") - 1
         cool_down = kinds[::-1].index("F") - 1
         return warm_up, kinds.count("F") - warm_up, cool_down

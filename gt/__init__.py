@@ -166,6 +166,7 @@ _LAZY = {
     "nn",
     "ops",
     "optim",
+    "pipeline",
     "profiler",
     "return_types",
     "signal",

@@ -126,6 +126,7 @@ from gt import nn as nn
 from gt import onnx as onnx
 from gt import ops as ops
 from gt import optim as optim
+from gt import pipeline as pipeline
 from gt import profiler as profiler
 from gt import return_types as return_types
 from gt import signal as signal

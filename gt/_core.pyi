@@ -33,7 +33,7 @@ from gt.storage import UntypedStorage
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
+__all__ = ['Application', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'PreparedCall', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'next_draw', 'numbered', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -145,6 +145,11 @@ class Application:
         guards: _bool,
     ) -> None:
         """Records the function: the gradients of `outputs`, None where one has none, go to `context`, and `kept` is what it saves. Writes to `outputs` that are views are refused, if it `guards` them."""
+
+@final
+class WeightGradients:
+    def accumulate(self) -> None:
+        """Adds them to `.grad`; once."""
 
 @final
 class PreparedCall:
@@ -1570,6 +1575,8 @@ def explain(tensor: Tensor) -> str:
     """Why a tensor has its layout, and what moved for it: `name: text` a line. Asks the dispatcher; source positions are ours."""
 def session_counters() -> dict[str, _int]:
     """What the dispatcher has counted for this session; empty where there is none. Asks the dispatcher."""
+def numbered() -> _int:
+    """How many instructions with results this session has sent: the number of the next one."""
 def parse_layout(
     text: str, shape: _Dims
 ) -> tuple[
@@ -1587,6 +1594,10 @@ def backward(
     create_graph: _bool,
 ) -> None:
     """`.grad` of `inputs`, or of all leaves, accumulates the gradients of `outputs`."""
+def split_backward(
+    outputs: Sequence[Tensor], grad_outputs: Sequence[Tensor | None], inputs: Sequence[Tensor]
+) -> tuple[list[Tensor | None], WeightGradients]:
+    """Gradients of `outputs` for the leaves `inputs`, None where they do not depend on one, and what is left to do for all other leaves."""
 def is_pass_for_inputs() -> _bool:
     """Whether the pass that is running on this thread is for chosen inputs."""
 def pop_saved_tensors_hooks() -> None:

@@ -16,6 +16,7 @@ import gt
 from gt.config import document, scopes
 from gt.config.layout import placement
 from gt.config.rules import STYLES
+from gt.pipeline import SCHEDULES
 from gt.tools import log
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -332,7 +333,9 @@ def test_the_schema_knows_every_key():
         assert sorted(part["properties"]) == sorted(keys)
         assert part["additionalProperties"] is False
     assert rule["properties"]["style"]["enum"] == list(STYLES)
-    assert schema["properties"].keys() == {document.PARAMETERS}
+    assert schema["properties"].keys() == {document.PARAMETERS, document.SCHEDULE}
+    names, _ = schema["properties"][document.SCHEDULE]["anyOf"]
+    assert sorted(names["enum"]) == sorted(SCHEDULES)
 
 
 # ---- from Python ----

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 
 import pytest
 
@@ -133,3 +134,53 @@ def distance(one, other):
     """Of two colours, as red, green and blue."""
     parts = [[int(color[place : place + 2], 16) for place in (1, 3, 5)] for color in (one, other)]
     return sum((a - b) ** 2 for a, b in zip(*parts, strict=True)) ** 0.5
+
+
+LOG = """\
+%0 = randn size=[2,2]   # f32[2,2] replicate@[0] 12:00:00.000100 s1 a.py:1
+%1 = matmul %0 %0 @stage1   # f32[2,2] replicate@[1] 12:00:00.000200 s1 a.py:2 moved=16
+%0 = full size=[2] value=1 dtype=f32   # f32[2] replicate@[1] 12:00:00.000250 s2 b.py:1
+read %1 request=1 start=0 count=4   # 12:00:00.000300 s1
+"""
+NOON_US = 12 * 3600 * 1e6
+RECORDS = {
+    0: [("s1 %0 randn", 5000.0, 2000.0), ("s1 %1 send", 7000.0, 500.0)],
+    1: [("s1 %1 receive", 6000.0, 1500.0), ("s2 %0 full", 7600.0, 100.0),
+        ("s1 %1 matmul", 8000.0, 4000.0)],
+}  # fmt: skip
+
+
+def drawn(tmp_path, records):
+    """The picture's boxes with hints, by their first line."""
+    path = tmp_path / "log"
+    path.write_text(LOG, encoding="utf-8")
+    for worker, lines in records.items():
+        text = "".join(f"{name} {NOON_US + start:.1f} {took:.1f}\n" for name, start, took in lines)
+        (tmp_path / f"log.worker{worker}").write_text(f"{text}s1 %9 add 43", encoding="utf-8")
+    assert timeline.draw(str(path), str(tmp_path / "line.svg")) == 0
+    return (tmp_path / "line.svg").read_text(encoding="utf-8")
+
+
+def test_marks_are_when_workers_executed(tmp_path):
+    """As wide as they took, in the rows of who did it; transfers too; sessions are kept apart."""
+    text = drawn(tmp_path, RECORDS)
+    boxes = {
+        hint: (float(x), float(y), float(width))
+        for x, y, width, hint in re.findall(
+            r'x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"[^>]*><title>([^\n<]*)', text
+        )
+    }
+    matmul = boxes["matmul on worker 1, 4.000 ms"]
+    made = boxes["randn on worker 0, 2.000 ms"]
+    assert matmul[2] == pytest.approx(2 * made[2], rel=0.02)
+    assert made[0] + made[2] <= matmul[0]
+    assert boxes["send on worker 0, 0.500 ms"][1] > made[1]  # beside what computes
+    assert boxes["receive on worker 1, 1.500 ms"][1] > matmul[1]
+    assert boxes["full on worker 1, 0.100 ms"][0] < matmul[0]
+    assert "a mark is as long as a worker executed" in text
+    assert "b.py:1" in text
+    assert "stage1" in boxes
+
+
+def test_without_records_marks_are_when_they_were_planned(tmp_path):
+    assert "a mark is when the dispatcher planned" in drawn(tmp_path, {})

@@ -4,6 +4,8 @@
 """
 
 import contextlib
+import importlib.util
+import json
 import math
 import os
 import re
@@ -165,11 +167,48 @@ def test_t4a_the_order_of_the_schedules(plain):
     assert "1F1B on stage 0: warm-up 3, steady 5, cool-down 3" in printed
     assert "order: F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7\n" in printed
     assert losses(printed) == pytest.approx(plain, rel=1e-4)
+    shares = [float(share) for share in re.findall(r"stage \d (\d+\.\d)%", printed)]
+    assert len(shares) == 4, printed
+    assert all(0.0 < share < 100.0 for share in shares)
     with silent_port() as port:
         gpipe = [*words, "--workers=1", "--schedule=gpipe", f"--port={port}"]
         whole = run("train.py", *gpipe, GT_CONFIG="")
     assert "order: F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7\n" in whole
     assert losses(whole) == pytest.approx(losses(printed), rel=1e-6)
+
+
+# Two stages of a worker each; embedding and head on both.
+SPREAD = """
+schedule: zbv
+pp_stage0: {workers: [0]}
+pp_stage1: {workers: [1]}
+pp_embedding: {shard: {axis: 0, workers: [0, 1]}}
+pp_head: {shard: {axis: 1, workers: [0, 1]}}
+"""
+
+
+def test_t4_head_and_embedding_spread_by_the_file_alone(tmp_path):
+    """By ZB-V, which the file names, and by 1F1B: the same losses to the last digit."""
+    file = tmp_path / "layout.yaml"
+    file.write_text(SPREAD, encoding="utf-8")
+    assert config_check.run(str(file), workers=2) == 0
+    words = [*TINY, "--hidden-size=32", "--intermediate-size=64", "--batch-size=4", "--seq-len=8"]
+    words += ["--microbatches=2", "--workers=2"]
+    printed = []
+    draws = importlib.util.find_spec("matplotlib") is not None
+    pictures = [f"--trace={tmp_path / 'line.json'}"]
+    pictures += [f"--timeline={tmp_path / 'line.png'}"] if draws else []
+    for more in (pictures, ["--schedule=1f1b"]):
+        with silent_port() as port:
+            printed.append(run("train.py", *words, f"--port={port}", *more, GT_CONFIG=str(file)))
+    assert "ZB-V on stage 0: " in printed[0]
+    assert "1F1B on stage 0: warm-up 1, steady 1, cool-down 1" in printed[1]
+    assert "layers of each stage: [1, 1, 1, 1]" in printed[0]
+    assert losses(printed[0]) == losses(printed[1])
+    assert not draws or (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
+    events = json.loads((tmp_path / "line.json").read_text(encoding="utf-8"))["traceEvents"]
+    heads = {event["tid"] for event in events if event.get("args", {}).get("stage") == 4}
+    assert heads == {0, 1}
 
 
 def test_t6c_launch_starts_trains_and_ends(plain):

@@ -14,6 +14,7 @@ import numpy as np
 import gt
 from gt import nn
 from gt.nn import functional
+from gt.pipeline import SCHEDULES, Schedule
 
 config = {
     "num_layers": 8,  # 32 make the "512 M" model of 506 million parameters
@@ -108,30 +109,43 @@ class Block(nn.Module):
 class MiniGPT(nn.Module):
     """Embeddings, layers spread evenly over the stages, head.
 
+    Embedding and head have scopes of their own, `pp_embedding` and `pp_head`. Without an entry in
+    the configuration they are where the first and the last stage are; with one, where that says.
+
     Args:
         sizes: As `config`.
-        stages: How many; as many as the configuration names if not given.
+        schedule: Says how many stages each of the configuration's has, and where they are; one
+            each if not given.
+        ranks: How many stages the configuration has; as many as it names if not given.
     """
 
-    def __init__(self, sizes: dict[str, int], stages: int | None = None) -> None:
+    def __init__(
+        self,
+        sizes: dict[str, int],
+        schedule: Schedule = SCHEDULES["1f1b"],
+        ranks: int | None = None,
+    ) -> None:
         super().__init__()
-        self.stages = stages or stage_count()
+        ranks = ranks or stage_count()
+        self.stages = schedule.stages(ranks)
+        self.scopes = [f"pp_stage{schedule.rank(stage, ranks)}" for stage in range(self.stages)]
         layers, hidden, vocab = sizes["num_layers"], sizes["hidden_size"], sizes["vocab_size"]
         if layers < self.stages:
             raise ValueError(f"{layers} layers cannot be spread over {self.stages} stages")
-        with gt.signal.context("pp_stage0"):
-            self.tokens = matrix(vocab, hidden)
-            with gt.signal.context("pp_stage0_positions"):
+        first, last = self.scopes[0], self.scopes[-1]
+        with gt.signal.context(first):
+            with gt.signal.context("pp_embedding"):
+                self.tokens = matrix(vocab, hidden)
+            with gt.signal.context(f"{first}_positions"):
                 # Whole on every worker: of rows cut evenly a short sequence has all on the first.
                 self.positions = matrix(CONTEXT, hidden)
         self.blocks = nn.ModuleList()
-        for stage, count in enumerate(self.layers_of_stages(layers)):
-            with gt.signal.context(f"pp_stage{stage}"):
-                self.blocks.extend(Block(sizes, f"pp_stage{stage}") for _ in range(count))
-        last = f"pp_stage{self.stages - 1}"
+        for scope, count in zip(self.scopes, self.layers_of_stages(layers), strict=True):
+            with gt.signal.context(scope):
+                self.blocks.extend(Block(sizes, scope) for _ in range(count))
         with gt.signal.context(last):
             self.norm = nn.LayerNorm(hidden)
-            with gt.signal.context(f"{last}_colpar"):
+            with gt.signal.context(f"{last}_colpar"), gt.signal.context("pp_head"):
                 self.head = matrix(hidden, vocab)
 
     def layers_of_stages(self, layers: int) -> list[int]:
@@ -140,32 +154,55 @@ class MiniGPT(nn.Module):
             layers // self.stages + (stage < layers % self.stages) for stage in range(self.stages)
         ]
 
+    def embed(self, tokens: gt.Tensor) -> gt.Tensor:
+        """Rows [b, t, d] of `tokens` [b, t]."""
+        with gt.signal.context(self.scopes[0]), gt.signal.context("pp_embedding"):
+            return functional.embedding(tokens, self.tokens)  # [b, t] -> [b, t, d]
+
+    def stage(self, stage: int, x: gt.Tensor) -> gt.Tensor:
+        """A stage of x [b, t, d]: its layers, and what stands before the first, behind the last."""
+        counts = self.layers_of_stages(len(self.blocks))
+        if stage > 0:
+            # The boundary: what x is used for next is on the next stage's workers.
+            with gt.signal.context(f"stage{stage - 1}_to_stage{stage}"):
+                x = x  # noqa: PLW0127 - emits nothing: the move belongs to its first use there
+        with gt.signal.context(self.scopes[stage]):
+            if stage == 0:
+                x = x + self.positions[: x.shape[1]]
+            first = sum(counts[:stage])
+            for block in self.blocks[first : first + counts[stage]]:
+                x = block(x)
+            return self.norm(x) if stage == self.stages - 1 else x
+
+    def scores(self, x: gt.Tensor) -> gt.Tensor:
+        """Scores [b, t, v] of the last stage's x [b, t, d], the vocabulary cut."""
+        last = self.scopes[-1]
+        with (
+            gt.signal.context(last),
+            gt.signal.context(f"{last}_colpar"),
+            gt.signal.context("pp_head"),
+        ):
+            return x @ self.head  # [b, t, d] -> [b, t, v]
+
     def forward(self, tokens: gt.Tensor) -> gt.Tensor:
         """Scores [b, t, v] of the token that follows each of `tokens` [b, t]."""
-        with gt.signal.context("pp_stage0"):
-            x = functional.embedding(tokens, self.tokens)  # [b, t] -> [b, t, d]
-            x = x + self.positions[: tokens.shape[1]]
-        first = 0
-        for stage, count in enumerate(self.layers_of_stages(len(self.blocks))):
-            if stage > 0:
-                # The boundary: what x is used for next is on the next stage's workers.
-                with gt.signal.context(f"stage{stage - 1}_to_stage{stage}"):
-                    x = x  # noqa: PLW0127 - emits nothing: the move belongs to its first use there
-            with gt.signal.context(f"pp_stage{stage}"):
-                for block in self.blocks[first : first + count]:
-                    x = block(x)
-            first += count
-        last = f"pp_stage{self.stages - 1}"
-        with gt.signal.context(last):
-            x = self.norm(x)
-            with gt.signal.context(f"{last}_colpar"):
-                return x @ self.head  # [b, t, d] -> [b, t, v], the vocabulary cut
+        x = self.embed(tokens)
+        for stage in range(self.stages):
+            x = self.stage(stage, x)
+        return self.scores(x)
+
+    def loss_of(self, x: gt.Tensor, targets: gt.Tensor) -> gt.Tensor:
+        """Mean cross-entropy of `targets` [b, t] for the last stage's x [b, t, d]."""
+        scores = self.scores(x)
+        with gt.signal.context(self.scopes[-1]), gt.signal.context("pp_head"):
+            return functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
 
     def loss(self, tokens: gt.Tensor, targets: gt.Tensor) -> gt.Tensor:
         """Mean cross-entropy of `targets` [b, t], computed where the scores are."""
-        scores = self(tokens)
-        with gt.signal.context(f"pp_stage{self.stages - 1}"):
-            return functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
+        x = self.embed(tokens)
+        for stage in range(self.stages):
+            x = self.stage(stage, x)
+        return self.loss_of(x, targets)
 
     def describe(self) -> str:
         """Stages and the number of parameters, one line."""

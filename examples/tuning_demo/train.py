@@ -5,6 +5,7 @@ Uses the dispatcher on localhost:12345 if one answers, else starts eight workers
 
 import argparse
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,47 +13,78 @@ from pathlib import Path
 os.environ.setdefault("GT_CONFIG", str(Path(__file__).parent / "sharding_config.yaml"))
 
 import numpy as np
-from model import MiniGPT, add_sizes, batches, sizes_of
+from model import MiniGPT, add_sizes, batches, sizes_of, stage_count
 
 import gt
+from gt import pipeline
 
 PORT = 12345
-Order = list[tuple[str, int]]
 
 
-def gpipe(microbatches: int) -> Order:
-    """All forwards, then all backwards."""
-    return [(kind, number) for kind in "FB" for number in range(microbatches)]
+def plan_of(schedule: str, microbatches: int) -> pipeline.Plan:
+    """The schedule for the configuration's stages, with embedding and head spread if it says so."""
+    ranks = stage_count()
+    spread = {name: config.workers for name, config in gt.get_config().items()}
+    return pipeline.plan(
+        schedule,
+        ranks,
+        microbatches,
+        embedding=ranks > 1 and spread.get("pp_embedding") is not None,
+        head=ranks > 1 and spread.get("pp_head") is not None,
+    )
 
 
-def one_forward_one_backward(microbatches: int, stages: int) -> Order:
-    """1F1B as the first stage sees it: the pipeline is filled, then each forward has a backward."""
-    warm_up = min(stages - 1, microbatches)
-    order = [("F", number) for number in range(warm_up)]
-    for number in range(warm_up, microbatches):
-        order += [("F", number), ("B", number - warm_up)]
-    return order + [("B", number) for number in range(microbatches - warm_up, microbatches)]
+def describe(plan: pipeline.Plan) -> str:
+    """Phases and order on stage 0; ' marks its second stage, where a schedule gives it one."""
+    warm_up, steady, cool_down = plan.phases()
+    order = " ".join(
+        str(unit) + "'" * (unit.stage >= plan.ranks)
+        for unit in plan.of_rank(0)
+        if 0 <= unit.stage < plan.stages
+    )
+    return (
+        f"{plan.schedule.title} on stage 0: warm-up {warm_up}, steady {steady}, "
+        f"cool-down {cool_down}\norder: {order}"
+    )
 
 
-def phases(microbatches: int, stages: int) -> str:
-    """How many micro-batches the phases of 1F1B have on the first stage."""
-    warm_up = min(stages - 1, microbatches)
-    return f"warm-up {warm_up}, steady {microbatches - warm_up}, cool-down {warm_up}"
+def trainer(model: MiniGPT, plan: pipeline.Plan) -> pipeline.Pipeline:
+    """The model's stages in the order of the plan."""
+
+    def stage(number: int) -> pipeline.Part:
+        return lambda x: model.stage(number, x)
+
+    stages = [stage(number) for number in range(plan.stages)]
+    meant = gt.get_config()
+    workers = [meant[f"pp_stage{rank}"].workers for rank in range(plan.ranks) if plan.ranks > 1]
+    known = workers if workers and all(workers) else None
+    return pipeline.Pipeline(plan, stages, model.loss_of, model.embed, known)
 
 
-def step(model: MiniGPT, order: Order, parts: list[np.ndarray]) -> float:
+def step(pipe: pipeline.Pipeline, parts: list[np.ndarray]) -> gt.Tensor:
     """Forward and backward of all micro-batches [b, t + 1]; their mean loss. Gradients add up."""
-    waiting: dict[int, gt.Tensor] = {}
-    total = gt.zeros(())
-    for kind, number in order:
-        if kind == "F":
-            tokens = gt.tensor(parts[number])
-            waiting[number] = model.loss(tokens[:, :-1], tokens[:, 1:]) / len(parts)
-        else:
-            loss = waiting.pop(number)
-            loss.backward()
-            total = total + loss.detach()  # read once, at the end: nothing waits for a micro-batch
-    return total.item()
+    tokens = [gt.tensor(part) for part in parts]
+    return pipe.step([one[:, :-1] for one in tokens], [one[:, 1:] for one in tokens])
+
+
+def report(log: str, pipe: pipeline.Pipeline, arguments: argparse.Namespace) -> None:
+    """Idle shares as measured on the workers, the first step left out, and the time line."""
+    try:
+        run = pipeline.measured(log, pipe.plan, pipe.marks)
+    except gt.errors.InvalidUse:
+        print("idle: these workers keep no record; start them with GT_INSTRUCTION_LOG=FILE")
+        return
+    steps = range(min(1, arguments.steps - 1), arguments.steps)
+    shares = np.mean([run.of_step(number).idle_shares() for number in steps], axis=0)
+    stages = ", ".join(f"stage {stage} {share:.1%}" for stage, share in enumerate(shares))
+    print(f"idle, measured on the workers: {stages}; all {shares.mean():.1%}")
+    costs = pipeline.costs(pipe_run := run.of_step(steps[-1]))
+    planned = pipeline.simulate(pipe.plan, costs)
+    print(f"idle, simulated with the costs that they measured: {planned.idle_share:.1%}")
+    if arguments.timeline:
+        pipeline.png(pipe_run, arguments.timeline)
+    if arguments.trace:
+        pipeline.perfetto(pipe_run, arguments.trace)
 
 
 def connect(address: str | None, port: int, workers: int) -> None:
@@ -86,7 +118,14 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seq-len", type=int, default=128)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--microbatches", type=int, default=8)
-    parser.add_argument("--schedule", choices=["gpipe", "1f1b"], default="1f1b")
+    parser.add_argument(
+        "--schedule",
+        choices=list(pipeline.SCHEDULES),
+        default=pipeline.configured() or "1f1b",
+        help="default: that of the layout file (schedule:), else 1f1b",
+    )
+    parser.add_argument("--timeline", metavar="PNG", help="draw the last step as workers ran it")
+    parser.add_argument("--trace", metavar="JSON", help="write the same for ui.perfetto.dev")
     parser.add_argument("--connect", metavar="HOST:PORT", help="a dispatcher that must answer")
     parser.add_argument(
         "--port",
@@ -105,25 +144,32 @@ def options() -> argparse.Namespace:
     return arguments
 
 
-def main() -> None:
-    arguments = options()
+def train(arguments: argparse.Namespace, log: str) -> None:
+    """All steps."""
     connect(arguments.connect, arguments.port, arguments.workers)
     gt.manual_seed(0)
-    model = MiniGPT(sizes_of(arguments))
+    plan = plan_of(arguments.schedule, arguments.microbatches)
+    model = MiniGPT(sizes_of(arguments), plan.schedule)
     print(model.describe())
-    if arguments.schedule == "gpipe":
-        order = gpipe(arguments.microbatches)
-    else:
-        order = one_forward_one_backward(arguments.microbatches, model.stages)
-        print(f"1F1B on stage 0: {phases(arguments.microbatches, model.stages)}")
-    print("order:", " ".join(f"{kind}{number}" for kind, number in order), flush=True)
+    print(describe(plan), flush=True)
+    pipe = trainer(model, plan)
     optimizer = gt.optim.AdamW(model.parameters(), lr=3e-4)
     for number, parts in enumerate(micro_batches(arguments)):
         start = time.perf_counter()
         optimizer.zero_grad()
-        loss = step(model, order, parts)
+        loss = step(pipe, parts)
         optimizer.step()
-        print(f"step {number} loss {loss:.6f} {time.perf_counter() - start:.2f} s", flush=True)
+        print(
+            f"step {number} loss {loss.item():.6f} {time.perf_counter() - start:.2f} s", flush=True
+        )
+    report(log, pipe, arguments)
+
+
+def main() -> None:
+    arguments = options()
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.environ.setdefault("GT_INSTRUCTION_LOG", str(Path(folder) / "instructions"))
+        train(arguments, log)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A YAML file of layouts, read with the place of every mistake. What it means is in scopes.py.
 
 The grammar: `NAME: {shard: {axis, workers, replicated, mesh, placements, blocks}, workers, mesh,
-placements, blocks, backward, compile}`; and `parameters:`, rules by path (rules.py).
+placements, blocks, backward, compile}`; `parameters:`, rules by path (rules.py); and `schedule:`,
+the name of a pipeline schedule.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ MERGE_DEPTH_MAX, MERGES_MAX = (
     10_000,
 )  # a mapping may be merged into itself, or ten into ten into ten
 PARAMETERS = "parameters"
+SCHEDULE = "schedule"
 SHARD_KEYS = tuple(field.name for field in fields(ShardConfig))
 SHORTHANDS = ("mesh", "placements", "blocks")  # of shard's, written beside `workers`
 ENTRY_KEYS = ("shard", "workers", "backward", "compile", *SHORTHANDS)
@@ -72,6 +74,8 @@ class Document:
     entries: Mapping[str, Entry]
     rules: tuple[Rule, ...]
     mistakes: tuple[ConfigError, ...]
+    schedule: str | None = None
+    """The name of a pipeline schedule."""
 
 
 def load(path: str) -> Document:
@@ -149,6 +153,7 @@ class _Reader:
 
         entries: dict[str, Entry] = {}
         rules: list[Rule] = []
+        schedule: str | None = None
         try:
             root = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
@@ -166,13 +171,21 @@ class _Reader:
             for key, value in self._pairs(root, "names of signals with what they mean"):
                 if key.value == PARAMETERS:
                     rules += self._rules(value)
+                elif key.value == SCHEDULE and isinstance(value, yaml.ScalarNode):
+                    with self._at(value):
+                        schedule = _schedule(value.value)
                 elif not _is_rule(key, value):
                     with self._at(key):
                         entries[signal_name(key.value, "the name")] = self._entry(key, value)
                 else:
                     rules += self._rule(key, value)
         self.mistakes.sort(key=lambda error: (error.line or 0, error.column or 0))
-        return Document(entries=entries, rules=tuple(rules), mistakes=tuple(self.mistakes))
+        return Document(
+            entries=entries,
+            rules=tuple(rules),
+            mistakes=tuple(self.mistakes),
+            schedule=schedule,
+        )
 
     # ---- entries ----
 
@@ -413,6 +426,19 @@ def _deepest(text: str) -> tuple[int, int]:
 
 def _is_nothing(node: yaml.Node) -> bool:
     return bool(node.tag == f"{YAML_TAG}null") and isinstance(node.value, str)
+
+
+def _schedule(name: str) -> str:
+    """The name of a pipeline schedule.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from gt.pipeline.schedules import SCHEDULES
+
+    if name not in SCHEDULES:
+        raise ConfigError(f"{name!r} is no schedule", closest(name, SCHEDULES))
+    return name
 
 
 def _is_rule(name: yaml.Node, node: yaml.Node) -> bool:

@@ -211,7 +211,7 @@ def session_options() -> SessionOptions:
         python_path=f"{here}:{inherited}" if inherited else here,
         threads=threads(),
         cores=cores,
-        instruction_log=read(variables.INSTRUCTION_LOG) or None,
+        instruction_log=instruction_log(),
         prices=read(variables.PRICES) or None,
         verbose=is_verbose(),
         address=address(),
@@ -309,6 +309,11 @@ def compression() -> str:
         `int8`), alone or behind a comma.
     """
     return read(variables.COMPRESSION)
+
+
+def instruction_log() -> str | None:
+    """The file of GT_INSTRUCTION_LOG, beside which workers record when they executed what."""
+    return read(variables.INSTRUCTION_LOG) or None
 
 
 def trusted_networks() -> list[str]:

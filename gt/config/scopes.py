@@ -89,6 +89,17 @@ def get_config() -> dict[str, SignalConfig]:
     return {name: entry.config for name, entry in state.entries().items()}
 
 
+def schedule() -> str | None:
+    """The pipeline schedule of `load_config`, else of GT_CONFIG.
+
+    Raises:
+        ConfigError: GT_CONFIG names a file that cannot be read.
+    """
+    if not _core.has_begun():
+        read_environment()
+    return state.loaded.schedule or state.named.schedule
+
+
 def rules() -> tuple[Rule, ...]:
     """The rules by parameter path; of those that match a parameter the last holds."""
     return state.rules

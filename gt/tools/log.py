@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 OPERATOR = re.compile(r"^(?:(?:%\S+ )+= )?(\w+)")
 SIGNAL = re.compile(r' @("(?:[^"\\]|\\.)*"|[^\s"]+)')
 TIME = re.compile(r"\b(\d\d):(\d\d):(\d\d(?:\.\d+)?)\b")
+SESSION = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)? s(\d+)\b")
 LAYOUT = re.compile(r"\b(?:replicate|partial\(|shard\()\S*@\[[\d,\[\]]+\]")
 MOVED = re.compile(r"\bmoved=(\d+)")
 FAILURE = re.compile(r"^# ERROR (%\d+) ")
@@ -39,6 +40,17 @@ class Entry:
     def first(self) -> str:
         """The name of its first result, without the output's place: `%3`."""
         return self.instruction.split(" ", 1)[0].split(".", 1)[0]
+
+    @property
+    def number(self) -> int | None:
+        """That of an instruction with results."""
+        return int(self.first[1:]) if self.first.startswith("%") else None
+
+    @property
+    def session(self) -> int | None:
+        """Whose it is, in the log of a dispatcher of several."""
+        match = SESSION.search(self.notes)
+        return int(match[1]) if match else None
 
     @property
     def failed(self) -> bool:

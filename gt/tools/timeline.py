@@ -1,7 +1,8 @@
 """`gt visualize`: an instruction log as a picture, a row for each worker, time in milliseconds.
 
-A mark is where the dispatcher planned the instruction: the log has no times of execution.
-SVG is written here and needs nothing; PNG needs matplotlib. Places in time are time_axis.py's.
+A mark is when a worker executed the instruction, and how long, where workers have recorded that
+beside the log; else, when the dispatcher planned it. SVG is written here and needs nothing; PNG
+needs matplotlib. Places in time are time_axis.py's.
 """
 
 import dataclasses
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gt import _core
-from gt.tools import log
+from gt.tools import executions, log
+from gt.tools.executions import Execution
 from gt.tools.time_axis import BREAK_WIDTH, TimeAxis
 
 WIDTH = 1200.0
@@ -40,6 +42,7 @@ FAMILIES = {
 }
 UNKNOWN = ("unknown", "#444444")
 FAILED = "#ff0000"
+FAILURE = ("failed", FAILED)
 GRID, BREAK = "#e0e0e0", "#e8ebee"
 SIGNAL_COLORS = ("#dce6f2", "#e8dcf2", "#dcf2e4", "#f2ecdc", "#f2dcdf")
 
@@ -99,7 +102,9 @@ def draw(file: str, output: str) -> int:
             f"gt visualize: only the first {MARKS_MAX} of {len(entries)} instructions",
             file=sys.stderr,
         )
-    picture = arranged(entries[:MARKS_MAX])
+    entries = entries[:MARKS_MAX]
+    records = [] if file == "-" else executions.executions(file)
+    picture = executed(entries, records) if records else arranged(entries)
     if kind == ".svg":
         Path(output).write_text(svg(picture), encoding="utf-8")
     else:
@@ -109,24 +114,69 @@ def draw(file: str, output: str) -> int:
 
 
 def arranged(entries: Sequence[log.Entry]) -> Picture:
-    """Rows of scopes, of each worker and of the program's reads, where there are any; a legend."""
+    """The instructions where the dispatcher planned them."""
     axis = TimeAxis([item.seconds or 0.0 for item in entries], LEFT, RIGHT)
-    workers = sorted({worker for item in entries for worker in item.workers})
-    rows = ["signals"] if any(item.signal is not None for item in entries) else []
-    rows += [f"worker {worker}" for worker in workers]
-    rows += ["program"] if any(not item.workers for item in entries) else []
-    top = {row: TOP + place * ROW_HEIGHT for place, row in enumerate(rows)}
-    bottom = TOP + len(rows) * ROW_HEIGHT
-    boxes, words = _scale(axis, bottom)
-    if "signals" in top:
-        boxes.extend(_scopes(entries, axis.places, top["signals"]))
-    boxes.extend(_marks(entries, axis.places, top))
-    words.extend(Word(x=6, y=y + ROW_HEIGHT * 0.62, text=row) for row, y in top.items())
+    workers = {worker for item in entries for worker in item.workers}
+    top = _rows(entries, workers)
     summary = f"{len(entries)} instructions planned in {axis.seconds:.3f} s"
     note = "a mark is when the dispatcher planned an instruction, not how long it ran"
-    words.append(Word(x=LEFT, y=18, text=f"{summary}; {note}"))
-    legend_boxes, legend_words, height = _legend(entries, bottom + 34, breaks=bool(axis.breaks))
-    return Picture(height=height, boxes=[*boxes, *legend_boxes], words=[*words, *legend_words])
+    marks = [*_scopes(entries, axis.places, top), *_marks(entries, axis.places, top)]
+    return _picture(axis, top, marks, f"{summary}; {note}", _used(entries))
+
+
+def executed(entries: Sequence[log.Entry], records: Sequence[Execution]) -> Picture:
+    """The instructions where workers executed them; the program's reads where they were planned."""
+    of = {(item.session, item.number): item for item in entries}
+    pairs = [(one, item) for one in records if (item := of.get((one.session, one.number)))]
+    pairs += [(one, item) for one in records if (item := of.get((None, one.number)))]
+    starts: dict[int, float] = {}
+    for one, item in pairs:
+        starts[id(item)] = min(starts.get(id(item), one.start), one.start)
+    moved = [
+        dataclasses.replace(item, seconds=starts[id(item)] / 1e3) if id(item) in starts else item
+        for item in entries
+    ]
+    moved.sort(key=lambda item: item.seconds or 0.0)
+    moments = sorted(
+        {item.seconds or 0.0 for item in moved}
+        | {moment / 1e3 for one, _ in pairs for moment in (one.start, one.end)}
+    )
+    axis = TimeAxis(moments, LEFT, RIGHT)
+    place = dict(zip(moments, axis.places, strict=True))
+    top = _rows(moved, {one.worker for one, _ in pairs})
+    places = [place[item.seconds or 0.0] for item in moved]
+    marks = [*_scopes(moved, places, top), *_executions(pairs, place, top)]
+    reads = [item for item in moved if not item.workers]
+    marks += _marks(reads, [place[item.seconds or 0.0] for item in reads], top)
+    summary = f"{len(entries)} instructions, {axis.seconds:.3f} s"
+    note = "a mark is as long as a worker executed; of a transfer, until all had come"
+    moves = {_family(one.operator, _families()) for one, _ in pairs}
+    return _picture(axis, top, marks, f"{summary}; {note}", _used(entries) | moves)
+
+
+def _rows(entries: Sequence[log.Entry], workers: Iterable[int]) -> dict[str, float]:
+    """Where each row begins: scopes, each worker, the program's reads, where there are any."""
+    rows = ["signals"] if any(item.signal is not None for item in entries) else []
+    rows += [f"worker {worker}" for worker in sorted(workers)]
+    rows += ["program"] if any(not item.workers for item in entries) else []
+    return {row: TOP + place * ROW_HEIGHT for place, row in enumerate(rows)}
+
+
+def _picture(
+    axis: TimeAxis,
+    top: dict[str, float],
+    marks: Sequence[Box],
+    summary: str,
+    used: Iterable[tuple[str, str]],
+) -> Picture:
+    """Rows with their names and marks, a time scale and a legend."""
+    bottom = TOP + len(top) * ROW_HEIGHT
+    boxes, words = _scale(axis, bottom)
+    words.extend(Word(x=6, y=y + ROW_HEIGHT * 0.62, text=row) for row, y in top.items())
+    words.append(Word(x=LEFT, y=18, text=summary))
+    legend_boxes, legend_words, height = _legend(used, bottom + 34, breaks=bool(axis.breaks))
+    shown = [*boxes, *marks, *legend_boxes]
+    return Picture(height=height, boxes=shown, words=[*words, *legend_words])
 
 
 def _scale(axis: TimeAxis, bottom: float) -> tuple[list[Box], list[Word]]:
@@ -145,16 +195,49 @@ def _scale(axis: TimeAxis, bottom: float) -> tuple[list[Box], list[Word]]:
     return boxes, words
 
 
+def _families() -> dict[str, str]:
+    return {name: family for name, family, *_ in _core.op_table()}
+
+
 def _family(operator: str, families: dict[str, str]) -> tuple[str, str]:
     """The words and the colour of an operator's family."""
     return FAMILIES.get(families.get(operator, ""), UNKNOWN)
+
+
+def _used(entries: Sequence[log.Entry]) -> set[tuple[str, str]]:
+    """Words and colours of the instructions."""
+    families = _families()
+    used = {_family(item.operator, families) for item in entries if not item.failed}
+    return used | ({FAILURE} if any(item.failed for item in entries) else set())
+
+
+def _executions(
+    pairs: Sequence[tuple[Execution, log.Entry]],
+    place: dict[float, float],
+    top: dict[str, float],
+) -> Iterable[Box]:
+    """A box for each execution in its worker's row; transfers lie lower, beside what computes."""
+    families = _families()
+    for one, item in pairs:
+        words, color = _family(one.operator, families)
+        is_transfer = words == FAMILIES["collective"][0]
+        x = place[one.start / 1e3]
+        hint = f"{one.operator} on worker {one.worker}, {one.end - one.start:.3f} ms"
+        yield Box(
+            x=x,
+            y=top[f"worker {one.worker}"] + (ROW_HEIGHT - 8 if is_transfer else 2),
+            width=max(MARK_WIDTH_MIN, place[one.end / 1e3] - x),
+            height=6 if is_transfer else ROW_HEIGHT - 11,
+            color=FAILED if item.failed else color,
+            hint=f"{hint}\n{item.instruction}\n{item.notes}",
+        )
 
 
 def _marks(
     entries: Sequence[log.Entry], places: Sequence[float], top: dict[str, float]
 ) -> Iterable[Box]:
     """A box for each instruction on each of its workers; those of none in the program's row."""
-    families = {name: family for name, family, *_ in _core.op_table()}
+    families = _families()
     for item, x, after in zip(entries, places, [*places[1:], WIDTH], strict=True):
         mark = Box(
             x=x,
@@ -169,13 +252,10 @@ def _marks(
 
 
 def _legend(
-    entries: Sequence[log.Entry], y: float, *, breaks: bool
+    used: Iterable[tuple[str, str]], y: float, *, breaks: bool
 ) -> tuple[list[Box], list[Word], float]:
     """A colour and its words for each family that was used; where the picture ends."""
-    families = {name: family for name, family, *_ in _core.op_table()}
-    used = {_family(item.operator, families) for item in entries if not item.failed}
-    shown = [pair for pair in (*FAMILIES.values(), UNKNOWN) if pair in used]
-    shown += [("failed", FAILED)] if any(item.failed for item in entries) else []
+    shown = [pair for pair in (*FAMILIES.values(), UNKNOWN, FAILURE) if pair in used]
     shown += [("time without instructions, left out", BREAK)] if breaks else []
     boxes, words, x = [], [], LEFT
     for text, color in shown:
@@ -188,8 +268,13 @@ def _legend(
     return boxes, words, y + 24
 
 
-def _scopes(entries: Sequence[log.Entry], places: Sequence[float], y: float) -> Iterable[Box]:
+def _scopes(
+    entries: Sequence[log.Entry], places: Sequence[float], top: dict[str, float]
+) -> Iterable[Box]:
     """A box for each run of instructions in the same scope."""
+    if "signals" not in top:
+        return
+    y = top["signals"]
     colors: dict[str, str] = {}
     for signal, run in itertools.groupby(range(len(entries)), lambda place: entries[place].signal):
         if signal is None:

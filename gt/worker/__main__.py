@@ -192,6 +192,7 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
         look_ahead=config.look_ahead(),
         idle_seconds=config.idle_seconds(),
         compression=config.compression(),
+        instruction_log=config.instruction_log(),
         native_rows=config.native_rows(),
         is_verbose=config.is_verbose(),
         gpu=gpu,

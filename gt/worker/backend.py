@@ -96,6 +96,8 @@ class Backend(Generic[Value]):
     # Whether bytes for workers of other hosts are packed without loss: auto (where the link has
     # been measured to be slower than that), on, off.
     compression: str = "auto"
+    # Beside this file a worker records when it executed what, if it is given.
+    instruction_log: str | None = None
     # Who moves collectives besides the loop's messages, by the word in a trace: device, group.
     collective_backends: dict[str, CollectiveBackend[Value]] = dataclasses.field(
         default_factory=dict

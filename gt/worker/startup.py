@@ -62,6 +62,7 @@ class Start:
     look_ahead: int | None = None
     idle_seconds: float = 5.0
     compression: str = "auto"
+    instruction_log: str | None = None
     native_rows: str = "off"
     is_verbose: bool = False
     gpu: int | None = None
@@ -142,6 +143,7 @@ def run(start: Start) -> int:
         look_ahead=start.look_ahead,
         idle_seconds=start.idle_seconds,
         compression=start.compression,
+        instruction_log=start.instruction_log,
     )
     with backend.guard(), contextlib.ExitStack() as ends:
         if start.process_groups != "off":

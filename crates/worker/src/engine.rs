@@ -2,7 +2,7 @@
 
 use crate::backend::{Collective, DirectReads, Turn};
 use crate::buffers::BorrowedBuffers;
-use crate::failure::Fault;
+use crate::failure::{FailedInstruction, Fault};
 use crate::reduce_op::{Shard, reduce};
 use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dtype, Instruction, Meta, Op, Scalar};
@@ -100,6 +100,24 @@ pub trait Engine {
     fn set_large(&mut self, is_large: bool) {
         let _ = is_large;
     }
+
+    /// The worker's index is known.
+    fn set_index(&mut self, _index: u32) {}
+
+    /// An instruction begins: for an engine that records when it executes what.
+    fn begin_instruction(&mut self) {}
+
+    /// The instruction that has begun has ended.
+    fn end_instruction(&mut self, _session: u32, _instruction: &Instruction<'_>) {}
+
+    /// A collective begins, under a ticket of the machine's; it is over when [`end_transfer`](Self::end_transfer) says so.
+    fn begin_transfer(&mut self, _ticket: u64) {}
+
+    /// A collective is over.
+    fn end_transfer(&mut self, _ticket: u64, _origin: &FailedInstruction) {}
+
+    /// Somebody waits for all that was recorded, or nothing is left to do.
+    fn flush_record(&mut self) {}
 
     /// Positions whose buffer this engine can use again for a result of `op`.
     fn in_place(&self, op: Op) -> u16;

@@ -56,9 +56,9 @@ impl From<&Failure<'_>> for Cause {
     }
 }
 
-/// Which instruction a collective is of, for a failure's message.
+/// Which instruction a collective is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FailedInstruction {
+pub struct FailedInstruction {
     pub session: u32,
     pub tag: u32,
     pub op: Op,

@@ -39,7 +39,7 @@ pub use backend::{Backend, Collective, DirectReads, Pull, ReadReduction, Turn};
 pub use buffers::{BorrowedBuffers, Buffers};
 pub use codec::Codec;
 pub use engine::{Engine, EngineOperand, Follower, Places, Values};
-pub use failure::{Broken, Cause, Fault};
+pub use failure::{Broken, Cause, FailedInstruction, Fault};
 pub use gt_protocol::placement::ReduceOp;
 pub use incarnations::Incarnations;
 pub use look_ahead::LookAhead;

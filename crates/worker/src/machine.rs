@@ -53,6 +53,7 @@ impl<E: Engine> Machine<E> {
     /// Tells the worker which member of a collective's group it is.
     pub fn set_index(&mut self, index: u32) {
         self.state.index = index;
+        self.state.engine.set_index(index);
     }
 
     pub fn set_look_ahead(&mut self, look_ahead: LookAhead) {
@@ -73,6 +74,11 @@ impl<E: Engine> Machine<E> {
     /// something.
     pub fn catch_up(&mut self, replies: &mut impl Replies, driver: &mut impl Driver<E::Borrowed>) {
         self.state.catch_up(replies, driver);
+    }
+
+    /// Nothing is left to do for now.
+    pub fn flush_record(&mut self) {
+        self.state.engine.flush_record();
     }
 
     /// Tells the dispatcher which backends may move its collectives, before anything else.
@@ -132,7 +138,10 @@ impl<E: Engine> Machine<E> {
                 }
                 self.executed += 1;
                 let seen = self.look_ahead.seen(next);
-                if let Err(why) = self.instruction(&instruction, seen, replies, driver) {
+                self.state.engine.begin_instruction();
+                let done = self.instruction(&instruction, seen, replies, driver);
+                self.state.engine.end_instruction(self.state.session, &instruction);
+                if let Err(why) = done {
                     self.fail(&instruction, &why, replies);
                 }
             }
@@ -162,6 +171,7 @@ impl<E: Engine> Machine<E> {
             Ok((ToWorker::StatsRequest { request }, _)) => {
                 let is_over = self.state.wait_for_all(replies, driver);
                 if is_over {
+                    self.state.engine.flush_record();
                     let [plain_bytes, packed_bytes] = driver.packed_bytes();
                     let stats = Stats { plain_bytes, packed_bytes, ..self.stats(request) };
                     replies.send(&FromWorker::Stats(stats));

@@ -66,6 +66,7 @@ impl<E: Engine> MachineState<E> {
     /// A collective that is about to begin, without results yet.
     pub fn in_flight_new(&mut self, instruction: &Instruction<'_>) -> InFlightOf<E> {
         self.tickets += 1;
+        self.engine.begin_transfer(self.tickets);
         let origin =
             FailedInstruction { session: self.session, tag: instruction.tag, op: instruction.op };
         InFlight::new(self.tickets, origin)

@@ -4,6 +4,7 @@
 
 use super::backends::{CollectiveBackends, Rendezvous};
 use super::borrowed::BorrowedMemory;
+use super::execution_log::ExecutionLog;
 use super::faults;
 use super::kernel_call;
 use super::kernels::Kernels;
@@ -15,10 +16,12 @@ use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dims, Dtype, Instruction, Meta, Op};
 use gt_transport::vectors::{VectorLoop, widest};
 use gt_worker::{
-    Collective, DirectReads, Engine, EngineOperand, Fault, Follower, Places, Shard, Turn, Values,
+    Collective, DirectReads, Engine, EngineOperand, FailedInstruction, Fault, Follower, Places,
+    Shard, Turn, Values,
 };
 use pyo3::prelude::*;
 use std::iter::once;
+use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Code of the operator that this process executes, or executed last; 0 before the first.
@@ -54,6 +57,8 @@ pub struct PythonEngine {
     /// () -> how many kernels of GT's own have run, whoever called them.
     own_calls: Py<PyAny>,
     take_loss: Py<PyAny>,
+    /// When what was executed, where that is asked for.
+    execution_log: Option<ExecutionLog>,
 }
 
 /// How many threads kernels use: one, or for a large instruction as many as the backend has.
@@ -78,6 +83,7 @@ impl PythonEngine {
             calls: 0,
             own_calls: function("own_calls")?,
             take_loss: function("take_loss")?,
+            execution_log: execution_log(backend)?,
             caller,
             dtypes: backend.getattr("dtypes")?.extract()?,
             out_of_memory: function("out_of_memory")?,
@@ -108,6 +114,11 @@ impl PythonEngine {
             out_of_memory.expect("a backend's out_of_memory is a class, or a tuple");
         faults::of(py, error, out_of_memory)
     }
+}
+
+fn execution_log(backend: &Bound<'_, PyAny>) -> PyResult<Option<ExecutionLog>> {
+    let path: Option<String> = backend.getattr("instruction_log")?.extract()?;
+    Ok(path.map(|path| ExecutionLog::new(Path::new(&path))))
 }
 
 impl Engine for PythonEngine {
@@ -144,6 +155,42 @@ impl Engine for PythonEngine {
         let result =
             kernel_call::run(py, self.caller, kernel, &self.dtypes, instruction, operands, reuse);
         result.map_err(|error| self.fault(py, &error))
+    }
+
+    fn set_index(&mut self, index: u32) {
+        if let Some(log) = &mut self.execution_log {
+            log.open(index);
+        }
+    }
+
+    fn begin_instruction(&mut self) {
+        if let Some(log) = &mut self.execution_log {
+            log.begin();
+        }
+    }
+
+    fn end_instruction(&mut self, session: u32, instruction: &Instruction<'_>) {
+        if let Some(log) = &mut self.execution_log {
+            log.end(session, instruction);
+        }
+    }
+
+    fn begin_transfer(&mut self, ticket: u64) {
+        if let Some(log) = &mut self.execution_log {
+            log.begin_transfer(ticket);
+        }
+    }
+
+    fn end_transfer(&mut self, ticket: u64, origin: &FailedInstruction) {
+        if let Some(log) = &mut self.execution_log {
+            log.end_transfer(ticket, origin);
+        }
+    }
+
+    fn flush_record(&mut self) {
+        if let Some(log) = &mut self.execution_log {
+            log.flush();
+        }
     }
 
     fn execute_group(

@@ -39,6 +39,7 @@ pub fn serve_frames(
     loop {
         loop {
             let limit = idle.limit();
+            machine.flush_record();
             if py.detach(|| stream.wait_for(&socket, limit)).map_err(connection)? {
                 break;
             }

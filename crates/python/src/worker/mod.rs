@@ -5,6 +5,7 @@ mod backends;
 mod borrowed;
 mod connect;
 mod engine;
+mod execution_log;
 mod faults;
 mod fork_requests;
 mod framed;

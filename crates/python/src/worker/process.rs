@@ -175,6 +175,7 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
                 idle.end();
             }
             let limit = idle.limit();
+            machine.flush_record();
             py.detach(|| stream.wait_for_words(&mut words, limit));
             idle.look(py)?;
             machine.catch_up(&mut answers, stream);

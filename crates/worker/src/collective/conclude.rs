@@ -23,6 +23,7 @@ impl<E: Engine> MachineState<E> {
             Outcome::Round(answers) => return self.resume(in_flight, answers, replies, driver),
         };
         let origin = in_flight.origin;
+        self.engine.end_transfer(in_flight.ticket, &origin);
         let mut reported = |broken: Broken| {
             let cause = broken.cause(&origin);
             if matches!(broken, Broken::Fault(_)) {

@@ -219,6 +219,7 @@ impl<E: Engine> MachineState<E> {
 
     /// Nobody reads the buffers of a negotiated collective.
     pub fn end(&mut self, in_flight: InFlightOf<E>) {
+        self.engine.end_transfer(in_flight.ticket, &in_flight.origin);
         let last = in_flight.negotiation.map(|negotiation| negotiation.into_last());
         if let Some((Some(rendezvous), payloads)) = last {
             self.engine.end(rendezvous, &payloads);

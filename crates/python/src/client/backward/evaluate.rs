@@ -16,6 +16,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::{SmallVec, smallvec};
 
+/// What formulas of several operands share, once computed.
+#[derive(Default)]
+pub(crate) struct SharedTerms {
+    /// Values of shared expressions.
+    terms: SmallVec<[(u8, Term); 4]>,
+    /// What one instruction gives for several operands.
+    products: Option<Vars>,
+}
+
 /// The backward pass through one recorded instruction.
 pub(crate) struct Evaluation<'a> {
     py: Python<'a>,
@@ -26,10 +35,8 @@ pub(crate) struct Evaluation<'a> {
     formulas: &'static Formulas,
     /// The operand whose gradient is computed.
     position: usize,
-    /// Values of shared expressions.
-    shared: SmallVec<[(u8, Term); 4]>,
-    /// What one instruction gives for several operands.
-    products: Option<Vars>,
+    /// What the operands' gradients have in common.
+    common: SharedTerms,
     /// The item that was asked for last, and the sizes before it: a long list is counted once, not anew for each item.
     counted: (usize, i64),
 }
@@ -41,9 +48,25 @@ impl<'a> Evaluation<'a> {
         node: &'a SharedNode,
         grads: &'a [Option<Var>],
     ) -> Self {
+        Self::with_shared(py, op, node, grads, SharedTerms::default())
+    }
+
+    /// The same, where gradients of other operands have been computed.
+    pub(crate) fn with_shared(
+        py: Python<'a>,
+        op: Op,
+        node: &'a SharedNode,
+        grads: &'a [Option<Var>],
+        common: SharedTerms,
+    ) -> Self {
         let formulas = generated_formulas::of(op);
-        let (shared, counted) = (SmallVec::new(), (op.info().fixed_operands(), 0));
-        Self { py, op, node, grads, formulas, position: 0, shared, products: None, counted }
+        let counted = (op.info().fixed_operands(), 0);
+        Self { py, op, node, grads, formulas, position: 0, common, counted }
+    }
+
+    /// What gradients of other operands may need yet.
+    pub(crate) fn into_shared(self) -> SharedTerms {
+        self.common
     }
 
     /// The gradient of an operand; `None` where it has none, or none has arrived that it is computed from.
@@ -56,7 +79,7 @@ impl<'a> Evaluation<'a> {
             return Ok(None);
         }
         if self.op.info().has_list() {
-            self.shared.clear(); // an item's expressions are of that item
+            self.common.terms.clear(); // an item's expressions are of that item
         }
         self.position = position;
         Ok(match self.term(formula.root)? {
@@ -123,11 +146,11 @@ impl<'a> Evaluation<'a> {
     }
 
     fn shared(&mut self, place: u8) -> PyResult<Term> {
-        if let Some((_, term)) = self.shared.iter().find(|(kept, _)| *kept == place) {
+        if let Some((_, term)) = self.common.terms.iter().find(|(kept, _)| *kept == place) {
             return Ok(term.clone());
         }
         let term = self.term(place)?;
-        self.shared.push((place, term.clone()));
+        self.common.terms.push((place, term.clone()));
         Ok(term)
     }
 
@@ -152,7 +175,7 @@ impl<'a> Evaluation<'a> {
         let wanted = || (0..).zip(&self.node.inputs).filter(|(_, input)| passes_on(input));
         let position = wanted().position(|(place, _)| place == self.position);
         let Some(position) = position else { return Ok(Term::Absent) };
-        if self.products.is_none() {
+        if self.common.products.is_none() {
             let places = wanted().map(|(place, _)| place);
             let attrs = vjp::attrs(self.op, self.node, places);
             let grad = |grad: &Option<Var>| grad.clone().map_or(Term::Absent, Term::Tensor);
@@ -167,9 +190,9 @@ impl<'a> Evaluation<'a> {
                 });
             }
             let args: SmallVec<[Arg<'_>; 4]> = terms.iter().map(arg).collect();
-            self.products = Some(emit::emit(self.py, op, &args, attrs)?);
+            self.common.products = Some(emit::emit(self.py, op, &args, attrs)?);
         }
-        let product = self.products.as_ref().and_then(|products| products.get(position));
+        let product = self.common.products.as_ref().and_then(|products| products.get(position));
         Ok(product.map_or(Term::Absent, |product| Term::Tensor(product.clone())))
     }
 

@@ -1,6 +1,7 @@
 //! The backward pass: nodes in the reverse order of recording, the gradients of their operands, sums in between.
 
 pub(crate) mod anomaly;
+pub(crate) mod deferral;
 pub(crate) mod evaluate;
 pub(crate) mod function;
 pub(crate) mod grad_fn;
@@ -9,6 +10,7 @@ pub(crate) mod hooks;
 mod leaf;
 mod pass;
 pub(crate) mod seeds;
+mod split;
 mod survey;
 pub(crate) mod term;
 mod through;
@@ -20,6 +22,8 @@ use crate::client::session::{errors, signal, site};
 use crate::client::tape::{self, Edge, SharedNode};
 use crate::client::value::Tensor;
 use crate::client::value::variable::Var;
+use deferral::Deferrals;
+use gt_protocol::rules::ErrorClass;
 use leaf::accumulate;
 use pass::Pass;
 use pyo3::prelude::*;
@@ -79,6 +83,42 @@ pub(crate) fn pass(
     keep: bool,
     create: bool,
 ) -> PyResult<Vec<Option<Var>>> {
+    let edges = seeded(py, roots)?;
+    let mut work = Pass::new(py, targets, keep)?;
+    work.survey(py, edges.iter().map(|(edge, _)| edge));
+    go(py, &mut work, edges, create)?;
+    Ok(work.captured)
+}
+
+/// Gradients of `roots` for leaves, and what is left to do for all other leaves.
+pub(crate) fn split(
+    py: Python<'_>,
+    roots: &[(Var, Option<Var>)],
+    inputs: &[Var],
+) -> PyResult<(Vec<Option<Var>>, Deferrals)> {
+    for input in inputs {
+        if !input.is_leaf(py)? {
+            let text = "the inputs of a split backward are leaves: detach() them";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
+    }
+    let edges = seeded(py, roots)?;
+    let mut work = Pass::new(py, inputs, false)?;
+    work.deferrals = Some(Deferrals::default());
+    work.survey(py, edges.iter().map(|(edge, _)| edge));
+    go(py, &mut work, edges, false)?;
+    Ok((work.captured, work.deferrals.unwrap_or_default()))
+}
+
+/// Does what a split pass has left.
+pub(crate) fn resume(py: Python<'_>, deferrals: Deferrals) -> PyResult<()> {
+    let Deferrals { seeds, nodes } = deferrals;
+    let mut work = Pass::of_deferrals(py, &seeds, nodes)?;
+    go(py, &mut work, seeds, false)
+}
+
+/// Where the gradients of roots begin, and with what.
+fn seeded(py: Python<'_>, roots: &[(Var, Option<Var>)]) -> PyResult<SmallVec<[(Edge, Var); 1]>> {
     let mut edges: SmallVec<[(Edge, Var); 1]> = SmallVec::new();
     for (position, (root, seed)) in roots.iter().enumerate() {
         let Some(edge) = root.edge(py)?.filter(|edge| !matches!(edge, Edge::Nowhere)) else {
@@ -95,19 +135,26 @@ pub(crate) fn pass(
         };
         edges.push((edge, seed));
     }
-    let mut work = Pass::new(py, targets, keep)?;
-    work.survey(py, edges.iter().map(|(edge, _)| edge));
+    Ok(edges)
+}
+
+/// Runs a pass; modes and scopes of the thread are as before then.
+fn go(
+    py: Python<'_>,
+    work: &mut Pass,
+    edges: SmallVec<[(Edge, Var); 1]>,
+    create: bool,
+) -> PyResult<()> {
     let before = tape::set_grad_enabled(create);
     let outer = site::set_override(None);
     let outer_signal = signal::set_override(None);
-    let outer_inputs = FOR_INPUTS.replace(!targets.is_empty());
+    let outer_inputs = FOR_INPUTS.replace(work.is_for_inputs());
     let done = work.run(py, edges, create);
     FOR_INPUTS.set(outer_inputs);
     site::set_override(outer);
     signal::set_override(outer_signal);
     tape::set_grad_enabled(before);
-    done?;
-    Ok(work.captured)
+    done
 }
 
 /// Steps of the tape that lead to `last`, oldest first, for `gt.debug.print_tape`.

@@ -1,5 +1,6 @@
 //! What arrives where in a backward pass: gradients at outputs, at views and at leaves, and those that were asked for.
 
+use super::deferral::{Deferral, Deferrals};
 use super::gradient_sum::{Sum, ViewKey};
 use super::leaf::{accumulate, check_still_leaf};
 use super::survey::{Survey, Target, Targets};
@@ -39,6 +40,10 @@ pub(super) struct Pass {
     leaf_views: Vec<LeafViews>,
     leaf_places: BTreeMap<usize, usize>,
     pub(super) survey: Survey,
+    /// What this pass puts off, if it does.
+    pub(super) deferrals: Option<Deferrals>,
+    /// What another pass has put off, and this one does.
+    pub(super) resumed: BTreeMap<u64, Deferral>,
     keep: bool,
 }
 
@@ -67,14 +72,21 @@ impl Pass {
             leaf_views: Vec::new(),
             leaf_places: BTreeMap::new(),
             survey: Survey::default(),
+            deferrals: None,
+            resumed: BTreeMap::new(),
             keep,
         })
     }
 
     /// Looks at the graph behind the roots, where something of it has to be known.
     pub(super) fn survey<'a>(&mut self, py: Python<'_>, roots: impl Iterator<Item = &'a Edge>) {
-        let targets = (!self.captured.is_empty()).then_some(&self.targets);
+        let targets = self.is_for_inputs().then_some(&self.targets);
         self.survey.look(py, roots, targets);
+    }
+
+    /// Whether gradients go to what was asked for alone, and not to all leaves.
+    pub(super) fn is_for_inputs(&self) -> bool {
+        !self.captured.is_empty() || self.deferrals.is_some()
     }
 
     /// From the roots to the leaves.
@@ -85,7 +97,11 @@ impl Pass {
         create: bool,
     ) -> PyResult<()> {
         for (edge, seed) in seeds {
-            self.add(py, &edge, seed)?;
+            if self.puts_off(&edge) {
+                self.put_off_seed(edge, seed);
+            } else {
+                self.add(py, &edge, seed)?;
+            }
         }
         self.leaves_after(py, None)?;
         self.drain(py, create)
@@ -179,12 +195,19 @@ impl Pass {
     }
 
     fn drain(&mut self, py: Python<'_>, create: bool) -> PyResult<()> {
-        while let Some((sequence, Pending { node, grads })) = self.pending.pop_last() {
-            site::set_override(Some(node.site));
-            signal::set_override(Some(signal::backward_of(py, node.signal)));
-            let done = self.go_through(py, &node, grads);
+        while let Some(sequence) = self.latest() {
+            let (node, done) = if let Some(deferral) = self.resumed.remove(&sequence) {
+                let node = deferral.node.clone_ref(py);
+                enter(py, &node);
+                (node, self.resume(py, deferral))
+            } else {
+                let Some((_, Pending { node, grads })) = self.pending.pop_last() else { break };
+                enter(py, &node);
+                let done = self.go_through(py, &node, grads);
+                (node, done)
+            };
             done.map_err(|error| anomaly::explain(py, &node, error))?;
-            if !self.keep && !create {
+            if !self.keep && !create && !self.is_put_off(sequence) {
                 let freed = node.free_saved(py);
                 drop(freed);
             }
@@ -200,6 +223,13 @@ impl Pass {
         Ok(())
     }
 
+    /// The node that was recorded last, of those that are left.
+    fn latest(&self) -> Option<u64> {
+        let pending = self.pending.last_key_value().map(|(sequence, _)| *sequence);
+        let resumed = self.resumed.last_key_value().map(|(sequence, _)| *sequence);
+        pending.max(resumed)
+    }
+
     /// What has arrived at leaves whose hooks wait for all of it, where nothing recorded before `sequence` leads there.
     fn leaves_after(&mut self, py: Python<'_>, sequence: Option<u64>) -> PyResult<()> {
         while let Some((leaf, sum)) = self.survey.complete(sequence) {
@@ -209,4 +239,10 @@ impl Pass {
         }
         Ok(())
     }
+}
+
+/// What is emitted from here on is of this node's line and scope.
+fn enter(py: Python<'_>, node: &SharedNode) {
+    site::set_override(Some(node.site));
+    signal::set_override(Some(signal::backward_of(py, node.signal)));
 }

@@ -1,6 +1,7 @@
 //! A backward pass goes through one node: its hooks, the gradients of its operands, and where they go.
 
-use super::evaluate::{Evaluation, sum_to};
+use super::deferral::Deferral;
+use super::evaluate::{Evaluation, SharedTerms, sum_to};
 use super::gradient_sum::{Gradients, Sum, ViewKey};
 use super::leaf::accumulate;
 use super::pass::Pass;
@@ -116,20 +117,22 @@ impl Pass {
         }
         let mut evaluation = Evaluation::new(py, op, node, grads);
         let mut given: Gradients = SmallVec::new();
+        let mut operands = SmallVec::new();
         for (position, input) in node.inputs.iter().enumerate() {
             let (Some(edge), Some(meta)) = (&input.edge, &input.meta) else { continue };
             if matches!(edge, Edge::Nowhere) {
                 saved::check_outputs(py, node)?;
                 continue;
             }
-            if !self.survey.is_wanted(edge) {
+            let is_put_off = self.puts_off(edge);
+            if is_put_off && !is_cold {
+                operands.push((position, None));
+            }
+            if !(self.survey.is_wanted(edge) || is_put_off && is_cold) {
                 continue;
             }
             if let Some(grad) = evaluation.gradient(position)? {
-                let grad = fit(py, grad, meta, op)?;
-                if anomaly::is_on() {
-                    anomaly::check(py, node, position, &grad)?;
-                }
+                let grad = checked(py, (node, position), fit(py, grad, meta, op)?)?;
                 if is_cold {
                     given.push((position, grad)); // a hook sees all of them
                 } else {
@@ -137,7 +140,40 @@ impl Pass {
                 }
             }
         }
-        if is_cold { self.pass_on(py, node, grads, given) } else { Ok(()) }
+        if is_cold {
+            return self.pass_on(py, node, grads, given);
+        }
+        if !operands.is_empty() {
+            let (node, shared) = (node.clone_ref(py), evaluation.into_shared());
+            self.put_off(Deferral { node, grads: grads.into(), shared, operands });
+        }
+        Ok(())
+    }
+
+    /// Computes the gradients of operands that were put off.
+    pub(super) fn differentiate_rest(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        grads: &[Option<Var>],
+        shared: SharedTerms,
+        positions: &[usize],
+    ) -> PyResult<()> {
+        let Some(op) = node.op() else { unreachable!("a function gives all gradients at once") };
+        if node.saved.get(py).is_none() {
+            return Err(grad_fn::freed(py));
+        }
+        saved::check(py, node)?;
+        let mut evaluation = Evaluation::with_shared(py, op, node, grads, shared);
+        for &position in positions {
+            let Some(input) = node.inputs.get(position) else { continue };
+            let (Some(edge), Some(meta)) = (&input.edge, &input.meta) else { continue };
+            if let Some(grad) = evaluation.gradient(position)? {
+                let grad = checked(py, (node, position), fit(py, grad, meta, op)?)?;
+                self.add(py, edge, grad)?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives the gradients of a node's operands to its hooks, and what these make of them to where they go.
@@ -148,14 +184,29 @@ impl Pass {
         grads: &[Option<Var>],
         given: Gradients,
     ) -> PyResult<()> {
+        let mut operands = SmallVec::new();
         for (position, grad) in hooks::after(py, node, grads, given)? {
             let edge = node.inputs.get(position).and_then(|input| input.edge.as_ref());
-            if let Some(edge) = edge {
-                self.add(py, edge, grad)?;
+            match edge {
+                Some(edge) if self.puts_off(edge) => operands.push((position, Some(grad))),
+                Some(edge) => self.add(py, edge, grad)?,
+                None => {}
             }
+        }
+        if !operands.is_empty() {
+            let (node, shared) = (node.clone_ref(py), SharedTerms::default());
+            self.put_off(Deferral { node, grads: SmallVec::new(), shared, operands });
         }
         Ok(())
     }
+}
+
+/// A gradient in which `detect_anomaly` finds nothing.
+fn checked(py: Python<'_>, place: (&SharedNode, usize), grad: Var) -> PyResult<Var> {
+    if anomaly::is_on() {
+        anomaly::check(py, place.0, place.1, &grad)?;
+    }
+    Ok(grad)
 }
 
 /// Gradients of non-leaves that keep theirs.

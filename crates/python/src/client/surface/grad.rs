@@ -2,9 +2,13 @@
 
 use super::tensor::Tensor;
 use crate::client::backward as passes;
+use crate::client::backward::deferral::Deferrals;
 use crate::client::backward::{anomaly, hooks};
+use crate::client::gil_cell::GilCell;
+use crate::client::session::errors;
 use crate::client::tape;
 use crate::client::value::variable::Var;
+use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
 
 /// Adds this file's functions.
@@ -13,6 +17,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_grad_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(grad, module)?)?;
     module.add_function(wrap_pyfunction!(backward, module)?)?;
+    module.add_function(wrap_pyfunction!(split_backward, module)?)?;
+    module.add_class::<WeightGradients>()?;
     module.add_function(wrap_pyfunction!(passes::is_pass_for_inputs, module)?)?;
     module.add_function(wrap_pyfunction!(anomaly::set_anomaly_mode, module)?)?;
     module.add_function(wrap_pyfunction!(anomaly::anomaly_mode, module)?)?;
@@ -75,6 +81,42 @@ fn backward<'py>(
     create_graph: bool,
 ) -> PyResult<()> {
     passes::run(py, &roots(&outputs, &grad_outputs), &inputs, retain_graph, create_graph)
+}
+
+/// What a backward pass to a few leaves has left to do: the gradients of all other leaves.
+#[pyclass(frozen, module = "gt._core")]
+struct WeightGradients {
+    deferrals: GilCell<Option<Deferrals>>,
+}
+
+#[pymethods]
+impl WeightGradients {
+    /// Adds them to `.grad`; once.
+    fn accumulate(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(deferrals) = self.deferrals.get_mut(py).take() else {
+            let text = "the weights' gradients of this backward pass have been added already";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        };
+        passes::resume(py, deferrals)
+    }
+}
+
+/// Gradients of `outputs` for the leaves `inputs`, None where they do not depend on one, and what is left to do for all other
+/// leaves.
+#[pyfunction]
+fn split_backward<'py>(
+    py: Python<'py>,
+    outputs: Vec<Bound<'py, Tensor>>,
+    grad_outputs: Vec<Option<Bound<'py, Tensor>>>,
+    inputs: Vec<Bound<'py, Tensor>>,
+) -> PyResult<(Vec<Option<Bound<'py, Tensor>>>, WeightGradients)> {
+    let roots = roots(&outputs, &grad_outputs);
+    let targets: Vec<Var> = inputs.iter().map(|input| input.get().var.clone()).collect();
+    let (gradients, deferrals) = passes::split(py, &roots, &targets)?;
+    let wrapped =
+        gradients.into_iter().map(|found| found.map(|var| Tensor::wrap(py, var)).transpose());
+    let left = WeightGradients { deferrals: GilCell::new(Some(deferrals)) };
+    Ok((wrapped.collect::<PyResult<_>>()?, left))
 }
 
 /// Each output with the gradient that arrives there.

@@ -22,6 +22,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(layout, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
     module.add_function(wrap_pyfunction!(session_counters, module)?)?;
+    module.add_function(wrap_pyfunction!(numbered, module)?)?;
     module.add_function(wrap_pyfunction!(workers, module)?)?;
     module.add_function(wrap_pyfunction!(parse_layout, module)?)
 }
@@ -123,6 +124,12 @@ fn session_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         }
     }
     Ok(dict)
+}
+
+/// How many instructions with results this session has sent: the number of the next one.
+#[pyfunction]
+fn numbered(py: Python<'_>) -> u64 {
+    runtime::with(py, |runtime| runtime.answers.numbered())
 }
 
 /// The indexes of the session's workers, rising; starts them at the first call. Asks the dispatcher.

@@ -1,0 +1,117 @@
+//! When a worker executed which instruction, as lines of a file beside the instruction log: `FILE.worker3` for worker 3.
+//!
+//! A line is `s1 %37 matmul 43387123456.7 812.3`: session, number, operator, microseconds of the day (UTC) at which it
+//! began, and how many it took. A collective, whose bytes move beside what computes, took as long as until all had come.
+
+use gt_protocol::{Instruction, Kind, Op};
+use gt_worker::FailedInstruction;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Lines gather until there are so many bytes, or until the worker waits or is asked.
+const BUFFER_BYTES: usize = 64 * 1024;
+const DAY_SECONDS: u64 = 86_400;
+
+/// A worker's record.
+#[derive(Debug)]
+pub struct ExecutionLog {
+    /// That of the instruction log.
+    path: PathBuf,
+    file: Option<File>,
+    lines: String,
+    /// A moment by both clocks: the one that never goes back, and the time of day.
+    start: (Instant, Duration),
+    began: Option<Instant>,
+    /// Collectives in flight, by the machine's tickets.
+    transfers: BTreeMap<u64, Instant>,
+}
+
+impl ExecutionLog {
+    /// Beside the instruction log at `path`, once the worker's index is known.
+    pub fn new(path: &Path) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let of_day = Duration::new(now.as_secs() % DAY_SECONDS, now.subsec_nanos());
+        let start = (Instant::now(), of_day);
+        Self {
+            path: path.to_owned(),
+            file: None,
+            lines: String::new(),
+            start,
+            began: None,
+            transfers: BTreeMap::new(),
+        }
+    }
+
+    /// Opens the file; a worker that cannot have one works without, and says so.
+    pub fn open(&mut self, index: u32) {
+        let mut path = self.path.clone().into_os_string();
+        path.push(format!(".worker{index}"));
+        match File::create(&path) {
+            Ok(file) => self.file = Some(file),
+            Err(error) => warn(&format!("{}: {error}", PathBuf::from(path).display())),
+        }
+    }
+
+    /// An instruction begins.
+    pub fn begin(&mut self) {
+        self.began = Some(Instant::now());
+    }
+
+    /// The instruction that has begun has ended.
+    pub fn end(&mut self, session: u32, instruction: &Instruction<'_>) {
+        if let Some(began) = self.began.take()
+            && instruction.op.info().kind() == Kind::Compute
+        {
+            self.line(session, instruction.tag, instruction.op, began);
+        }
+    }
+
+    /// A collective begins.
+    pub fn begin_transfer(&mut self, ticket: u64) {
+        self.transfers.insert(ticket, Instant::now());
+    }
+
+    /// A collective is over.
+    pub fn end_transfer(&mut self, ticket: u64, origin: &FailedInstruction) {
+        if let Some(began) = self.transfers.remove(&ticket) {
+            self.line(origin.session, origin.tag, origin.op, began);
+        }
+    }
+
+    fn line(&mut self, session: u32, tag: u32, op: Op, began: Instant) {
+        if self.file.is_none() {
+            return;
+        }
+        let took = microseconds(began.elapsed());
+        let at = microseconds(self.start.1 + began.duration_since(self.start.0));
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.lines, "s{session} %{tag} {} {at:.1} {took:.1}", op.info().name);
+        if self.lines.len() >= BUFFER_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Writes what has gathered.
+    pub fn flush(&mut self) {
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.write_all(self.lines.as_bytes())
+        {
+            warn(&format!("the record of what this worker executed ends: {error}"));
+            self.file = None;
+        }
+        self.lines.clear();
+    }
+}
+
+fn microseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+fn warn(text: &str) {
+    // Nobody is left to be told where standard error is closed.
+    let _ = writeln!(std::io::stderr(), "gt.worker: {text}");
+}

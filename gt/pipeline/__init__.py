@@ -1,0 +1,50 @@
+"""Pipelines: schedules as orders of the same instructions, and how long ranks are idle in them.
+
+`schedules.py` has a function for each schedule, `plans.py` what they share, `simulation.py` the
+arithmetic of bubbles, `training.py` a step in a plan's order, `measurement.py` when workers
+executed it, and `picture.py` draws that.
+"""
+
+from gt.config.scopes import schedule as configured
+from gt.pipeline.measurement import costs, measured
+from gt.pipeline.picture import perfetto, png
+from gt.pipeline.plans import EMBEDDING, Costs, Plan, plan
+from gt.pipeline.schedules import SCHEDULES, Schedule, Unit
+from gt.pipeline.simulation import (
+    Run,
+    Work,
+    peak,
+    simulate,
+    steady_idle_share,
+    steady_step,
+)
+from gt.pipeline.training import Mark, Part, Pipeline
+
+__all__ = [
+    "EMBEDDING",
+    "SCHEDULES",
+    "Costs",
+    "Mark",
+    "Part",
+    "Pipeline",
+    "Plan",
+    "Run",
+    "Schedule",
+    "Unit",
+    "Work",
+    "configured",
+    "costs",
+    "measured",
+    "peak",
+    "perfetto",
+    "plan",
+    "png",
+    "simulate",
+    "steady_idle_share",
+    "steady_step",
+]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this package needs itself is no part of it."""
+    return __all__

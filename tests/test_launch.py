@@ -159,6 +159,9 @@ def test_a_program_that_is_not_there_is_told_before_anything_starts(capsys):
     assert "not found: no-such-program" in capsys.readouterr().err
     assert command.launch(["-n", "1"]) == 2
     assert "a program is missing" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command.launch(["-n", "1", "python", "train.py"])
+    assert "python train.py (a program stands behind --)" in capsys.readouterr().err
 
 
 @pytest.mark.fast
@@ -521,6 +524,41 @@ def test_a_worker_calls_until_there_is_a_dispatcher(tmp_path):
     server.terminate()
     server.wait()
     worker.communicate(timeout=20)
+
+
+def test_nohup_means_what_it_says():
+    code = "import gt; print(gt.ones(2).sum().item(), flush=True); input(); print('end')"
+    with subprocess.Popen(
+        [
+            "nohup",
+            sys.executable,
+            "-m",
+            "gt",
+            "launch",
+            "-n",
+            "1",
+            "--",
+            sys.executable,
+            "-c",
+            code,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | NUMPY,
+    ) as process:
+        assert process.stdout.readline() == "2.0\n"
+        process.send_signal(signal.SIGHUP)
+        printed, _ = process.communicate("\n", timeout=20)
+    assert (process.returncode, printed) == (0, "end\n")
+
+
+def test_workers_that_do_not_join_in_time_are_counted():
+    words = ["--on", "elsewhere", "--host", "127.0.0.1", "-n", "3", "--join-seconds", "0.2"]
+    done = gt("launch", *words, "--", *SUM_WORDS)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.search(r"0 of 3 workers have joined after \d+ s: see --join-seconds", done.stderr)
 
 
 def test_a_port_that_is_taken_is_told():

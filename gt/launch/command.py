@@ -106,7 +106,10 @@ def _parsed(
         usage=f"gt {name} [options]" + (" -- program …" if name == "launch" else ""),
     )
     _add_options(parser)
-    return parser.parse_args(words[:end]), tuple(words[end + 1 :])
+    options, unknown = parser.parse_known_args(words[:end])
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)} (a program stands behind --)")
+    return options, tuple(words[end + 1 :])
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -198,10 +198,14 @@ def _read_to_end(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def on_signal(handler: Callable[[int], None], *numbers: signal.Signals) -> Iterator[None]:
-    """Call the handler for these signals within the block; programs started there have defaults."""
+    """Call the handler for these signals within the block; programs started there have defaults.
+
+    A signal that is ignored stays so, as `nohup` means it.
+    """
     before = {
         number: signal.signal(number, lambda received, _frame: handler(received))
         for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
         yield

@@ -1,6 +1,6 @@
 """`gt launch` by real engines on this machine: each where it is installed, with --slow.
 
-Their texts and all that needs no engine is in test_launch.py.
+Their texts are in test_launch_texts.py, and what needs no engine in test_launch.py.
 """
 
 import contextlib

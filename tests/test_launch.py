@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster import until
+from cluster import Cluster, until
 from launched import NUMPY, SUM, SUM_WORDS, gt, is_alive, launched, of_launch
 
 from gt.launch import command, slurm, stay, watch
@@ -280,6 +280,30 @@ def test_workers_that_do_not_join_in_time_are_counted():
     done = gt("launch", *words, "--", *SUM_WORDS)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.search(r"0 of 3 workers have joined after \d+ s: see --join-seconds", done.stderr)
+
+
+THREADED = """
+import sys, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+from gt.worker.__main__ import main
+sys.exit(main(["--count", "2", "--id", "4", "-p", sys.argv[1], "--backend", "numpy"]))
+"""
+
+
+def test_a_process_with_threads_starts_each_worker_by_itself():
+    with Cluster(workers=0) as cluster:
+        process = subprocess.Popen(
+            [sys.executable, "-c", THREADED, cluster.port], stderr=subprocess.PIPE, text=True
+        )
+        lines = [process.stderr.readline() for _ in range(3)]
+        assert "a thread runs where workers would be forked" in lines[0]
+        assert {line.partition(" has joined ")[0] for line in lines[1:]} == {
+            "gt.worker: worker 4",
+            "gt.worker: worker 5",
+        }
+        assert cluster.run("print(gt.ones(3).sum().item())") == "3.0\n"
+    assert process.wait(20) == 0
+    process.stderr.close()
 
 
 def test_a_port_that_is_taken_is_told():

@@ -36,6 +36,9 @@ FITS = [
         "True:", ":True", "::True", "2**63:", ":2**70", "-10**30:", "True", "False", "2**63",
         "0, 2**63", "-2**63 - 1",
     ]),
+    *(f"m.broadcast_shapes({shapes})" for shapes in [
+        "(-1,)", "(2, -1)", "-3", "(1,), (-1,)", "(0,), (1,)", "(2, 0), (2, 1)", "(2,), (3,)",
+    ]),
     *(f"m.arange({arguments})" for arguments in ["True", "5, True, -1", "-2**63, -2**63 + 2"]),
     *(f"{X}m.nn.functional.hardshrink(x, {number})" for number in ["2**63", "2**64 - 1", "2**64"]),
     *(f"{X}m.addbmm(x[:, :2], x[None, :, :2], x[None, :, :2], alpha={number})"

@@ -213,6 +213,8 @@ def broadcast_shapes(*shapes: Shape | int) -> Shape:
     for row in rows:
         for place, n in enumerate(reversed(row), 1):
             if n not in {1, out[-place]}:
+                if n < 0:
+                    raise InvalidValue("Attempting to broadcast a dimension with negative length!")
                 if out[-place] != 1:
                     raise ShapeError(
                         "Shape mismatch: objects cannot be broadcast to a single shape: "

@@ -1,14 +1,21 @@
 """Whole objects in a file of the user's own, by pickle; nothing from a socket comes here.
 
 Modules and objects of a program's classes need code to be read again, which safetensors files do
-not hold. Reading such a file runs code that it names: only `weights_only=False` asks for that.
+not hold. Reading such a file runs code that it names: `weights_only=False` asks for that. Without
+it, the file may name what the program allows.
 """
 
 from __future__ import annotations
 
 import os
 import pickle  # noqa: TID251 - files that the user asks for by name; messages never come here
+import types
+from collections import OrderedDict
+from collections.abc import Sequence
 from typing import IO
+
+from gt._core import Tensor, dtype
+from gt.errors import InvalidUse
 
 MAGIC = b"gt.pickle\n"  # before the pickle: PyTorch's older files are pickles of another form
 _PROTOCOL = 4
@@ -23,3 +30,42 @@ def read(file: IO[bytes]) -> object:
     """Read the object that an open file stands at."""
     file.seek(len(MAGIC), os.SEEK_CUR)
     return pickle.load(file)  # noqa: S301 - the user has asked for it with weights_only=False
+
+
+class _Allowed(pickle.Unpickler):
+    """Names nothing but GT's tensors, what `gt.nn` defines, and what the program allows."""
+
+    def __init__(self, file: IO[bytes], allowed: Sequence[object]) -> None:
+        super().__init__(file)
+        self.allowed = allowed
+
+    def find_class(self, module: str, name: str) -> object:
+        found = super().find_class(module, name)
+        home = getattr(found, "__module__", None)
+        is_of_layers = isinstance(found, type | types.FunctionType) and str(home).startswith(
+            "gt.nn."
+        )
+        if is_of_layers or isinstance(found, dtype) or any(found is x for x in self._plain()):
+            return found
+        if any(found is x for x in self.allowed):
+            return found
+        raise InvalidUse(
+            f"load: the file names {module}.{name}, which weights_only does not allow; where you "
+            f"trust it: torch.serialization.add_safe_globals([{name}])"
+        )
+
+    @staticmethod
+    def _plain() -> tuple[object, ...]:
+        from gt import device, reading, size
+
+        return (Tensor, reading.rebuilt, device, size.Size, OrderedDict, set)
+
+
+def read_allowed(file: IO[bytes], allowed: Sequence[object]) -> object:
+    """Read it where it names only what is allowed.
+
+    Raises:
+        InvalidUse: it names something else; nothing of it has run.
+    """
+    file.seek(len(MAGIC), os.SEEK_CUR)
+    return _Allowed(file, allowed).load()

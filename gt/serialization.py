@@ -245,6 +245,8 @@ def _begins(file: IO[bytes], *magic: bytes) -> bool:
 
 
 def _load_pickled(file: IO[bytes], name: object, *, weights_only: bool) -> Saved:
+    if weights_only and _safe_globals:
+        return pickled_file.read_allowed(file, _safe_globals)  # type: ignore[return-value]
     if weights_only:
         raise InvalidUse(
             f"load: {name} holds whole objects, and reading them runs the code that it names; "

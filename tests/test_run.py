@@ -365,19 +365,53 @@ def test_processes_of_the_program_find_gt_too(tmp_path):
     assert printed == ["spawn ['gt.nn']", batches, "forkserver ['gt.nn']", batches, batches]
 
 
-def test_whole_objects_are_saved_as_in_pytorch(tmp_path):
-    text = """
-    import argparse, torch
+SAVING = """
+import argparse, torch
 
-    saved = {"model": torch.nn.Linear(2, 1).state_dict(), "args": argparse.Namespace(lr=0.1)}
-    torch.save(saved, "checkpoint.pt")
-    loaded = torch.load("checkpoint.pt", weights_only=False)
-    print(loaded["args"], list(loaded["model"]))
-    torch.save(torch.nn.Linear(2, 1), "model.pt")
-    print(torch.load("model.pt", weights_only=False))
-    """
-    expected = "Namespace(lr=0.1) ['weight', 'bias']\nLinear(in_features=2, out_features=1, bias="
-    assert natively(tmp_path, text).startswith(expected)
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+class Other:
+    pass
+
+saved = {"model": torch.nn.Linear(2, 1).state_dict(), "args": argparse.Namespace(lr=0.1)}
+torch.save(saved, "checkpoint.pt")
+loaded = torch.load("checkpoint.pt", weights_only=False)
+print(loaded["args"], list(loaded["model"]))
+torch.save(Model(), "model.pt")
+x = torch.ones(1, 2)
+print(tuple(torch.load("model.pt", weights_only=False)(x).shape))
+torch.save(Other(), "other.pt")
+for allowed in ([], [Model, torch.nn.Linear]):
+    for file in ("model.pt", "other.pt"):
+        try:
+            with torch.serialization.safe_globals(allowed):
+                print(tuple(torch.load(file)(x).shape))
+        except Exception as error:
+            print("refused", "Other" in str(error))
+"""
+
+
+def test_whole_objects_are_saved_as_in_pytorch(tmp_path):
+    printed = {}
+    for way, words in WAYS.items():
+        (tmp_path / "save.py").write_text(SAVING)
+        done = gt_run(*words, "save.py", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        printed[way] = done.stdout.splitlines()
+    lines = ["Namespace(lr=0.1) ['weight', 'bias']", "(1, 1)"]
+    assert printed["front end"] == [
+        *lines, "refused False", "refused True", "(1, 1)", "refused True",
+    ]  # fmt: skip
+    # Without a name that is allowed the file is refused whole.
+    assert printed["natively"] == [
+        *lines, "refused False", "refused False", "(1, 1)", "refused True",
+    ]  # fmt: skip
 
 
 def test_pytorch_that_is_loaded_is_not_replaced():

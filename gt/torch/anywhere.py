@@ -227,8 +227,10 @@ def _holds_mux(value: object, depth: int) -> bool:
 def _moved_all(value: Any) -> Any:  # noqa: ANN401 - a batch, or what a file holds
     """The same with tensors of the host uploaded; what holds none is left as it is."""
     if isinstance(value, torch.Tensor):
-        if isinstance(value, torch.nn.Parameter):
-            return value
+        moved = value.to(DEVICE_TYPE)
+        is_parameter = isinstance(value, torch.nn.Parameter)
+        return torch.nn.Parameter(moved, value.requires_grad) if is_parameter else moved
+    if isinstance(value, torch.nn.Module):
         return value.to(DEVICE_TYPE)
     if isinstance(value, tuple):
         entries = [_moved_all(entry) for entry in value]

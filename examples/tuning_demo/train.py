@@ -7,7 +7,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("GT_CONFIG", str(Path(__file__).parent / "sharding_config.yaml"))
@@ -51,7 +51,7 @@ def describe(plan: pipeline.Plan) -> str:
 def trainer(model: MiniGPT, plan: pipeline.Plan) -> pipeline.Pipeline:
     """The model's stages in the order of the plan."""
 
-    def stage(number: int) -> pipeline.Part:
+    def stage(number: int) -> Callable[[gt.Tensor], gt.Tensor]:
         return lambda x: model.stage(number, x)
 
     stages = [stage(number) for number in range(plan.stages)]

@@ -25,12 +25,14 @@ def plan_of(schedule: str, microbatches: int) -> pipeline.Plan:
     """The schedule for the configuration's stages, with embedding and head spread if it says so."""
     ranks = stage_count()
     spread = {name: config.workers for name, config in gt.get_config().items()}
+    short = {pipeline.EMBEDDING: 0.05}  # of a stage's: rows are looked up
     return pipeline.plan(
         schedule,
         ranks,
         microbatches,
         embedding=ranks > 1 and spread.get("pp_embedding") is not None,
         head=ranks > 1 and spread.get("pp_head") is not None,
+        costs=pipeline.Costs(forward=short, backward=short, weights=short),
     )
 
 

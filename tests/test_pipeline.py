@@ -215,6 +215,17 @@ def test_what_is_recorded(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_beside_what_is_no_file_nothing_is_recorded(tmp_path, monkeypatch, capfd):
+    device = tmp_path / "null"
+    device.symlink_to("/dev/null")
+    monkeypatch.setenv("GT_INSTRUCTION_LOG", str(device))
+    with workers(2):
+        gt.ones(1).tolist()
+        gt.debug.get_worker_stats()
+    assert [path.name for path in tmp_path.iterdir()] == ["null"]
+    assert "null" not in capfd.readouterr().err
+
+
 def test_without_a_record_an_error_says_so(tmp_path):
     plan = pipeline.plan("1f1b", 1, 1)
     with pytest.raises(InvalidUse, match="no worker has recorded"):

@@ -39,7 +39,7 @@ MODULES = [
     "gt.backends", "gt.torch_version", "gt.utils.checkpoint", "gt.version",
     *(f"gt.nn.modules.{path}" for path in (*gt.nn.modules.PATHS, "utils")),
     "gt.amp", "gt.cpu", "gt.cpu.amp", "gt.cuda.amp", "gt.cuda.memory",
-    "gt.cuda.streams", "gt.profiler", "gt.sparse",
+    "gt.cuda.streams", "gt.pipeline", "gt.profiler", "gt.sparse",
     "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.modules", "gt.ops",
     "gt.data", "gt.nn.utils.fusion", "gt.nn.utils.memory_format", "gt.nn.utils.parametrizations",
     "gt.nn.utils.parametrize", "gt.nn.utils.prune", "gt.nn.utils.stateless", "gt.nn.utils.rnn",

@@ -7,7 +7,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("GT_CONFIG", str(Path(__file__).parent / "sharding_config.yaml"))
@@ -25,12 +25,14 @@ def plan_of(schedule: str, microbatches: int) -> pipeline.Plan:
     """The schedule for the configuration's stages, with embedding and head spread if it says so."""
     ranks = stage_count()
     spread = {name: config.workers for name, config in gt.get_config().items()}
+    short = {pipeline.EMBEDDING: 0.05}  # of a stage's: rows are looked up
     return pipeline.plan(
         schedule,
         ranks,
         microbatches,
         embedding=ranks > 1 and spread.get("pp_embedding") is not None,
         head=ranks > 1 and spread.get("pp_head") is not None,
+        costs=pipeline.Costs(forward=short, backward=short, weights=short),
     )
 
 
@@ -51,7 +53,7 @@ def describe(plan: pipeline.Plan) -> str:
 def trainer(model: MiniGPT, plan: pipeline.Plan) -> pipeline.Pipeline:
     """The model's stages in the order of the plan."""
 
-    def stage(number: int) -> pipeline.Part:
+    def stage(number: int) -> Callable[[gt.Tensor], gt.Tensor]:
         return lambda x: model.stage(number, x)
 
     stages = [stage(number) for number in range(plan.stages)]

@@ -18,14 +18,13 @@ from gt.pipeline.simulation import (
     steady_idle_share,
     steady_step,
 )
-from gt.pipeline.training import Mark, Part, Pipeline
+from gt.pipeline.training import Mark, Pipeline
 
 __all__ = [
     "EMBEDDING",
     "SCHEDULES",
     "Costs",
     "Mark",
-    "Part",
     "Pipeline",
     "Plan",
     "Run",

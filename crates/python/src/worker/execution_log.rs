@@ -46,8 +46,12 @@ impl ExecutionLog {
         }
     }
 
-    /// Opens the file; a worker that cannot have one works without, and says so.
+    /// Opens the file; a worker that cannot have one works without, and says so. Beside a terminal, a pipe or `/dev/null`
+    /// there is none.
     pub fn open(&mut self, index: u32) {
+        if self.path.metadata().is_ok_and(|log| !log.is_file()) {
+            return;
+        }
         let mut path = self.path.clone().into_os_string();
         path.push(format!(".worker{index}"));
         match File::create(&path) {

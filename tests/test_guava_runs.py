@@ -177,6 +177,37 @@ def test_a_step_that_does_not_fit_runs_in_parts_or_says_what_helps(tmp_path, cap
         trained(Large(0), batches, 2, tmp_path)
 
 
+def test_a_run_leaves_the_model_as_a_model_and_the_next_one_has_an_optimizer_of_its_own(tmp_path):
+    batches = guava_models.tokens(4, 4)
+    settings = {"num_workers": 2, "save_interval": 0, "checkpoint_dir": str(tmp_path)}
+    pipeline = DistributedConfig(
+        **settings,
+        pipeline_parallel=True,
+        micro_batches=2,
+        gradient_checkpointing=True,
+        log_act=True,
+    )
+    model = guava_models.transformer(torch)
+    orchestrator = Orchestrator(pipeline)
+    orchestrator.register_model(model)
+    orchestrator.start_training(batches, 1)
+    for module in model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+        assert "forward" not in module.__dict__
+    assert not [name for name in gt.get_config() if name.startswith("guava")]
+    other = guava_models.transformer(torch)
+    theirs = guava_models.transformer(torch)
+    theirs.load_state_dict(other.state_dict())
+    orchestrator.register_model(other)
+    losses = orchestrator.start_training(batches, 1).losses
+    expected = guava_models.plain_losses(theirs, batches, 1, 2, lr=3e-4)
+    assert losses == pytest.approx(expected, rel=2e-5)
+    again = Orchestrator(DistributedConfig(**settings))  # other stages of the same model
+    again.register_model(model)
+    again.start_training(batches, 1)
+
+
 def test_mistakes_are_told_before_anything_runs(tmp_path):
     config = DistributedConfig(num_workers=2, checkpoint_dir=str(tmp_path))
     with pytest.raises(gt.errors.InvalidValue, match="mode='cluster'"):

@@ -22,8 +22,14 @@ class Boundaries:
     def __init__(self, model: Model, parts: Sequence[Stage]) -> None:
         modules = dict(model.named_modules())
         self._outputs: dict[str, Value] = {}
+        self._hooks: list[Any] = []
         for number, part in enumerate(parts):
             self._watch(f"stage {number}", modules[part.paths[-1]])
+
+    def close(self) -> None:
+        """Watch no longer."""
+        for hook in self._hooks:
+            hook.remove()
 
     def lines(self) -> list[str]:
         """A line for each; reads the values."""
@@ -40,4 +46,4 @@ class Boundaries:
             if hasattr(output, "detach"):
                 self._outputs[name] = output.detach()
 
-        module.register_forward_hook(take)
+        self._hooks.append(module.register_forward_hook(take))

@@ -167,7 +167,7 @@ def resumed(loader: Iterable[Any], count: int, begin: Mapping[str, Any]) -> Iter
 
 
 def _moments(optimizer: Value, value: Value) -> list[Value]:
-    """What an optimizer keeps of a parameter in its shape, and so lies as it does."""
+    """What an optimizer keeps of a parameter in its shape, so that both have one layout."""
     kept = optimizer.state[value].values() if value in optimizer.state else ()
     return [
         one for one in kept if getattr(one, "shape", None) == value.shape

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -73,7 +74,7 @@ class Orchestrator:
             InvalidType: it is neither.
         """
         self._library = library_of(model)
-        self.model, self._placed = model, None
+        self.model, self.optimizer, self._placed = model, None, None
 
     def enable_memory_profiling(self) -> None:
         """Each line of the log tells what every worker holds and has held at the most."""
@@ -125,11 +126,8 @@ class Orchestrator:
             metrics=Metrics(self.config),
         )
         position = self._position(trainer, resume)
-        trainer.metrics.profiles_memory = self._profiles_memory
-        if self.config.log_act:
-            trainer.metrics.boundaries = Boundaries(self.model, parts)
         total = _steps(dataloader, parted.batches_a_step(), num_epochs)
-        with placing.scopes(meshes), trainer.metrics.bar(total, position.step):
+        with self._prepared(trainer, parts), trainer.metrics.bar(total, position.step):
             trainer.run(dataloader, num_epochs, position)
         return trainer.metrics
 
@@ -157,13 +155,25 @@ class Orchestrator:
         assert self.model is not None
         assert self._library is not None
         if self._placed is None:
-            if self.config.gradient_checkpointing:
-                recompute.recompute_blocks(self.model, self._library)
             self._placed = [Stage(("",), 1.0)]
             if len(meshes) > 1:
                 self._placed = self._measured(dataloader, len(meshes))
             placing.place(self.model, self._library, meshes, self._placed)
         return self._placed
+
+    @contextlib.contextmanager
+    def _prepared(self, trainer: Trainer, parts: Sequence[Stage]) -> Iterator[None]:
+        """Within, the model is called as the configuration asks; afterwards as before."""
+        metrics, model = trainer.metrics, trainer.model
+        metrics.profiles_memory = self._profiles_memory
+        with contextlib.ExitStack() as ends:
+            if self.config.gradient_checkpointing:
+                ends.enter_context(recompute.recomputed(model, trainer.library))
+            if self.config.log_act:
+                metrics.boundaries = Boundaries(model, parts)
+                ends.callback(metrics.boundaries.close)
+            ends.enter_context(placing.scopes(model, trainer.meshes, parts))
+            yield
 
     def _measured(self, dataloader: Iterable[Any], count: int) -> list[Stage]:
         """Stages by what a batch costs in each module; the generators are as before."""

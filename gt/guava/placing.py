@@ -38,7 +38,7 @@ def meshes(split: Split, workers: Sequence[int]) -> list[DeviceMesh]:
 def place(
     model: Model, library: Library, stage_meshes: Sequence[DeviceMesh], parts: Sequence[Stage]
 ) -> None:
-    """Give each parameter and buffer its layout, and each stage's modules their scope."""
+    """Give each parameter and buffer its layout."""
     tensor = stage_meshes[0].size(1)
     cuts = tensor_rules.cuts(model) if tensor > 1 else {}
     owners = {path: number for number, part in enumerate(parts) for path in part.paths}
@@ -47,19 +47,25 @@ def place(
             mesh = stage_meshes[_stage_of(path, owners)]
             placed = gt.distribute(library.leave(value.detach()), _layout(mesh, value, cuts, path))
             value.data = library.enter(placed)
-    if len(parts) > 1:
-        stages.within(model, parts, [f"{SIGNAL}{number}" for number in range(len(parts))])
 
 
 @contextlib.contextmanager
-def scopes(stage_meshes: Sequence[DeviceMesh]) -> Iterator[None]:
+def scopes(
+    model: Model, stage_meshes: Sequence[DeviceMesh], parts: Sequence[Stage]
+) -> Iterator[None]:
     """Within, each stage's modules are computed by the stage's workers."""
+    if len(parts) == 1:
+        yield
+        return
     names = [f"{SIGNAL}{number}" for number in range(len(stage_meshes))]
+    hooks = stages.within(model, parts, names)
     for name, mesh in zip(names, stage_meshes, strict=True):
         gt.register_config(name, gt.SignalConfig(workers=list(mesh.ranks)))
     try:
         yield
     finally:
+        for hook in hooks:
+            hook.remove()
         for name in names:
             gt.register_config(name, None)
 

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 from gt.guava import console
 from gt.guava.library import Library, Model
 
-__all__ = ["recompute_blocks"]
+__all__ = ["recomputed"]
 
 BLOCKS_MIN = 2  # modules of one class behind one another: a stack of layers
 
 
-def recompute_blocks(model: Model, library: Library) -> list[str]:
-    """Let the blocks of a model keep no activations.
+@contextlib.contextmanager
+def recomputed(model: Model, library: Library) -> Iterator[list[str]]:
+    """Within, the blocks of a model keep no activations.
 
     Blocks are the modules of one class in a ModuleList or Sequential. Within one nothing else is
     looked for. A model without any is left as it is, and the run says so.
 
-    Returns:
+    Yields:
         The blocks' paths.
     """
     checkpoint = library.module.utils.checkpoint.checkpoint
     blocks = _blocks("", model)
+    before = [block.__dict__.get("forward") for _, block in blocks]
     for _, block in blocks:
         block.forward = _checkpointed(block.forward, checkpoint)
     if not blocks:
         console.say("gradient_checkpointing: the model has no list of like blocks; nothing changes")
-    return [path for path, _ in blocks]
+    try:
+        yield [path for path, _ in blocks]
+    finally:
+        for (_, block), forward in zip(blocks, before, strict=True):
+            del block.forward
+            if forward is not None:
+                block.forward = forward
 
 
 def _checkpointed(forward: Any, checkpoint: Any) -> Any:  # noqa: ANN401 - of either library

@@ -90,16 +90,17 @@ def stages_of(model: Model, costs: Mapping[str, float], count: int) -> list[Stag
     ]
 
 
-def within(model: Model, stages: Sequence[Stage], names: Sequence[str]) -> None:
-    """Each call of a stage's module is made in the stage's scope from here on."""
+def within(model: Model, stages: Sequence[Stage], names: Sequence[str]) -> list[Any]:
+    """Each call of a stage's module is made in the stage's scope; returns the hooks."""
     modules = dict(model.named_modules())
-    for stage, name in zip(stages, names, strict=True):
-        for path in stage.paths:
-            around(
-                modules[path],
-                partial(gt.signal.enter, name),
-                partial(gt.signal.exit, name),
-            )
+    return [
+        handle
+        for stage, name in zip(stages, names, strict=True)
+        for path in stage.paths
+        for handle in around(
+            modules[path], partial(gt.signal.enter, name), partial(gt.signal.exit, name)
+        )
+    ]
 
 
 def around(module: Model, before: Callable[[], None], after: Callable[[], None]) -> list[Any]:

@@ -30,7 +30,7 @@ WHOLE = frozenset({"mish", "logsigmoid", "exp2", "logit"})
 PARTS = frozenset({"inner", "max_pool3d", "sum_to_size"})
 # A row's function that looks at its operands' dtypes itself.
 ASKING = frozenset({"rms_norm"})
-_REFUSED = """\
+REFUSED = """\
 torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.
 Many models use a sigmoid layer right before the binary cross entropy layer.
 In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits
@@ -109,7 +109,7 @@ def within(
     if word == "parts":
         return function(*args, **named)
     if word == "refused":
-        raise InvalidUse(_REFUSED)
+        raise InvalidUse(REFUSED)
     # What is to be float32 stays where the caller asks for a dtype.
     asked = any(isinstance(value, _core.dtype) for value in (*args, *named.values()))
     if word != "whole" and not (word == "float32" and asked):

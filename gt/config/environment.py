@@ -170,7 +170,7 @@ def threads() -> int | None:
 
 
 def use_threads(count: int | None) -> None:
-    """How OpenMP's threads are made and wait, in a worker, before a library of it is loaded.
+    """How a worker's libraries behave, OpenMP's threads above all, before one of them is loaded.
 
     They sleep between two instructions: by default they would spin for milliseconds, on the core
     that the client needs. How they wait is the user's where the user has said so.
@@ -179,6 +179,8 @@ def use_threads(count: int | None) -> None:
         count: how many there are; None leaves it to the library, which takes all cores.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # PyTorch imports no front ends of other devices in a worker: GT's own would make it a client.
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     if count is not None:
         os.environ["OMP_NUM_THREADS"] = str(count)
 

@@ -335,6 +335,15 @@ an error of at most a 254th of the block's largest number, added to the same gra
 next step). All workers still hold the same bits. `rounded_sums`, `rounding_error` and
 `rounding_error_max` say what it costs.""",
 )
+DDP = Variable(
+    name="GT_DDP",
+    family=PLACES,
+    default="refuse",
+    parse=one_of("refuse", "ignore"),
+    expected="one of refuse, ignore",
+    summary="What DistributedDataParallel is to a PyTorch model on the device `mux`: an error that "
+    "names the way by layouts, or a wrapper that does nothing.",
+)
 INSTRUCTION_LOG = Variable(
     name="GT_INSTRUCTION_LOG",
     family=TRACES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import torch
@@ -10,12 +11,20 @@ from torch.utils import backend_registration
 
 import gt
 from gt import _core
-from gt.torch import dispatch, passes
+from gt.torch import autocasting, dispatch, elsewhere, files, generators, parallel, passes
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
 
 # Operators that PyTorch's C++ calls on tensors whose class it leaves aside.
 _BELOW = ("_copy_from", "_copy_from_and_resize", "_local_scalar_dense", "_to_copy")
+# Tensors that PyTorch makes of numbers alone, which are few: they are made on the host.
+_FROM_HOST = (
+    "kaiser_window",
+    "kaiser_window.beta",
+    "kaiser_window.periodic",
+    "tril_indices",
+    "triu_indices",
+)
 # Registrations end with the objects that made them.
 _libraries: list[torch.library.Library] = []
 
@@ -46,6 +55,18 @@ class Module:
     def set_device(self, device: object) -> None:
         """Nothing: there is one."""
 
+    class device:  # noqa: N801 - PyTorch's name
+        """A context in which the device is the current one: it always is."""
+
+        def __init__(self, device: object) -> None:
+            del device  # there is one
+
+        def __enter__(self) -> None:
+            """Nothing."""
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing."""
+
     def synchronize(self, device: object = None) -> None:  # noqa: ARG002 - there is one
         """Waits until everything that was queued has run; raises what failed."""
         gt.synchronize()
@@ -69,7 +90,8 @@ class Module:
         gt.set_rng_state(gt.from_torch(new_state))
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        """What an autocast may compute in."""
+        """What an autocast may compute in; an autocast that is made asks."""
+        autocasting.register()
         return [torch.bfloat16, torch.float16]
 
     def empty_cache(self) -> None:
@@ -77,8 +99,8 @@ class Module:
 
 
 class _Guard(torch._C._acc.DeviceGuard):  # noqa: SLF001 - PyTorch's class for it
-    def type_(self) -> Any:  # noqa: ANN401 - of PyTorch's C++
-        return torch._C._autograd.DeviceType.PrivateUse1  # noqa: SLF001
+    # Asked from C++ all the time, where an error of Python's may be on its way (passes.py).
+    type_: Any = _core.ErrorKeeper(torch._C._autograd.DeviceType.PrivateUse1)  # noqa: SLF001
 
 
 class _Hooks(torch._C._acc.PrivateUse1Hooks):  # noqa: SLF001 - PyTorch's class for it
@@ -109,6 +131,11 @@ def register() -> None:
     MuxTensor.home = torch.device(DEVICE_TYPE, 0)
     MuxTensor.run = dispatch.run
     passes.install()
+    generators.install()
+    parallel.install()
+    optimizer: Any = importlib.import_module("torch.optim.optimizer")
+    optimizer._foreach_supported_types.append(MuxTensor)  # noqa: SLF001
+    files.register()
     torch.__future__.set_swap_module_params_on_conversion(True)  # tied weights stay tied
     _register_kernels()
 
@@ -118,6 +145,9 @@ def _register_kernels() -> None:
     aten: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     aten.impl("empty.memory_format", _empty, "PrivateUse1")
     aten.impl("empty_strided", _empty_strided, "PrivateUse1")
+    aten.impl("_efficientzerotensor", _empty, "PrivateUse1")
+    for name in _FROM_HOST:
+        aten.impl(name, functools.partial(_from_host, dispatch.overload(name)), "PrivateUse1")
     for name in _BELOW:
         operator = dispatch.overload(name)
         aten.impl(name, functools.partial(_below, operator), "PrivateUse1")
@@ -126,6 +156,11 @@ def _register_kernels() -> None:
 
 def _below(operator: Any, *args: object, **kwargs: object) -> object:  # noqa: ANN401
     return dispatch.run(operator, args, kwargs)
+
+
+def _from_host(operator: Any, *args: object, **kwargs: object) -> torch.Tensor:  # noqa: ANN401
+    made: torch.Tensor = operator(*args, **{**kwargs, "device": "cpu", "pin_memory": False})
+    return elsewhere.upload(made)
 
 
 def _empty(size: list[int], *, dtype: torch.dtype | None = None, **_: object) -> torch.Tensor:

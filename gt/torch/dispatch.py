@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import gt
-from gt import _core
+from gt import _core, foreach
 from gt.aten import call, composed, schemas
 from gt.torch import elsewhere, gradients, named, passes
 from gt.torch.elements import DEVICE_TYPE, DTYPES
@@ -74,6 +74,8 @@ def _found(operator: Overload) -> Run:
     own = named.WHOLE.get(overload_name(operator))
     if own is not None:
         return own
+    if _is_composite(operator) and overload_name(operator) not in named.FUNCTIONS:
+        return _composed(operator)
     arguments = operator._schema.arguments  # noqa: SLF001 - PyTorch's only way to ask
     written = [x for x in arguments if x.alias_info is not None and x.alias_info.is_write]
     if written:
@@ -81,11 +83,12 @@ def _found(operator: Overload) -> Run:
     elif any(x.alias_info is not None for x in arguments):
         found = views.found(operator)
     else:
-        found = _of_function(operator)
+        found = of_function(operator)
     return found or _composed(operator)
 
 
-def _of_function(operator: Overload) -> Run | None:
+def of_function(operator: Overload) -> Run | None:
+    """What runs an operator by a function that neither writes nor views its operands."""
     function = function_of(operator)
     if function is None:
         return None
@@ -108,24 +111,46 @@ def _of_function(operator: Overload) -> Run | None:
 def function_of(operator: Overload) -> Function | None:
     """What computes an operator's results from GT tensors; None where GT has nothing for it."""
     name = overload_name(operator)
-    own = named.FUNCTIONS.get(name)
-    if own is not None:
+    own = named.FUNCTIONS.get(name) or gradients.FUNCTIONS.get(name)
+    if own is not None or operator.namespace != "aten":
         return own
-    if operator.namespace != "aten":
-        return None
     title = name.partition(".")[0]
-    arguments = operator._schema.arguments  # noqa: SLF001 - PyTorch's only way to ask
-    first = arguments[0].name if arguments else ""
-    home = _core.Tensor if first == "self" else gt
-    public: Function | None = None if title.startswith("_") else getattr(home, title, None)
-    if callable(public):
+    schema = operator._schema  # noqa: SLF001 - PyTorch's only way to ask
+    is_allowed = name in schemas.overloads_allowed()
+    # Functions may leave out results that nobody asks for, and take tensors one by one.
+    by_schema = is_allowed and title not in _rows() and _is_special(schema)
+    public = None if by_schema else public_of(title, schema)
+    if public is not None:
         return public
     if title in composed.OPERATORS:
         return composed.OPERATORS[title]
-    if name in schemas.overloads_allowed():
+    if is_allowed:
         exact = name if "." in name else f"{name}.default"
         return functools.partial(_by_schema, exact)
-    return gradients.FUNCTIONS.get(name) or gradients.found(operator)
+    return gradients.found(operator)
+
+
+def _is_special(schema: Overload) -> bool:
+    first = schema.arguments[0] if schema.arguments else None
+    return len(schema.returns) > 1 or (first is not None and str(first.type) == "List[Tensor]")
+
+
+def public_of(title: str, schema: Overload) -> Function | None:
+    """GT's method, or function, that programs call by an operator's name."""
+    if title.startswith("_") and title not in foreach.NAMES:
+        return None
+    first = schema.arguments[0] if schema.arguments else None
+    method: Function | None = None
+    if first is not None and first.name == "self" and str(first.type) == "Tensor":
+        method = getattr(_core.Tensor, title, None)
+    function: Function | None = method or getattr(gt, title, None)
+    return function if callable(function) else None
+
+
+@functools.cache
+def _rows() -> frozenset[str]:
+    """Names of operators that have a row."""
+    return frozenset(name.removesuffix("_dim") for name, *_ in _core.op_table())
 
 
 def _by_schema(name: str, *args: object, **kwargs: object) -> object:
@@ -134,7 +159,7 @@ def _by_schema(name: str, *args: object, **kwargs: object) -> object:
 
 def _composed(operator: Overload) -> Run:
     """PyTorch's own composition of other operators, where it has one."""
-    if operator.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):  # noqa: SLF001
+    if _is_composite(operator):
         return lambda args, kwargs: operator.decompose(*args, **kwargs)
     decomposition = _decompositions().get(operator)
     if decomposition is not None:
@@ -148,6 +173,12 @@ def _composed(operator: Overload) -> Run:
         )
 
     return refuse
+
+
+def _is_composite(operator: Overload) -> bool:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd  # noqa: SLF001 - its only name
+    has_kernel: bool = operator.has_kernel_for_dispatch_key(key)
+    return has_kernel
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import gt
+from gt.torch import layouts
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
 
@@ -55,6 +56,7 @@ def to_copy(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tenso
 
 def upload(source: torch.Tensor, dtype: torch.dtype | None = None) -> MuxTensor:
     """A copy of a tensor of another device."""
+    layouts.watch()
     wanted = dtype_of(dtype or source.dtype)
     value = gt.from_torch(source.detach().cpu().contiguous().resolve_conj().resolve_neg())
     return of_value(value if value.dtype == wanted else value.to(wanted))

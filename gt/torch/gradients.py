@@ -6,6 +6,7 @@ forward operator does not run again where it has a backward operator (gt/aten/ba
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.aten import binding, schemas
-from gt.aten.call import DTYPES
+from gt.aten.call import DTYPES, call
+from gt.aten.cuts import cuts
 from gt.aten.schemas import Schema
 
 Gradients = tuple[Tensor | None, ...]
@@ -21,6 +23,8 @@ Gradients = tuple[Tensor | None, ...]
 # Arguments of backward operators that say what follows from the others.
 _DERIVED = frozenset({"buffer", "is_target", "output_mask"})
 _END = -1
+# What an operand or a result may have in place of a dimension (ops.toml, the row aten).
+_WHOLE, _ADDED, _FIRST = -1, -2, -3
 
 
 def product(
@@ -45,12 +49,34 @@ def product(
         overload=schema.overload,
         arguments=text,
         wanted=[*places, _END],
-        results=[number for x in chosen for number in (DTYPES[x.dtype], x.ndim, *x.shape)],
+        results=_described(*chosen),
         differentiable=False,
         default=_core.get_default_dtype(),
+        cuts=_cuts(cuts(schema, bound, _described(gradient)), len(operands), places) or None,
     )(*operands, gradient)
     gradients = iter([found] if isinstance(found, Tensor) else found)
     return tuple(next(gradients) if is_wanted else None for is_wanted in wanted)
+
+
+def _described(*tensors: Tensor) -> list[int]:
+    """Dtype, dimensions and sizes of each, as instructions state results."""
+    return [number for x in tensors for number in (DTYPES[x.dtype], x.ndim, *x.shape)]
+
+
+def _cuts(forward: Sequence[int], count: int, places: Sequence[int]) -> list[int]:
+    """Along which dimensions the product runs on shards, from those of the operator.
+
+    For each letter the dimension of each of `count` operands and of the result: what is cut stays
+    cut, and the gradient of what is whole is the sum of what the members have.
+    """
+    found: list[int] = []
+    for start in range(0, len(forward), count + 1):
+        *given, made = forward[start : start + count + 1]
+        if made == _WHOLE:  # its gradient would count once for each member
+            continue
+        found += [max(dim, _WHOLE) for dim in (*given, made)]
+        found += [{_WHOLE: _ADDED, _FIRST: _WHOLE}.get(given[at], given[at]) for at in places]
+    return found
 
 
 def found(operator: Any) -> Callable[..., object] | None:  # noqa: ANN401 - it has no public type
@@ -99,24 +125,51 @@ def _bound(forward: Schema, named: Mapping[str, object]) -> list[object]:
     return bound
 
 
-def convolution_backward(
-    grad_output: Tensor,
-    input: Tensor,
+def _convolution(
     weight: Tensor,
-    bias_sizes: Sequence[int] | None,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-    output_mask: Sequence[bool],
+) -> tuple[Schema, list[object]]:
+    """The operator of so many dimensions, whose layouts are known, and what follows the bias."""
+    dimensions = weight.ndim - 2
+    if transposed:
+        name = f"conv_transpose{dimensions}d{'.input' if dimensions > 1 else '.default'}"
+        rest = [list(stride), list(padding), list(output_padding), groups, list(dilation)]
+    else:
+        name = f"conv{dimensions}d.default"
+        rest = [list(stride), list(padding), list(dilation), groups]
+    (schema,) = schemas.of(name)
+    return schema, rest
+
+
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *rest: Any,  # noqa: ANN401 - as `_convolution` has them
+) -> Tensor:
+    """A convolution, or a transposed one, of one to three dimensions."""
+    schema, arguments = _convolution(weight, *rest)
+    name = schema.overload if "." in schema.overload else f"{schema.overload}.default"
+    return call(name, (input, weight, bias, *arguments), {})  # type: ignore[no-any-return]
+
+
+def convolution_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[int] | None,
+    *rest: Any,  # noqa: ANN401 - as `_convolution` has them, and a mask
 ) -> Gradients:
     """The gradients of input, weight and bias."""
     del bias_sizes
-    (forward,) = schemas.of("convolution")
-    rest = (list(stride), list(padding), list(dilation), transposed, list(output_padding), groups)
-    gradients = product(forward, (input, weight, None, *rest), grad_output, output_mask[:2])
+    *arguments, output_mask = rest
+    forward, after = _convolution(weight, *arguments)
+    gradients = product(forward, (input, weight, None, *after), grad_output, output_mask[:2])
     others = [dim for dim in range(grad_output.ndim) if dim != 1]
     return (*gradients, grad_output.sum(others) if output_mask[2] else None)
 
@@ -137,8 +190,71 @@ def _pooled(name: str, gradient: Tensor, self: Tensor, dimensions: int) -> Tenso
     return found
 
 
+def _to_places(gradient: Tensor, self: Tensor, indices: Tensor, dimensions: int) -> Tensor:
+    """What arrives at a maximum goes to its place among the last dimensions."""
+    flat = gt.zeros_like(self).flatten(-dimensions)
+    moved = flat.scatter_add(-1, indices.flatten(-dimensions), gradient.flatten(-dimensions))
+    return moved.view(self.shape)
+
+
+def _of_maxima(dimensions: int) -> Callable[..., object]:
+    """The backward operator of a pool that gives indices, which are its last argument."""
+
+    def backward(grad_output: Tensor, self: Tensor, *rest: object, **named: object) -> Tensor:
+        indices = named.get("indices", rest[-1] if rest else None)
+        assert isinstance(indices, Tensor)
+        return _to_places(grad_output, self, indices, dimensions)
+
+    return backward
+
+
+def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
+    """The gradient of `x1`."""
+    del cdist
+    (forward,) = schemas.of("cdist")
+    (found,) = product(forward, (x1, x2, p, None), grad, (True,))
+    assert found is not None
+    return found
+
+
+def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
+    del pdist
+    (forward,) = schemas.of("_pdist_forward")
+    (found,) = product(forward, (self, p), grad, (True,))
+    assert found is not None
+    return found
+
+
+def masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The gradient of the source, whose first elements were taken; reads their count."""
+    taken = grad_output.masked_select(mask.expand(grad_output.shape))
+    result = gt.zeros(math.prod(sizes), dtype=grad_output.dtype)
+    result[: taken.shape[0]] = taken
+    return result.view(tuple(sizes))
+
+
 FUNCTIONS: dict[str, Callable[..., object]] = {
+    "convolution": convolution,
     "convolution_backward": convolution_backward,
     "_adaptive_avg_pool2d_backward": _adaptive_avg_pool2d_backward,
     "_adaptive_avg_pool3d_backward": _adaptive_avg_pool3d_backward,
+    "_cdist_backward": _cdist_backward,
+    "_pdist_backward": _pdist_backward,
+    "masked_scatter_backward": masked_scatter_backward,
+    **dict.fromkeys(
+        (
+            "adaptive_max_pool2d_backward",
+            "fractional_max_pool2d_backward",
+            "max_pool2d_with_indices_backward",
+        ),
+        _of_maxima(2),
+    ),
+    **dict.fromkeys(
+        (
+            "adaptive_max_pool3d_backward",
+            "fractional_max_pool3d_backward",
+            "max_pool3d_with_indices_backward",
+        ),
+        _of_maxima(3),
+    ),
 }

@@ -13,10 +13,14 @@ import torch
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.torch import elsewhere, recurrent
+from gt.aten.call import call
+from gt.nn import functional as F
+from gt.torch import bags, elsewhere, files, recurrent, scaling, transforms
+from gt.torch.tensor import MuxTensor, of_value
 
 Whole = Callable[[Sequence[object], Mapping[str, object]], object]
 Mask = Sequence[bool]
+Lengths = Tensor | list[int]
 
 # Operators that look at their arguments as PyTorch gives them: tensors of several devices.
 WHOLE: dict[str, Whole] = {
@@ -24,6 +28,8 @@ WHOLE: dict[str, Whole] = {
     "copy_": elsewhere.copy_,
     "_copy_from": elsewhere.copy_from,
     "_local_scalar_dense": elsewhere.item,
+    "set_.source_Storage_storage_offset": files.set_,
+    "set_.source_Tensor": files.share,
 }
 
 
@@ -239,31 +245,112 @@ def _unsafe_view(self: Tensor, size: list[int]) -> Tensor:
     return self.reshape(size)
 
 
-def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
-    """`self[indices]`, where None is a whole dimension."""
+def _uploaded(x: object) -> object:
+    """Indices as GT's tensors: PyTorch takes those of the host too."""
+    if isinstance(x, MuxTensor):
+        return x.value
+    return elsewhere.upload(x).value if isinstance(x, torch.Tensor) else x
+
+
+def _indexed(function: Callable[..., Tensor]) -> Whole:
+    """An operator whose second argument is a list of indices."""
+
+    def run(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+        self, indices, *rest = args
+        assert isinstance(self, MuxTensor)
+        assert isinstance(indices, Sequence)
+        places = [_uploaded(x) for x in indices]
+        named = {word: _uploaded(x) for word, x in kwargs.items()}
+        result = function(self.value, places, *map(_uploaded, rest), **named)
+        return self if result is self.value else of_value(result)
+
+    return run
+
+
+def _index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
     return self[tuple(slice(None) if x is None else x for x in indices)]
 
 
-def index_put(
-    self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False
-) -> Tensor:
-    """A copy with `values` at `indices`."""
-    result = self.clone()
-    index_put_(result, indices, values, accumulate)
-    return result
+def _has_same_storage_numel(self: Tensor, other: Tensor) -> bool:
+    return _core.memory(self)[0] == _core.memory(other)[0]
 
 
-def index_put_(
-    self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False
+WHOLE |= {
+    **scaling.WHOLE,
+    "index.Tensor": _indexed(_index),
+    "_unsafe_index.Tensor": _indexed(_index),
+    "index_put": _indexed(Tensor.index_put),
+    "_unsafe_index_put": _indexed(Tensor.index_put),
+    "index_put_": _indexed(Tensor.index_put_),
+}
+
+
+def elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """Scaled exponential linear units; the usual ones have a row."""
+    if scale == 1 and input_scale == 1:
+        return self.elu(alpha)
+    return call("elu", (self, alpha, scale, input_scale), {})  # type: ignore[no-any-return]
+
+
+def pow_of_number(self: float, exponent: Tensor) -> Tensor:
+    """A number to the powers of a tensor."""
+    return gt.pow(self, exponent)
+
+
+def rrelu_with_noise(
+    self: Tensor,
+    noise: Tensor,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: gt.Generator | None = None,
 ) -> Tensor:
-    """`self[indices] = values`, or += them."""
-    places = tuple(slice(None) if x is None else x for x in indices)
-    if not accumulate:
-        self[places] = values
-        return self
-    whole = [x for x in indices if x is not None]
-    assert len(whole) == len(indices), "dimensions that are whole"
-    return self.index_put_(tuple(whole), values, accumulate=True)
+    """Leaky units, whose slopes are drawn and stand in `noise` afterwards."""
+    if not training:
+        return self.leaky_relu((lower + upper) / 2)
+    slopes = gt.empty_like(self).uniform_(lower, upper, generator=generator)
+    noise.copy_(gt.where(self > 0, gt.ones_like(self), slopes))
+    return self * noise
+
+
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int = 0,
+    zero_infinity: bool = False,
+) -> tuple[Tensor, ...]:
+    """The losses; nothing is kept for the backward operator, which computes them again."""
+    loss = F.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank, "none", zero_infinity
+    )
+    return loss, gt.empty(0, dtype=loss.dtype)
+
+
+def _ctc_loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = False,
+) -> Tensor:
+    del neg_log_likelihood, log_alpha
+    with gt.enable_grad():
+        leaf = log_probs.detach().requires_grad_()
+        loss, _ = _ctc_loss(leaf, targets, input_lengths, target_lengths, blank, zero_infinity)
+        (gradient,) = gt.autograd.grad(loss, leaf, grad)
+    assert gradient is not None, "the loss depends on them"
+    return gradient
+
+
+def _unique(self: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, ...]:
+    values, inverse, _ = call("_unique2", (self, sorted, return_inverse), {})
+    return values, inverse
 
 
 def arange(start: float, end: float, step: float = 1, *, dtype: _core.dtype) -> Tensor:
@@ -294,9 +381,19 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "native_dropout": native_dropout,
     "native_dropout_backward": native_dropout_backward,
     "_unsafe_view": _unsafe_view,
-    "index.Tensor": index,
-    "index_put": index_put,
-    "index_put_": index_put_,
+    "_ctc_loss": _ctc_loss,
+    "_ctc_loss.Tensor": _ctc_loss,
+    "_ctc_loss_backward": _ctc_loss_backward,
+    "_ctc_loss_backward.Tensor": _ctc_loss_backward,
+    "_unique": _unique,
+    "elu": elu,
+    "pow.Scalar": pow_of_number,
+    "rrelu_with_noise": rrelu_with_noise,
+    "_adaptive_avg_pool3d": F.adaptive_avg_pool3d,
+    "_has_same_storage_numel": _has_same_storage_numel,
+    **bags.FUNCTIONS,
+    **scaling.FUNCTIONS,
+    **transforms.FUNCTIONS,
     "arange.start_out": arange,
     **recurrent.FUNCTIONS,
 }

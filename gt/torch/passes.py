@@ -2,9 +2,10 @@
 
 A pass runs in the thread that asks for it, so that it has that thread's signals and call site.
 
-An error of Python's that leaves an operator in a pass ends the process: before PyTorch takes it,
-its stream guard calls Python again. So the error waits here; the operator returns what C++ refuses
-without Python, and who asked for the pass gets the error.
+An error of Python's that leaves an operator or a hook in a pass would end the process: before
+PyTorch takes it, the device's stream guard calls Python again, from C++ that may not fail. So an
+operator's error waits here, and it returns what C++ refuses without Python; a hook's is kept by the
+guard's function (`gt._core.ErrorKeeper`). Who asked for the pass gets the error.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 import torch
 from torch.autograd import graph
+
+from gt import _core
 
 # What is no result of any operator.
 REFUSED = object()
@@ -53,7 +56,8 @@ def _raising(run: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return run(*args, **kwargs)
         except BaseException:
-            error = _waiting.pop(threading.get_ident(), None)
+            kept = _core.ErrorKeeper.take()
+            error = _waiting.pop(threading.get_ident(), None) or kept
             if error is None:
                 raise
         raise error

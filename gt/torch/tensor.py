@@ -100,7 +100,7 @@ class MuxTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: object) -> tuple[Callable[..., object], tuple[object, ...]]:
         """As a copy on the host; loading asks where it is to be (`map_location`)."""
-        if getattr(self, "_is_param", False):
+        if self._is_parameter:
             rebuild = torch._utils._rebuild_parameter  # noqa: SLF001 - as Parameter itself
             return rebuild, (self.detach(), self.requires_grad, OrderedDict())
         host = interop.to_torch(self.value)
@@ -115,7 +115,32 @@ class MuxTensor(torch.Tensor):
             text = printing._tensor_str(host, len("tensor("))  # noqa: SLF001
             tensor_contents = text if host.numel() else "[]"
         shown: str = printing._str(self, tensor_contents=tensor_contents)  # noqa: SLF001
-        return shown.replace("MuxTensor(", "tensor(", 1)
+        rest = shown.rpartition("MuxTensor(")[2]
+        if not self._is_parameter:
+            return f"tensor({rest}"
+        return f"Parameter containing:\ntensor({rest.removesuffix(')')}"
+
+    @property
+    def _is_parameter(self) -> bool:
+        return getattr(self, "_is_param", False)
+
+    def __format__(self, format_spec: str) -> str:
+        if self.ndim:
+            return object.__format__(self, format_spec)
+        return format(self.item(), format_spec)
+
+    def numpy(self, *, force: bool = False) -> Any:  # noqa: ANN401 - numpy's array
+        """An array of the host, where `force` asks for a copy.
+
+        Raises:
+            TypeError: it does not.
+        """
+        if force:
+            return self.detach().cpu().numpy()
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy "
+            "the tensor to host memory first."
+        )
 
 
 def wrap(value: _core.Tensor) -> MuxTensor:

@@ -58,7 +58,7 @@ def found(operator: Any) -> dispatch.Run | None:  # noqa: ANN401 - PyTorch has n
     function = FUNCTIONS.get(name)
     if function is None:
         title = name.partition(".")[0]
-        function = None if title.startswith("_") else getattr(Tensor, title, None)
+        function = dispatch.public_of(title, operator._schema)  # noqa: SLF001
     if function is None:
         return None
 

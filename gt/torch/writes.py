@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from gt import _core
+import gt
+from gt import _core, foreach
 from gt._core import Tensor
 from gt.composite.inplace import check_kind
 from gt.torch import dispatch, named
@@ -32,9 +33,34 @@ def found(operator: Overload, written: Sequence[Any]) -> dispatch.Run | None:
         return _reshaped(title[:-1])
     if all(x.is_out for x in written):
         return _into_out(operator, written)
+    if title.startswith("_foreach_") and title in foreach.NAMES:
+        return _each(getattr(gt, title))
+    if name in named.FUNCTIONS:
+        return _writing(named.FUNCTIONS[name], len(operator._schema.returns))  # noqa: SLF001
     if len(written) == 1 and written[0].name == "self" and title.endswith("_"):
-        return _in_place(operator, name, title)
+        return _in_place(operator, title)
     return None
+
+
+def _each(function: Function) -> dispatch.Run:
+    """An operator over lists of tensors, which returns nothing."""
+
+    def run(args: Sequence[object], kwargs: Named) -> None:
+        function(*[dispatch.operand(x) for x in args], **dispatch.words(kwargs))
+
+    return run
+
+
+def _writing(function: Function, returned: int) -> dispatch.Run:
+    """A function that writes itself: it returns results, or its first operand is the result."""
+
+    def run(args: Sequence[object], kwargs: Named) -> object:
+        result = function(*[dispatch.operand(x) for x in args], **dispatch.words(kwargs))
+        if result is None:
+            return args[0] if returned else None
+        return dispatch.results(result)
+
+    return run
 
 
 def _reshaped(title: str) -> dispatch.Run:
@@ -51,8 +77,8 @@ def _reshaped(title: str) -> dispatch.Run:
     return run
 
 
-def _in_place(operator: Overload, name: str, title: str) -> dispatch.Run | None:
-    method: Function | None = named.FUNCTIONS.get(name) or getattr(Tensor, title, None)
+def _in_place(operator: Overload, title: str) -> dispatch.Run | None:
+    method: Function | None = getattr(Tensor, title, None)
     if method is None:
         functional = functional_of(operator)
         function = None if functional is None else dispatch.function_of(functional)
@@ -127,11 +153,25 @@ def _into_out(operator: Overload, written: Sequence[Any]) -> dispatch.Run | None
 
 
 def _write_out(target: object, value: object) -> None:
-    """A tensor of other sizes becomes one of the result's, as PyTorch's does."""
+    """A tensor of other sizes becomes one of the result's, in its memory where that is enough."""
     assert isinstance(target, MuxTensor)
     assert isinstance(value, Tensor)
-    check_kind(target.value, value.dtype)
-    if target.value.shape == value.shape:
-        target.value.copy_(value)
+    written = target.value
+    check_kind(written, value.dtype)
+    if written.shape == value.shape:
+        written.copy_(value)
+        return
+    start = written.storage_offset()
+    if start + value.numel() <= _core.memory(written)[0]:
+        part = written.as_strided(value.shape, _row_major(value.shape), start)
+        become(target, part.copy_(value))
     else:
-        become(target, value if value.dtype == target.value.dtype else value.to(target.value.dtype))
+        become(target, value if value.dtype == written.dtype else value.to(written.dtype))
+
+
+def _row_major(sizes: Sequence[int]) -> list[int]:
+    """The strides of a contiguous tensor of these sizes."""
+    strides = [1]
+    for size in reversed(sizes[1:]):
+        strides.insert(0, strides[0] * size)
+    return strides[: len(sizes)]

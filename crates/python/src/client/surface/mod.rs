@@ -4,6 +4,7 @@ mod attributes;
 mod autocast;
 pub(crate) mod call;
 mod elements;
+mod error_keeper;
 pub(crate) mod function;
 mod generated_help;
 pub(crate) mod generated_methods;
@@ -41,6 +42,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     call::register(module)?;
     writing::register(module)?;
     elements::register(module)?;
+    error_keeper::register(module)?;
     autocast::register(module)?;
     grad::register(module)?;
     random::register(module)?;

@@ -1,0 +1,64 @@
+"""`torch.load(file, map_location="mux")`: what a file's tensors become on the device.
+
+PyTorch moves memory to a device before it makes tensors of it; the device has tensors alone. So the
+memory stays on the host under the device's name until a tensor is made of it, which is uploaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gt.torch import elsewhere
+from gt.torch.elements import DEVICE_TYPE
+from gt.torch.tensor import MuxTensor, become
+
+# Before PyTorch's own, which copy to the device's memory.
+_PRIORITY = 5
+
+
+class HostStorage(torch.UntypedStorage):
+    """Memory of the host whose tensors are to be on the device."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The device `mux`."""
+        return MuxTensor.home
+
+
+def register() -> None:
+    """Has `torch.load` know the device."""
+    torch.serialization.register_package(_PRIORITY, _location, _restored)
+
+
+def _location(storage: object) -> str | None:
+    return str(MuxTensor.home) if isinstance(storage, HostStorage) else None
+
+
+def _restored(storage: Any, location: str) -> torch.UntypedStorage | None:  # noqa: ANN401
+    if location.partition(":")[0] != DEVICE_TYPE:
+        return None
+    held = HostStorage(storage.nbytes())  # type: ignore[no-untyped-call]
+    held.copy_(storage)
+    return held
+
+
+def set_(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+    """`aten::set_` of memory with sizes and strides."""
+    del kwargs
+    target, storage, *geometry = args
+    assert isinstance(target, MuxTensor)
+    assert isinstance(storage, torch.UntypedStorage)
+    host = torch.empty(0, dtype=target.dtype).set_(storage, *geometry)
+    return become(target, elsewhere.upload(host).value)
+
+
+def share(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+    """`aten::set_` of another tensor, whose memory the first one has then."""
+    del kwargs
+    target, source = args
+    assert isinstance(target, MuxTensor)
+    assert isinstance(source, MuxTensor)
+    return become(target, source.value.detach())

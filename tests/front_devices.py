@@ -1,0 +1,32 @@
+"""The same program on the host and on the device `mux`, whose results are compared."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+Program = Callable[[str], Any]
+
+
+def ramp(*sizes: int) -> torch.Tensor:
+    """0, 1, 2, … of these sizes, in memory of its own."""
+    return torch.arange(float(math.prod(sizes))).reshape(sizes).clone()
+
+
+def host(value: Any) -> Any:
+    """A tensor's copy on the host, without its history."""
+    return value.detach().cpu() if isinstance(value, torch.Tensor) else value
+
+
+def assert_same_on_both(program: Program) -> None:
+    """Tensors to 1e-5, all else exactly, and the same classes of results."""
+    expected, shape = tree_flatten(program("cpu"))
+    seen, seen_shape = tree_flatten(program("mux"))
+    assert seen_shape == shape
+    for at, (x, y) in enumerate(zip(map(host, seen), map(host, expected), strict=True)):
+        if isinstance(y, torch.Tensor):
+            torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-5, equal_nan=True, msg=f"{at}: {x}")
+        else:
+            assert x == y, at

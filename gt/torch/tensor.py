@@ -124,11 +124,6 @@ class MuxTensor(torch.Tensor):
     def _is_parameter(self) -> bool:
         return getattr(self, "_is_param", False)
 
-    def __format__(self, format_spec: str) -> str:
-        if self.ndim:
-            return object.__format__(self, format_spec)
-        return format(self.item(), format_spec)
-
     def numpy(self, *, force: bool = False) -> Any:  # noqa: ANN401 - numpy's array
         """An array of the host, where `force` asks for a copy.
 
@@ -137,10 +132,16 @@ class MuxTensor(torch.Tensor):
         """
         if force:
             return self.detach().cpu().numpy()
-        raise TypeError(
-            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy "
-            "the tensor to host memory first."
-        )
+        try:
+            return torch.Tensor.numpy(self)  # which a mode may answer, as under `gt run`
+        except RuntimeError as error:
+            if "subclasses" not in str(error):
+                raise
+            text = (
+                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
+                "copy the tensor to host memory first."
+            )
+        raise TypeError(text)
 
 
 def wrap(value: _core.Tensor) -> MuxTensor:

@@ -134,7 +134,7 @@ def test_data_parallel_wrappers_name_the_way(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("first", ["", "import gt.torch; ", "import torch; import gt.torch; "])
-def test_the_device_needs_no_import_where_gt_is_installed(
+def test_the_device_needs_no_import_where_an_entry_point_names_it(
     tmp_path: pathlib.Path, first: str
 ) -> None:
     installed = tmp_path / "tensors_for_gt-1.0.dist-info"

@@ -47,21 +47,8 @@ class Library:
         return model
 
     def load(self, model: Model, weights: Mapping[str, Value]) -> None:
-        """Copy weights into a model's parameters, which stay the tensors that they are.
-
-        PyTorch would put others in their place on devices such as GT's, and a recurrent layer,
-        which knows its own, refuses that.
-        """
-        if self.module is gt:
-            model.load_state_dict(weights)
-            return
-        future = self.module.__future__
-        swaps = future.get_swap_module_params_on_conversion()
-        future.set_swap_module_params_on_conversion(False)
-        try:
-            model.load_state_dict(weights)
-        finally:
-            future.set_swap_module_params_on_conversion(swaps)
+        """Copy weights into a model's parameters, which stay the tensors that they are."""
+        model.load_state_dict(weights)
 
     def adamw(self, parameters: Iterable[Value], *, lr: float, weight_decay: float) -> Value:
         """The default optimizer."""

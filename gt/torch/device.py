@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -136,8 +137,28 @@ def register() -> None:
     optimizer: Any = importlib.import_module("torch.optim.optimizer")
     optimizer._foreach_supported_types.append(MuxTensor)  # noqa: SLF001
     files.register()
-    torch.__future__.set_swap_module_params_on_conversion(True)  # tied weights stay tied
+    torch.nn.Module._apply = _keeping_ties(torch.nn.Module._apply)  # type: ignore[method-assign] # noqa: SLF001
     _register_kernels()
+
+
+def _keeping_ties(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """`Module.to` and its like: parameters become those of `mux` in place, so that ties hold.
+
+    PyTorch's setting for this would act on `load_state_dict` too, which fails with it for recurrent
+    layers; so it is on while a module is converted, and as the program has set it then.
+    """
+
+    @functools.wraps(apply)
+    def converted(module: torch.nn.Module, *args: object, **kwargs: object) -> object:
+        future = torch.__future__
+        before = future.get_swap_module_params_on_conversion()
+        future.set_swap_module_params_on_conversion(True)
+        try:
+            return apply(module, *args, **kwargs)
+        finally:
+            future.set_swap_module_params_on_conversion(before)
+
+    return converted
 
 
 def _register_kernels() -> None:

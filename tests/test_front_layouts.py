@@ -133,7 +133,10 @@ def test_data_parallel_wrappers_name_the_way(monkeypatch: pytest.MonkeyPatch) ->
     assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
 
 
-def test_the_device_needs_no_import_where_gt_is_installed(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("first", ["", "import gt.torch; ", "import torch; import gt.torch; "])
+def test_the_device_needs_no_import_where_gt_is_installed(
+    tmp_path: pathlib.Path, first: str
+) -> None:
     installed = tmp_path / "tensors_for_gt-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text(
@@ -142,7 +145,8 @@ def test_the_device_needs_no_import_where_gt_is_installed(tmp_path: pathlib.Path
     (installed / "entry_points.txt").write_text("[torch.backends]\nmux = gt.torch:autoload\n")
     root = str(pathlib.Path(gt.__file__).parent.parent)
     path = os.pathsep.join([str(tmp_path), root])
-    program = "import torch; x = torch.ones(3, device='mux'); print((x + x).sum().item(), x.device)"
+    made = "x = torch.ones(3, device='mux') * 2; print(x.sum().item(), x.device)"
+    program = f"{first}import torch; {made}"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": path, "GT_WORKERS": "1"},

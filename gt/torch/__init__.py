@@ -11,13 +11,17 @@ Tensors of both are one: `wrap` and `unwrap` copy nothing.
 are operators by PyTorch's names, `device` makes PyTorch know the device.
 """
 
-from gt.torch import device as _device
-from gt.torch.tensor import MuxTensor, unwrap, wrap
+
+def autoload() -> None:
+    """For PyTorch's entry-point group `torch.backends`: importing this module was all.
+
+    It stands first: the imports below may be the first of PyTorch, which looks for it then.
+    """
+
+
+from gt.torch import device as _device  # noqa: E402
+from gt.torch.tensor import MuxTensor, unwrap, wrap  # noqa: E402
 
 __all__ = ["MuxTensor", "autoload", "unwrap", "wrap"]
 
 _device.register()
-
-
-def autoload() -> None:
-    """For PyTorch's entry-point group `torch.backends`: importing this module was all."""

@@ -353,6 +353,13 @@ def _unique(self: Tensor, sorted: bool = True, return_inverse: bool = False) -> 
     return values, inverse
 
 
+def _histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Integers are counted too, as on PyTorch's other devices but the host."""
+    if self.is_floating_point():
+        return self.histc(bins, min, max)
+    return self.double().histc(bins, min, max).to(self.dtype)
+
+
 def arange(start: float, end: float, step: float = 1, *, dtype: _core.dtype) -> Tensor:
     """Numbers from `start` to below `end`."""
     return gt.arange(start, end, step, dtype=dtype)
@@ -386,6 +393,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "_ctc_loss_backward": _ctc_loss_backward,
     "_ctc_loss_backward.Tensor": _ctc_loss_backward,
     "_unique": _unique,
+    "histc": _histc,
     "elu": elu,
     "pow.Scalar": pow_of_number,
     "rrelu_with_noise": rrelu_with_noise,

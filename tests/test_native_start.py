@@ -290,8 +290,12 @@ def test_warnings_of_torch_go_where_those_of_python_go(native_helper: Trial) -> 
     assert helper.gt_call(program, b"aten::numpy_T", b"") == 1
     helper.gt_push_operand(program, 3, 0)
     helper.gt_results(program)
-    with pytest.warns(UserWarning, match="is deprecated"):
-        native_helper._results(program, [native_helper._argument(torch.ones(2, 2, 2))])
+    torch.set_warn_always(True)  # it is told once a process
+    try:
+        with pytest.warns(UserWarning, match="is deprecated"):
+            native_helper._results(program, [native_helper._argument(torch.ones(2, 2, 2))])
+    finally:
+        torch.set_warn_always(False)
     helper.gt_program_free(program)
 
 

@@ -102,7 +102,7 @@ def test_lists_within_a_limit_and_their_order(limit):
 
 
 @pytest.mark.parametrize("given", [
-    "3", "None", "None, True", "'cuda:1'", "'cpu'", "'cpu', False, True", "'cuda'", "1.5",
+    "3", "None", "'cuda:1'", "'cpu'", "'cpu', False, True", "'cuda'", "1.5",
     "m.device('cuda', 2)", "m.device('cpu')",
 ])  # fmt: skip
 def test_numbers_of_devices(given):
@@ -110,6 +110,11 @@ def test_numbers_of_devices(given):
         return outcome(lambda: eval(f"m._utils._get_device_index({given})", {"m": m}))
 
     assert run(gt) == run(torch)
+
+
+def test_without_a_device_there_is_no_number():
+    # PyTorch's is that of its accelerator, which is `mux` once gt.torch is imported.
+    assert gt._utils._get_device_index(None, True) is None
 
 
 def test_a_dotted_name_and_sizes():

@@ -142,14 +142,17 @@ def register() -> None:
 
 
 def _keeping_ties(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """`Module.to` and its like: parameters become those of `mux` in place, so that ties hold.
+    """`Module.to` and its like: parameters of `mux` become others in place, so that ties hold.
 
-    PyTorch's setting for this would act on `load_state_dict` too, which fails with it for recurrent
-    layers; so it is on while a module is converted, and as the program has set it then.
+    PyTorch does so by itself with those that become ones of `mux`. Its setting for others would act
+    on `load_state_dict` too, which fails with it for recurrent layers, and on lazy modules; so it
+    is on while a module that is on `mux` is converted.
     """
 
     @functools.wraps(apply)
     def converted(module: torch.nn.Module, *args: object, **kwargs: object) -> object:
+        if not any(isinstance(x, MuxTensor) for x in module._parameters.values()):  # noqa: SLF001
+            return apply(module, *args, **kwargs)
         future = torch.__future__
         before = future.get_swap_module_params_on_conversion()
         future.set_swap_module_params_on_conversion(True)

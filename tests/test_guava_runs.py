@@ -269,6 +269,8 @@ def child_of(process):
         return [int(word) for word in file.read().split()]
 
 
+# The dispatcher may say for a moment after the second start that no worker is connected.
+@pytest.mark.slow
 def test_a_worker_that_is_killed_comes_back_and_ends_with_the_orchestrator():
     orchestrator = started(ORCHESTRATOR, "127.0.0.1")
     processes = [orchestrator]

@@ -83,6 +83,7 @@ pub fn run_on_socket(
 }
 
 /// Who started a worker by hand sees that it has joined, where and as whom: a line of its log, which is standard error.
+/// The dispatcher has admitted it then, and tells its sessions next.
 fn tell_joined(
     welcome: &Welcome,
     address: &str,

@@ -7,8 +7,9 @@ PyTorch's autograd, layers and optimizers run in the program; each operator that
 instruction of GT's, on the same workers, layouts, signals and session as those of `import gt`.
 Tensors of both are one: `wrap` and `unwrap` copy nothing.
 
-`tensor` is the tensor class, `dispatch` finds what runs an operator, `named`, `views` and `writes`
-are operators by PyTorch's names, `device` makes PyTorch know the device.
+`tensor` is the tensor class, `operands` turns arguments and results, `functions` finds what
+computes an operator, `named`, `views` and `writes` are operators by their names, `dispatch` runs all,
+`device` makes PyTorch know the device.
 """
 
 

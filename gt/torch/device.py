@@ -12,7 +12,16 @@ from torch.utils import backend_registration
 
 import gt
 from gt import _core
-from gt.torch import autocasting, dispatch, elsewhere, files, generators, parallel, passes
+from gt.torch import (
+    autocasting,
+    dispatch,
+    elsewhere,
+    files,
+    functions,
+    generators,
+    parallel,
+    passes,
+)
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
 
@@ -171,9 +180,9 @@ def _register_kernels() -> None:
     aten.impl("empty_strided", _empty_strided, "PrivateUse1")
     aten.impl("_efficientzerotensor", _empty, "PrivateUse1")
     for name in _FROM_HOST:
-        aten.impl(name, functools.partial(_from_host, dispatch.overload(name)), "PrivateUse1")
+        aten.impl(name, functools.partial(_from_host, functions.overload(name)), "PrivateUse1")
     for name in _BELOW:
-        operator = dispatch.overload(name)
+        operator = functions.overload(name)
         aten.impl(name, functools.partial(_below, operator), "PrivateUse1")
     _libraries.append(aten)
 

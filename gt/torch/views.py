@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gt import _core
 from gt._core import Tensor
-from gt.torch import dispatch
+from gt.torch import functions, operands
+from gt.torch.functions import Run
+from gt.torch.operands import Named
 from gt.torch.tensor import of_value
-
-Named = Mapping[str, object]
 
 
 def _slice(
@@ -52,22 +52,22 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 }
 
 
-def found(operator: Any) -> dispatch.Run | None:  # noqa: ANN401 - PyTorch has no public type of it
+def found(operator: Any) -> Run | None:  # noqa: ANN401 - PyTorch has no public type of it
     """What runs a view; None where GT has nothing for it."""
-    name = dispatch.overload_name(operator)
+    name = functions.overload_name(operator)
     function = FUNCTIONS.get(name)
     if function is None:
         title = name.partition(".")[0]
-        function = dispatch.public_of(title, operator._schema)  # noqa: SLF001
+        function = functions.public_of(title, operator._schema)  # noqa: SLF001
     if function is None:
         return None
 
     def run(args: Sequence[object], kwargs: Named) -> object:
-        values = [dispatch.operand(x) for x in args]
-        result = function(*values, **dispatch.words(kwargs))
+        values = [operands.operand(x) for x in args]
+        result = function(*values, **operands.words(kwargs))
         if result is values[0]:
             assert isinstance(result, Tensor)
             return of_value(result.detach())
-        return dispatch.results(result)
+        return operands.results(result)
 
     return run

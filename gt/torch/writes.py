@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,12 +11,10 @@ import gt
 from gt import _core, foreach
 from gt._core import Tensor
 from gt.composite.inplace import check_kind
-from gt.torch import dispatch, named
+from gt.torch import functions, named, operands
+from gt.torch.functions import Function, Overload, Run
+from gt.torch.operands import Named
 from gt.torch.tensor import MuxTensor, become
-
-Named = Mapping[str, object]
-Overload = Any
-Function = Callable[..., object]
 
 # Operators that change the sizes of a tensor, and the view that it becomes.
 _RESHAPED = {
@@ -25,9 +23,9 @@ _RESHAPED = {
 }  # fmt: skip
 
 
-def found(operator: Overload, written: Sequence[Any]) -> dispatch.Run | None:
+def found(operator: Overload, written: Sequence[Any]) -> Run | None:
     """What runs an operator that writes; None where GT has nothing for it."""
-    name = dispatch.overload_name(operator)
+    name = functions.overload_name(operator)
     title = name.partition(".")[0]
     if title in _RESHAPED:
         return _reshaped(title[:-1])
@@ -42,54 +40,54 @@ def found(operator: Overload, written: Sequence[Any]) -> dispatch.Run | None:
     return None
 
 
-def _each(function: Function) -> dispatch.Run:
+def _each(function: Function) -> Run:
     """An operator over lists of tensors, which returns nothing."""
 
     def run(args: Sequence[object], kwargs: Named) -> None:
-        function(*[dispatch.operand(x) for x in args], **dispatch.words(kwargs))
+        function(*[operands.operand(x) for x in args], **operands.words(kwargs))
 
     return run
 
 
-def _writing(function: Function, returned: int) -> dispatch.Run:
+def _writing(function: Function, returned: int) -> Run:
     """A function that writes itself: it returns results, or its first operand is the result."""
 
     def run(args: Sequence[object], kwargs: Named) -> object:
-        result = function(*[dispatch.operand(x) for x in args], **dispatch.words(kwargs))
+        result = function(*[operands.operand(x) for x in args], **operands.words(kwargs))
         if result is None:
             return args[0] if returned else None
-        return dispatch.results(result)
+        return operands.results(result)
 
     return run
 
 
-def _reshaped(title: str) -> dispatch.Run:
+def _reshaped(title: str) -> Run:
     function: Function = getattr(Tensor, title)
 
     def run(args: Sequence[object], kwargs: Named) -> object:
         target = args[0]
         assert isinstance(target, MuxTensor)
-        values = [dispatch.operand(x) for x in args[1:]]
-        view = function(target.value, *values, **dispatch.words(kwargs))
+        values = [operands.operand(x) for x in args[1:]]
+        view = function(target.value, *values, **operands.words(kwargs))
         assert isinstance(view, Tensor)
         return become(target, view.detach())
 
     return run
 
 
-def _in_place(operator: Overload, title: str) -> dispatch.Run | None:
+def _in_place(operator: Overload, title: str) -> Run | None:
     method: Function | None = getattr(Tensor, title, None)
     if method is None:
         functional = functional_of(operator)
-        function = None if functional is None else dispatch.function_of(functional)
+        function = None if functional is None else functions.function_of(functional)
         if function is None:
             return None
         method = _assigned(function)
 
     def run(args: Sequence[object], kwargs: Named) -> object:
-        values = [dispatch.written(args[0]), *[dispatch.operand(x) for x in args[1:]]]
+        values = [operands.written(args[0]), *[operands.operand(x) for x in args[1:]]]
         if kwargs:
-            method(*values, **dispatch.words(kwargs))
+            method(*values, **operands.words(kwargs))
         else:
             method(*values)
         return args[0]
@@ -120,18 +118,18 @@ def functional_of(operator: Overload) -> Overload | None:
         arguments = candidate._schema.arguments  # noqa: SLF001
         if any(x.alias_info is not None and x.alias_info.is_write for x in arguments):
             continue
-        given = [(x.name, str(x.type)) for x in arguments if x.name not in dispatch.PLACES]
+        given = [(x.name, str(x.type)) for x in arguments if x.name not in operands.PLACES]
         if [x for x in given if x in wanted] == wanted and len(given) <= len(wanted) + 1:
             return candidate
     return None
 
 
-def _into_out(operator: Overload, written: Sequence[Any]) -> dispatch.Run | None:
-    name = dispatch.overload_name(operator)
+def _into_out(operator: Overload, written: Sequence[Any]) -> Run | None:
+    name = functions.overload_name(operator)
     function = named.FUNCTIONS.get(name)
     if function is None:
         functional = functional_of(operator)
-        function = None if functional is None else dispatch.function_of(functional)
+        function = None if functional is None else functions.function_of(functional)
     if function is None:
         return None
     names = [x.name for x in written]
@@ -140,10 +138,10 @@ def _into_out(operator: Overload, written: Sequence[Any]) -> dispatch.Run | None
     def run(args: Sequence[object], kwargs: Named) -> object:
         targets = [kwargs[word] for word in names]
         given = {word: value for word, value in kwargs.items() if word not in names}
-        options = dispatch.words(given)
+        options = operands.words(given)
         if is_made:
             options["dtype"] = targets[0].value.dtype  # type: ignore[attr-defined]
-        result = function(*[dispatch.operand(x) for x in args], **options)
+        result = function(*[operands.operand(x) for x in args], **options)
         values = result if isinstance(result, list | tuple) else [result]
         for target, value in zip(targets, values, strict=True):
             _write_out(target, value)

@@ -1,23 +1,19 @@
 """One process that imports what workers need and forks each of them, so that many start like one.
 
-They share the memory of what is imported. The process itself computes nothing and starts no thread:
-a pool of threads does not survive a fork. It ends with its socket, the workers with their own.
+They share the memory of what is imported. The process itself computes nothing and starts no thread.
+It ends with its socket, the workers with their own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import gc
 import os
-import pathlib
 import signal
 import subprocess
 import sys
-import threading
 
-from gt import config
 from gt._core import ForkRequest, ForkRequests
-from gt.worker import startup
+from gt.worker import forking, startup
 
 
 def run(start: startup.Start, descriptor: int) -> int:
@@ -32,12 +28,9 @@ def run(start: startup.Start, descriptor: int) -> int:
     Raises:
         StartError: this machine has not what was asked for.
     """
-    startup.leave_terminal()
-    config.use_threads(start.threads)
-    threads = _thread_count()
-    startup.load(start.backend)
+    is_ready = forking.is_ready(start.backend, start.threads)
     requests = ForkRequests(descriptor)
-    if threading.active_count() > 1 or _thread_count() > threads:
+    if not is_ready:
         _start(requests, start)
         return 0
     request = _forked(requests)
@@ -51,8 +44,6 @@ def run(start: startup.Start, descriptor: int) -> int:
 
 def _forked(requests: ForkRequests) -> ForkRequest | None:
     """Forks a worker for each request; returns it in the child, and None after the last one."""
-    gc.collect()
-    gc.freeze()  # a collection in a worker would write to the pages that all share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries workers that have ended
     while (request := requests.receive()) is not None:
         if not os.fork():
@@ -63,10 +54,7 @@ def _forked(requests: ForkRequests) -> ForkRequest | None:
 
 
 def _start(requests: ForkRequests, start: startup.Start) -> None:
-    """Starts a worker for each request by itself: who has threads cannot be forked."""
-    sys.stderr.write(
-        "gt.worker: a thread runs where workers would be forked, so each imports by itself\n"
-    )
+    """Starts a worker for each request by itself."""
     command = [sys.executable, "-m", "gt.worker", "--backend", start.backend]
     if start.threads is not None:
         command += ["--threads", str(start.threads)]
@@ -77,7 +65,3 @@ def _start(requests: ForkRequests, start: startup.Start) -> None:
         children.append(child)  # unburied until the end of this process, so that its number stays
         os.close(request.control_fd)
         requests.tell(request, child.pid)
-
-
-def _thread_count() -> int:
-    return len(list(pathlib.Path("/proc/self/task").iterdir()))

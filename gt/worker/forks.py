@@ -8,19 +8,16 @@ dispatcher, which asks for one worker at a time.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 
 from gt import config
 from gt.launch import watch
-from gt.worker import startup
+from gt.worker import forking, startup
 
 JOINED = re.compile(r"gt\.worker: worker \d+ has joined ")
 
@@ -69,13 +66,10 @@ def run(start: startup.Start, count: int, *, ends_with_input: bool) -> int:
     Raises:
         StartError: this machine has not what was asked for.
     """
-    startup.leave_terminal()
     children = starts(start, count)
-    config.use_threads(children[0].threads)
-    before = _thread_count()
-    startup.load(start.backend)
+    is_ready = forking.is_ready(start.backend, children[0].threads)
     family = _Family(count)
-    if threading.active_count() > 1 or _thread_count() > before:
+    if not is_ready:
         family.start_each(children)
     elif (own := family.fork(children)) is not None:
         return startup.run(own)
@@ -97,8 +91,6 @@ class _Family:
 
     def fork(self, children: Sequence[startup.Start]) -> startup.Start | None:
         """Forks all; returns a child's settings in it, and None in the parent."""
-        gc.collect()
-        gc.freeze()  # a collection in a worker would write to the pages that all share
         for number, child in enumerate(children):
             reader, writer = os.pipe()
             pid = os.fork()
@@ -112,10 +104,7 @@ class _Family:
         return None
 
     def start_each(self, children: Sequence[startup.Start]) -> None:
-        """Starts each by itself: a process with threads cannot be forked."""
-        sys.stderr.write(
-            "gt.worker: a thread runs where workers would be forked, so each imports by itself\n"
-        )
+        """Starts each by itself."""
         for number, child in enumerate(children):
             process = subprocess.Popen(_command(child), stderr=subprocess.PIPE)
             assert process.stderr is not None
@@ -162,7 +151,3 @@ def _command(child: startup.Start) -> list[str]:
     if child.unix is not None:
         return [*words, "--unix", child.unix]
     return [*words, "--host", child.host, "-p", str(child.port)]
-
-
-def _thread_count() -> int:
-    return len(list(pathlib.Path("/proc/self/task").iterdir()))

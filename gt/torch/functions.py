@@ -1,0 +1,86 @@
+"""Functions of GT's by PyTorch's operators: what computes an overload's results from GT tensors.
+
+They are, in this order, one of `named` or `gradients`, a method or function of GT's by PyTorch's
+name, and the generic instruction by the schema.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+import gt
+from gt import _core, foreach
+from gt.aten import call, composed, schemas
+from gt.torch import gradients, named
+from gt.torch.operands import Named
+
+# PyTorch's overload; it has no public type.
+Overload = Any
+Run = Callable[[Sequence[object], Named], object]
+Function = Callable[..., object]
+
+
+def overload(name: str) -> Overload:
+    """The overload of a name such as `add.Tensor` or `relu`."""
+    title, _, word = name.partition(".")
+    return getattr(getattr(torch.ops.aten, title), word or "default")
+
+
+def overload_name(operator: Overload) -> str:
+    """`add.Tensor`; of the overload without a name `relu`."""
+    name: str = operator._schema.name.partition("::")[2]  # noqa: SLF001 - nothing public tells
+    overload: str = operator._overloadname  # noqa: SLF001
+    return name if overload == "default" else f"{name}.{overload}"
+
+
+def function_of(operator: Overload) -> Function | None:
+    """What computes an operator's results from GT tensors; None where GT has nothing for it."""
+    name = overload_name(operator)
+    own = named.FUNCTIONS.get(name) or gradients.FUNCTIONS.get(name)
+    if own is not None or operator.namespace != "aten":
+        return own
+    title = name.partition(".")[0]
+    schema = operator._schema  # noqa: SLF001 - PyTorch's only way to ask
+    is_allowed = name in schemas.overloads_allowed()
+    # Functions may leave out results that nobody asks for, and take tensors one by one.
+    by_schema = is_allowed and title not in _rows() and _is_special(schema)
+    public = None if by_schema else public_of(title, schema)
+    if public is not None:
+        return public
+    if title in composed.OPERATORS:
+        return composed.OPERATORS[title]
+    if is_allowed:
+        exact = name if "." in name else f"{name}.default"
+        return functools.partial(_by_schema, exact)
+    return gradients.found(operator)
+
+
+def _is_special(schema: Overload) -> bool:
+    first = schema.arguments[0] if schema.arguments else None
+    return len(schema.returns) > 1 or (first is not None and str(first.type) == "List[Tensor]")
+
+
+def public_of(title: str, schema: Overload) -> Function | None:
+    """GT's method, or function, that programs call by an operator's name."""
+    if title.startswith("_") and title not in foreach.NAMES:
+        return None
+    first = schema.arguments[0] if schema.arguments else None
+    method: Function | None = None
+    if first is not None and first.name == "self" and str(first.type) == "Tensor":
+        method = getattr(_core.Tensor, title, None)
+    function: Function | None = method or getattr(gt, title, None)
+    return function if callable(function) else None
+
+
+@functools.cache
+def _rows() -> frozenset[str]:
+    """Names of operators that have a row."""
+    return frozenset(name.removesuffix("_dim") for name, *_ in _core.op_table())
+
+
+def _by_schema(name: str, *args: object, **kwargs: object) -> object:
+    return call.call(name, args, kwargs)

@@ -1,0 +1,42 @@
+"""Whether a process may fork workers: what they need is imported, and no thread runs."""
+
+from __future__ import annotations
+
+import gc
+import pathlib
+import sys
+import threading
+
+from gt import config
+from gt.worker import startup
+
+
+def is_ready(backend: str, threads: int | None) -> bool:
+    """Imports what a worker needs; False, with a line, where a thread runs then.
+
+    A pool of threads does not survive a fork, and neither do locks that a thread holds.
+
+    Args:
+        backend: that of the workers.
+        threads: of a large operation of one.
+
+    Raises:
+        StartError: this machine has not what was asked for.
+    """
+    startup.leave_terminal()
+    config.use_threads(threads)
+    before = _thread_count()
+    startup.load(backend)
+    if threading.active_count() > 1 or _thread_count() > before:
+        sys.stderr.write(
+            "gt.worker: a thread runs where workers would be forked, so each imports by itself\n"
+        )
+        return False
+    gc.collect()
+    gc.freeze()  # a collection in a worker would write to the pages that all share
+    return True
+
+
+def _thread_count() -> int:
+    """All of the process, those of libraries too."""
+    return len(list(pathlib.Path("/proc/self/task").iterdir()))

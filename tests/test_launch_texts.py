@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 from launched import NUMPY, gt
 
+from gt.config import place
 from gt.errors import ConfigError
 from gt.launch import ENGINES, command, engine
 from gt.launch.engine import LaunchError
 from gt.tools import cli
-from gt.worker import forks, place, startup
+from gt.worker import forks, startup
 
 TEXTS = Path(__file__).with_name("launches")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gt import torch_imports
-from gt.config import variables
+from gt.config import place, variables
 from gt.config.variables import Variable
 from gt.errors import ConfigError
 from gt.user_line import warn
@@ -65,13 +65,6 @@ class Rank:
     local_size: int
     job: str
     master: tuple[str, int] | None
-
-
-# Rank, size and ranks on this host: of Open MPI; of MPICH and what descends from it.
-_RANKS = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
-)
 
 
 def read(variable: Variable[T]) -> T:
@@ -142,7 +135,8 @@ def mpi_rank() -> Rank | None:
     Raises:
         ConfigError: a number is none.
     """
-    for rank, size, local_size in _RANKS:
+    for engine in place.ENGINES:
+        rank, size, local_size = engine.rank, engine.size, engine.local_size
         if rank in os.environ and size in os.environ:
             try:
                 numbers = [int(os.environ[name]) for name in (rank, size)]

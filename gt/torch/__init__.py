@@ -8,8 +8,8 @@ instruction of GT's, on the same workers, layouts, signals and session as those 
 Tensors of both are one: `wrap` and `unwrap` copy nothing.
 
 `tensor` is the tensor class, `operands` turns arguments and results, `functions` finds what
-computes an operator, `named`, `views` and `writes` are operators by their names, `dispatch` runs all,
-`device` makes PyTorch know the device.
+computes an operator, `named`, `views` and `writes` are operators by their names, `dispatch` runs
+them, `device` makes PyTorch know the device.
 """
 
 

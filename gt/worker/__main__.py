@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from gt import config
+from gt.config import place
 from gt.errors import ConfigError
-from gt.worker import fork_server, forks, place, startup
+from gt.worker import fork_server, forks, startup
 
 PORT_MAX = 2**16 - 1
 THREADS_MAX = 2**16 - 1

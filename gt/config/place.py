@@ -1,4 +1,4 @@
-"""Place of a worker among those that an engine started with it, from the engine's variables.
+"""Place of a process among those that an engine started with it, from the engine's variables.
 
 A row for each engine. Nothing here reads the environment; callers hand it in.
 """
@@ -16,12 +16,14 @@ class Engine:
     Args:
         name: as a person calls it.
         rank: among all.
+        size: how many there are; only of an mpirun, whose rank 0 may be the program itself.
         local_rank: among those of a host.
         local_size: how many a host has.
     """
 
     name: str
     rank: str
+    size: str = ""
     local_rank: str = ""
     local_size: str = ""
 
@@ -43,11 +45,16 @@ ENGINES = (
     Engine(
         name="Open MPI",
         rank="OMPI_COMM_WORLD_RANK",
+        size="OMPI_COMM_WORLD_SIZE",
         local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
         local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     Engine(
-        name="MPICH", rank="PMI_RANK", local_rank="MPI_LOCALRANKID", local_size="MPI_LOCALNRANKS"
+        name="MPICH",  # and what descends from it
+        rank="PMI_RANK",
+        size="PMI_SIZE",
+        local_rank="MPI_LOCALRANKID",
+        local_size="MPI_LOCALNRANKS",
     ),
     Engine(name="Slurm", rank="SLURM_PROCID", local_rank="SLURM_LOCALID"),
     Engine(name="LeaderWorkerSet", rank="LWS_WORKER_INDEX"),

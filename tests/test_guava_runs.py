@@ -13,7 +13,7 @@ import guava_models
 import pytest
 import torch
 from spread_session import workers
-from test_guava_training import trained, twins
+from test_guava_training import trained, two_copies
 
 import gt
 from gt.guava import DistributedConfig, NetworkWorker, Orchestrator
@@ -32,7 +32,7 @@ def two_workers():
 
 
 def test_lines_records_and_checkpoints(tmp_path, capsys):
-    ours, _ = twins(gt, guava_models.classifier)
+    ours, _ = two_copies(gt, guava_models.classifier)
     batches = guava_models.points(8, 4)
     metrics = trained(ours, batches, 2, tmp_path, log_step_every=3, save_interval=4, log_act=True)
     printed = capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_batches_of_each_form_and_losses_of_each_kind(tmp_path):
 
 def test_an_optimizer_of_the_users_own_goes_on_with_the_moved_parameters(tmp_path):
     batches = guava_models.points(4, 6)
-    ours, theirs = twins(torch, guava_models.classifier)
+    ours, theirs = two_copies(torch, guava_models.classifier)
     optimizer = torch.optim.SGD(ours.parameters(), lr=0.1, momentum=0.9)
     config = DistributedConfig(num_workers=2, save_interval=0, checkpoint_dir=str(tmp_path))
     orchestrator = Orchestrator(config)
@@ -240,7 +240,7 @@ config = DistributedConfig(num_workers=1, master_ip=sys.argv[1], master_port=0)
 with Orchestrator(config, mode="orchestrator") as orchestrator:
     print("joined", gt.debug.get_worker_stats()[0]["worker"], flush=True)
     sys.stdin.readline()
-    while not gt._core.stats()["workers"]:  # a worker is admitted before sessions hear of it
+    while not gt.debug.get_worker_stats():  # a worker is admitted before sessions hear of it
         pass
     print("there are", gt.ones(3).sum().item(), flush=True)
 """

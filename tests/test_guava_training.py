@@ -56,7 +56,7 @@ def trained(model, batches, count, folder, *, epochs=EPOCHS, resume=None, **sett
     return orchestrator.start_training(batches, epochs, resume=resume)
 
 
-def twins(lib, make):
+def two_copies(lib, make):
     """A model of `lib` and one of PyTorch's with the same weights."""
     torch.manual_seed(3)
     theirs = make(torch)
@@ -73,7 +73,7 @@ def test_every_split_gives_the_losses_of_the_plain_loop(count, tmp_path):
             batches = batches_of(3, 6)
             for number, (flags, batches_a_step) in enumerate(SPLITS[count]):
                 before = executed()
-                ours, theirs = twins(lib, make)
+                ours, theirs = two_copies(lib, make)
                 folder = tmp_path / f"{lib.__name__}{number}"
                 metrics = trained(ours, batches, count, folder, **flags)
                 busy = [now - then for now, then in zip(executed(), before, strict=True)]

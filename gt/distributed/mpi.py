@@ -29,7 +29,7 @@ POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Meeting:
+class _Rendezvous:
     """Where the processes of one mpirun find the dispatcher, as words of their commands."""
 
     server: list[str]
@@ -52,15 +52,15 @@ def join() -> None:
     if place is None or session.is_connected():
         session.init()
     elif place.rank == 0:
-        _lead(place, _meeting(place))
+        _lead(place, _rendezvous(place))
     else:
-        _serve(place, _meeting(place))
+        _serve(place, _rendezvous(place))
 
 
-def _meeting(place: Rank) -> _Meeting:
+def _rendezvous(place: Rank) -> _Rendezvous:
     if place.local_size >= place.size:
         path = str(_private_folder() / f"mpi-{place.job}")
-        return _Meeting(
+        return _Rendezvous(
             server=["--unix", path], worker=["--unix", path], client=f"unix:{path}", socket=path
         )
     if place.master is None or config.token() is None:
@@ -70,7 +70,7 @@ def _meeting(place: Rank) -> _Meeting:
             "GT_TOKEN"
         )
     host, port = place.master
-    return _Meeting(
+    return _Rendezvous(
         server=["--host", "0.0.0.0", "-p", str(port)],  # noqa: S104 - who has the token may join
         worker=["--host", host, "-p", str(port)],
         client=f"127.0.0.1:{port}",
@@ -92,11 +92,11 @@ def _private_folder() -> pathlib.Path:
     return folder
 
 
-def _lead(place: Rank, meeting: _Meeting) -> None:
+def _lead(place: Rank, rendezvous: _Rendezvous) -> None:
     """Rank 0: the dispatcher and worker 0 are processes beside the program."""
-    words = list(meeting.server)
-    if isinstance(meeting.socket, str):
-        pathlib.Path(meeting.socket).unlink(missing_ok=True)  # of a job that was killed
+    words = list(rendezvous.server)
+    if isinstance(rendezvous.socket, str):
+        pathlib.Path(rendezvous.socket).unlink(missing_ok=True)  # of a job that was killed
     else:
         words += ["--token-file", _token_file()]
     server = subprocess.Popen(
@@ -107,10 +107,10 @@ def _lead(place: Rank, meeting: _Meeting) -> None:
     )
     assert server.stdout is not None, "a pipe"
     if not server.stdout.readline():
-        raise ConfigError(f"init_process_group('mpi'): no dispatcher at {meeting.client}")
-    worker = subprocess.Popen(_worker(place, meeting), env=_environment())
+        raise ConfigError(f"init_process_group('mpi'): no dispatcher at {rendezvous.client}")
+    worker = subprocess.Popen(_worker(place, rendezvous), env=_environment())
     atexit.register(_end, server, worker)
-    session.connect(meeting.client, workers=place.size, worker_seconds=WAIT_SECONDS)
+    session.connect(rendezvous.client, workers=place.size, worker_seconds=WAIT_SECONDS)
 
 
 def _token_file() -> str:
@@ -130,23 +130,23 @@ def _end(server: subprocess.Popen[bytes], worker: subprocess.Popen[bytes]) -> No
         process.wait()
 
 
-def _serve(place: Rank, meeting: _Meeting) -> None:
+def _serve(place: Rank, rendezvous: _Rendezvous) -> None:
     """Any other rank: this process becomes a worker, as soon as the dispatcher listens.
 
     Raises:
         NoWorker: it does not; rank 0 has another program, or has failed.
     """
     deadline = time.monotonic() + WAIT_SECONDS
-    while not _listens(meeting.socket):
+    while not _listens(rendezvous.socket):
         if time.monotonic() > deadline:
             raise NoWorker(
                 f"init_process_group('mpi'): rank {place.rank} finds no dispatcher of rank 0 at "
-                f"{meeting.client}, after {WAIT_SECONDS:g} s"
+                f"{rendezvous.client}, after {WAIT_SECONDS:g} s"
             )
         time.sleep(POLL_SECONDS)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os.execve(sys.executable, _worker(place, meeting), _environment())  # noqa: S606 - no shell
+    os.execve(sys.executable, _worker(place, rendezvous), _environment())  # noqa: S606 - no shell
 
 
 def _listens(address: tuple[str, int] | str) -> bool:
@@ -156,10 +156,10 @@ def _listens(address: tuple[str, int] | str) -> bool:
         return probe.connect_ex(address) == 0
 
 
-def _worker(place: Rank, meeting: _Meeting) -> list[str]:
+def _worker(place: Rank, rendezvous: _Rendezvous) -> list[str]:
     threads = config.threads() or max(1, config.core_count() // place.local_size)
     words = ["--id", str(place.rank), "--threads", str(threads)]
-    return [sys.executable, "-m", "gt.worker", *meeting.worker, *words]
+    return [sys.executable, "-m", "gt.worker", *rendezvous.worker, *words]
 
 
 def _environment() -> dict[str, str]:

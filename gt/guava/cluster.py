@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import gt
-from gt import _core, config
+from gt import config
 from gt.errors import ConnectionLost, InvalidUse
 from gt.guava import console
 
@@ -116,7 +116,7 @@ def join(dispatcher: Dispatcher, count: int) -> None:
     gt.connect(dispatcher.address, worker_seconds=JOIN_SECONDS)
     joined = -1
     while joined < count:
-        now = _core.stats()["workers"]
+        now = len(gt.debug.get_worker_stats())
         if now != joined:
             joined = now
             console.say(f"{joined} of {count} workers have joined")

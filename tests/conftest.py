@@ -12,15 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import shared_memory
 from kernel_module import load_kernels
 
-SHARED_MEMORY = Path("/dev/shm")
 LEAVE_SECONDS = 10.0  # a dispatcher or worker that lost its client ends well within this
 OURS = ("gt.worker", "gt.server", "gt-worker", "gt-dispatcher", "native/build.py", "aten.cpp")
 MARK = "GT_TEST_RUN"
-DRIVERS = (
-    "cuda.shm."  # files of CUDA's driver, which outlive the processes that share memory by them
-)
 
 
 if "KERNELS_UNDER_TEST" in os.environ:  # in place of the installed ones, for every test
@@ -67,7 +64,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def nothing_left_behind() -> Iterator[None]:
     """Every process started below inherits a mark; at the end none of GT's with it may live."""
     run = os.environ[MARK] = uuid.uuid4().hex
-    before = _shared_memory_names()
+    before = shared_memory.names()
     yield
     if "gt" in sys.modules:
         sys.modules["gt"].disconnect()  # the workers of the tests that ran in this process
@@ -78,18 +75,8 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _left(run: str, before: set[str]) -> list[str]:
-    new = _shared_memory_names() - before
+    new = shared_memory.names() - before
     return _processes(run) + sorted(new - _in_use_by_others(run) if new else new)
-
-
-def _shared_memory_names() -> set[str]:
-    """Files of this user in shared memory, without those of CUDA's driver."""
-    return {
-        f"{SHARED_MEMORY}/{entry.name}"
-        for entry in os.scandir(SHARED_MEMORY)
-        if not entry.name.startswith(DRIVERS)
-        and entry.stat(follow_symlinks=False).st_uid == os.getuid()
-    }
 
 
 def _in_use_by_others(run: str) -> set[str]:
@@ -98,10 +85,7 @@ def _in_use_by_others(run: str) -> set[str]:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # gone meanwhile, or another user's
             if not _is_marked(entry, run) and int(entry.name) != os.getpid():
-                maps = (entry / "maps").read_text(errors="replace").splitlines()
-                used.update(
-                    line[line.index("/") :] for line in maps if f" {SHARED_MEMORY}/" in line
-                )
+                used |= shared_memory.mapped_by(entry)
     return used
 
 

@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import shared_memory
 from cluster import first_line, until
 
 RUN_SECONDS = 50.0
@@ -54,12 +55,6 @@ def alive(process: int) -> bool:
         return False
 
 
-def shared_memory() -> set[str]:
-    """Names of what this user has in shared memory."""
-    uid = os.getuid()
-    return {one.name for one in os.scandir("/dev/shm") if one.stat().st_uid == uid}
-
-
 CUT = "x = gt.distribute(gt.arange(4.0), dim=0)\nprint(x.tolist(), flush=True)\n"
 
 
@@ -81,7 +76,7 @@ def test_workers_of_gpus_start_by_themselves() -> None:
 
 @pytest.mark.parametrize("moment", ["at work", "before the first word"])
 def test_a_killed_program_leaves_nothing(moment: str) -> None:
-    before = shared_memory()
+    before = shared_memory.names()
     work = "while True: x = x + 1" if moment == "at work" else "signal.pause()"
     begin = CUT if moment == "at work" else "gt.init(); print(flush=True)\n"
     code = f"{begin}print(*children(), *worker_processes(), flush=True)\n{work}"
@@ -91,7 +86,7 @@ def test_a_killed_program_leaves_nothing(moment: str) -> None:
         program.kill()
         assert program.communicate(timeout=RUN_SECONDS)[1] == ""
     until(lambda: not any(map(alive, processes)))
-    assert shared_memory() <= before
+    assert not shared_memory.left_since(before)
 
 
 def test_a_program_that_ends_waits_for_their_end() -> None:

@@ -27,7 +27,8 @@ ROWS, COLUMNS = 3 * 1024, 4096  # 48 MB of float32: a thousand chunks on each li
 PART_SECONDS = (
     0.004  # of a processor's time that the victim gets; the whole takes it ten times that
 )
-PARTS_MAX = 4  # a moment that comes too late is tried again with half the time
+PART_SECONDS_MIN = PART_SECONDS / 16
+PARTS_MAX = 40  # a moment that comes too late is tried again with half the time, then as it is
 NOTICED_SECONDS = 10.0  # of a death: ten times what it takes on a busy machine
 
 Collective = Callable[[gt.Tensor], gt.Tensor]
@@ -119,8 +120,8 @@ def begun(cluster: Cluster, name: str) -> Reading:
             return reading
         assert reading.outcome == pytest.approx(ROWS * COLUMNS, rel=1e-4)  # a codec may round
         os.kill(pid, signal.SIGCONT)
-        seconds /= 2
-    raise AssertionError(f"{name} is over before the worker has had {seconds} s")
+        seconds = max(seconds / 2, PART_SECONDS_MIN)
+    raise AssertionError(f"{name} {PARTS_MAX} times over before the worker had {seconds} s")
 
 
 def slabs(pid: int) -> int:

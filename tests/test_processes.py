@@ -11,10 +11,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import shared_memory
 from cluster import until
 
 RUN_SECONDS = 50.0
-SHARED_MEMORY = Path("/dev/shm")
 HELPERS = """
 import os, signal, sys, threading, time
 from pathlib import Path
@@ -72,27 +72,21 @@ def alive(pid: int) -> bool:
         return False
 
 
-def shared_memory() -> set[str]:
-    """What this user has in shared memory."""
-    uid = os.getuid()
-    return {one.name for one in os.scandir(SHARED_MEMORY) if one.stat().st_uid == uid}
-
-
 def test_printing_a_tensor_leaves_nothing() -> None:
     """The first line that anybody types."""
-    before = shared_memory()
+    before = shared_memory.names()
     printed = run("import gt; print(gt.randn(2,2)); print(*workers())")
     assert printed[0].startswith("tensor([[")
     assert printed[1].endswith("]])")
     (worker,) = map(int, printed[2].split())
     until(lambda: not alive(worker))
-    assert shared_memory() <= before
+    assert not shared_memory.left_since(before)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 def test_a_program_ended_in_the_middle_leaves_nothing(sent: signal.Signals) -> None:
     """Work is in flight when the signal comes."""
-    before = shared_memory()
+    before = shared_memory.names()
     code = """
         import gt
         x = gt.ones(64, 64)
@@ -110,7 +104,7 @@ def test_a_program_ended_in_the_middle_leaves_nothing(sent: signal.Signals) -> N
             program.kill()
     assert program.returncode == -sent
     until(lambda: not alive(int(worker)))
-    assert shared_memory() <= before
+    assert not shared_memory.left_since(before)
 
 
 def test_a_program_killed_while_its_worker_starts_leaves_nothing() -> None:

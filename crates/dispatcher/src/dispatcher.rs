@@ -2,6 +2,7 @@
 
 mod answers;
 mod departure;
+mod estimate;
 mod fast_path;
 pub(crate) mod probe;
 mod untrusted;

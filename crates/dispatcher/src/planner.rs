@@ -51,6 +51,8 @@ pub(crate) struct Core {
     pub replays: Replays,
     pub tracing: bool,
     pub moved_bytes: u64,
+    /// Of operands and results of the last instruction; the most there is where that was not counted.
+    pub touched_bytes: u64,
     /// Next tag of a transfer between workers.
     next_tag: i64,
     /// Words of the instruction that is sent.
@@ -72,6 +74,7 @@ impl Core {
             replays: Replays::default(),
             tracing: false,
             moved_bytes: 0,
+            touched_bytes: 0,
             next_tag: 1,
             words: Vec::new(),
             bytes: Vec::new(),

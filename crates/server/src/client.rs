@@ -6,12 +6,15 @@ use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, WorkerIndex};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::{self, WireError, cut};
 use gt_protocol::{Attr, Instruction, Op};
+use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
 /// Instructions of one client before the next one's turn: 5 to 10 us of planning.
 const QUANTUM_INSTRUCTIONS: usize = 64;
 /// Words of one client before the next one's turn: a chunk of an upload, or the quantum of anything else.
 const QUANTUM_WORDS: usize = 8 * 1024;
+/// Of an instruction, until behind its operands.
+const HEAD_WORDS: usize = 16;
 /// A client counts as active for this long after its last instruction; a read every millisecond is active.
 const ACTIVE: Duration = Duration::from_millis(100);
 
@@ -129,6 +132,10 @@ fn run(
         let frame = unread.get_mut(..length).unwrap_or_default();
         quantum.words += length;
         quantum.has_request |= asks(frame);
+        // Planning writes the workers' slots over the client's.
+        let head = frame.get(..HEAD_WORDS).unwrap_or(frame);
+        let head: SmallVec<[u32; HEAD_WORDS]> = SmallVec::from_slice(head);
+        outbox.begin_instruction();
         quantum.outcome = if frame.first().is_some_and(|&first| cut::is_message(first)) {
             run_message(frame, session, dispatcher, outbox)
         } else if let Some(slab) = slab.as_deref_mut().filter(|_| names_slab(frame)) {
@@ -136,6 +143,9 @@ fn run(
         } else {
             dispatcher.instruction_words(session, frame, outbox).map_err(Breach::from)
         };
+        if let Some(estimate) = dispatcher.estimate(session, &head) {
+            outbox.charge(session, estimate);
+        }
         if quantum.outcome.is_err() || quantum.words >= QUANTUM_WORDS || outbox.is_tight() {
             break;
         }

@@ -320,7 +320,11 @@ fn answers(
         if let FromWorker::Goodbye { reason } = message {
             return Err(Breach::Goodbye(reason.to_owned()));
         }
-        dispatcher.handle(Event::FromWorker { index, message }, outbox);
+        let is_mark =
+            matches!(message, FromWorker::Done { request } if outbox.passed(index, request));
+        if !is_mark {
+            dispatcher.handle(Event::FromWorker { index, message }, outbox);
+        }
         inbound.consume(words);
         taken += words;
     }

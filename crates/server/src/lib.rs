@@ -25,6 +25,7 @@ mod probing;
 mod sleep;
 mod tokens;
 pub mod trace;
+mod turns;
 mod waker;
 
 pub use backlog::Backlog;

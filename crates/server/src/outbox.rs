@@ -3,6 +3,7 @@
 
 use crate::link::Outbound;
 use crate::trace::Trace;
+use crate::turns::Turns;
 use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::integer::to_usize;
 use gt_protocol::message::{self, ToClient, ToWorker};
@@ -56,8 +57,11 @@ pub(crate) struct Outbox {
     listed_sessions: Vec<SessionId>,
     /// Workers that got something since [`Self::admit`].
     touched: Vec<WorkerIndex>,
+    /// Workers that got something of the instruction that is being planned.
+    reached: Vec<WorkerIndex>,
     /// One of them has used up its credit.
     tight: bool,
+    turns: Turns,
     lost: Vec<LostPeer>,
     trace: Option<Trace>,
     /// A session of the dispatcher's own, and whether its last answer was a failure.
@@ -82,6 +86,7 @@ impl Outbox {
 
     pub fn remove_worker(&mut self, index: WorkerIndex) -> Option<Outbound> {
         self.listed_workers.retain(|&listed| listed != index);
+        self.turns.forget_worker(index);
         self.workers.get_mut(place(index))?.take()
     }
 
@@ -91,6 +96,7 @@ impl Outbox {
 
     pub fn remove_session(&mut self, session: SessionId) -> Option<Outbound> {
         self.listed_sessions.retain(|&listed| listed != session);
+        self.turns.forget_session(session);
         self.sessions.remove(&session)
     }
 
@@ -109,11 +115,16 @@ impl Outbox {
         if self.sessions.get(&session).is_some_and(|out| out.waiting() > SESSION_BUSY_WORDS) {
             return false;
         }
+        self.turns.share(load != Load::One);
         let mut free = true;
         for &index in workers {
-            let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            let Self { workers: all, turns, listed_workers, .. } = self;
+            let Some(worker) = all.get_mut(place(index)).and_then(Option::as_mut) else {
                 continue;
             };
+            free &= turns.admits(session, index, now, |request| {
+                send(index, worker, &ToWorker::Mark { request }, listed_workers);
+            });
             let (credit, enough) = match load {
                 Load::One => (worker.room().saturating_sub(RESERVE_WORDS), RESERVE_WORDS),
                 Load::Several(quiet) => {
@@ -126,6 +137,30 @@ impl Outbox {
             free &= credit >= if held_back { enough } else { 1 };
         }
         free
+    }
+
+    /// An instruction is about to be planned.
+    pub fn begin_instruction(&mut self) {
+        self.reached.clear();
+    }
+
+    /// Charges a session for the instruction that has been planned, on all workers that got some of it.
+    pub fn charge(&mut self, session: SessionId, estimate: (Op, f64)) {
+        let now = Instant::now();
+        let Self { workers, turns, listed_workers, reached, tight, .. } = self;
+        for &index in &*reached {
+            let Some(worker) = workers.get_mut(place(index)).and_then(Option::as_mut) else {
+                continue;
+            };
+            *tight |= turns.charge(session, index, estimate, now, |request| {
+                send(index, worker, &ToWorker::Mark { request }, listed_workers);
+            });
+        }
+    }
+
+    /// Takes a worker's answer, if it is one to a mark.
+    pub fn passed(&mut self, index: WorkerIndex, request: u64) -> bool {
+        self.turns.passed(index, request, Instant::now())
     }
 
     /// Whether these workers have room for payloads beside their words.
@@ -231,6 +266,9 @@ impl Outbox {
         if !self.touched.contains(&index) {
             self.touched.push(index);
         }
+        if !self.reached.contains(&index) {
+            self.reached.push(index);
+        }
     }
 
     #[cold]
@@ -293,15 +331,9 @@ impl Sink for Outbox {
     }
 
     fn worker_message(&mut self, index: WorkerIndex, message: &ToWorker<'_>) {
-        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
-            return;
-        };
-        if let Err(error) = message::encode(message, worker.buffer()) {
-            tracing::error!("a message for worker {index} has no binary form: {error}");
-        }
-        if !worker.listed {
-            worker.listed = true;
-            self.listed_workers.push(index);
+        let Self { workers, listed_workers, .. } = self;
+        if let Some(worker) = workers.get_mut(place(index)).and_then(Option::as_mut) {
+            send(index, worker, message, listed_workers);
         }
     }
 
@@ -334,6 +366,22 @@ impl Sink for Outbox {
         let Some(trace) = &mut self.trace else { return };
         trace.write(session.0, instruction, notes);
         tell_notice(trace);
+    }
+}
+
+/// Puts a message behind all that a worker was sent.
+fn send(
+    index: WorkerIndex,
+    worker: &mut Outbound,
+    message: &ToWorker<'_>,
+    listed: &mut Vec<WorkerIndex>,
+) {
+    if let Err(error) = message::encode(message, worker.buffer()) {
+        tracing::error!("a message for worker {index} has no binary form: {error}");
+    }
+    if !worker.listed {
+        worker.listed = true;
+        listed.push(index);
     }
 }
 

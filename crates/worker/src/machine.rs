@@ -178,6 +178,12 @@ impl<E: Engine> Machine<E> {
                 }
                 return Ok(is_over);
             }
+            Ok((ToWorker::Mark { request }, _)) => {
+                // An instruction that failed has been reported, and a read of its result will be told.
+                let _ = self.state.engine.synchronize();
+                replies.send(&FromWorker::Done { request });
+                return Ok(true);
+            }
             // Others count on what we have begun to send.
             Ok((ToWorker::Goodbye { .. }, _)) => {
                 return if self.state.wait_for_all(replies, driver) {

@@ -52,6 +52,7 @@ impl Dispatcher {
         let slots = || operands.iter().copied().filter(|&word| word < wire::SLOT_LIMIT);
         let signal = u16::try_from(*flags >> 16).ok()?;
         let plain = Plain::of(session, core, id, (op, signal), slots(), &defined.iter().copied())?;
+        core.touched_bytes = outputs.iter().map(Meta::bytes).fold(plain.bytes, u64::saturating_add);
         for word in operands {
             if *word < wire::SLOT_LIMIT {
                 *word = plain_slot(session, *word);
@@ -164,6 +165,8 @@ struct Plain {
     worker: u32,
     /// The session's slot of the first of them: results have its layout, and often its metadata.
     first: u32,
+    /// Of all of them.
+    bytes: u64,
 }
 
 impl Plain {
@@ -177,7 +180,12 @@ impl Plain {
         operands: impl Iterator<Item = u32>,
         defined: &(impl Iterator<Item = u32> + Clone),
     ) -> Option<Self> {
-        let mut operands = operands.map(|slot| Some((slot, session.value(slot)?.plain()?)));
+        let mut bytes: u64 = 0;
+        let mut operands = operands.map(|slot| {
+            let value = session.value(slot)?;
+            bytes = bytes.saturating_add(value.spec().bytes);
+            Some((slot, value.plain()?))
+        });
         let (first, worker) = operands.next()??;
         if operands.any(|operand| operand.is_none_or(|(_, other)| other != worker)) {
             return None;
@@ -193,7 +201,7 @@ impl Plain {
                 return None;
             }
         }
-        Some(Self { worker, first })
+        Some(Self { worker, first, bytes })
     }
 
     /// Enters a result that the worker holds in slot `result_slot`: its metadata, number and place among the outputs.

@@ -25,8 +25,10 @@ impl Dispatcher {
         if !self.core.tracing
             && let Some(slots) = wire::freed(words)
         {
+            self.core.touched_bytes = 0;
             return self.release(session, slots, sink);
         }
+        self.core.touched_bytes = u64::MAX;
         let view = InstructionView::new(words)?.filter(|view| self.core.is_fast(view.op));
         if let Some(view) = view
             && let Some(outputs) = self.results_of(session, &view)

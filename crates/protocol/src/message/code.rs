@@ -17,8 +17,9 @@ pub const DESCRIPTION: u16 = MESSAGE_CODE_FIRST | 0xb;
 pub const BACKENDS: u16 = MESSAGE_CODE_FIRST | 0xc;
 pub const SPACED_REPLY: u16 = MESSAGE_CODE_FIRST | 0xd;
 pub const SLAB_REPLY: u16 = MESSAGE_CODE_FIRST | 0xe;
+pub const MARK: u16 = MESSAGE_CODE_FIRST | 0x10;
 
-const NAMES: [(u16, &str); 15] = [
+const NAMES: [(u16, &str); 16] = [
     (REPLY, "reply"),
     (DONE, "done"),
     (FAILURE, "failure"),
@@ -34,6 +35,7 @@ const NAMES: [(u16, &str); 15] = [
     (BACKENDS, "backends"),
     (SPACED_REPLY, "spaced_reply"),
     (SLAB_REPLY, "slab_reply"),
+    (MARK, "mark"),
 ];
 
 /// The name of a message's code; `None` where no message has it.

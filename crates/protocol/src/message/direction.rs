@@ -36,6 +36,8 @@ pub trait Message<'a>: Sized {
 pub enum ToWorker<'a> {
     /// Asks for its counters.
     StatsRequest { request: u64 },
+    /// Answered by `done` once all computation before it is over; collectives may still be in flight.
+    Mark { request: u64 },
     /// Another worker that it reaches by TCP, from here on.
     Peer(Peer<'a>),
     /// The dispatcher closes the connection on purpose.
@@ -144,6 +146,7 @@ impl<'a> Message<'a> for ToWorker<'a> {
     fn code(&self) -> u16 {
         match self {
             Self::StatsRequest { .. } => code::STATS_REQUEST,
+            Self::Mark { .. } => code::MARK,
             Self::Peer(_) => code::PEER,
             Self::Goodbye { .. } => code::GOODBYE,
         }
@@ -151,7 +154,7 @@ impl<'a> Message<'a> for ToWorker<'a> {
 
     fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         match self {
-            Self::StatsRequest { request } => push_u64(out, *request),
+            Self::StatsRequest { request } | Self::Mark { request } => push_u64(out, *request),
             Self::Peer(peer) => append_peer(peer, out)?,
             Self::Goodbye { reason } => append_reason(reason, out)?,
         }
@@ -165,6 +168,7 @@ impl<'a> Message<'a> for ToWorker<'a> {
     ) -> Result<Self, WireError> {
         Ok(match code {
             code::STATS_REQUEST => Self::StatsRequest { request: reader.u64()? },
+            code::MARK => Self::Mark { request: reader.u64()? },
             code::PEER => Self::Peer(peer(reader)?),
             code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
             _ => return Err(unexpected(code)),

@@ -113,6 +113,7 @@ fn every_frame(
         (words(&ToClient::Failure(failure)), BOTH),
         (words(&ToClient::FailedReply { request, failure }), BOTH),
         (words(&ToWorker::StatsRequest { request }), ASKED),
+        (words(&ToWorker::Mark { request }), DOWN),
         (words(&FromWorker::Stats(stats)), BACK),
         (words(&ToClient::WorkerStats { worker: index, stats }), CLIENT),
         (words(&ToClient::WorkerJoined { index }), CLIENT),

@@ -50,6 +50,7 @@ impl Toy {
                             ..Stats::default()
                         }));
                     }
+                    ToWorker::Mark { request } => self.peer.say(&FromWorker::Done { request }),
                     // It has nothing to do with others.
                     ToWorker::Peer(_) => {}
                 }

@@ -281,3 +281,19 @@ fn synchronize_and_counters_wait_for_what_is_before_them() {
     assert_eq!(all[0].answers(), [Answer::Other("stats"), Answer::Done(3)]);
     assert_eq!(bytes_held(&all[0]), 0);
 }
+
+#[test]
+fn a_mark_waits_for_no_collective() {
+    let mut all = workers(2);
+    all[0].is_sent(&[full(0, LARGE, 7), send(0, 1, 1)]);
+    let mut mark = Vec::new();
+    let request = 1 << 63 | 5;
+    gt_protocol::message::encode(&gt_protocol::message::ToWorker::Mark { request }, &mut mark)
+        .unwrap();
+    all[0].are_sent_words(&mark);
+    while all[0].go() {}
+    assert_eq!(all[0].answers(), [Answer::Done(request)]);
+    assert!(all[0].stream.is_busy());
+    all[1].is_sent(&[receive(0, 0, 1, LARGE)]);
+    run_until_idle(&mut all);
+}

@@ -24,11 +24,11 @@ const FACTOR_MAX: f64 = 1e4;
 /// Work below this (us) is not waited for when its operator is new: a hundred of it is a short turn.
 const SMALL: f64 = 16.0;
 /// A mark follows so many instructions at the latest: estimates that are too low are found out.
-const GROUP_MAX: u32 = 64;
+const SPAN_MAX: u32 = 64;
 
 /// A session's instructions between two marks.
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct Span {
     session: SessionId,
     count: u32,
     /// As charged, in microseconds.
@@ -48,7 +48,7 @@ struct Mark {
     sent: f64,
     /// The worker has no pause between the two: all of it was there when it came to the first one.
     is_dense: bool,
-    group: Group,
+    span: Span,
 }
 
 /// One worker's stream.
@@ -56,7 +56,7 @@ struct Mark {
 struct Lane {
     /// Charged for all sessions since the last mark.
     sent: f64,
-    open: Vec<Group>,
+    open: Vec<Span>,
     marks: VecDeque<Mark>,
     waiting: BTreeMap<SessionId, f64>,
     /// Since when the worker has been at what comes before the first mark.
@@ -93,7 +93,7 @@ impl Turns {
         if lane.waiting.get(&session).is_none_or(|&waiting| waiting < budget) {
             return true;
         }
-        if lane.marks.iter().all(|mark| mark.group.session != session) {
+        if lane.marks.iter().all(|mark| mark.span.session != session) {
             self.close(session, worker, now, mark);
         }
         false
@@ -121,7 +121,7 @@ impl Turns {
         let waiting = lane.waiting.entry(session).or_default();
         *waiting += charged;
         let is_spent = *waiting >= self.budget;
-        let open = lane.group(session);
+        let open = lane.span(session);
         open.charged += charged;
         open.count += 1;
         if charged > open.main.1 {
@@ -130,13 +130,13 @@ impl Turns {
             open.main.1 += charged;
             open.main.2 += estimate;
         }
-        if open.charged >= self.budget / MARKS || open.count >= GROUP_MAX {
+        if open.charged >= self.budget / MARKS || open.count >= SPAN_MAX {
             self.close(session, worker, now, mark);
         }
         is_spent
     }
 
-    /// Ends a session's open group with a mark.
+    /// Ends a session's open span with a mark.
     fn close(
         &mut self,
         session: SessionId,
@@ -145,10 +145,10 @@ impl Turns {
         mark: impl FnOnce(u64),
     ) {
         let Some(lane) = self.lanes.get_mut(&worker) else { return };
-        let Some(place) = lane.open.iter().position(|group| group.session == session) else {
+        let Some(place) = lane.open.iter().position(|span| span.session == session) else {
             return;
         };
-        let group = lane.open.swap_remove(place);
+        let span = lane.open.swap_remove(place);
         if lane.marks.is_empty() {
             lane.begun = now;
         }
@@ -156,8 +156,8 @@ impl Turns {
         lane.marks.push_back(Mark {
             number: self.next_mark,
             sent: std::mem::take(&mut lane.sent),
-            is_dense: group.count == 1 || !lane.marks.is_empty(),
-            group,
+            is_dense: span.count == 1 || !lane.marks.is_empty(),
+            span,
         });
         mark(MARK_BIT | self.next_mark);
     }
@@ -180,7 +180,7 @@ impl Turns {
 
     pub fn forget_session(&mut self, session: SessionId) {
         for lane in self.lanes.values_mut() {
-            lane.open.retain(|group| group.session != session);
+            lane.open.retain(|span| span.session != session);
             lane.waiting.remove(&session);
         }
     }
@@ -198,27 +198,27 @@ impl Lane {
     }
 
     /// What a session has sent since its last mark.
-    fn group(&mut self, session: SessionId) -> &mut Group {
-        let place = self.open.iter().position(|group| group.session == session);
+    fn span(&mut self, session: SessionId) -> &mut Span {
+        let place = self.open.iter().position(|span| span.session == session);
         let place = place.unwrap_or_else(|| {
-            self.open.push(Group { session, count: 0, charged: 0.0, main: ((0, 0), 0.0, 0.0) });
+            self.open.push(Span { session, count: 0, charged: 0.0, main: ((0, 0), 0.0, 0.0) });
             self.open.len() - 1
         });
         &mut self.open[place]
     }
 
-    /// A group is over: the session has so much less waiting, and its main operator's estimate is corrected.
-    fn learn(&mut self, &Mark { sent, is_dense, group, .. }: &Mark, now: Instant) {
+    /// A span is over: the session has so much less waiting, and its main operator's estimate is corrected.
+    fn learn(&mut self, &Mark { sent, is_dense, span, .. }: &Mark, now: Instant) {
         let passed = now.saturating_duration_since(self.begun).as_secs_f64() * 1e6;
         self.begun = now;
-        if let Some(waiting) = self.waiting.get_mut(&group.session) {
-            *waiting -= group.charged;
+        if let Some(waiting) = self.waiting.get_mut(&span.session) {
+            *waiting -= span.charged;
             // Less than rounding may leave, or nothing.
             if *waiting < 1e-3 {
-                self.waiting.remove(&group.session);
+                self.waiting.remove(&span.session);
             }
         }
-        let (class, charged, estimate) = group.main;
+        let (class, charged, estimate) = span.main;
         if !is_dense || sent <= 0.0 || estimate <= 0.0 {
             return;
         }
@@ -330,7 +330,7 @@ mod tests {
     fn whoever_is_over_a_budget_that_has_shrunk_gets_a_mark() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.share(false);
-        for _ in 0..GROUP_MAX - 1 {
+        for _ in 0..SPAN_MAX - 1 {
             let estimate = (Op::Add, SMALL / 2.0);
             turns.charge(ALICE, 0, estimate, now, |_| panic!("a mark before its time"));
         }

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -152,6 +153,48 @@ def inference(device: str) -> Any:
                 ramp(1, 2, 3, 4).to(device),
             ),
         )
+
+
+@program
+def inference_of_what_was_made_before(device: str) -> Any:
+    x = ramp(2, 6).to(device)
+    m = nn.Sequential(nn.Linear(6, 6), nn.Flatten(0), nn.Unflatten(0, (2, 6))).to(device)
+    lstm = nn.LSTM(6, 3).to(device)
+    with torch.no_grad():
+        for p in (*m.parameters(), *lstm.parameters()):
+            p.fill_(0.1)
+    with torch.inference_mode():
+        views = [
+            x.view(3, 4), x[0], x[:, 1:], x.t(), x.chunk(2, 1)[1], x.split([2, 4], 1)[0], x[None],
+            x.unbind(1)[2], x.expand(1, 2, 6), x.transpose(0, 1), x.permute(1, 0), x.squeeze(),
+            x.select(1, 2), x.diagonal(), x.unfold(1, 2, 2), x.detach(), x.movedim(0, 1), x.real,
+            x.narrow(1, 0, 2), x.reshape(-1), x.view(-1)[1:][1:],
+        ]  # fmt: skip
+        flags = [view.is_inference() for view in views]
+        x[0, :2].add_(1)
+        made = x + 1
+        flags += [made.is_inference(), made[0].is_inference(), x.is_inference()]
+        results = [m(x), lstm(x)]
+    x.requires_grad_()
+    (x * x).sum().backward()
+    return views, flags, results, x, x.grad
+
+
+@program
+def modules_with_tensors_that_have_a_history(device: str) -> Any:
+    """What `weight_norm` leaves is a tensor with a history, and is made on the device again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        m = nn.utils.weight_norm(nn.Linear(2, 2).to(device))
+    with torch.no_grad():
+        m.weight_v.copy_(ramp(2, 2) + 1)
+        m.weight_g.copy_(ramp(2, 1) + 1)
+        m.bias.zero_()
+    m = nn.Sequential(m).to(device).to(device).float()
+    results = [m(ramp(1, 2).to(device))]
+    results[0].sum().backward()
+    copy_of = m.to("cpu").to(device).double()
+    return results, m[0].weight_g.grad, copy_of(ramp(1, 2).to(device).double())
 
 
 @program

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from gt.torch import (
     generators,
     parallel,
     passes,
+    ties,
 )
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
@@ -146,31 +146,8 @@ def register() -> None:
     optimizer: Any = importlib.import_module("torch.optim.optimizer")
     optimizer._foreach_supported_types.append(MuxTensor)  # noqa: SLF001
     files.register()
-    torch.nn.Module._apply = _keeping_ties(torch.nn.Module._apply)  # type: ignore[method-assign] # noqa: SLF001
+    ties.install()
     _register_kernels()
-
-
-def _keeping_ties(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """`Module.to` and its like: parameters of `mux` become others in place, so that ties hold.
-
-    PyTorch does so by itself with those that become ones of `mux`. Its setting for others would act
-    on `load_state_dict` too, which fails with it for recurrent layers, and on lazy modules; so it
-    is on while a module that is on `mux` is converted.
-    """
-
-    @functools.wraps(apply)
-    def converted(module: torch.nn.Module, *args: object, **kwargs: object) -> object:
-        if not any(isinstance(x, MuxTensor) for x in module._parameters.values()):  # noqa: SLF001
-            return apply(module, *args, **kwargs)
-        future = torch.__future__
-        before = future.get_swap_module_params_on_conversion()
-        future.set_swap_module_params_on_conversion(True)
-        try:
-            return apply(module, *args, **kwargs)
-        finally:
-            future.set_swap_module_params_on_conversion(before)
-
-    return converted
 
 
 def _register_kernels() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from gt import _core
 from gt._core import Tensor
 from gt.torch import functions, operands
@@ -63,6 +65,10 @@ def found(operator: Any) -> Run | None:  # noqa: ANN401 - PyTorch has no public 
         return None
 
     def run(args: Sequence[object], kwargs: Named) -> object:
+        # A view within inference_mode is what its base is, and PyTorch counts versions of both.
+        if torch.is_inference_mode_enabled() and not args[0].is_inference():  # type: ignore[attr-defined]
+            with torch.inference_mode(mode=False):
+                return run(args, kwargs)
         values = [operands.operand(x) for x in args]
         result = function(*values, **operands.words(kwargs))
         if result is values[0]:

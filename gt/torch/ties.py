@@ -1,0 +1,80 @@
+"""`Module.to` and its like: parameters stay the objects that they are, so that tied ones stay tied.
+
+PyTorch does so by itself with parameters that become ones of the device `mux`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gt.torch.tensor import MuxTensor
+
+Apply = Callable[..., Any]
+Convert = Callable[[torch.Tensor], torch.Tensor]
+
+
+def install() -> None:
+    """Puts the conversion in the place of PyTorch's."""
+    torch.nn.Module._apply = _keeping_ties(torch.nn.Module._apply)  # type: ignore[method-assign] # noqa: SLF001
+
+
+def _keeping_ties(apply: Apply) -> Apply:
+    @functools.wraps(apply)
+    def converted(module: torch.nn.Module, fn: Convert, recurse: bool = True) -> object:
+        parameters = module._parameters  # noqa: SLF001 - as PyTorch's own function
+        if not any(isinstance(x, MuxTensor) for x in parameters.values()):
+            return apply(module, fn, recurse)
+        if recurse:
+            for child in module.children():
+                child._apply(fn)  # type: ignore[no-untyped-call] # noqa: SLF001
+        here = {name: x for name, x in parameters.items() if _is_converted_here(x, fn)}
+        parameters.update(dict.fromkeys(here))  # None: PyTorch leaves it out
+        try:
+            return _swapping(apply, module, fn)
+        finally:
+            parameters.update(here)
+
+    return converted
+
+
+def _is_converted_here(parameter: torch.Tensor | None, fn: Convert) -> bool:
+    """Whether it was on the device and stays there; it has other memory then, and its gradient.
+
+    It has no other object: what a module computed of it, as `weight_norm` does, refers to it.
+    """
+    if not isinstance(parameter, MuxTensor):
+        return False
+    with torch.no_grad():
+        result = fn(parameter)
+        if not isinstance(result, MuxTensor):
+            return False
+        gradient = parameter.grad
+        if result is not parameter:
+            parameter.data = result
+            if gradient is not None:
+                gradient.data = fn(gradient)
+    return True
+
+
+def _swapping(apply: Apply, module: torch.nn.Module, fn: Convert) -> object:
+    """PyTorch's conversion, where parameters that leave the device change their class in place.
+
+    Its setting for that would act on `load_state_dict` too, which fails with it for recurrent
+    layers, and on lazy modules; so it is on during this call alone. A parameter that others refer
+    to becomes another object, as between any two devices in PyTorch.
+    """
+    future = torch.__future__
+    before = future.get_swap_module_params_on_conversion()
+    future.set_swap_module_params_on_conversion(True)
+    try:
+        return apply(module, fn, False)
+    except RuntimeError as error:
+        if "Couldn't swap" not in str(error):
+            raise
+    finally:
+        future.set_swap_module_params_on_conversion(before)
+    return apply(module, fn, False)

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import importlib
+import pathlib
 import signal
 import sys
 import time
@@ -62,7 +63,20 @@ def connect(address: str, *, workers: int = 0, worker_seconds: float = 60.0) -> 
     verbose, ring = config.is_verbose(), config.uses_rings()
     _core.connect(address, config.token(), verbose, ring, worker_seconds)
     register_exit()
+    _notice_absent_log(address)
     _wait_for_workers(address, workers, worker_seconds)
+
+
+def _notice_absent_log(address: str) -> None:
+    """Say that a log is asked for which the dispatcher, who writes it, has not begun."""
+    file = config.instruction_log()
+    if file is not None and not pathlib.Path(file).exists():
+        from gt import notices
+
+        notices.say(
+            f"GT_INSTRUCTION_LOG={file} writes nothing here: the log is the dispatcher's; start "
+            f"the one at {address} with GT_INSTRUCTION_LOG={file} or --instruction-log"
+        )
 
 
 def _wait_for_workers(address: str, wanted: int, seconds: float) -> None:

@@ -84,6 +84,18 @@ def test_a_misspelt_name_is_told_at_the_users_line(
     assert [one.filename for one in told] == [__file__]
 
 
+@pytest.mark.parametrize("name", variables.PROMISED)
+def test_a_variable_of_the_papers_that_changes_nothing_says_so(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "0")
+    environment.check()  # off is what holds
+    monkeypatch.setenv(name, "1")
+    with pytest.warns(UserWarning, match=f"^{name} changes nothing yet; ") as told:
+        environment.check()
+    assert [one.filename for one in told] == [__file__]
+
+
 def test_a_program_gets_the_error_at_its_first_operation() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", "import gt\nx = gt.ones(2)\n"],

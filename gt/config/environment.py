@@ -89,6 +89,8 @@ def check() -> None:
         read(variable)
     for name, meant in variables.misspelt(os.environ).items():
         warn(f"GT has no variable {name}, which changes nothing; did you mean {meant}?")
+    for name, instead in variables.promised(os.environ).items():
+        warn(f"{name} changes nothing yet; {instead}")
 
 
 def is_verbose() -> bool:

@@ -22,6 +22,21 @@ ON = ("1", "true", "yes", "on")
 OFF = ("0", "false", "no", "off")
 # Of two names so alike one is taken for the other, misspelt.
 LIKENESS = 0.75
+_PLACEMENTS = "GT_INSTRUCTION_LOG=FILE has each placement, gt.explain(x) its reason"
+_COMPILATION = "each operator runs by itself"
+# Variables of the papers that change nothing yet: what serves meanwhile, or is so without them.
+PROMISED = {
+    "GT_DEBUG_CLIENT": "gt.debug.print_tape() shows what backward goes through",
+    "GT_DEBUG_DISPATCHER": _PLACEMENTS,
+    "GT_DEBUG_WORKER": "gt.debug.get_worker_stats() counts what workers do",
+    "GT_DEBUG_COMPILE": _COMPILATION,
+    "GT_AUTO_COMPILE": _COMPILATION,
+    "GT_COMPILE": _COMPILATION,
+    "GT_HOTPATH_WINDOW": _COMPILATION,
+    "GT_HOTPATH_THRESHOLD": _COMPILATION,
+    "GT_HOTPATH_MIN_SEQ": _COMPILATION,
+    "GT_HOTPATH_MAX_EXPAND": _COMPILATION,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,7 +366,7 @@ INSTRUCTION_LOG = Variable(
     shown="none",
     parse=str,
     expected="a path",
-    summary="A file for the instruction log; see "
+    summary="A file for the instruction log of this program, or of the dispatcher; see "
     "[Monitoring Tools](../getting_started/monitoring_tools.md).",
     of_session=True,
 )
@@ -409,6 +424,17 @@ NAMES = {variable.name: variable for variable in VARIABLES}
 
 def misspelt(names: Iterable[str]) -> dict[str, str]:
     """Of the names, those that are nearly a variable's, with that."""
-    unknown = [name for name in names if name.startswith(PREFIX) and name not in NAMES]
+    unknown = [name for name in names if name.startswith(PREFIX)]
+    unknown = [name for name in unknown if name not in NAMES and name not in PROMISED]
     alike = {name: difflib.get_close_matches(name, NAMES, 1, LIKENESS) for name in unknown}
     return {name: found[0] for name, found in alike.items() if found}
+
+
+def promised(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that are switched on and change nothing yet, with what serves meanwhile."""
+    off = ("", *OFF)
+    return {
+        name: instead
+        for name, instead in PROMISED.items()
+        if environment.get(name, "").strip().lower() not in off
+    }

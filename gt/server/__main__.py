@@ -1,6 +1,7 @@
 """`python -m gt.server` is the program `gt-dispatcher`, with the same options: see `--help`.
 
 `--end-with-input` is one more, for programs that start it: it ends when they do, however they end.
+GT_INSTRUCTION_LOG is `--instruction-log` where no option says another file.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import signal
 import sys
 
 from gt._core import serve
+from gt.config import instruction_log
 from gt.launch import watch
 
 ENDS_WITH_INPUT = "--end-with-input"
+LOG = "--instruction-log"
 
 
 def main() -> int:
@@ -21,7 +24,14 @@ def main() -> int:
     words = [word for word in sys.argv[1:] if word != ENDS_WITH_INPUT]
     if len(words) < len(sys.argv[1:]):
         watch.end_with_input()
-    return serve(words)
+    return serve([*words, *log_words(words)])
+
+
+def log_words(words: list[str]) -> list[str]:
+    """The option that GT_INSTRUCTION_LOG stands for."""
+    file = instruction_log()
+    named = any(word.partition("=")[0] == LOG for word in words)
+    return [] if file is None or named else [LOG, file]
 
 
 if __name__ == "__main__":

@@ -65,12 +65,13 @@ def settings(environment: Mapping[str, str]) -> list[str]:
 
 
 def wrong(environment: Mapping[str, str]) -> list[str]:
-    """One line for each variable that means nothing, or whose name is nearly one."""
+    """One line for each variable that means nothing, or changes nothing."""
     mistakes = [mistake(variable, environment) for variable in variables.VARIABLES]
     alike = variables.misspelt(environment)
     return [
         *filter(None, mistakes),
         *(f"{name}: did you mean {meant}?" for name, meant in alike.items()),
+        *(f"{name}: {instead}" for name, instead in variables.promised(environment).items()),
     ]
 
 

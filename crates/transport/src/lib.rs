@@ -7,6 +7,7 @@
 //! - [`sleep`]: until any of several rings, slabs and threads has something.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`calls`]: workers of different hosts meet over TCP.
+//! - [`tcp`]: options of a connection between hosts.
 //! - [`packing`]: fewer bytes on a slow link.
 //! - [`memory`]: large pages for what is large, and copying past the caches.
 //! - [`process`]: whether another process is stopped, and how long it has computed.
@@ -45,6 +46,7 @@ pub mod scheduling;
 pub mod shared_cpu;
 pub mod slab;
 pub mod sleep;
+pub mod tcp;
 pub mod vectors;
 
 pub use control::{ControlKind, ControlRecord, SLABS, receive_record, send_record};

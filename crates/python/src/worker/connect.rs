@@ -7,6 +7,7 @@ use super::process::serve_control;
 use gt_protocol::handshake::{
     Capabilities, Handshake, Hello, LocalSocket, Resume, Role, Secret, Token, Welcome,
 };
+use gt_transport::tcp::{self, Probes};
 use pyo3::exceptions::{PyConnectionError, PyConnectionRefusedError};
 use pyo3::prelude::*;
 use std::io::{Read, Write};
@@ -67,7 +68,7 @@ pub fn run_on_socket(
     }
     let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
     let (stream, welcome, listener) =
-        py.detach(|| tcp(host, port, hello.clone())).map_err(refused)?;
+        py.detach(|| dial_tcp(host, port, hello.clone())).map_err(refused)?;
     if let Some(opened) = &welcome.local_socket
         && let Ok(socket) = py.detach(|| open_local(opened, &welcome, &hello))
     {
@@ -79,6 +80,11 @@ pub fn run_on_socket(
     let index =
         welcome.worker.ok_or_else(|| refused("the welcome names no worker index".to_owned()))?;
     tell_joined(&welcome, &format!("{host}:{port}"), "TCP", backend)?;
+    if !stream.peer_addr().is_ok_and(|address| address.ip().is_loopback())
+        && let Some(line) = tcp::clipped_buffers()
+    {
+        tell(&line);
+    }
     serve_frames(py, stream, worker, index, listener)
 }
 
@@ -93,14 +99,18 @@ fn tell_joined(
     let name: String = backend.getattr("name")?.extract()?;
     let index = welcome.worker.map(|index| format!(" {index}")).unwrap_or_default();
     let process = std::process::id();
-    let line = format!("worker{index} has joined {address} by {way} ({name}, process {process})");
-    // Nobody reads standard error if this fails.
-    let _ = writeln!(std::io::stderr(), "gt.worker: {line}");
+    tell(&format!("worker{index} has joined {address} by {way} ({name}, process {process})"));
     Ok(())
 }
 
+/// A line of the worker's log.
+fn tell(line: &str) {
+    // Nobody reads standard error if this fails.
+    let _ = writeln!(std::io::stderr(), "gt.worker: {line}");
+}
+
 /// The connection, the answer to our hello, and where workers of other hosts may call us.
-fn tcp(
+fn dial_tcp(
     host: &str,
     port: u16,
     mut hello: Hello,
@@ -111,7 +121,7 @@ fn tcp(
         .map_err(|error| format!("the host {host:?} is unknown ({error})"))?
         .collect();
     let mut stream = TcpStream::connect(addresses.as_slice()).map_err(text)?;
-    stream.set_nodelay(true).map_err(text)?;
+    tcp::tune(&stream, Probes::default()).map_err(text)?;
     stream.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
     // On the interface that reaches the dispatcher: that network is ours.
     let listener = TcpListener::bind((stream.local_addr().map_err(text)?.ip(), 0)).map_err(text)?;

@@ -7,16 +7,11 @@ use super::registry::Takeover;
 use super::ring_peer;
 use super::secret::random_secret;
 use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, RefusalCode, Resume};
+use gt_transport::tcp::{self, Probes};
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Once;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-
-/// A peer that says nothing for this long is asked whether it lives; after four such questions it is gone. A host that
-/// lost its power never closes a connection.
-const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const KEEP_ALIVE_COUNT: u32 = 4;
 
 /// Serves one TCP connection from its first byte to its end.
 ///
@@ -26,7 +21,10 @@ pub(crate) async fn serve(
     mut stream: TcpStream,
     place: OwnedSemaphorePermit,
 ) -> Result<(), GreetingError> {
-    tune(&stream)?;
+    tcp::tune(&stream, Probes::default())?;
+    if !stream.peer_addr()?.ip().is_loopback() {
+        tell_of_buffers();
+    }
     let Some((hello, version)) = greeting::hello(&mut stream).await? else { return Ok(()) };
     drop(place);
     if let Some(resume) = hello.resume {
@@ -144,12 +142,12 @@ async fn take_over(
     Ok(())
 }
 
-fn tune(stream: &TcpStream) -> Result<(), GreetingError> {
-    use rustix::net::sockopt;
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true).map_err(std::io::Error::from)?;
-    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_IDLE).map_err(std::io::Error::from)?;
-    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_INTERVAL).map_err(std::io::Error::from)?;
-    sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_COUNT).map_err(std::io::Error::from)?;
-    Ok(())
+/// One line of the log, at the first connection of another host.
+fn tell_of_buffers() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if let Some(line) = tcp::clipped_buffers() {
+            tracing::info!("{line}");
+        }
+    });
 }

@@ -1,6 +1,7 @@
 //! The first bytes of a connection: a TCP stream, a hello, the dispatcher's answer, and what goes wrong with them.
 
 use gt_protocol::handshake::{Capabilities, Handshake, Hello, Resume, Role, Token, Welcome};
+use gt_transport::tcp::{self, Probes};
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -43,8 +44,7 @@ pub(crate) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
     for candidate in addresses {
         match TcpStream::connect_timeout(&candidate, DIAL_MAX) {
             Ok(stream) => {
-                let set = stream
-                    .set_nodelay(true)
+                let set = tcp::tune(&stream, Probes::default())
                     .and_then(|()| stream.set_read_timeout(Some(DIAL_MAX)))
                     .and_then(|()| stream.set_write_timeout(Some(DIAL_MAX)));
                 set.map_err(|source| unreachable_at(address, source))?;

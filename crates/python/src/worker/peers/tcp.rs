@@ -7,6 +7,7 @@
 use super::chunk;
 use gt_protocol::peer::ChunkHead;
 use gt_transport::packing::{PACKED_BYTES_MIN, PackingChoice, PackingPolicy, pack, unpack};
+use gt_transport::tcp::{self, Probes};
 use gt_transport::{CHUNK_BYTES_MAX, FutexWaker, HEAD_WORDS, Parked};
 use gt_worker::{Cause, CopyBytes, Front};
 use std::io::{self, Read, Write};
@@ -14,7 +15,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Longer chunks than a slab's: each wakes a thread on either side, which takes as long as copying 64 KiB.
 const TCP_CHUNK_BYTES_MAX: usize = 4 * CHUNK_BYTES_MAX;
@@ -96,10 +97,8 @@ impl TcpLink {
         packed: Arc<PackedBytes>,
     ) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
-        stream.set_nodelay(true)?;
         // A host that loses its power closes nothing: the kernel asks for it.
-        rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
-        rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(5))?;
+        tcp::tune(&stream, Probes::default())?;
         let reading = stream.try_clone()?;
         let (to, outward) = sync_channel(QUEUE_CHUNKS);
         let (done, written) = sync_channel(QUEUE_CHUNKS);

@@ -1,0 +1,289 @@
+//! TCP connections between hosts: their options (no delay, large buffers, probes of a peer that says nothing), and whether the
+//! other host acknowledges what was sent.
+
+#![allow(unsafe_code, reason = "std and rustix have no TCP_INFO")]
+
+use rustix::net::{AddressFamily, SocketType, socket, sockopt};
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Buffer that is asked for in each direction: bytes in flight on 2.5 Gbit/s and 50 ms.
+pub const BUFFER_BYTES: usize = 16 << 20;
+/// The kernel's probes have a grain of whole seconds.
+const PROBE_MIN: Duration = Duration::from_secs(1);
+/// Linux counts the bookkeeping of a buffer into its size, and doubles what is asked for.
+const GRANTED_FOR_ASKED: usize = 2;
+
+/// How a connection finds out that the other host does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probes {
+    /// Silence before each probe.
+    pub interval: Duration,
+    /// Probes without an answer, after which the connection is broken.
+    pub count: u32,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(5), count: 3 }
+    }
+}
+
+/// Sets a connection's options. Before a connect or a listen is best: the buffers are then there from the first packet.
+///
+/// # Errors
+/// The kernel refuses an option: it is no TCP socket.
+pub fn tune(stream: impl AsFd, probes: Probes) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(&stream, true)?;
+    sockopt::set_socket_keepalive(&stream, !probes.interval.is_zero())?;
+    let interval = probes.interval.max(PROBE_MIN);
+    sockopt::set_tcp_keepidle(&stream, interval)?;
+    sockopt::set_tcp_keepintvl(&stream, interval)?;
+    sockopt::set_tcp_keepcnt(&stream, probes.count.clamp(1, 127))?;
+    tune_buffers(stream)
+}
+
+/// Whether the other host acknowledges, looked at once an interval. Silence of a host that is there, but busy, is none: its
+/// kernel acknowledges, and answers when it is asked whether there is room.
+#[derive(Clone, Debug)]
+pub struct AnswerWatch {
+    probes: Probes,
+    next: Instant,
+    unanswered: u32,
+}
+
+impl AnswerWatch {
+    /// From now on.
+    #[must_use]
+    pub fn new(probes: Probes) -> Self {
+        Self { probes, next: Instant::now() + probes.interval, unanswered: 0 }
+    }
+
+    /// Time between two looks; `None` where nothing is looked at.
+    #[must_use]
+    pub fn interval(&self) -> Option<Duration> {
+        Some(self.probes.interval).filter(|interval| !interval.is_zero())
+    }
+
+    /// Looks, if it is time to.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TimedOut`]: the kernel has sent something again at one look more than there may be probes.
+    pub fn look(&mut self, stream: impl AsFd) -> io::Result<()> {
+        let now = Instant::now();
+        if self.interval().is_none() || now < self.next {
+            return Ok(());
+        }
+        self.next = now + self.probes.interval;
+        self.unanswered = if is_unacknowledged(&stream)? { self.unanswered + 1 } else { 0 };
+        if self.unanswered > self.probes.count {
+            let text = format!("nothing was acknowledged in {} probes", self.unanswered);
+            return Err(io::Error::new(ErrorKind::TimedOut, text));
+        }
+        Ok(())
+    }
+
+    /// Writes all of the bytes, however long the other side has no room for them, as long as its host answers. The stream has
+    /// [`Self::interval`] as the time-out of its writes.
+    ///
+    /// # Errors
+    /// The connection is broken, or does not answer.
+    pub fn write_all(&mut self, mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match stream.write(rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.look(stream)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the kernel has sent something again that the other host still has not acknowledged, or has asked for room more
+/// than once without an answer.
+fn is_unacknowledged(stream: &impl AsFd) -> io::Result<bool> {
+    /// Fields of `tcp_info`: state, state of congestion, repeated sends, repeated questions for room.
+    const INFO_BYTES: usize = 4;
+    let mut info = [0_u8; INFO_BYTES];
+    let mut length = libc::socklen_t::try_from(INFO_BYTES).unwrap_or(0);
+    // SAFETY: the kernel writes at most `length` bytes, which are there, and both outlive the call.
+    let answer = unsafe {
+        libc::getsockopt(
+            stream.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let [_, _, repeated_sends, repeated_questions] = info;
+    Ok(repeated_sends > 0 || repeated_questions > 1)
+}
+
+/// Asks for large buffers where that gives more than the kernel's own tuning would: a size that is set ends the tuning.
+///
+/// # Errors
+/// The kernel refuses an option.
+pub fn tune_buffers(stream: impl AsFd) -> io::Result<()> {
+    let buffers = SocketBuffers::of_this_host();
+    if buffers.send.pays() {
+        sockopt::set_socket_send_buffer_size(&stream, BUFFER_BYTES)?;
+    }
+    if buffers.receive.pays() {
+        sockopt::set_socket_recv_buffer_size(&stream, BUFFER_BYTES)?;
+    }
+    Ok(())
+}
+
+/// Says how to get the buffers that are asked for, where the kernel grants less.
+#[must_use]
+pub fn clipped_buffers() -> Option<String> {
+    let SocketBuffers { send, receive } = SocketBuffers::of_this_host();
+    let least = send.granted.min(receive.granted) / GRANTED_FOR_ASKED;
+    (least < BUFFER_BYTES).then(|| {
+        format!(
+            "the kernel grants TCP buffers of {} KiB where {} KiB are asked for: on fast links over long ways set \
+             net.core.rmem_max and net.core.wmem_max to {BUFFER_BYTES} (sysctl -w)",
+            least >> 10,
+            BUFFER_BYTES >> 10,
+        )
+    })
+}
+
+/// What the kernel makes of a request for [`BUFFER_BYTES`], and how far it would go by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BufferLimits {
+    granted: usize,
+    tuned_max: usize,
+}
+
+impl BufferLimits {
+    const fn pays(self) -> bool {
+        self.granted >= self.tuned_max
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SocketBuffers {
+    send: BufferLimits,
+    receive: BufferLimits,
+}
+
+impl SocketBuffers {
+    fn of_this_host() -> Self {
+        static BUFFERS: OnceLock<SocketBuffers> = OnceLock::new();
+        *BUFFERS.get_or_init(|| {
+            let [send, receive] = granted().unwrap_or_default();
+            let limits = |granted, file| BufferLimits { granted, tuned_max: tuned_max(file) };
+            Self {
+                send: limits(send, "/proc/sys/net/ipv4/tcp_wmem"),
+                receive: limits(receive, "/proc/sys/net/ipv4/tcp_rmem"),
+            }
+        })
+    }
+}
+
+/// SocketBuffers to send and to receive that a socket has which has asked for them.
+fn granted() -> io::Result<[usize; 2]> {
+    let trial = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    sockopt::set_socket_send_buffer_size(&trial, BUFFER_BYTES)?;
+    sockopt::set_socket_recv_buffer_size(&trial, BUFFER_BYTES)?;
+    Ok([sockopt::socket_send_buffer_size(&trial)?, sockopt::socket_recv_buffer_size(&trial)?])
+}
+
+/// Third of the numbers in the file: least, first and largest size. Unknown is endless: the kernel's tuning stays.
+fn tuned_max(file: &str) -> usize {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.split_whitespace().nth(2).and_then(|word| word.parse().ok()).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        AnswerWatch, BUFFER_BYTES, BufferLimits, Probes, clipped_buffers, granted, tune, tuned_max,
+    };
+    use rustix::net::sockopt;
+    use std::io::{self, Read};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::time::Duration;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (stream, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_connection_has_what_was_asked_for() {
+        let (stream, _other) = connected();
+        let before = sockopt::socket_recv_buffer_size(&stream).unwrap();
+        tune(&stream, Probes { interval: Duration::from_secs(7), count: 4 }).unwrap();
+        assert!(sockopt::tcp_nodelay(&stream).unwrap());
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), Duration::from_secs(7));
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), Duration::from_secs(7));
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), 4);
+        let [send, receive] = granted().unwrap();
+        if send >= tuned_max("/proc/sys/net/ipv4/tcp_wmem") {
+            assert_eq!(sockopt::socket_send_buffer_size(&stream).unwrap(), send);
+        }
+        let is_set = receive >= tuned_max("/proc/sys/net/ipv4/tcp_rmem");
+        let expected = if is_set { receive } else { before };
+        assert_eq!(sockopt::socket_recv_buffer_size(&stream).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_host_that_answers_is_not_silent_however_little_room_it_has() {
+        let (stream, other) = connected();
+        let probes = Probes { interval: Duration::from_millis(1), count: 0 };
+        let mut watch = AnswerWatch::new(probes);
+        stream.set_write_timeout(watch.interval()).unwrap();
+        let bytes = vec![7; 3 * BUFFER_BYTES]; // more than both buffers hold
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut first = [0];
+                (&other).read_exact(&mut first).unwrap();
+                assert_eq!(io::copy(&mut &other, &mut io::sink()).unwrap() + 1, 3 * (16 << 20));
+            });
+            watch.write_all(&stream, &bytes).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        });
+        watch.look(&stream).unwrap();
+    }
+
+    #[test]
+    fn without_an_interval_nothing_is_probed() {
+        let (stream, _other) = connected();
+        tune(&stream, Probes { interval: Duration::ZERO, count: 3 }).unwrap();
+        assert!(!sockopt::socket_keepalive(&stream).unwrap());
+    }
+
+    #[test]
+    fn a_size_is_set_where_the_kernel_would_not_go_further_itself() {
+        let pays = |granted, tuned_max| BufferLimits { granted, tuned_max }.pays();
+        assert!(pays(32 << 20, 32 << 20));
+        assert!(pays(8 << 20, 4 << 20));
+        assert!(!pays(8 << 20, 32 << 20));
+        assert!(!pays(0, usize::MAX));
+    }
+
+    #[test]
+    fn the_line_is_there_where_the_kernel_clips_and_names_both_settings() {
+        let is_clipped = granted().unwrap().iter().any(|&bytes| bytes < 2 * BUFFER_BYTES);
+        let line = clipped_buffers();
+        assert_eq!(line.is_some(), is_clipped);
+        for name in ["net.core.rmem_max", "net.core.wmem_max"] {
+            assert!(line.as_ref().is_none_or(|line| line.contains(name)), "{line:?}");
+        }
+    }
+}

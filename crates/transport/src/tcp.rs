@@ -193,7 +193,7 @@ impl SocketBuffers {
     }
 }
 
-/// SocketBuffers to send and to receive that a socket has which has asked for them.
+/// Buffers to send and to receive of a socket that has asked for them.
 fn granted() -> io::Result<[usize; 2]> {
     let trial = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     sockopt::set_socket_send_buffer_size(&trial, BUFFER_BYTES)?;

@@ -14,6 +14,7 @@ import gt
 from gt import _core
 from gt.torch import (
     autocasting,
+    composites,
     dispatch,
     elsewhere,
     files,
@@ -21,6 +22,7 @@ from gt.torch import (
     generators,
     parallel,
     passes,
+    steps,
 )
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
@@ -143,11 +145,13 @@ def register() -> None:
     passes.install()
     generators.install()
     parallel.install()
+    steps.install()
     optimizer: Any = importlib.import_module("torch.optim.optimizer")
     optimizer._foreach_supported_types.append(MuxTensor)  # noqa: SLF001
     files.register()
     torch.nn.Module._apply = _keeping_ties(torch.nn.Module._apply)  # type: ignore[method-assign] # noqa: SLF001
     _register_kernels()
+    composites.install()
 
 
 def _keeping_ties(apply: Callable[..., Any]) -> Callable[..., Any]:

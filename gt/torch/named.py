@@ -15,7 +15,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.nn import functional as F
-from gt.torch import bags, elsewhere, files, recurrent, scaling, transforms
+from gt.torch import bags, elsewhere, encoders, files, recurrent, scaling, steps, transforms
 from gt.torch.tensor import MuxTensor, of_value
 
 Whole = Callable[[Sequence[object], Mapping[str, object]], object]
@@ -277,6 +277,7 @@ def _has_same_storage_numel(self: Tensor, other: Tensor) -> bool:
 
 WHOLE |= {
     **scaling.WHOLE,
+    **steps.WHOLE,
     "index.Tensor": _indexed(_index),
     "_unsafe_index.Tensor": _indexed(_index),
     "index_put": _indexed(Tensor.index_put),
@@ -400,6 +401,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "_adaptive_avg_pool3d": F.adaptive_avg_pool3d,
     "_has_same_storage_numel": _has_same_storage_numel,
     **bags.FUNCTIONS,
+    **encoders.FUNCTIONS,
     **scaling.FUNCTIONS,
     **transforms.FUNCTIONS,
     "arange.start_out": arange,

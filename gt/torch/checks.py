@@ -16,7 +16,7 @@ from gt.distributions import gamma_draws
 from gt.torch.tensor import MuxTensor
 
 # Kinds of a mask that `_masked_softmax` takes.
-_OF_ATTENTION, _OF_PADDING = 0, 1
+OF_ATTENTION, OF_PADDING = 0, 1
 
 
 def assert_async(self: Tensor, assert_msg: str | None = None) -> None:
@@ -67,9 +67,9 @@ def masked_softmax(
         dim: Of the softmax; the last.
         mask_type: Whether the mask is one of attention, of padding or of the scores' shape.
     """
-    if mask_type == _OF_ATTENTION:
+    if mask_type == OF_ATTENTION:
         mask = mask.expand(self.shape)
-    elif mask_type == _OF_PADDING:
+    elif mask_type == OF_PADDING:
         batch, length = mask.shape
         mask = mask.view(batch, 1, 1, length).expand(self.shape)  # [b, t] -> [b, h, s, t]
     along = self.ndim - 1 if dim is None else dim

@@ -13,6 +13,7 @@ import gt
 from gt import _core
 from gt.torch import (
     autocasting,
+    composites,
     dispatch,
     elsewhere,
     files,
@@ -20,6 +21,7 @@ from gt.torch import (
     generators,
     parallel,
     passes,
+    steps,
     ties,
 )
 from gt.torch.elements import DEVICE_TYPE, dtype_of
@@ -143,11 +145,13 @@ def register() -> None:
     passes.install()
     generators.install()
     parallel.install()
+    steps.install()
     optimizer: Any = importlib.import_module("torch.optim.optimizer")
     optimizer._foreach_supported_types.append(MuxTensor)  # noqa: SLF001
     files.register()
     ties.install()
     _register_kernels()
+    composites.install()
 
 
 def _register_kernels() -> None:

@@ -15,7 +15,14 @@ import torch
 from gt import _core
 from gt.torch import elsewhere, named, passes, views, writes
 from gt.torch.elements import DEVICE_TYPE
-from gt.torch.functions import Function, Overload, Run, function_of, overload_name
+from gt.torch.functions import (
+    Function,
+    Overload,
+    Run,
+    function_of,
+    overload_name,
+    own_function,
+)
 from gt.torch.operands import Named, operand, results, words
 from gt.torch.tensor import of_value
 
@@ -47,7 +54,7 @@ def _found(operator: Overload) -> Run:
     own = named.WHOLE.get(overload_name(operator))
     if own is not None:
         return own
-    if _is_composite(operator) and overload_name(operator) not in named.FUNCTIONS:
+    if _is_composite(operator) and own_function(overload_name(operator)) is None:
         return _composed(operator)
     arguments = operator._schema.arguments  # noqa: SLF001 - PyTorch's only way to ask
     written = [x for x in arguments if x.alias_info is not None and x.alias_info.is_write]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gt._core import Tensor
 from gt.nn import functional as F
-from gt.torch.checks import masked_softmax
+from gt.torch.checks import OF_PADDING, masked_softmax
 
 
 def attention(
@@ -32,16 +32,22 @@ def attention(
         F.linear(x, weight, bias).unflatten(-1, (num_head, -1)).transpose(1, 2)
         for x, weight, bias in parts
     ]  # [b, s, d] -> [b, h, s, k]
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # [b, h, s, t]
-    if mask is None:
-        weights = scores.softmax(-1)
+    mask = None if mask is None else mask.bool()
+    weights = None
+    if need_weights:
+        scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # [b, h, s, t]
+        if mask is None:
+            weights = scores.softmax(-1)
+        else:
+            weights = masked_softmax(scores, mask, -1, mask_type)
+        mixed = weights @ v
     else:
-        weights = masked_softmax(scores, mask.bool(), -1, mask_type)
-    mixed = (weights @ v).transpose(1, 2).flatten(2)  # [b, h, s, k] -> [b, s, d]
-    result = F.linear(mixed, proj_weight, proj_bias)
-    if not need_weights:
-        return result, None
-    return result, weights.mean(1) if average_attn_weights else weights
+        if mask is not None and mask_type == OF_PADDING:
+            mask = mask[:, None, None, :]  # [b, t] -> [b, 1, 1, t]
+        mixed = F.scaled_dot_product_attention(q, k, v, None if mask is None else ~mask)
+    if weights is not None and average_attn_weights:
+        weights = weights.mean(1)
+    return F.linear(mixed.transpose(1, 2).flatten(2), proj_weight, proj_bias), weights
 
 
 def encoder_layer(

@@ -15,7 +15,7 @@ import torch
 import gt
 from gt import _core, foreach
 from gt.aten import call, composed, schemas
-from gt.torch import gradients, named
+from gt.torch import attention, gradients, named, products
 from gt.torch.operands import Named
 
 # PyTorch's overload; it has no public type.
@@ -37,10 +37,18 @@ def overload_name(operator: Overload) -> str:
     return name if overload == "default" else f"{name}.{overload}"
 
 
+def own_function(name: str) -> Function | None:
+    """What is written here for the overload of a name."""
+    for table in (named.FUNCTIONS, gradients.FUNCTIONS, products.FUNCTIONS, attention.FUNCTIONS):
+        if name in table:
+            return table[name]
+    return None
+
+
 def function_of(operator: Overload) -> Function | None:
     """What computes an operator's results from GT tensors; None where GT has nothing for it."""
     name = overload_name(operator)
-    own = named.FUNCTIONS.get(name) or gradients.FUNCTIONS.get(name)
+    own = own_function(name)
     if own is not None or operator.namespace != "aten":
         return own
     title = name.partition(".")[0]

@@ -38,43 +38,83 @@ def product(
         gradient: Of its result.
         wanted: Of its first tensors, whether each one's gradient is.
     """
-    text, operands = binding.written(schema, bound)
+    bound = distinct(bound)
     given = [x for x in bound if isinstance(x, Tensor)]
     chosen = [x for x, is_wanted in zip(given, wanted, strict=False) if is_wanted]
-    places = [next(at for at, operand in enumerate(operands) if operand is x) for x in chosen]
-    if not places:
+    if not chosen:
         return (None,) * len(wanted)
-    found = _core.prepare(
-        "aten_vjp",
-        overload=schema.overload,
-        arguments=text,
-        wanted=[*places, _END],
-        results=_described(*chosen),
-        differentiable=False,
-        default=_core.get_default_dtype(),
-        cuts=_cuts(cuts(schema, bound, _described(gradient)), len(operands), places) or None,
-    )(*operands, gradient)
+    instruction, operands = prepared(schema, bound, chosen, described(gradient))
+    found = instruction(*operands, gradient)
     gradients = iter([found] if isinstance(found, Tensor) else found)
     return tuple(next(gradients) if is_wanted else None for is_wanted in wanted)
 
 
-def _described(*tensors: Tensor) -> list[int]:
+def distinct(bound: Sequence[object]) -> list[object]:
+    """The arguments with a view for a tensor that stands there again: each has its gradient."""
+    seen: list[object] = []
+    for x in bound:
+        is_again = isinstance(x, Tensor) and any(x is other for other in seen)
+        seen.append(x.detach() if isinstance(x, Tensor) and is_again else x)
+    return seen
+
+
+def prepared(
+    schema: Schema,
+    bound: Sequence[object],
+    chosen: Sequence[Tensor],
+    results: Sequence[int],
+    saved: Sequence[int] = (),
+) -> tuple[Callable[..., Any], list[Tensor]]:
+    """The instruction that gives the gradients of `chosen`, and the operator's operands.
+
+    After those it takes the gradient of each result, and then the results that are `saved`.
+
+    Args:
+        schema: Of the forward operator.
+        bound: Its arguments, in order.
+        chosen: Those of its tensors whose gradients are wanted.
+        results: The results' metadata, as instructions state them.
+        saved: The places of the results that the gradients read.
+    """
+    text, operands = binding.written(schema, bound)
+    places = [next(at for at, operand in enumerate(operands) if operand is x) for x in chosen]
+    forward = cuts(schema, bound, results)
+    count = len(schema.results)
+    instruction = _core.prepare(
+        "aten_vjp",
+        overload=schema.overload,
+        arguments=text,
+        wanted=[*places, _END],
+        results=described(*chosen),
+        differentiable=False,
+        default=_core.get_default_dtype(),
+        saves=list(saved) or None,
+        cuts=_cuts(forward, (len(operands), count), saved, places) or None,
+    )
+    return instruction, operands
+
+
+def described(*tensors: Tensor) -> list[int]:
     """Dtype, dimensions and sizes of each, as instructions state results."""
     return [number for x in tensors for number in (DTYPES[x.dtype], x.ndim, *x.shape)]
 
 
-def _cuts(forward: Sequence[int], count: int, places: Sequence[int]) -> list[int]:
+def _cuts(
+    forward: Sequence[int], counts: tuple[int, int], saved: Sequence[int], places: Sequence[int]
+) -> list[int]:
     """Along which dimensions the product runs on shards, from those of the operator.
 
-    For each letter the dimension of each of `count` operands and of the result: what is cut stays
-    cut, and the gradient of what is whole is the sum of what the members have.
+    For each letter the dimension of each operand and of each result, of which there are `counts`:
+    cut dimensions stay cut, and the gradient of a whole operand is the sum of the members'.
     """
     found: list[int] = []
-    for start in range(0, len(forward), count + 1):
-        *given, made = forward[start : start + count + 1]
-        if made == _WHOLE:  # its gradient would count once for each member
+    operands, results = counts
+    for start in range(0, len(forward), operands + results):
+        letter = forward[start : start + operands + results]
+        given, made = letter[:operands], letter[operands:]
+        if _WHOLE in made:  # its gradient would count once for each member
             continue
-        found += [max(dim, _WHOLE) for dim in (*given, made)]
+        found += [max(dim, _WHOLE) for dim in (*letter, *[made[at] for at in saved])]
         found += [{_WHOLE: _ADDED, _FIRST: _WHOLE}.get(given[at], given[at]) for at in places]
     return found
 

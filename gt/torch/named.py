@@ -15,7 +15,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.nn import functional as F
-from gt.torch import bags, checks, elsewhere, encoder, files, recurrent, scaling, transforms
+from gt.torch import bags, checks, elsewhere, encoder, files, recurrent, scaling, steps, transforms
 from gt.torch.tensor import MuxTensor, of_value
 
 Whole = Callable[[Sequence[object], Mapping[str, object]], object]
@@ -278,6 +278,7 @@ def _has_same_storage_numel(self: Tensor, other: Tensor) -> bool:
 WHOLE |= {
     **checks.WHOLE,
     **scaling.WHOLE,
+    **steps.WHOLE,
     "index.Tensor": _indexed(_index),
     "_unsafe_index.Tensor": _indexed(_index),
     "index_put": _indexed(Tensor.index_put),

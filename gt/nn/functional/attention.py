@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import gt
 from gt import _core
@@ -15,6 +16,8 @@ from gt.nn.functional.layer import dropout
 # With fewer keys, the weights are not larger than the queries.
 _DROPOUT_KEYS_MIN = 64
 _SEEDS = 2**63 - 1
+# A tensor of GT's or of PyTorch's.
+Operand = Any
 
 
 def scaled_dot_product_attention(
@@ -88,14 +91,10 @@ def fused(
         q, k, v = (x.unsqueeze(0) for x in (query, key, value))  # [h, t, k] -> [1, h, t, k]
         batch = fused(q, k, v, rows, is_causal=is_causal, dropout_p=dropout_p, scale=scale)
         return None if batch is None else batch.squeeze(0)
-    if not _fits(query, key, value) or not _mask_fits(mask, query, key):
+    if not is_one_instruction(query, key, value, mask, dropout_p, boolean=gt.bool):
         return None
-    if dropout_p == 1.0 or (dropout_p and key.shape[2] < _DROPOUT_KEYS_MIN):
-        return None
-    if mask is not None and mask.dtype != query.dtype:
-        mask = gt.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
-    seeds = _seeds(query) if dropout_p else None
-    options = (mask, seeds, is_causal, float(dropout_p), float(scale))
+    seeds = seeds_of(query) if dropout_p else None
+    options = (added(mask, query), seeds, is_causal, float(dropout_p), float(scale))
     try:
         output: Tensor = call("attention", (query, key, value, *options), {})[0]
     except NotSupported:
@@ -103,7 +102,38 @@ def fused(
     return output
 
 
-def _seeds(query: Tensor) -> Tensor:
+def is_one_instruction(
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    mask: Operand | None,
+    dropout_p: float,
+    *,
+    boolean: object,
+) -> bool:
+    """Whether there is an instruction for such operands, of GT's tensors or of PyTorch's.
+
+    Args:
+        query: [b, h, t, k] where there is.
+        key: [b, h, s, k].
+        value: [b, h, s, k].
+        mask: Broadcasts to [b, h, t, s].
+        dropout_p: Probability of dropping a weight.
+        boolean: The dtype of truth values, of the same library as the tensors'.
+    """
+    if not _fits(query, key, value) or not _mask_fits(mask, query, key, boolean):
+        return False
+    return not dropout_p or (dropout_p != 1.0 and key.shape[2] >= _DROPOUT_KEYS_MIN)
+
+
+def added(mask: Tensor | None, query: Tensor) -> Tensor | None:
+    """A mask of truth values as numbers that are added to the scores."""
+    if mask is None or mask.dtype == query.dtype:
+        return mask
+    return gt.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
+
+
+def seeds_of(query: Tensor) -> Tensor:
     """One for each query, so that it drops the same in any shard; drawn with its layout."""
     return gt.randint_like(query.detach()[..., 0], 0, _SEEDS, dtype=gt.int64)
 
@@ -120,7 +150,7 @@ def _for_heads(source: Tensor, query: Tensor) -> Tensor:
     return source.repeat_interleave(heads // groups, dim=-3)
 
 
-def _fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
+def _fits(query: Operand, key: Operand, value: Operand) -> bool:
     shapes = [tuple(x.shape) for x in (query, key, value)]
     return (
         query.ndim == 4
@@ -132,14 +162,14 @@ def _fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     )
 
 
-def _mask_fits(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
+def _mask_fits(mask: Operand | None, query: Operand, key: Operand, boolean: object) -> bool:
     if mask is None:
         return True
     full = (*query.shape[:2], query.shape[2], key.shape[2])
     shape = tuple(mask.shape)
     return (
         not mask.requires_grad
-        and mask.dtype in (gt.bool, query.dtype)
+        and mask.dtype in (boolean, query.dtype)
         and (
             shape == full[2:]
             or (len(shape) == 4 and all(a in (1, b) for a, b in zip(shape, full, strict=True)))

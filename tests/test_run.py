@@ -481,7 +481,8 @@ assert torch.ones(1).dtype == torch.float64
 torch.set_default_tensor_type(torch.FloatTensor)
 assert torch.ones(1).dtype == torch.float32
 model(x).sum().backward()
-made += [model.weight.grad]
+torch.optim.Adam(model.parameters(), 0.1).step()
+made += [model.weight.grad, model.weight]
 for workers in (0, 1):
     made += next(iter(DataLoader(TensorDataset(x, x), 3, num_workers=workers, pin_memory=True)))
     first, second = next(iter(DataLoader(Squares(), 2, shuffle=True, num_workers=workers)))

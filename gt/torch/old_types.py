@@ -85,10 +85,14 @@ def install(is_on_host: Callable[[], bool]) -> None:
                 setattr(module, name, stand_in)
     create = torch.Tensor.__new__
 
-    def new(kind: type, *args: object, **kwargs: object) -> torch.Tensor:
+    # Of any signature: PyTorch's compiler, which optimizers load, compares it with its own.
+    def new(*words: Any, **kwargs: object) -> torch.Tensor:  # noqa: ANN401 - a class, and the rest
+        kind, *args = words
         if kind is not torch.Tensor:
-            return create(kind, *args, **kwargs)
-        return made(lambda *x, **named: create(kind, *x, **named), is_on_host(), args, kwargs)
+            return create(kind, *args, **kwargs)  # type: ignore[no-any-return] # a class of the user's
+        return made(
+            lambda *x, **named: create(kind, *x, **named), is_on_host(), tuple(args), kwargs
+        )
 
     torch.Tensor.__new__ = staticmethod(new)  # type: ignore[assignment,method-assign]
     set_default = torch.set_default_tensor_type

@@ -417,6 +417,8 @@ def test_pytorch_that_is_loaded_is_not_replaced():
 # ---- the torch front end ----
 
 DEVICES = """
+import pickle
+import threading
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -432,6 +434,18 @@ class Squares(Dataset):
 
     def __getitem__(self, i):
         return torch.tensor(float(i)) + torch.from_numpy(np.ones(1)), {"a": [torch.ones(1)]}
+
+class Held(Dataset):
+    def __init__(self):
+        self.rows = torch.ones(2, 3)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        row = self.rows[i].numpy()
+        assert type(row) is type(np.asarray(self.rows[i])) is np.ndarray
+        return torch.FloatTensor(row), row, self.rows[i].cpu()
 
 class Old(torch.nn.Module):
     def __init__(self):
@@ -450,13 +464,30 @@ made = [
     model.weight, model.to(device).weight, model.cuda().weight, model.cpu().bias, Old().w,
     torch.nn.Embedding(3, 2).weight, torch.nn.BatchNorm1d(2).running_mean, model(x),
     torch.FloatTensor([1.0, 2, 3, 4]) * x, x * torch.FloatTensor([1.0, 2, 3, 4]),
+    torch.FloatTensor([1.0]), torch.FloatTensor(np.ones(2)), torch.FloatTensor(2, 3),
+    torch.FloatTensor(x), torch.FloatTensor([x[0, 0], x[1, 1]]), torch.FloatTensor(),
+    torch.Tensor([1.0]), torch.Tensor(2, 3), torch.Tensor(x), torch.cuda.FloatTensor([1.0]),
+    torch.LongTensor([1]), torch.autograd.Variable(torch.ByteTensor([1])), torch.BoolTensor([True]),
+    torch.arange(3).type(torch.FloatTensor), x.type(torch.int64), x.type("torch.LongTensor"),
+    x.type("torch.cuda.DoubleTensor"), x.type(torch.cuda.LongTensor), x.new(2, 3), x.new([1]),
+    torch.nn.Parameter(torch.FloatTensor(2)), pickle.loads(pickle.dumps({"x": x}))["x"],
+    torch.nn.RNN(1, 2)(torch.FloatTensor([[1.0]]), torch.zeros(1, 2))[0],
 ]
+assert x.type(torch.LongTensor).dtype == x.type("torch.cuda.LongTensor").dtype == torch.int64
+assert isinstance(x, torch.FloatTensor) and not isinstance(x, (torch.LongTensor, torch.ByteTensor))
+assert isinstance(torch.Tensor([1]), torch.Tensor) and repr(torch.FloatTensor).count("FloatTensor")
+torch.set_default_tensor_type("torch.cuda.DoubleTensor")
+assert torch.ones(1).dtype == torch.float64
+torch.set_default_tensor_type(torch.FloatTensor)
+assert torch.ones(1).dtype == torch.float32
 model(x).sum().backward()
-made += [model.weight.grad]
+torch.optim.Adam(model.parameters(), 0.1).step()
+made += [model.weight.grad, model.weight]
 for workers in (0, 1):
     made += next(iter(DataLoader(TensorDataset(x, x), 3, num_workers=workers, pin_memory=True)))
     first, second = next(iter(DataLoader(Squares(), 2, shuffle=True, num_workers=workers)))
     made += [first, second["a"][0]]
+    made += next(iter(DataLoader(Held(), 2, num_workers=workers)))
 torch.save({"model": model.state_dict(), "x": x}, "saved.pt")
 for place in (None, "cpu", device, "cuda:0"):
     loaded = torch.load("saved.pt", map_location=place)
@@ -473,7 +504,11 @@ try:
     torch.ones(1, requires_grad=True).numpy()
 except RuntimeError as error:
     assert "Can't call numpy() on Tensor that requires grad" in str(error)
-for host in (torch.FloatTensor([1.0, 2, 3, 4]), torch.FloatTensor([1.0])[0]):
+hosts = []
+thread = threading.Thread(target=lambda: hosts.extend([torch.ones(4), torch.ones(())]))
+thread.start()
+thread.join()
+for host in hosts:
     try:
         host.add_(x[0] if host.ndim else x.sum())
     except RuntimeError as error:

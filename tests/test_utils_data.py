@@ -1,6 +1,7 @@
 """gt.utils.data beside torch.utils.data: what loaders give, and what wrong arguments raise."""
 
 import collections
+import itertools
 import warnings
 from typing import NamedTuple
 
@@ -249,6 +250,8 @@ def test_mistakes_speak_as_in_pytorch(mistake):
 def test_samplers_draw_what_they_say():
     assert sorted(ours.RandomSampler(range(50))) == list(range(50))
     assert list(ours.RandomSampler(range(50))) != list(range(50))
+    endless = ours.RandomSampler(range(5), replacement=True, num_samples=10**10)
+    assert set(itertools.islice(endless, 70_000)) == set(range(5))
     some = list(ours.RandomSampler(range(5), num_samples=12))
     assert [sorted(some[:5]), sorted(some[5:10]), len(some)] == [list(range(5))] * 2 + [12]
     drawn = list(ours.RandomSampler(range(3), replacement=True, num_samples=100))

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _device, data
 
 from gt import notices
-from gt.torch import elsewhere
+from gt.torch import elsewhere, old_types
 from gt.torch.elements import DEVICE_TYPE
 from gt.torch.tensor import MuxTensor
 
@@ -47,9 +47,9 @@ class Anywhere(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         kwargs = kwargs or {}
-        if _state.on_host:
-            return func(*args, **kwargs)
         own = _FUNCTIONS.get(func)
+        if _state.on_host and (own is None or not isinstance(args[0], MuxTensor)):
+            return func(*args, **kwargs)
         if own is not None:
             return own(*args, **kwargs)
         if func in _constructors():
@@ -98,6 +98,7 @@ _FUNCTIONS: Mapping[Function, Function] = {
     torch.Tensor.to: _to,
     torch.Tensor.cpu: _moved,
     torch.Tensor.cuda: _moved,
+    torch.Tensor.type: old_types.converted,
     torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
     torch.Tensor.numpy: _on_host(torch.Tensor.numpy),
     torch.Tensor.__array__: _on_host(torch.Tensor.__array__),
@@ -118,6 +119,7 @@ def install() -> None:
         (torch.autocast, "__init__", _cast),
     ):
         setattr(owner, name, _around(getattr(owner, name), replacement))
+    old_types.install(lambda: _state.on_host)
     parameter: Any = torch.nn.Parameter
     parameter.__new__ = staticmethod(_around(parameter.__new__, _parameter))
 

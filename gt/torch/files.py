@@ -51,7 +51,8 @@ def set_(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
     target, storage, *geometry = args
     assert isinstance(target, MuxTensor)
     assert isinstance(storage, torch.UntypedStorage)
-    host = torch.empty(0, dtype=target.dtype).set_(storage, *geometry)
+    with torch._C.DisableTorchFunction():  # noqa: SLF001 - a mode would make it on the device
+        host = torch.empty(0, dtype=target.dtype).set_(storage, *geometry)
     return become(target, elsewhere.upload(host).value)
 
 

@@ -14,6 +14,10 @@ from gt.utils.data.dataset import length, numbers
 T_co = TypeVar("T_co", covariant=True)
 
 
+# Draws at a time of a sampler with replacement: a few milliseconds of work, 512 KiB.
+DRAWS_MAX = 2**16
+
+
 class Sampler(Generic[T_co]):
     """An order of indices, or of lists of them: a subclass writes `__iter__`."""
 
@@ -66,7 +70,10 @@ class RandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         count, left = len(self.data_source), self.num_samples
         if self.replacement:
-            yield from numbers(randint(0, count, (left,), generator=self.generator))
+            # Programs ask for as many as they can ever need: `num_samples=int(1e10)`.
+            for begin in range(0, left, DRAWS_MAX):
+                size = (min(DRAWS_MAX, left - begin),)
+                yield from numbers(randint(0, count, size, generator=self.generator))
             return
         while left > 0:
             yield from numbers(randperm(count, generator=self.generator))[:left]

@@ -53,6 +53,7 @@ _OVERLOADS: dict[str, tuple[str, ...]] = {
 }
 _WRITTEN_ONLY = {"copy", "zero"}
 _RETURNED_ONLY = {"clone", "max", "mm", "norm", "powsum"}
+_EUCLIDEAN = 2
 # By another operator than the method of the name.
 _METHODS = {"maximum": "clamp_min", "minimum": "clamp_max"}
 NAMES = sorted(
@@ -173,10 +174,18 @@ def _maximum(tensor: Tensor) -> Tensor:
     return tensor.max()
 
 
+def _norm(tensor: Tensor, order: Value, dtype: Value) -> Tensor:
+    """The usual norm has a row, which workers without torch have too."""
+    if order == _EUCLIDEAN and dtype is None and tensor.is_floating_point():
+        return tensor.norm()
+    result: Tensor = call("linalg_vector_norm", (tensor, order), {"dtype": dtype})
+    return result
+
+
 _FUNCTIONS: dict[str, Operator] = {
     "clone": lambda x, _: x.clone(),
     "max": _maximum,
-    "norm": lambda x, order, dtype: call("linalg_vector_norm", (x, order), {"dtype": dtype}),
+    "norm": _norm,
     "powsum": lambda x, order, dtype: call("linalg__powsum", (x, order), {"dtype": dtype}),
 }
 

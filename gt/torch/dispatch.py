@@ -24,9 +24,11 @@ from gt.torch.functions import (
     own_function,
 )
 from gt.torch.operands import Named, operand, results, words
-from gt.torch.tensor import of_value
+from gt.torch.tensor import MuxTensor, of_value
 
-_runs: dict[Overload, Run] = {}
+# By the identity of an overload, whose hash is a call of Python; the overloads are kept, too.
+_runs: dict[int, Run] = {}
+_overloads: list[Overload] = []
 threads = passes.threads
 
 
@@ -39,15 +41,22 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
     thread = get_ident()
     if thread not in threads:
         passes.enter_thread(thread)
-    found = _runs.get(operator)
+    found = _runs.get(id(operator))
     try:
         if found is None:
-            found = _runs[operator] = _found(operator)
+            found = _kept(operator)
         return found(args, kwargs or {})
     except Exception as error:
         if passes.is_running():
             return passes.wait(error)
         raise
+
+
+def _kept(operator: Overload) -> Run:
+    """What runs an overload, from now on."""
+    _overloads.append(operator)
+    found = _runs[id(operator)] = _found(operator)
+    return found
 
 
 def _found(operator: Overload) -> Run:
@@ -80,7 +89,7 @@ def _of_function(operator: Overload) -> Run | None:
                 return elsewhere.created(operator, args, kwargs)
             result = function(*[operand(x) for x in args], **words(kwargs))
         else:
-            result = function(*[operand(x) for x in args])
+            result = function(*[x.value if type(x) is MuxTensor else operand(x) for x in args])
         if type(result) is _core.Tensor:
             return of_value(result)
         return results(result)

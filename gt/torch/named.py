@@ -6,6 +6,7 @@ and the forms of functions that make tensors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -14,6 +15,7 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.aten.call import call
+from gt.errors import NotSupported
 from gt.nn import functional as F
 from gt.torch import bags, checks, elsewhere, encoder, files, recurrent, scaling, steps, transforms
 from gt.torch.tensor import MuxTensor, of_value
@@ -156,6 +158,7 @@ def embedding_dense_backward(
     )
 
 
+_EUCLIDEAN = 2
 _REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -362,6 +365,30 @@ def _histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     return self.double().histc(bins, min, max).to(self.dtype)
 
 
+def linalg_vector_norm(
+    self: Tensor,
+    ord: float = 2,
+    dim: list[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: _core.dtype | None = None,
+) -> Tensor:
+    """The usual norm has a row, which workers without torch have too."""
+    if ord == _EUCLIDEAN and dtype is None and self.is_floating_point():
+        return self.norm(dim=dim or None, keepdim=keepdim)
+    words = {"dtype": dtype}
+    return call("linalg_vector_norm", (self, ord, dim, keepdim), words)  # type: ignore[no-any-return]
+
+
+def _safe_softmax(self: Tensor, dim: int, dtype: _core.dtype | None = None) -> Tensor:
+    """Zeros where all is minus infinity."""
+    try:
+        return call("_safe_softmax", (self, dim, dtype), {})  # type: ignore[no-any-return]
+    except NotSupported:  # by workers without torch
+        weights = self.softmax(dim, dtype=dtype)
+        return weights.masked_fill((self == -math.inf).all(dim, keepdim=True), 0.0)
+
+
 def arange(start: float, end: float, step: float = 1, *, dtype: _core.dtype) -> Tensor:
     """Numbers from `start` to below `end`."""
     return gt.arange(start, end, step, dtype=dtype)
@@ -396,6 +423,8 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "_ctc_loss_backward.Tensor": _ctc_loss_backward,
     "_unique": _unique,
     "histc": _histc,
+    "linalg_vector_norm": linalg_vector_norm,
+    "_safe_softmax": _safe_softmax,
     "elu": elu,
     "pow.Scalar": pow_of_number,
     "rrelu_with_noise": rrelu_with_noise,

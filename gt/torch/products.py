@@ -7,6 +7,7 @@ GT's, and for PyTorch's where its autograd records them or a transform runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,9 +57,7 @@ def matmul_backward(grad: Matrix, self: Matrix, other: Matrix, mask: Sequence[bo
 
 def _rows(x: Matrix) -> Matrix:
     """All but the last dimension as one: [..., k] -> [r, k]."""
-    if x.ndim == 2:
-        return x
-    return x.flatten(0, -2) if x.ndim > 2 else x.unsqueeze(0)
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _conjugate(x: Matrix) -> Matrix:

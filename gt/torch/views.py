@@ -70,7 +70,9 @@ def found(operator: Any) -> Run | None:  # noqa: ANN401 - PyTorch has no public 
             with torch.inference_mode(mode=False):
                 return run(args, kwargs)
         values = [operands.operand(x) for x in args]
-        result = function(*values, **operands.words(kwargs))
+        result = function(*values, **operands.words(kwargs)) if kwargs else function(*values)
+        if type(result) is Tensor and result is not values[0]:
+            return of_value(result)
         if result is values[0]:
             assert isinstance(result, Tensor)
             return of_value(result.detach())

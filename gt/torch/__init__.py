@@ -9,7 +9,7 @@ Tensors of both are one: `wrap` and `unwrap` copy nothing.
 
 `tensor` is the tensor class, `operands` turns arguments and results, `functions` finds what
 computes an operator, `named`, `views` and `writes` are operators by their names, `dispatch` runs
-them, `device` makes PyTorch know the device.
+them, `device` makes PyTorch know the device, `compiled` runs what `torch.compile` captured.
 """
 
 

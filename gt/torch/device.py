@@ -13,6 +13,7 @@ import gt
 from gt import _core
 from gt.torch import (
     autocasting,
+    compiled,
     composites,
     dispatch,
     elsewhere,
@@ -144,6 +145,7 @@ def register() -> None:
     MuxTensor.run = dispatch.run
     passes.install()
     generators.install()
+    compiled.install()
     parallel.install()
     steps.install()
     optimizer: Any = importlib.import_module("torch.optim.optimizer")
@@ -165,7 +167,17 @@ def _register_kernels() -> None:
     for name in _BELOW:
         operator = functions.overload(name)
         aten.impl(name, functools.partial(_below, operator), "PrivateUse1")
+    pin = torch.library.get_kernel("aten::_pin_memory", "CPU")
+    aten.impl("_pin_memory", functools.partial(_pinned, pin), "CPU", with_keyset=True)
     _libraries.append(aten)
+
+
+def _pinned(pin: Any, keys: Any, source: torch.Tensor, device: Any = None) -> torch.Tensor:  # noqa: ANN401
+    """A copy of a tensor of the host: uploads gain nothing by pages that stay."""
+    if elsewhere.is_here(device):
+        return source.clone()
+    pinned: torch.Tensor = pin.call_boxed(keys, source, device)
+    return pinned
 
 
 def _below(operator: Any, *args: object, **kwargs: object) -> object:  # noqa: ANN401

@@ -13,19 +13,11 @@ import torch
 
 from gt.torch import elsewhere
 from gt.torch.elements import DEVICE_TYPE
+from gt.torch.storages import HostStorage
 from gt.torch.tensor import MuxTensor, become
 
 # Before PyTorch's own, which copy to the device's memory.
 _PRIORITY = 5
-
-
-class HostStorage(torch.UntypedStorage):
-    """Memory of the host whose tensors are to be on the device."""
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        """The device `mux`."""
-        return MuxTensor.home
 
 
 def register() -> None:
@@ -42,6 +34,8 @@ def _restored(storage: Any, location: str) -> torch.UntypedStorage | None:  # no
         return None
     held = HostStorage(storage.nbytes())  # type: ignore[no-untyped-call]
     held.copy_(storage)
+    if getattr(storage, "_torch_load_uninitialized", False):
+        held.waiting = []
     return held
 
 
@@ -53,6 +47,8 @@ def set_(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
     assert isinstance(storage, torch.UntypedStorage)
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - a mode would make it on the device
         host = torch.empty(0, dtype=target.dtype).set_(storage, *geometry)
+    if isinstance(storage, HostStorage) and storage.waiting is not None:
+        storage.waiting.append(lambda: target.value.copy_(elsewhere.upload(host).value))
     return become(target, elsewhere.upload(host).value)
 
 

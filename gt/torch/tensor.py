@@ -16,6 +16,7 @@ import torch
 
 from gt import _core, interop
 from gt.errors import InvalidType
+from gt.torch import conversions, storages
 from gt.torch.elements import DEVICE_TYPE, TORCH_DTYPES
 
 Dispatch = Callable[[Any, Sequence[object], Mapping[str, object] | None], object]
@@ -47,13 +48,15 @@ class MuxTensor(torch.Tensor):
     ) -> object:
         return MuxTensor.run(func, args, kwargs)
 
+    __tensor_unflatten__ = conversions.Remake()
+
     def __tensor_flatten__(self) -> tuple[list[str], None]:
-        """No tensors of PyTorch's are inside; modules keep weights tied for classes with it."""
+        """No tensors of PyTorch's are inside."""
         return [], None
 
-    @staticmethod
-    def __tensor_unflatten__(*_: object) -> torch.Tensor:
-        raise NotImplementedError(f"a tensor of the device {DEVICE_TYPE} has no parts")
+    def __coerce_same_metadata_as_tangent__(self, *_: object) -> torch.Tensor:
+        """As it is: a compiled backward pass was traced with plain tensors of the device."""
+        return self
 
     @property
     def data(self) -> torch.Tensor:
@@ -69,6 +72,10 @@ class MuxTensor(torch.Tensor):
     def data_ptr(self) -> int:
         """What stands for the address of the first element: different for different memory."""
         return _core.memory_address(self.value) + self.value.storage_offset() * self.itemsize
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """Address and size of the memory, not what it holds."""
+        return storages.storage_of(self.value, self.itemsize)
 
     def tolist(self) -> Any:  # noqa: ANN401 - numbers, or nested lists of them
         """The elements as Python's numbers."""
@@ -104,9 +111,11 @@ class MuxTensor(torch.Tensor):
             rebuild = torch._utils._rebuild_parameter  # noqa: SLF001 - as Parameter itself
             return rebuild, (self.detach(), self.requires_grad, OrderedDict())
         host = interop.to_torch(self.value)
-        place = self.saved_device or str(self.device)
-        arguments = (host, self.dtype, place, self.requires_grad)
-        return torch._utils._rebuild_device_tensor_from_cpu_tensor, arguments  # noqa: SLF001
+        memory = storages.saved(host, self.saved_device or DEVICE_TYPE)
+        typed = torch.TypedStorage(wrap_storage=memory, dtype=self.dtype, _internal=True)  # type: ignore[no-untyped-call]
+        hooks: OrderedDict[int, object] = OrderedDict()
+        arguments = (typed, 0, self.shape, host.stride(), self.requires_grad, hooks)
+        return torch._utils._rebuild_tensor_v2, arguments  # noqa: SLF001
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override] # noqa: ANN401
         printing: Any = torch._tensor_str  # noqa: SLF001 - PyTorch's, which is untyped

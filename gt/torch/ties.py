@@ -1,6 +1,6 @@
 """`Module.to` and its like: parameters stay the objects that they are, so that tied ones stay tied.
 
-PyTorch does so by itself with parameters that become ones of the device `mux`.
+PyTorch does so by itself with parameters that become ones of the device `mux` (`conversions`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from gt.torch import conversions
 from gt.torch.tensor import MuxTensor
 
 Apply = Callable[..., Any]
@@ -19,7 +20,8 @@ Convert = Callable[[torch.Tensor], torch.Tensor]
 
 def install() -> None:
     """Puts the conversion in the place of PyTorch's."""
-    torch.nn.Module._apply = _keeping_ties(torch.nn.Module._apply)  # type: ignore[method-assign] # noqa: SLF001
+    apply = conversions.counted(torch.nn.Module._apply)  # noqa: SLF001 - its only place
+    torch.nn.Module._apply = _keeping_ties(apply)  # type: ignore[method-assign] # noqa: SLF001
 
 
 def _keeping_ties(apply: Apply) -> Apply:

@@ -1,0 +1,63 @@
+"""Accelerate and the Trainer of transformers choose the device `mux`.
+
+Accelerate has a property for its default device. The Trainer's arguments ask Accelerate, but prefer
+a GPU of this machine, and count them; so their answer is replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gt import import_hooks
+from gt.torch.elements import DEVICE_TYPE
+
+
+@functools.cache
+def select() -> None:
+    """Tells each library when it is imported.
+
+    Raises:
+        RuntimeError: Accelerate has chosen another device.
+    """
+    import_hooks.follow("accelerate.state", _follow_state)
+    import_hooks.follow("transformers.training_args", _follow_arguments)
+
+
+def _follow_state(module: ModuleType) -> None:
+    state: Any = vars(module)["PartialState"]
+    chosen: torch.device | None = state._shared_state.get("device")  # noqa: SLF001 - asking makes one
+    if chosen is not None and chosen.type != DEVICE_TYPE:
+        raise RuntimeError(
+            f"select_device(): Accelerate has chosen the device {chosen} already; call it before "
+            "the program makes its first Accelerator or TrainingArguments"
+        )
+    state.default_device = property(_default_device)
+
+
+def _default_device(state: object) -> torch.device:
+    """The device where the program names none."""
+    del state
+    return torch.device(DEVICE_TYPE, 0)
+
+
+def _follow_arguments(module: ModuleType) -> None:
+    kind: Any = vars(module)["TrainingArguments"]
+    ask = kind._setup_devices.func  # noqa: SLF001 - nothing public chooses the device
+
+    def device(arguments: Any) -> torch.device:  # noqa: ANN401 - the framework's class
+        chosen: torch.device = ask(arguments)
+        if arguments.use_cpu:
+            return chosen
+        # One device: with more of them the Trainer wraps the model in DataParallel.
+        arguments._n_gpu = 1  # noqa: SLF001
+        return torch.device(DEVICE_TYPE, 0)
+
+    # `bf16=True` asks it; workers compute in bfloat16 on any device.
+    vars(module)["is_torch_bf16_gpu_available"] = lambda: True
+    replaced = functools.cached_property(device)
+    replaced.__set_name__(kind, "_setup_devices")
+    kind._setup_devices = replaced  # noqa: SLF001

@@ -92,6 +92,8 @@ def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype
         raise misfit(data)
     if array.dtype == object or array.dtype.name == "uint64":
         array = large_numbers(data, array, wanted)
+    if array.dtype.kind == "f" and array.size and kinds_of(data) <= {bool, int}:
+        array = large_numbers(data, array, wanted)  # of 1 and 2**63 numpy makes floats
     if isinstance(wanted, _core.dtype):
         check_range(array, wanted)
     elif array.dtype.kind in "iufc":

@@ -8,7 +8,7 @@ import numpy as np
 
 from gt import _core
 from gt._core import Tensor
-from gt.errors import InvalidType, InvalidUse, ShapeError
+from gt.errors import InvalidType, InvalidUse, InvalidValue
 
 DEFAULT_SEED = 67280421310721  # PyTorch's
 
@@ -100,11 +100,24 @@ class DefaultGenerator(Generator):
 default_generator = DefaultGenerator()
 
 
+_FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+_FLOAT64_MAX = (2 - 2**-52) * 2.0**1023
+
+
 def wrapped(seed: int) -> int:
     """A seed as a signed number of 64 bits; PyTorch takes unsigned ones too."""
     if not -(2**63) <= int(seed) < 2**64:
-        raise ShapeError("Overflow when unpacking long long")
+        raise InvalidValue("Overflow when unpacking long long")
     return (int(seed) + 2**63) % 2**64 - 2**63
+
+
+def is_finite(dtype: _core.dtype, mean: float, std: float) -> bool:
+    """Whether the operator of normal numbers takes these, which it computes with in float32.
+
+    Those of a mean or deviation beyond are units, scaled: infinite or NaN, as PyTorch's.
+    """
+    most = _FLOAT64_MAX if dtype in (_core.float64, _core.complex128) else _FLOAT32_MAX
+    return abs(mean) <= most and std <= most
 
 
 def packed(seed: int, draw: int) -> Tensor:

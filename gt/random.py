@@ -20,6 +20,7 @@ from gt.draws import (
     default_generator,
     get_rng_state,
     initial_seed,
+    is_finite,
     manual_seed,
     next_draw,
     seed,
@@ -198,9 +199,12 @@ def normal(
         return unit * std + mean
     if size is None:
         raise InvalidType("normal() of two numbers needs a size")
-    if std < 0:
+    if not std >= 0:
         raise ShapeError(f"normal expects std >= 0.0, but found std {std}")
     mean, std, shape = float(mean), float(std), sizes((size,), "normal")
+    if not is_finite(get_default_dtype() if dtype is None else dtype, mean, std):
+        unit = drawn("normal", shape, dtype, generator, mean=0.0, std=1.0)
+        return (unit * std + mean).requires_grad_(requires_grad)
     return drawn("normal", shape, dtype, generator, requires_grad, mean=mean, std=std)
 
 

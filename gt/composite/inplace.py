@@ -21,7 +21,7 @@ from gt.composite.complex_numbers import view_as_complex, view_as_real
 from gt.composite.older_forms import factors_first
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
-from gt.draws import Generator, next_draw
+from gt.draws import Generator, is_finite, next_draw
 from gt.dtypes import category, result_type
 from gt.errors import DtypeError, ShapeError
 
@@ -187,6 +187,8 @@ def drawn(
         pairs = view_as_real(self.detach())
         second = second * math.sqrt(0.5) if kind == "normal" else second
         return view_as_complex(drawn(pairs, generator, kind, first, second))
+    if kind == "normal" and not is_finite(self.dtype, first, second):
+        return drawn(self, generator, kind, 0.0, 1.0) * second + first
     seed, draw = next_draw(generator)
     dtype = _core.float64 if self.dtype == _core.float64 else _core.float32
     return call(
@@ -221,7 +223,7 @@ def normal_(
     self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
     """Normally distributed values."""
-    if std < 0:
+    if not std >= 0:
         raise ShapeError(f"normal expects std >= 0.0, but found std {std}")
     return _core.assign_(self, drawn(self, generator, "normal", float(mean), float(std)))
 

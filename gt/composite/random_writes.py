@@ -40,7 +40,7 @@ def log_normal_(
         DtypeError: of whole numbers.
     """
     check_floats(self, "log_normal")
-    if std <= 0:
+    if not std > 0:
         raise ShapeError(f"log_normal_ expects std > 0.0, but found std={float(std):g}")
     return _core.assign_(self, drawn(self, generator, "normal", float(mean), float(std)).exp())
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import gt
 from gt._core import Tensor
-from gt.draws import Generator
+from gt.draws import Generator, is_finite
 from gt.random import drawn_like
 
 P = ParamSpec("P")
@@ -60,6 +60,9 @@ def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Normally distributed values."""
+    if not is_finite(tensor.dtype, mean, std):
+        with gt.no_grad():
+            return tensor.normal_(mean, std, generator=generator)
     return _random(tensor, "normal", mean, std, generator)
 
 

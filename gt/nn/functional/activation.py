@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import gt
@@ -225,6 +226,8 @@ def hardtanh(
         min_val, max_val = int(min_val), int(max_val)
     exact = _exact(x.detach())
     outside = (exact <= min_val) | (exact >= max_val)  # NaN is not, and its gradient passes
+    if math.isnan(min_val) or math.isnan(max_val):
+        outside = ~exact.isnan()  # no number is within such bounds
     return _finish(input, gt.where(outside, x.detach().clamp(min_val, max_val), x), inplace)
 
 
@@ -314,6 +317,9 @@ def _with_drawn_slopes(
     generator: Generator | None,
 ) -> Tensor:
     lower, upper = limits
+    for name, limit in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(limit):
+            raise RuntimeError(f"rrelu: {name} bound must be finite, got {limit}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:

@@ -108,6 +108,10 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input.copy_(dropped) if inplace else dropped
 
 
+# So many places are a list in the program, more are the workers' business.
+LISTED_MAX = 2**16
+
+
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
@@ -150,7 +154,8 @@ def _pad_by_index(input: Tensor, pad: Sequence[int], mode: str) -> Tensor:
         before, after = pad[2 * place], pad[2 * place + 1]
         dim = input.ndim - 1 - place
         places = _PADDED_INDICES[mode](input.shape[dim], before, after)
-        input = input.index_select(dim, gt.tensor(places, dtype=gt.int64))
+        index = places if isinstance(places, Tensor) else gt.tensor(places, dtype=gt.int64)
+        input = input.index_select(dim, index)
     return input
 
 
@@ -165,8 +170,13 @@ def _reflected(size: int, before: int, after: int) -> list[int]:
     return [last - abs(last - abs(place)) for place in range(-before, size + after)]
 
 
-def _replicated(size: int, before: int, after: int) -> list[int]:
-    """The outermost elements again."""
+def _replicated(size: int, before: int, after: int) -> list[int] | Tensor:
+    """The outermost elements again; made on a worker where they are many, however many."""
+    if before + after > LISTED_MAX:
+        count = before + size + after
+        if count >= 2**60:  # bytes are counted in 64 bits
+            raise ShapeError(f"Storage size calculation overflowed with sizes=[{count}]")
+        return gt.arange(-before, size + after).clamp(0, size - 1)
     return [min(max(place, 0), size - 1) for place in range(-before, size + after)]
 
 

@@ -68,8 +68,8 @@ def smooth_l1_loss(
 ) -> Tensor:
     """Squared / (2 beta) where the distance is below `beta`, else the distance - beta / 2."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if beta < 0:
-        raise ValueError(f"smooth_l1_loss does not support negative values for beta, got {beta}")
+    if not beta >= 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     input, target = same_shape(input, target)
     if beta == 0:
         return reduced((input - target).abs(), reduction)
@@ -91,7 +91,7 @@ def huber_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Squared / 2 where the distance is below `delta`, else delta * (distance - delta / 2)."""
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     input, target = same_shape(input, target)
     distance = (input - _number(target, input)).abs()

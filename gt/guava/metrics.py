@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import gt
 from gt.guava import console
 from gt.guava.boundaries import Boundaries
 from gt.guava.config import DistributedConfig
-from gt.guava.library import Value
+from gt.guava.library import Library, Value
 
 __all__ = ["Metrics", "Step"]
 
@@ -41,13 +41,14 @@ class Metrics:
 
     Args:
         config: how often and how lines are written.
+        library: whose tensors the values are.
     """
 
-    def __init__(self, config: DistributedConfig) -> None:
+    def __init__(self, config: DistributedConfig, library: Library) -> None:
         self.steps: list[Step] = []
         self.boundaries: Boundaries | None = None
         self.profiles_memory = False
-        self._config = config
+        self._config, self._library = config, library
         self._waiting: list[tuple[int, int, Value, float, Value, int]] = []
         self._begun = time.perf_counter()
         self._bar: Any = None
@@ -72,10 +73,9 @@ class Metrics:
         """Read what waits, and write it down."""
         if not self._waiting:
             return
-        read = [
-            Step(step, epoch, loss.item(), rate, float(norm), samples)
-            for step, epoch, loss, rate, norm, samples in self._waiting
-        ]
+        steps, epochs, losses, rates, norms, samples = zip(*self._waiting, strict=True)
+        losses, norms = self._read(losses), self._read(norms)
+        read = list(map(Step, steps, epochs, losses, rates, norms, samples))
         seconds = max(time.perf_counter() - self._begun, 1e-9)
         speed = sum(step.samples for step in read) / seconds
         self._waiting, self._begun = [], time.perf_counter()
@@ -103,6 +103,11 @@ class Metrics:
         with tqdm(total=total, initial=first, unit="step", disable=None) as self._bar:
             yield
         self._bar = None
+
+    def _read(self, values: Sequence[Value]) -> list[float]:
+        """Numbers in one read, as a worker may be far away."""
+        read: list[float] = self._library.module.stack(values).tolist()
+        return read
 
     def _write(self, read: list[Step], speed: float, memory: list[dict[str, float]]) -> None:
         peak = max((one.get("bytes_peak", 0) for one in memory), default=0)

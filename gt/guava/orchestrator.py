@@ -123,7 +123,7 @@ class Orchestrator:
             optimizer=self._optimizer(optimizer),
             loss_fn=loss_fn,
             meshes=meshes,
-            metrics=Metrics(self.config),
+            metrics=Metrics(self.config, self._library),
         )
         position = self._position(trainer, resume)
         total = _steps(dataloader, parted.batches_a_step(), num_epochs)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from threading import get_ident
 
 import torch
 
 from gt import _core
-from gt.torch import elsewhere, named, passes, views, writes
+from gt.torch import backward_scopes, elsewhere, named, passes, views, writes
 from gt.torch.elements import DEVICE_TYPE
 from gt.torch.functions import (
     Function,
@@ -29,7 +28,8 @@ from gt.torch.tensor import MuxTensor, of_value
 # By the identity of an overload, whose hash is a call of Python; the overloads are kept, too.
 _runs: dict[int, Run] = {}
 _overloads: list[Overload] = []
-threads = passes.threads
+this_thread = passes.this_thread
+scopes = backward_scopes.made
 
 
 def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None) -> object:
@@ -38,9 +38,10 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
     Raises:
         NotImplementedError: nothing here runs it.
     """
-    thread = get_ident()
-    if thread not in threads:
-        passes.enter_thread(thread)
+    if not this_thread.has_entered:
+        passes.enter_thread()
+    if scopes:
+        backward_scopes.look(args, kwargs)
     found = _runs.get(id(operator))
     try:
         if found is None:

@@ -1,6 +1,7 @@
 """PyTorch's backward passes over tensors of `mux`: where they run, and what fails in them.
 
-A pass runs in the thread that asks for it, so that it has that thread's signals and call site.
+A pass runs in the thread that asks for it, so that it has that thread's call site, and a node the
+scope that its operator had (backward_scopes.py).
 
 An error of Python's that leaves an operator or a hook in a pass would end the process: before
 PyTorch takes it, the device's stream guard calls Python again, from C++ that may not fail. So an
@@ -18,13 +19,21 @@ import torch
 from torch.autograd import graph
 
 from gt import _core
+from gt.torch import backward_scopes
 
 # What is no result of any operator.
 REFUSED = object()
 
 _waiting: dict[int, BaseException] = {}
-# Threads that have come to an operator.
-threads: set[int] = set()
+
+
+class _Thread(threading.local):
+    """The thread that asks; one that begins later may have the number of one that has ended."""
+
+    has_entered = False
+
+
+this_thread = _Thread()
 
 
 def is_running() -> bool:
@@ -38,9 +47,9 @@ def wait(error: BaseException) -> object:
     return REFUSED
 
 
-def enter_thread(thread: int) -> None:
+def enter_thread() -> None:
     """Backward passes of this thread, which has come to an operator, run in itself."""
-    threads.add(thread)
+    this_thread.has_entered = True
     torch.autograd.set_multithreading_enabled(False)
 
 
@@ -54,7 +63,8 @@ def install() -> None:
 def _raising(run: Callable[..., Any]) -> Callable[..., Any]:
     def run_backward(*args: object, **kwargs: object) -> object:
         try:
-            return run(*args, **kwargs)
+            with backward_scopes.of_pass():
+                return run(*args, **kwargs)
         except BaseException:
             kept = _core.ErrorKeeper.take()
             error = _waiting.pop(threading.get_ident(), None) or kept

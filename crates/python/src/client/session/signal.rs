@@ -308,6 +308,12 @@ pub(crate) fn signal_configure(
     SIGNALS.get_mut(py).get_or_insert_default().configure(signal, backward, text)
 }
 
+/// The scope of the gradients of what stands in `signal`.
+#[pyfunction]
+pub(crate) fn signal_of_gradients(py: Python<'_>, signal: u16) -> u16 {
+    backward_of(py, signal)
+}
+
 /// How many instructions this thread has made, for [`super::caller::signal_left`].
 #[pyfunction]
 pub(crate) fn signal_entered() -> u64 {

@@ -74,8 +74,8 @@ class Metrics:
         if not self._waiting:
             return
         steps, epochs, losses, rates, norms, samples = zip(*self._waiting, strict=True)
-        losses, norms = self._read(losses), self._read(norms)
-        read = list(map(Step, steps, epochs, losses, rates, norms, samples))
+        values = self._read(losses), rates, self._read(norms)
+        read = list(map(Step, steps, epochs, *values, samples))
         seconds = max(time.perf_counter() - self._begun, 1e-9)
         speed = sum(step.samples for step in read) / seconds
         self._waiting, self._begun = [], time.perf_counter()

@@ -61,9 +61,9 @@ class Cable:
         self._cut_until = time.monotonic() + seconds
 
     def run(self, end: int, *words: str, **options: object) -> "subprocess.Popen[str]":
-        """A process at one end."""
+        """A process at one end, which leads a group of its own."""
         command = ["ip", "netns", "exec", self.networks[end], *words]
-        return subprocess.Popen(command, text=True, **options)  # type: ignore[call-overload]
+        return subprocess.Popen(command, text=True, start_new_session=True, **options)  # type: ignore[call-overload]
 
     def __enter__(self) -> "Cable":
         try:

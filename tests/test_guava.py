@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import gt
-from gt.guava import DistributedConfig, NetworkWorker, batches, stages, tensor_rules
-from gt.guava.config import WITHOUT_EFFECT
+from gt.guava import DistributedConfig, NetworkWorker, batches, links, stages, tensor_rules
 from gt.guava.split import split
+from gt.worker import __main__ as command_line
+from gt.worker.links import Links
 
 DEFAULTS = {
     "vocab_size": 50257, "d_model": 768, "n_heads": 12, "n_layers": 12, "d_ff": 3072,
@@ -94,7 +95,9 @@ WRONG = {
     "learning_rate": (-1e-3, float("nan"), float("inf"), None), "num_workers": (-1, 2.0, "4"),
     "max_grad_norm": (-1.0, "none"), "use_amp": (1, "yes", None), "master_ip": ("",),
     "master_port": (-1, 70000, "http"), "save_interval": (-1, 0.5), "checkpoint_dir": ("",),
-    "micro_batches": (0,), "activation_timeout": (-1, None), "log_step_every": (0,),
+    "micro_batches": (0,), "activation_timeout": (-1, None, 1e9), "ack_timeout": (-0.1, "30"),
+    "resend_probe_interval": (-1, float("inf")), "max_resends": (-1, 2.5, 10**6),
+    "allow_act_reuse": (1, "on"), "act_cache_steps": (0, -1, 1.5), "log_step_every": (0,),
 }  # fmt: skip
 
 
@@ -135,11 +138,14 @@ def set_workers(config):
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("name", WITHOUT_EFFECT)
-def test_a_setting_that_cannot_act_yet_says_so(name, capsys):
-    value = True if name == "allow_act_reuse" else 77
-    DistributedConfig(**{name: value})
-    assert f"guava: {name}={value} has no effect yet" in capsys.readouterr().out
+def test_settings_of_links_are_options_of_the_processes_at_their_ends():
+    config = DistributedConfig(resend_probe_interval=0.5, max_resends=0)
+    config.ack_timeout, config.activation_timeout = 0.0, 120  # also after construction
+    options = "--ask-seconds 0.5 --asks 0 --resume-seconds 0.0"
+    assert links.dispatcher_options(config) == options.split()
+    assert links.worker_options(config) == f"{options} --peer-seconds 120.0".split()
+    start = command_line._start(command_line._arguments(["-p", "7", *links.worker_options(config)]))
+    assert start.links == Links(ask_seconds=0.5, asks=0, resume_seconds=0.0, peer_seconds=120.0)
 
 
 # Settings, then stages, data, tensor, micro-batches.

@@ -15,6 +15,7 @@ from guava_blocks import executed, given, smaller
 from spread_session import workers
 
 import gt
+from gt.guava import links
 
 SECONDS = 55
 
@@ -56,11 +57,13 @@ def test_configuration_custom_model_batch_size_and_troubleshooting(capsys):
         assert names["effective_batch_size"] == 64
         executed(blocks.CONNECTION + blocks.OUT_OF_MEMORY, names)
         assert (names["config"].max_resends, names["config"].batch_size) == (5, 8)
+        expected = "--ask-seconds 10.0 --asks 5 --resume-seconds 60.0 --peer-seconds 120.0"
+        assert links.worker_options(names["config"]) == expected.split()
         model = blocks.CUSTOM_MODEL.replace(
             "DistributedConfig(...)", "DistributedConfig(num_workers=1)"
         )
         executed(model, names)
-    assert "activation_timeout=120.0 has no effect yet" in capsys.readouterr().out
+    assert "no effect" not in capsys.readouterr().out
 
 
 NODE = """

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -50,7 +51,9 @@ class Run:
         environment = os.environ | settings
         environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), environment.get("PYTHONPATH", "")])
         environment |= {"GT_BACKEND": "native", "GT_TOKEN": "open-sesame-0123456789"}
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": environment}
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {
+            "env": environment
+        }
         words = ["-c", ORCHESTRATOR, ADDRESSES[0], folder, "{}"]
         self.orchestrator = cable.run(0, sys.executable, "-u", *words, **streams)
         line = self.line_with("listening on")
@@ -94,7 +97,8 @@ def running(folder: str, **settings: str) -> Iterator[Run]:
             yield run
         finally:
             for process in (run.orchestrator, *run.workers):
-                process.kill()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
                 process.wait()
                 for stream in (process.stdin, process.stdout, process.stderr):
                     if stream is not None:
@@ -118,6 +122,33 @@ def test_losses_are_the_same_over_a_slow_link_that_loses_packets_and_is_cut(flag
         run.cable.cut(5.0)
         assert run.losses() == expected
         run.end()
+
+
+@pytest.mark.slow
+def test_a_silent_link_is_probed_and_made_anew_as_the_settings_say(tmp_path):
+    settings = {"RESEND_PROBE_SEC": "0.5", "RESENDS_MAX": "1", "ACK_TIMEOUT_SEC": "30"}
+    with running(str(tmp_path), **settings) as run:
+        run.begin(PIPELINE)
+        expected = run.losses()
+        run.begin(PIPELINE)
+        run.line_with("step 4 ")
+        run.cable.cut(5.0)
+        assert run.losses() == expected
+        near, far = run.end()
+    assert "is resumed" not in near
+    assert re.search(r"link to the dispatcher broke \(.*\) and is resumed", far), far
+
+
+@pytest.mark.slow
+def test_a_link_that_stays_cut_ends_the_run_when_the_time_is_over(tmp_path):
+    settings = {"RESEND_PROBE_SEC": "0.5", "RESENDS_MAX": "1", "ACK_TIMEOUT_SEC": "2"}
+    settings["ACT_TIMEOUT_SEC"] = "2"
+    with running(str(tmp_path), **settings) as run:
+        run.begin(DATA)
+        run.line_with("step 4 ")
+        run.cable.cut(600.0)
+        errors = run.orchestrator.communicate(timeout=40)[1]
+    assert re.search(r"worker \d is gone", errors), errors
 
 
 def _limits(name: str) -> int:

@@ -10,6 +10,7 @@ import sys
 from typing import ClassVar
 
 import guava_models
+import numpy as np
 import pytest
 import torch
 from spread_session import workers
@@ -206,6 +207,37 @@ def test_a_run_leaves_the_model_as_a_model_and_the_next_one_has_an_optimizer_of_
     again = Orchestrator(DistributedConfig(**settings))  # other stages of the same model
     again.register_model(model)
     again.start_training(batches, 1)
+
+
+def test_activations_of_the_last_steps_stay_with_their_workers_when_asked_for(tmp_path):
+    batches = guava_models.points(6, 4)
+    first = gt.nn.Linear(8, 32)
+    model = gt.nn.Sequential(first, gt.nn.Linear(32, 5))
+    kept = {}
+    for steps in (0, 2, 256):
+        config = DistributedConfig(
+            num_workers=2,
+            pipeline_parallel=True,
+            micro_batches=2,
+            learning_rate=0.0,
+            weight_decay=0.0,
+            save_interval=0,
+            checkpoint_dir=str(tmp_path),
+            allow_act_reuse=steps > 0,
+            act_cache_steps=max(steps, 1),
+        )
+        orchestrator = Orchestrator(config)
+        orchestrator.register_model(model)
+        orchestrator.start_training(batches, 2)
+        kept[steps] = orchestrator.activations
+    assert [len(one) for one in kept.values()] == [0, 2, 6]  # of six steps
+    for step, activations in enumerate(kept[2], 1):
+        assert len(activations) == 2  # of one boundary, a micro-batch each
+        for (points, _), activation in zip(batches[2 * step :], activations, strict=False):
+            assert not activation.requires_grad
+            np.testing.assert_allclose(
+                activation.numpy(), first(gt.tensor(points)).detach().numpy(), rtol=1e-5, atol=1e-6
+            )
 
 
 def test_mistakes_are_told_before_anything_runs(tmp_path):

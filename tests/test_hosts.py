@@ -12,7 +12,8 @@ from pathlib import Path
 import classifier
 import numpy as np
 import pytest
-from cluster import TESTS, Cluster, in_groups, result
+from cluster import TESTS, Cluster, in_groups, result, until
+from cutting_proxy import CuttingProxy
 
 import gt
 
@@ -64,6 +65,34 @@ def test_a_worker_of_another_host_is_killed(cluster: Cluster) -> None:
     cluster.wait_for_workers()
     expected = classifier.losses(torch, 3, 3)
     assert classifier.losses(gt, 3, 3, spread=True) == pytest.approx(expected, rel=1e-6)
+
+
+def test_dropped_links_of_workers_are_resumed_with_all_values() -> None:
+    with Cluster(0) as running, CuttingProxy(("127.0.0.1", int(running.port))) as proxy:
+        port = proxy.address.rsplit(":", 1)[1]
+        running.command[running.command.index("-p") + 1] = port
+        running.command.append("--tcp")
+        for _ in range(2):
+            running.add_worker()
+        running.wait_for_workers()
+        gt.connect(running.address)
+        array = classifier.numbers(2, 600, 300)
+        kept = gt.distribute(gt.tensor(array), dim=0)
+        for drop in range(3):
+            total = kept
+            for _ in range(100):
+                total = total + 1
+            gram = kept.T @ kept  # summed over the workers
+            large = (kept + drop).reshape(-1)
+            proxy.cut()  # with much of that in flight
+            np.testing.assert_array_equal(large.numpy(), (array + drop).reshape(-1))
+            np.testing.assert_allclose(total.numpy(), array + 100, rtol=1e-12)
+            np.testing.assert_allclose(gram.numpy(), array.T @ array, rtol=1e-9)
+            until(lambda seen=drop: running.log.count("is resumed") >= 2 * (seen + 1))
+        expected = classifier.losses(torch, 3, 3)
+        assert classifier.losses(gt, 3, 3, spread=True) == pytest.approx(expected, rel=1e-6)
+        gt.disconnect()
+        assert " WARN " not in running.log, running.log
 
 
 def _ip(*words: str) -> None:

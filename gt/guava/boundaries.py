@@ -1,14 +1,15 @@
-"""What each stage puts out, for LOG_ACT: shape, mean and largest value."""
+"""What each stage puts out: shape, mean and largest value for LOG_ACT, all for ALLOW_ACT_REUSE."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gt.guava.library import Model, Value
 from gt.guava.stages import Stage
 
-__all__ = ["Boundaries"]
+__all__ = ["ActivationCache", "Boundaries"]
 
 
 class Boundaries:
@@ -20,11 +21,8 @@ class Boundaries:
     """
 
     def __init__(self, model: Model, parts: Sequence[Stage]) -> None:
-        modules = dict(model.named_modules())
         self._outputs: dict[str, Value] = {}
-        self._hooks: list[Any] = []
-        for number, part in enumerate(parts):
-            self._watch(f"stage {number}", modules[part.paths[-1]])
+        self._hooks = _watched(model, parts, self._take)
 
     def close(self) -> None:
         """Watch no longer."""
@@ -39,11 +37,63 @@ class Boundaries:
             for name, value in self._outputs.items()
         ]
 
-    def _watch(self, name: str, module: Model) -> None:
-        def take(_module: object, _arguments: object, output: Any) -> None:  # noqa: ANN401 - a hook's
-            while isinstance(output, list | tuple) and output:
-                output = output[0]
-            if hasattr(output, "detach"):
-                self._outputs[name] = output.detach()
+    def _take(self, stage: int, output: Value) -> None:
+        self._outputs[f"stage {stage}"] = output
 
-        self._hooks.append(module.register_forward_hook(take))
+
+class ActivationCache:
+    """What each stage but the last has handed on in the last steps; it stays with its workers.
+
+    Args:
+        model: whose modules are watched.
+        parts: its stages.
+        steps: how many steps are kept.
+    """
+
+    def __init__(self, model: Model, parts: Sequence[Stage], steps: int) -> None:
+        self._steps: deque[list[Value]] = deque(maxlen=steps)
+        self._step: list[Value] = []
+        self._hooks = _watched(model, parts[:-1], self._take)
+
+    def close(self) -> None:
+        """Watch no longer; what is kept stays."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def begin(self) -> None:
+        """A step begins, or begins again."""
+        self._step = []
+
+    def end(self) -> None:
+        """A step is over."""
+        self._steps.append(self._step)
+
+    def __len__(self) -> int:
+        """Steps that are kept."""
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[list[Value]]:
+        """The activations of each step, in the order in which they were computed."""
+        return iter(self._steps)
+
+    def _take(self, _stage: int, output: Value) -> None:
+        self._step.append(output)
+
+
+def _watched(model: Model, parts: Sequence[Stage], take: Callable[[int, Value], None]) -> list[Any]:
+    """Hooks that give each stage's output, with the stage's number."""
+    modules = dict(model.named_modules())
+    return [
+        modules[part.paths[-1]].register_forward_hook(_hook(number, take))
+        for number, part in enumerate(parts)
+    ]
+
+
+def _hook(number: int, take: Callable[[int, Value], None]) -> Callable[..., None]:
+    def hook(_module: object, _arguments: object, output: Any) -> None:  # noqa: ANN401 - a hook's
+        while isinstance(output, list | tuple) and output:
+            output = output[0]
+        if hasattr(output, "detach"):
+            take(number, output.detach())
+
+    return hook

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import gt
@@ -54,20 +55,30 @@ class Dispatcher:
     Args:
         host: where it listens.
         port: the same; 0 takes a free one.
+        options: further words of its command line.
 
     Raises:
         ConnectionLost: it cannot listen there.
         InvalidUse: the program has a session.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, options: Sequence[str] = ()) -> None:
         if gt.is_connected():
             raise InvalidUse(
                 "Orchestrator: this program has a session already, whose tensors would be void; "
                 "make the orchestrator before the first tensor of GT's, or call gt.disconnect()"
             )
         self._folder = tempfile.TemporaryDirectory(prefix="guava-")
-        words = [sys.executable, "-m", "gt.guava.dispatcher", "--host", host, "-p", str(port)]
+        words = [
+            sys.executable,
+            "-m",
+            "gt.guava.dispatcher",
+            "--host",
+            host,
+            "-p",
+            str(port),
+            *options,
+        ]
         self.token = None if _is_loopback(host) else config.token() or secrets.token_hex(16)
         if self.token is not None:
             words += ["--token-file", str(self._token_file(self.token))]

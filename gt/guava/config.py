@@ -10,19 +10,21 @@ import math
 
 from gt.config import environment
 from gt.guava import console, settings
-from gt.guava.settings import AMOUNT, COUNT, LIMIT, NUMBER, PORT, SHARE, SWITCHED, TEXT, setting
+from gt.guava.settings import (
+    AMOUNT,
+    COUNT,
+    LIMIT,
+    NUMBER,
+    PORT,
+    SECONDS,
+    SHARE,
+    SWITCHED,
+    TEXT,
+    TRIES,
+    setting,
+)
 
 __all__ = ["DistributedConfig"]
-
-# These mean something to links that resend by themselves, which GT's do not do yet.
-WITHOUT_EFFECT = (
-    "activation_timeout",
-    "ack_timeout",
-    "max_resends",
-    "resend_probe_interval",
-    "allow_act_reuse",
-    "act_cache_steps",
-)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -60,13 +62,15 @@ class DistributedConfig:
         compact_log: one line for all workers, else one for each (COMPACT_LOG).
         log_step_every: steps between two lines (LOG_STEP_EVERY).
         log_act: also shape, mean and largest value of what each stage puts out (LOG_ACT).
-        activation_timeout: seconds, 0 for none (ACT_TIMEOUT_SEC); without effect yet, as are the
-            next five: a link that breaks resumes within 10 seconds, else its worker is gone.
-        ack_timeout: seconds, 0 for none (ACK_TIMEOUT_SEC).
-        max_resends: of a message (RESENDS_MAX).
-        resend_probe_interval: seconds (RESEND_PROBE_SEC).
-        allow_act_reuse: keep boundary activations for a resend (ALLOW_ACT_REUSE).
-        act_cache_steps: steps for which they are kept (ACT_CACHE_STEPS).
+        activation_timeout: seconds for which the host of another worker may leave bytes of
+            activations or gradients unacknowledged, then that worker is lost; 0 for no limit
+            (ACT_TIMEOUT_SEC).
+        ack_timeout: seconds within which a broken link to the orchestrator is taken up again, then
+            its worker is lost; 0 for no limit (ACK_TIMEOUT_SEC).
+        max_resends: probes of a connection without an answer, then it is made anew (RESENDS_MAX).
+        resend_probe_interval: seconds of silence before each probe; 0 for none (RESEND_PROBE_SEC).
+        allow_act_reuse: keep what stages hand on beyond its step (ALLOW_ACT_REUSE).
+        act_cache_steps: for so many steps (ACT_CACHE_STEPS).
 
     Raises:
         ConfigError: a value that means nothing; names the field, or the variable that has it.
@@ -105,10 +109,10 @@ class DistributedConfig:
     log_step_every: int = setting(COUNT, 100, "LOG_STEP_EVERY")
     log_act: bool = setting(SWITCHED, False, "LOG_ACT")
 
-    activation_timeout: float = setting(AMOUNT, 60.0, "ACT_TIMEOUT_SEC")
-    ack_timeout: float = setting(AMOUNT, 30.0, "ACK_TIMEOUT_SEC")
-    max_resends: int = setting(NUMBER, 3, "RESENDS_MAX")
-    resend_probe_interval: float = setting(AMOUNT, 5.0, "RESEND_PROBE_SEC")
+    activation_timeout: float = setting(SECONDS, 60.0, "ACT_TIMEOUT_SEC")
+    ack_timeout: float = setting(SECONDS, 30.0, "ACK_TIMEOUT_SEC")
+    max_resends: int = setting(TRIES, 3, "RESENDS_MAX")
+    resend_probe_interval: float = setting(SECONDS, 5.0, "RESEND_PROBE_SEC")
     allow_act_reuse: bool = setting(SWITCHED, False, "ALLOW_ACT_REUSE")
     act_cache_steps: int = setting(COUNT, 256, "ACT_CACHE_STEPS")
 
@@ -151,15 +155,10 @@ class DistributedConfig:
         object.__setattr__(self, name, settings.check(field, value))
         if name == "num_workers" and value == 0 and "act_cache_steps" in self.__dict__:
             self.adapt_to_gpus(0)
-        if name in WITHOUT_EFFECT and getattr(self, name) != field.metadata["default"]:
-            console.say(f"{name}={value} has no effect yet: {_LINKS}")
 
     def __post_init__(self) -> None:
         if self.num_workers == 0:
             self.adapt_to_gpus(0)
-
-
-_LINKS = "a link that breaks resumes within 10 s, after which its worker is gone"
 
 
 def _fields() -> dict[str, dataclasses.Field[object]]:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import gt
 from gt.distributed import DeviceMesh
 from gt.errors import InvalidUse, InvalidValue
-from gt.guava import batches, checkpoint, cluster, console, placing, recompute, stages
-from gt.guava.boundaries import Boundaries
+from gt.guava import batches, checkpoint, cluster, console, links, placing, recompute, stages
+from gt.guava.boundaries import ActivationCache, Boundaries
 from gt.guava.checkpoint import Position
 from gt.guava.config import DistributedConfig
 from gt.guava.library import Library, Model, Value, library_of
@@ -50,12 +50,15 @@ class Orchestrator:
         self.optimizer: Value | None = None
         self._library: Library | None = None
         self._profiles_memory = False
+        self._kept: ActivationCache | None = None
+        self._links: list[str] = []
         self._placed: list[Stage] | None = None
         self._dispatcher: cluster.Dispatcher | None = None
         if mode == "local":
             cluster.start_here(config.num_workers)
         else:
-            self._dispatcher = cluster.Dispatcher(config.master_ip, config.master_port)
+            self._links = links.dispatcher_options(config)
+            self._dispatcher = cluster.Dispatcher(config.master_ip, config.master_port, self._links)
             atexit.register(self._dispatcher.close)
             cluster.join(self._dispatcher, config.num_workers)
 
@@ -63,6 +66,11 @@ class Orchestrator:
     def address(self) -> str | None:
         """Where workers join; None where they are of this program."""
         return None if self._dispatcher is None else self._dispatcher.address
+
+    @property
+    def activations(self) -> Sequence[Sequence[Value]]:
+        """What stages handed on in each of the last steps, with `allow_act_reuse`; else empty."""
+        return [] if self._kept is None else list(self._kept)
 
     def register_model(self, model: Model) -> None:
         """Take a model, which moves to the workers; its code stays as it is.
@@ -111,6 +119,8 @@ class Orchestrator:
             raise InvalidUse("start_training: call register_model(model) first")
         parted = split(self.config)
         console.say(str(parted))
+        if self._links not in ([], links.dispatcher_options(self.config)):
+            console.say_once("settings of links hold for an Orchestrator that begins with them")
         _tell_batch(dataloader, self.config, parted.batches_a_step())
         self._library.moved(self.model, optimizer)
         meshes = placing.meshes(parted, cluster.workers_there())
@@ -172,6 +182,11 @@ class Orchestrator:
             if self.config.log_act:
                 metrics.boundaries = Boundaries(model, parts)
                 ends.callback(metrics.boundaries.close)
+            self._kept = None
+            if self.config.allow_act_reuse:
+                self._kept = ActivationCache(model, parts, self.config.act_cache_steps)
+                ends.callback(self._kept.close)
+            trainer.kept = self._kept
             ends.enter_context(placing.scopes(model, trainer.meshes, parts))
             yield
 

@@ -20,6 +20,7 @@ __all__ = ["MASTER_IP", "MASTER_PORT", "check", "setting"]
 T = TypeVar("T")
 FAMILY = "Guava"
 PORT_MAX = 2**16 - 1
+TRIES_MAX, SECONDS_MAX = 1000, 1e6  # more is a slip of the hand
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,14 +38,18 @@ class Kind:
     accept: Callable[[object], object]
 
 
-def _whole(least: int) -> Kind:
+def _whole(least: int, most: float = math.inf) -> Kind:
     def accept(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            raise ValueError  # noqa: TRY004 - one error for all that is not taken
+        number = int(value)
+        if not least <= number <= most:
             raise ValueError
-        return int(value)
+        return number
 
+    bounds = f"of at least {least}" if most == math.inf else f"from {least} to {most:.0f}"
     return Kind(
-        expected=f"a whole number of at least {least}",
+        expected=f"a whole number {bounds}",
         parse=lambda word: accept(int(word)),
         accept=accept,
     )
@@ -110,6 +115,7 @@ def _port() -> Kind:
 
 
 COUNT, NUMBER, SWITCHED, TEXT = _whole(1), _whole(0), _switch(), _text()
+TRIES, SECONDS = _whole(0, TRIES_MAX), _real(0.0, SECONDS_MAX)
 AMOUNT, SHARE, LIMIT, PORT = _real(0.0), _real(0.0, 1.0), _real(0.0, none=True), _port()
 
 

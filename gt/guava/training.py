@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gt
 from gt.distributed import DeviceMesh
-from gt.errors import InvalidUse, OutOfMemoryError
+from gt.errors import InvalidUse, OutOfMemoryError, UnreadFailureWarning
 from gt.guava import batches, checkpoint, console
 from gt.guava.batches import MicroBatch
+from gt.guava.boundaries import ActivationCache
 from gt.guava.checkpoint import Position
 from gt.guava.config import DistributedConfig
 from gt.guava.library import Library, Model, Value
@@ -41,6 +43,7 @@ class Trainer:
         metrics: takes each step's values.
         parts: into how many a micro-batch is cut, where memory does not suffice.
         made: steps of this run.
+        kept: takes what the stages hand on, if anything does.
     """
 
     config: DistributedConfig
@@ -53,6 +56,7 @@ class Trainer:
     metrics: Metrics
     parts: int = 1
     made: int = 0
+    kept: ActivationCache | None = None
 
     def run(self, loader: Iterable[Any], epochs: int, position: Position) -> None:
         """Train from where a run stands to the end of the last epoch.
@@ -63,6 +67,7 @@ class Trainer:
         try:
             self._epochs(loader, epochs, position)
         except OutOfMemoryError as error:
+            _forget_failures()
             raise _out_of_memory(error, self) from error
 
     def _epochs(self, loader: Iterable[Any], epochs: int, position: Position) -> None:
@@ -94,6 +99,8 @@ class Trainer:
         """One step: forward and backward of each micro-batch, then the optimizer."""
         loss, samples = self._gradients(step) if self.made else self._first(step)
         self.made += 1
+        if self.kept is not None:
+            self.kept.end()
         parameters = [one for one in self.model.parameters() if one.grad is not None]
         utils = self.library.module.nn.utils
         limit = self.config.max_grad_norm
@@ -136,6 +143,7 @@ class Trainer:
             done = self._gradients(step)
             gt.synchronize()
         except OutOfMemoryError:
+            _forget_failures()
             if self.parts >= min(PARTS_MAX, max(map(batches.rows, step))):
                 raise
             return None
@@ -143,6 +151,8 @@ class Trainer:
 
     def _gradients(self, step: Sequence[Any]) -> tuple[Value, int]:
         """The step's loss, and how many samples it had."""
+        if self.kept is not None:
+            self.kept.begin()
         made = batches.micro_batches(step, self.split.micro_batches, self.parts)
         waiting: list[Value] = []
         total: Value | None = None
@@ -215,6 +225,22 @@ def _entry(outputs: Any, name: str) -> Value | None:  # noqa: ANN401 - what a mo
     if isinstance(outputs, Mapping):
         return outputs.get(name)
     return getattr(outputs, name, None)
+
+
+def _forget_failures() -> None:
+    """Take what else has failed for want of memory, so that nothing later is told of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreadFailureWarning)
+        # Ends: each failure is raised once.
+        while not _is_quiet():
+            pass
+
+
+def _is_quiet() -> bool:
+    with contextlib.suppress(OutOfMemoryError):
+        gt.synchronize()
+        return True
+    return False
 
 
 def _out_of_memory(error: OutOfMemoryError, trainer: Trainer) -> OutOfMemoryError:

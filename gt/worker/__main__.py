@@ -15,6 +15,7 @@ from gt import config
 from gt.config import place
 from gt.errors import ConfigError
 from gt.worker import fork_server, forks, startup
+from gt.worker.links import Links
 
 PORT_MAX = 2**16 - 1
 THREADS_MAX = 2**16 - 1
@@ -104,6 +105,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         " (default: GT_TRUSTED_NETWORKS, else nowhere)",
     )
     _add_engine_options(parser)
+    _add_link_options(parser)
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     parser.add_argument("--fork-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
@@ -143,6 +145,40 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--end-with-input", action="store_true", help="end when standard input does"
+    )
+
+
+def _add_link_options(parser: argparse.ArgumentParser) -> None:
+    """Options of links to other hosts."""
+    usual = Links()
+    parser.add_argument(
+        "--ask-seconds",
+        type=_seconds,
+        default=usual.ask_seconds,
+        metavar="N",
+        help="ask a host again that has not answered for so long (%(default)g; 0: never)",
+    )
+    parser.add_argument(
+        "--asks",
+        type=_number(0, INDEX_MAX),
+        default=usual.asks,
+        metavar="N",
+        help="so often; without an answer the connection is broken (%(default)d)",
+    )
+    parser.add_argument(
+        "--resume-seconds",
+        type=_seconds,
+        default=usual.resume_seconds,
+        metavar="N",
+        help="take a broken link to the dispatcher up again within (%(default)g; 0: no limit)",
+    )
+    parser.add_argument(
+        "--peer-seconds",
+        type=_seconds,
+        default=usual.peer_seconds,
+        metavar="N",
+        help="a worker is lost whose host has not acknowledged bytes for so long (%(default)g; 0:"
+        " no limit)",
     )
 
 
@@ -193,6 +229,12 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
         look_ahead=config.look_ahead(),
         idle_seconds=config.idle_seconds(),
         compression=config.compression(),
+        links=Links(
+            ask_seconds=arguments.ask_seconds,
+            asks=arguments.asks,
+            resume_seconds=arguments.resume_seconds,
+            peer_seconds=arguments.peer_seconds,
+        ),
         instruction_log=config.instruction_log(),
         native_rows=config.native_rows(),
         is_verbose=config.is_verbose(),

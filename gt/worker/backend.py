@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from gt.worker import memory
 from gt.worker.collective_backend import CollectiveBackend
+from gt.worker.links import Links
 from gt.worker.own_calls import kernels_run
 
 Value = TypeVar("Value")
@@ -96,6 +97,8 @@ class Backend(Generic[Value]):
     # Whether bytes for workers of other hosts are packed without loss: auto (where the link has
     # been measured to be slower than that), on, off.
     compression: str = "auto"
+    # When a connection to another host is broken, and when what it served is lost.
+    links: Links = dataclasses.field(default_factory=Links)
     # Beside this file a worker records when it executed what, if it is given.
     instruction_log: str | None = None
     # Who moves collectives besides the loop's messages, by the word in a trace: device, group.

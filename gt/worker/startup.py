@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 from gt import config
 from gt._core import run_on_descriptors, run_on_socket
 from gt.worker import memory, warned
+from gt.worker.links import Links
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -62,6 +63,7 @@ class Start:
     look_ahead: int | None = None
     idle_seconds: float = 5.0
     compression: str = "auto"
+    links: Links = dataclasses.field(default_factory=Links)
     instruction_log: str | None = None
     native_rows: str = "off"
     is_verbose: bool = False
@@ -143,6 +145,7 @@ def run(start: Start) -> int:
         look_ahead=start.look_ahead,
         idle_seconds=start.idle_seconds,
         compression=start.compression,
+        links=start.links,
         instruction_log=start.instruction_log,
     )
     with backend.guard(), contextlib.ExitStack() as ends:

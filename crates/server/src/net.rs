@@ -23,6 +23,7 @@ use crate::net_event::NetEvent;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use crate::waker::Waker;
+use gt_transport::tcp::LinkLimits;
 use registry::Registry;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -40,6 +41,7 @@ pub(crate) struct Net {
     events: mpsc::UnboundedSender<NetEvent>,
     waker: Arc<Waker>,
     tokens: Option<TokenList>,
+    links: LinkLimits,
     registry: RefCell<Registry>,
     /// The abstract address of the local socket.
     local_socket: Vec<u8>,
@@ -81,7 +83,8 @@ async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()>
     let (open, mut all_closed) = mpsc::channel(1);
     let registry = RefCell::new(Registry::default());
     let local_socket = listeners.local_address.clone();
-    let net = Rc::new(Net { events, waker, tokens, registry, local_socket, open });
+    let links = options.links;
+    let net = Rc::new(Net { events, waker, tokens, links, registry, local_socket, open });
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let accepting = listeners.accept_all(&net)?;

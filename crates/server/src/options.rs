@@ -1,7 +1,9 @@
 //! What can be said on the command line.
 
+use gt_transport::tcp::LinkLimits;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 use tracing::Level;
 
 /// Where a dispatcher listens when nobody says where.
@@ -23,6 +25,9 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --instruction-log FILE write a line for each instruction
   --prices FILE          what work and traffic cost, for the planner: lines NAME=MICROSECONDS
   --probe                measure the links of workers that join and FILE does not price, and add them to FILE
+  --ask-seconds N        ask a host whether it lives that has not answered for so long (5; 0: never)
+  --asks N               so often; without an answer the connection is broken (3)
+  --resume-seconds N     keep what a broken connection of another host served for so long (10; 0: for ever)
   --log-payloads         keep payloads too, in FILE.d/
   -h, --help, --version
 ";
@@ -40,6 +45,8 @@ pub struct ServerOptions {
     /// Measure what `prices` does not say, and write it there.
     pub probe: bool,
     pub log_payloads: bool,
+    /// Of links to other hosts.
+    pub links: LinkLimits,
 }
 
 /// What the command line asks for.
@@ -59,6 +66,8 @@ pub enum UsageError {
     ListenTwice,
     #[error("--log-level {0:?}: expected error, warn, info or debug")]
     LogLevel(String),
+    #[error("{0:?}: expected seconds, of 0 and more")]
+    Seconds(String),
     #[error("--log-payloads needs --instruction-log FILE")]
     PayloadsWithoutLog,
     #[error("--probe needs --prices FILE, where it writes to")]
@@ -83,6 +92,7 @@ impl Command {
             prices: None,
             probe: false,
             log_payloads: false,
+            links: LinkLimits::default(),
         };
         while let Some(argument) = parser.next()? {
             match argument {
@@ -95,6 +105,14 @@ impl Command {
                 Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
                 Long("prices") => options.prices = Some(parser.value()?.into()),
                 Long("probe") => options.probe = true,
+                Long("ask-seconds") => {
+                    options.links.probes.interval = seconds(parser.value()?.string()?)?;
+                }
+                Long("asks") => options.links.probes.count = parser.value()?.parse::<u32>()?,
+                Long("resume-seconds") => {
+                    let limit = seconds(parser.value()?.string()?)?;
+                    options.links.resume = Some(limit).filter(|limit| !limit.is_zero());
+                }
                 Long("log-payloads") => options.log_payloads = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),
@@ -129,6 +147,13 @@ fn joined(host: &str, port: u16) -> String {
     }
 }
 
+fn seconds(word: String) -> Result<Duration, UsageError> {
+    let number = word.parse().ok();
+    number
+        .and_then(|number| Duration::try_from_secs_f64(number).ok())
+        .ok_or(UsageError::Seconds(word))
+}
+
 fn level(word: String) -> Result<Level, UsageError> {
     match word.as_str() {
         "error" => Ok(Level::ERROR),
@@ -142,6 +167,8 @@ fn level(word: String) -> Result<Level, UsageError> {
 #[cfg(test)]
 mod tests {
     use super::Command;
+    use gt_transport::tcp::{LinkLimits, Probes};
+    use std::time::Duration;
 
     /// The address of a command line, or the error.
     fn check(line: &str, expected: &str) {
@@ -152,6 +179,17 @@ mod tests {
             Err(error) => error.to_string(),
         };
         assert_eq!(command, expected, "of {line:?}");
+    }
+
+    #[test]
+    fn limits_of_links() {
+        let line = "--ask-seconds 0.5 --asks 7 --resume-seconds 0";
+        let Ok(Command::Serve(options)) = Command::parse(line.split_whitespace().map(Into::into))
+        else {
+            panic!("{line} is understood");
+        };
+        let probes = Probes { interval: Duration::from_millis(500), count: 7 };
+        assert_eq!(options.links, LinkLimits { probes, resume: None });
     }
 
     #[test]
@@ -167,6 +205,7 @@ mod tests {
         check("--listen a:1 -p 7", "--listen and --host/--port say the same: give one");
         check("--log-payloads", "--log-payloads needs --instruction-log FILE");
         check("--probe", "--probe needs --prices FILE, where it writes to");
+        check("--resume-seconds -1", r#""-1": expected seconds, of 0 and more"#);
         check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);
         check("--port x", r#"cannot parse argument "x": invalid digit found in string"#);
         check("extra", r#"unexpected argument "extra""#);

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Buffer that is asked for in each direction: bytes in flight on 2.5 Gbit/s and 50 ms.
 pub const BUFFER_BYTES: usize = 16 << 20;
+/// A process whose connection was closed connects again within this time, one lost packet included.
+const RETURN_MAX: Duration = Duration::from_secs(2);
 /// The kernel's probes have a grain of whole seconds.
 const PROBE_MIN: Duration = Duration::from_secs(1);
 /// Linux counts the bookkeeping of a buffer into its size, and doubles what is asked for.
@@ -26,9 +28,53 @@ pub struct Probes {
     pub count: u32,
 }
 
+impl Probes {
+    /// As many as the time takes, which is endless where it is zero.
+    #[must_use]
+    pub fn within(time: Duration, interval: Duration) -> Self {
+        if time.is_zero() || interval.is_zero() {
+            return Self { interval: Duration::ZERO, count: 0 };
+        }
+        let interval = interval.min(time);
+        let intervals = time.as_nanos() / interval.as_nanos();
+        Self { interval, count: u32::try_from(intervals - 1).unwrap_or(u32::MAX) }
+    }
+}
+
 impl Default for Probes {
     fn default() -> Self {
         Self { interval: Duration::from_secs(5), count: 3 }
+    }
+}
+
+/// How long a link outlives its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkLimits {
+    /// When a connection counts as broken.
+    pub probes: Probes,
+    /// After so long without a connection the link is lost; `None` for never.
+    pub resume: Option<Duration>,
+}
+
+impl LinkLimits {
+    /// How long to wait for the other side where the connection ended so. A process that ends closes its connections; one that
+    /// lives connects again at once.
+    #[must_use]
+    pub fn patience(&self, ended: ErrorKind) -> Option<Duration> {
+        let is_closed = matches!(
+            ended,
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+        );
+        if !is_closed {
+            return self.resume;
+        }
+        Some(self.resume.map_or(RETURN_MAX, |resume| resume.min(RETURN_MAX)))
+    }
+}
+
+impl Default for LinkLimits {
+    fn default() -> Self {
+        Self { probes: Probes::default(), resume: Some(Duration::from_secs(10)) }
     }
 }
 
@@ -210,10 +256,11 @@ fn tuned_max(file: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{
-        AnswerWatch, BUFFER_BYTES, BufferLimits, Probes, clipped_buffers, granted, tune, tuned_max,
+        AnswerWatch, BUFFER_BYTES, BufferLimits, LinkLimits, Probes, clipped_buffers, granted,
+        tune, tuned_max,
     };
     use rustix::net::sockopt;
-    use std::io::{self, Read};
+    use std::io::{self, ErrorKind, Read};
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::time::Duration;
 
@@ -259,6 +306,27 @@ mod tests {
             stream.shutdown(Shutdown::Write).unwrap();
         });
         watch.look(&stream).unwrap();
+    }
+
+    #[test]
+    fn as_many_probes_as_a_time_takes() {
+        let seconds = Duration::from_secs;
+        let within = |time, interval| Probes::within(seconds(time), seconds(interval));
+        assert_eq!(within(60, 5), Probes { interval: seconds(5), count: 11 });
+        assert_eq!(within(2, 5), Probes { interval: seconds(2), count: 0 });
+        for (time, interval) in [(0, 5), (60, 0)] {
+            assert_eq!(within(time, interval), Probes { interval: seconds(0), count: 0 });
+        }
+    }
+
+    #[test]
+    fn who_closed_a_connection_comes_back_soon_or_never() {
+        let limits = LinkLimits { resume: None, ..LinkLimits::default() };
+        assert_eq!(limits.patience(ErrorKind::TimedOut), None);
+        assert_eq!(limits.patience(ErrorKind::UnexpectedEof), Some(Duration::from_secs(2)));
+        let limits = LinkLimits { resume: Some(Duration::from_secs(1)), ..limits };
+        assert_eq!(limits.patience(ErrorKind::TimedOut), limits.resume);
+        assert_eq!(limits.patience(ErrorKind::ConnectionReset), limits.resume);
     }
 
     #[test]

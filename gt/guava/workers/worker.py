@@ -10,7 +10,7 @@ import time
 
 from gt import config as settings
 from gt.errors import ConnectionLost
-from gt.guava import console
+from gt.guava import console, links
 from gt.guava.config import DistributedConfig
 
 __all__ = ["MISTAKEN", "NetworkWorker"]
@@ -71,6 +71,7 @@ class NetworkWorker:
     def _run_once(self) -> int:
         """The exit status of one worker process."""
         words = ["--host", self.master_ip, "-p", str(self.master_port)]
+        words += links.worker_options(self.config)
         environment = settings.with_gpu(self.gpu_id)
         worker = subprocess.Popen([sys.executable, "-m", "gt.worker", *words], env=environment)
         try:

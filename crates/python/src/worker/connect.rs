@@ -2,26 +2,21 @@
 //! frames over TCP elsewhere.
 
 use super::framed::serve_frames;
+use super::greeting::{WELCOME_PATIENCE, greet, tell};
 use super::machine::Worker;
 use super::process::serve_control;
+use super::redial::Redial;
 use gt_protocol::handshake::{
-    Capabilities, Handshake, Hello, LocalSocket, Resume, Role, Secret, Token, Welcome,
+    Capabilities, Hello, LocalSocket, Resume, Role, Secret, Token, Welcome,
 };
 use gt_transport::tcp::{self, Probes};
 use pyo3::exceptions::{PyConnectionError, PyConnectionRefusedError};
 use pyo3::prelude::*;
-use std::io::{Read, Write};
 use std::net::{SocketAddr as InternetAddress, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
-use std::time::Duration;
-
-/// A dispatcher that has not answered by then is none.
-const WELCOME_PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a handshake message up to its length.
-const LENGTH_END: usize = 6;
 
 /// Runs a worker of a dispatcher that listens, until that is gone.
 ///
@@ -67,8 +62,9 @@ pub fn run_on_socket(
         return serve_control(py, socket.into(), worker);
     }
     let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
-    let (stream, welcome, listener) =
-        py.detach(|| dial_tcp(host, port, hello.clone())).map_err(refused)?;
+    let (stream, welcome, listener) = py
+        .detach(|| dial_tcp(host, port, hello.clone(), worker.links.dispatcher.probes))
+        .map_err(refused)?;
     if let Some(opened) = &welcome.local_socket
         && let Ok(socket) = py.detach(|| open_local(opened, &welcome, &hello))
     {
@@ -85,7 +81,9 @@ pub fn run_on_socket(
     {
         tell(&line);
     }
-    serve_frames(py, stream, worker, index, listener)
+    let redial = Redial::new(&stream, hello, &welcome, worker.links.dispatcher)
+        .map_err(|error| refused(error.to_string()))?;
+    serve_frames(py, stream, worker, index, listener, redial)
 }
 
 /// Who started a worker by hand sees that it has joined, where and as whom: a line of its log, which is standard error.
@@ -103,17 +101,12 @@ fn tell_joined(
     Ok(())
 }
 
-/// A line of the worker's log.
-fn tell(line: &str) {
-    // Nobody reads standard error if this fails.
-    let _ = writeln!(std::io::stderr(), "gt.worker: {line}");
-}
-
 /// The connection, the answer to our hello, and where workers of other hosts may call us.
 fn dial_tcp(
     host: &str,
     port: u16,
     mut hello: Hello,
+    probes: Probes,
 ) -> Result<(TcpStream, Welcome, TcpListener), String> {
     let text = |error: std::io::Error| format!("{host}:{port}: {error}");
     let addresses: Vec<InternetAddress> = (host, port)
@@ -121,7 +114,7 @@ fn dial_tcp(
         .map_err(|error| format!("the host {host:?} is unknown ({error})"))?
         .collect();
     let mut stream = TcpStream::connect(addresses.as_slice()).map_err(text)?;
-    tcp::tune(&stream, Probes::default()).map_err(text)?;
+    tcp::tune(&stream, probes).map_err(text)?;
     stream.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
     // On the interface that reaches the dispatcher: that network is ours.
     let listener = TcpListener::bind((stream.local_addr().map_err(text)?.ip(), 0)).map_err(text)?;
@@ -135,7 +128,7 @@ fn dial_unix(address: &SocketAddr, hello: &Hello) -> Result<(UnixStream, Welcome
     let text = |error: std::io::Error| error.to_string();
     let mut socket = UnixStream::connect_addr(address).map_err(text)?;
     socket.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
-    let welcome = greet(&mut socket, hello)?;
+    let welcome = greet(&mut socket, hello).map_err(|error| error.to_string())?;
     socket.set_read_timeout(None).map_err(text)?;
     Ok((socket, welcome))
 }
@@ -156,28 +149,6 @@ fn open_local(
     let secret = Secret(opened.secret.0);
     let resume = Some(Resume { session: welcome.session, secret, acknowledged: 0 });
     dial_unix(&address, &Hello { resume, ..hello.clone() }).map(|(socket, _)| socket)
-}
-
-/// Says hello and reads the answer, and not one byte more: descriptors may come with the next.
-fn greet(stream: &mut (impl Read + Write), hello: &Hello) -> Result<Welcome, String> {
-    let text = |error: std::io::Error| format!("no answer to the handshake: {error}");
-    let bytes = Handshake::Hello(hello.clone()).encode().map_err(|error| error.to_string())?;
-    stream.write_all(&bytes).map_err(text)?;
-    let mut answer = vec![0; LENGTH_END];
-    stream.read_exact(&mut answer).map_err(text)?;
-    // Checks the magic; the length is then where every version has it.
-    Handshake::decode(&answer).map_err(|error| error.to_string())?;
-    let length = match answer.get(4..LENGTH_END) {
-        Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),
-        Some(_) | None => 0,
-    };
-    answer.resize(length.max(LENGTH_END), 0);
-    stream.read_exact(&mut answer[LENGTH_END..]).map_err(text)?;
-    match Handshake::decode(&answer).map_err(|error| error.to_string())? {
-        Some((Handshake::Welcome(welcome), _)) => Ok(welcome),
-        Some((Handshake::Refusal(refusal), _)) => Err(refusal.text),
-        Some((Handshake::Hello(_), _)) | None => Err("the answer is no welcome".to_owned()),
-    }
 }
 
 fn refused(text: String) -> PyErr {

@@ -1,63 +1,68 @@
 //! The loop of a worker on another host than its dispatcher: frames over TCP in the place of rings.
 //!
-//! A dropped link ends the worker: its values could be kept, but nobody has asked for a resume yet.
+//! A dropped link is taken up again, with all values as they are; a dispatcher that has ended ends the worker.
 
+use super::greeting::tell;
 use super::machine::Worker;
 use super::peers::WorkerPeers;
 use super::process::connection;
+use super::redial::Redial;
 use super::stream::WorkerStream;
 use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromWorker};
 use gt_transport::FutexWaker;
+use gt_transport::tcp::AnswerWatch;
 use gt_worker::{Replies, Stop};
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
-use std::io::{self, ErrorKind, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
+use std::time::Duration;
 
 /// Answers are sent when so many words have gathered, and when there is nothing more to do.
 const FLUSH_WORDS: usize = 64 * 1024;
+/// Bytes of answers that are kept until the dispatcher acknowledges them; then it has to, before more are sent.
+const KEPT_BYTES_MAX: usize = 16 << 20;
 
 pub fn serve_frames(
     py: Python<'_>,
-    mut socket: TcpStream,
+    socket: TcpStream,
     worker: Worker,
     index: u32,
     listener: TcpListener,
+    redial: Redial,
 ) -> PyResult<()> {
-    let Worker { mut machine, mut idle, packing } = worker;
+    let Worker { mut machine, mut idle, packing, links } = worker;
     machine.set_index(index);
     let (_nobody, events) = mpsc::channel();
-    let peers = WorkerPeers::new(index, events, Some(listener), FutexWaker::default(), packing);
+    let waker = FutexWaker::default();
+    let peers = WorkerPeers::new(index, events, Some(listener), waker, packing, links.peers);
     let mut stream = WorkerStream::new(peers).map_err(connection)?;
-    let mut answers = Framed::new(socket.try_clone().map_err(connection)?);
-    let mut words: Vec<u32> = Vec::new();
+    let mut answers = FramedLink::new(socket, redial).map_err(connection)?;
     machine.announce(true, &mut answers);
     answers.flush();
+    // Ends with the dispatcher.
     loop {
-        loop {
-            let limit = idle.limit();
+        while answers.arrived.is_empty() && !answers.has_ended {
+            let limit = idle.limit().min(answers.watch.interval().unwrap_or(Duration::MAX));
             machine.flush_record();
-            if py.detach(|| stream.wait_for(&socket, limit)).map_err(connection)? {
-                break;
+            if py.detach(|| stream.wait_for(&answers.stream, limit)).map_err(connection)? {
+                py.detach(|| answers.take_frame());
+                continue;
             }
             py.check_signals()?;
             idle.look(py)?;
             machine.catch_up(&mut answers, &mut stream);
             answers.flush();
+            py.detach(|| answers.look());
         }
-        let link = &mut answers.link;
-        let Some(header) =
-            py.detach(|| receive(&mut socket, link, &mut words)).map_err(connection)?
-        else {
-            return Ok(());
-        };
-        if !link.is_new(header).map_err(connection)? {
-            continue;
+        if let Some(error) = answers.error.take() {
+            return Err(connection(error));
         }
-        link.accept(header);
+        let Some(words) = answers.arrived.pop_front() else { return Ok(()) };
         // Whole instructions only, so nothing is left over.
         idle.end();
         match machine.run(&words, &mut answers, &mut stream) {
@@ -70,49 +75,47 @@ pub fn serve_frames(
         }
         answers.flush();
         answers.acknowledge();
-        if let Some(error) = answers.error.take() {
-            return Err(connection(error));
-        }
     }
 }
 
-/// The next frame; `None` at the end of the connection.
-fn receive(
-    stream: &mut TcpStream,
-    link: &mut Link,
-    words: &mut Vec<u32>,
-) -> io::Result<Option<FrameHeader>> {
-    let mut header = [0; FrameHeader::BYTES];
-    match stream.read_exact(&mut header) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    let header = link.header(&header).map_err(io::Error::other)?;
-    let length = usize::try_from(header.length_bytes).expect("usize has 64 bits");
-    words.clear();
-    words.resize(length / size_of::<u32>(), 0);
-    stream.read_exact(bytemuck::cast_slice_mut(words))?;
-    Ok(Some(header))
-}
-
-/// Answers as frames on a socket.
-struct Framed {
+/// The worker's end of the link, which outlives its connections: answers go out as frames, and frames with words come.
+struct FramedLink {
     stream: TcpStream,
-    /// Keeps nothing: the session ends with its connection.
+    watch: AnswerWatch,
+    redial: Redial,
     link: Link,
+    /// Answers that have no frame yet.
     words: Vec<u32>,
     bytes: Vec<u8>,
+    /// Frames that nobody has executed yet.
+    arrived: VecDeque<Vec<u32>>,
+    /// Nothing more comes or goes: the dispatcher has ended, or there is an error.
+    has_ended: bool,
     error: Option<io::Error>,
 }
 
-impl Framed {
-    const fn new(stream: TcpStream) -> Self {
-        let link = Link::new(Keep::Nothing);
-        Self { stream, link, words: Vec::new(), bytes: Vec::new(), error: None }
+impl FramedLink {
+    fn new(stream: TcpStream, redial: Redial) -> io::Result<Self> {
+        let watch = AnswerWatch::new(redial.limits().probes);
+        stream.set_write_timeout(watch.interval())?;
+        Ok(Self {
+            stream,
+            watch,
+            redial,
+            link: Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX }),
+            words: Vec::new(),
+            bytes: Vec::new(),
+            arrived: VecDeque::new(),
+            has_ended: false,
+            error: None,
+        })
     }
 
+    /// Sends what has gathered; first the dispatcher acknowledges what it has, where that is much.
     fn flush(&mut self) {
+        while !self.link.may_send() && !self.has_ended {
+            self.take_frame();
+        }
         self.link.send(std::mem::take(&mut self.words), &mut self.bytes);
         self.write();
     }
@@ -125,13 +128,84 @@ impl Framed {
     }
 
     fn write(&mut self) {
-        let written = self.stream.write_all(&self.bytes);
-        self.error = self.error.take().or(written.err());
+        let bytes = std::mem::take(&mut self.bytes);
+        if !self.has_ended
+            && let Err(error) = self.watch.write_all(&self.stream, &bytes)
+        {
+            // What was kept goes again.
+            self.resume(&error);
+        }
+        self.bytes = bytes;
         self.bytes.clear();
+    }
+
+    /// Takes a broken link up again where the other host is silent.
+    fn look(&mut self) {
+        if !self.has_ended
+            && let Err(error) = self.watch.look(&self.stream)
+        {
+            self.resume(&error);
+        }
+    }
+
+    /// Waits for a frame.
+    fn take_frame(&mut self) {
+        match self.read_frame() {
+            Ok(Some(words)) => self.arrived.push_back(words),
+            Ok(None) => {}
+            Err(error) => self.resume(&error),
+        }
+    }
+
+    /// The next frame's words, if it has any that are new.
+    fn read_frame(&mut self) -> io::Result<Option<Vec<u32>>> {
+        let mut header = [0; FrameHeader::BYTES];
+        self.stream.read_exact(&mut header)?;
+        let header = self.link.header(&header).map_err(io::Error::other)?;
+        let length = usize::try_from(header.length_bytes).expect("usize has 64 bits");
+        let mut words = vec![0; length / size_of::<u32>()];
+        self.stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
+        if !self.link.is_new(header).map_err(io::Error::other)? {
+            return Ok(None);
+        }
+        self.link.accept(header);
+        Ok(Some(words))
+    }
+
+    /// Goes on over a new connection, or ends.
+    fn resume(&mut self, broken: &io::Error) {
+        // Ends with the limit of the link.
+        while !self.has_ended {
+            match self.redial.resume(self.link.received()) {
+                Ok(Some((stream, acknowledged))) => match self.go_on(stream, acknowledged) {
+                    Ok(true) => {
+                        tell(&format!(
+                            "the link to the dispatcher broke ({broken}) and is resumed"
+                        ));
+                        return;
+                    }
+                    Ok(false) => {}
+                    Err(error) => (self.error, self.has_ended) = (Some(error), true),
+                },
+                Ok(None) => self.has_ended = true,
+                Err(error) => (self.error, self.has_ended) = (Some(error), true),
+            }
+        }
+    }
+
+    /// Sends again what has not arrived; false if the new connection is broken, too.
+    fn go_on(&mut self, stream: TcpStream, acknowledged: u64) -> io::Result<bool> {
+        self.link.resume(acknowledged).map_err(io::Error::other)?;
+        self.watch = AnswerWatch::new(self.redial.limits().probes);
+        stream.set_write_timeout(self.watch.interval())?;
+        self.stream = stream;
+        let mut again = Vec::new();
+        self.link.resend(&mut again);
+        Ok(self.watch.write_all(&self.stream, &again).is_ok())
     }
 }
 
-impl Replies for Framed {
+impl Replies for FramedLink {
     fn send(&mut self, message: &FromWorker<'_>) {
         let encoded = message::encode(message, &mut self.words);
         encoded.expect("a machine's texts are clipped and its answers cut to size");

@@ -3,9 +3,11 @@
 use super::engine::PythonEngine;
 use super::idle::Idle;
 use gt_transport::packing::PackingPolicy;
+use gt_transport::tcp::{LinkLimits, Probes};
 use gt_worker::{Codec, LookAhead, Machine};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::time::Duration;
 
 /// A machine with its idle policy.
 #[derive(Debug)]
@@ -14,6 +16,14 @@ pub struct Worker {
     pub idle: Idle,
     /// Of what goes to workers of other hosts.
     pub packing: PackingPolicy,
+    pub links: WorkerLinks,
+}
+
+/// How long connections to other hosts may be silent.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerLinks {
+    pub dispatcher: LinkLimits,
+    pub peers: Probes,
 }
 
 impl Worker {
@@ -22,8 +32,25 @@ impl Worker {
         let (packing, codec) = compression(backend.getattr("compression")?.extract()?)?;
         let mut machine = machine(backend)?;
         machine.set_codec(codec);
-        Ok(Self { machine, idle: Idle::new(backend)?, packing })
+        let links = links(&backend.getattr("links")?)?;
+        Ok(Self { machine, idle: Idle::new(backend)?, packing, links })
     }
+}
+
+/// As a `gt.worker.backend.Links` says.
+fn links(said: &Bound<'_, PyAny>) -> PyResult<WorkerLinks> {
+    let seconds = |name: &str| -> PyResult<Duration> {
+        let number = said.getattr(name)?.extract()?;
+        Duration::try_from_secs_f64(number)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    };
+    let (interval, peers) = (seconds("ask_seconds")?, seconds("peer_seconds")?);
+    let resume = Some(seconds("resume_seconds")?).filter(|limit| !limit.is_zero());
+    let probes = Probes { interval, count: said.getattr("asks")?.extract()? };
+    Ok(WorkerLinks {
+        dispatcher: LinkLimits { probes, resume },
+        peers: Probes::within(peers, interval),
+    })
 }
 
 /// What `GT_COMPRESSION` says: when bytes are packed, and what sums may lose before that.

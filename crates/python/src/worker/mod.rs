@@ -9,6 +9,7 @@ mod execution_log;
 mod faults;
 mod fork_requests;
 mod framed;
+mod greeting;
 mod idle;
 mod kernel_call;
 mod kernels;
@@ -18,6 +19,7 @@ mod native;
 mod payloads;
 mod peers;
 mod process;
+mod redial;
 mod stream;
 mod vectorcall;
 

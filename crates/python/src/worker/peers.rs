@@ -12,6 +12,7 @@ use gt_protocol::handshake::Secret;
 use gt_protocol::message::{Peer, Reach};
 use gt_transport::calls::{self, Callers};
 use gt_transport::packing::PackingPolicy;
+use gt_transport::tcp::Probes;
 use gt_transport::{FutexWaker, Parked};
 use gt_worker::{
     Cause, CopyBytes, Front, Incarnations, MessageId, PeerId, PeerLost, Peers, Progress,
@@ -69,6 +70,8 @@ pub struct WorkerPeers {
     callers: Callers<Secret>,
     packing: PackingPolicy,
     packed: Arc<PackedBytes>,
+    /// Of connections to workers of other hosts.
+    probes: Probes,
 }
 
 impl WorkerPeers {
@@ -80,6 +83,7 @@ impl WorkerPeers {
         listener: Option<TcpListener>,
         waker: FutexWaker,
         packing: PackingPolicy,
+        probes: Probes,
     ) -> Self {
         Self {
             index,
@@ -95,6 +99,7 @@ impl WorkerPeers {
             unknown: BTreeMap::new(),
             waker,
             packing,
+            probes,
             packed: Arc::default(),
         }
     }
@@ -118,7 +123,8 @@ impl WorkerPeers {
     }
 
     fn tcp(&self, socket: TcpStream) -> Option<WorkerLink> {
-        let link = TcpLink::new(socket, &self.waker, self.packing, Arc::clone(&self.packed));
+        let packed = Arc::clone(&self.packed);
+        let link = TcpLink::new(socket, &self.waker, self.packing, packed, self.probes);
         link.ok().map(WorkerLink::Tcp)
     }
 

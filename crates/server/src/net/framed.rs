@@ -11,9 +11,11 @@ use gt_dispatcher::SessionId;
 use gt_protocol::handshake::{FrameHeader, RefusalCode, Welcome};
 use gt_protocol::integer::to_usize;
 use gt_protocol::link::{Keep, Link, LinkError};
+use gt_transport::tcp::{AnswerWatch, Probes};
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +24,6 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// How long a session waits for its peer to come back (DESIGN D9).
-const RESUME_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a peer may take to read what was sent before its session was closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bytes of frames that are kept until they are acknowledged; then nothing more is sent. More than a fast network holds in
@@ -70,23 +70,24 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     let takeovers = net.registry.borrow_mut().add_resumable(identity, secret);
     let (mut channels, mut cancel) = attach(&member, name, takeovers, data);
     let session = FramedSession::new();
-    let key = identity.key();
+    let (key, probes) = (identity.key(), net.links.probes);
     // Ends with the session; each round is a new connection of the peer's.
     let reason = loop {
-        let takeover = match run(&session, &mut channels, &mut cancel, stream).await {
+        let takeover = match run(&session, &mut channels, &mut cancel, stream, probes).await {
             LinkEnd::Finished => break "the dispatcher closed it".to_owned(),
             LinkEnd::Breach(error) => {
-                tracing::warn!("session {key} closed: {error}");
+                tracing::warn!("{identity} closed: {error}");
                 break error.to_string();
             }
             LinkEnd::Resumed(takeover) => takeover,
             LinkEnd::Dropped(error) => {
-                if identity.worker().is_some() {
-                    // A worker ends with its link: to wait for it would only keep those waiting who need it.
-                    break format!("its connection dropped ({error})");
-                }
-                tracing::info!("the link of session {key} dropped: {error}");
-                match come_back(&mut channels, &mut cancel).await {
+                tracing::info!("the link of {identity} dropped: {error}");
+                // A user closes a laptop and opens it again. A worker that has ended keeps those waiting who need it.
+                let limits = net.links;
+                let is_worker = identity.worker().is_some();
+                let patience =
+                    if is_worker { limits.patience(error.kind()) } else { limits.resume };
+                match come_back(&mut channels, &mut cancel, patience).await {
                     Some(takeover) => takeover,
                     None => break format!("its connection dropped ({error})"),
                 }
@@ -105,7 +106,7 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
             Ok(resumed) => stream = resumed,
             Err(error) => break error.to_string(),
         }
-        tracing::info!("session {key} is resumed");
+        tracing::info!("{identity} is resumed");
     };
     net.registry.borrow_mut().remove_resumable(identity);
     member.set_reason(reason);
@@ -146,11 +147,21 @@ fn attach(
     (Channels { inward, outward, takeovers, waker: Arc::clone(&net.waker) }, CancelToken::new(held))
 }
 
-async fn come_back(channels: &mut Channels, cancel: &mut CancelToken) -> Option<Takeover> {
+async fn come_back(
+    channels: &mut Channels,
+    cancel: &mut CancelToken,
+    patience: Option<Duration>,
+) -> Option<Takeover> {
+    let over = async {
+        match patience {
+            Some(patience) => tokio::time::sleep(patience).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         takeover = channels.takeovers.recv() => takeover,
         () = cancel.closed() => None,
-        () = tokio::time::sleep(RESUME_PATIENCE) => None,
+        () = over => None,
     }
 }
 
@@ -159,11 +170,13 @@ async fn run(
     channels: &mut Channels,
     cancel: &mut CancelToken,
     stream: TcpStream,
+    probes: Probes,
 ) -> LinkEnd {
     let let_go = async {
         cancel.closed().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
+    let watched = stream.as_fd().try_clone_to_owned();
     let (reader, writer) = stream.into_split();
     let reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
     let Channels { inward, outward, takeovers, waker } = channels;
@@ -171,7 +184,23 @@ async fn run(
         ended = session.write(writer, outward, waker) => ended,
         ended = session.read(reader, inward, waker) => ended,
         Some(takeover) = takeovers.recv() => LinkEnd::Resumed(takeover),
+        error = silence(watched, probes) => LinkEnd::Dropped(error),
         () = let_go => LinkEnd::Finished,
+    }
+}
+
+/// Ends when the other host has not acknowledged for too long what was sent. The kernel would go on for a quarter of an hour.
+async fn silence(stream: io::Result<OwnedFd>, probes: Probes) -> io::Error {
+    let mut watch = AnswerWatch::new(probes);
+    let (Ok(stream), Some(interval)) = (stream, watch.interval()) else {
+        return std::future::pending().await;
+    };
+    // Ends with the connection.
+    loop {
+        tokio::time::sleep(interval).await;
+        if let Err(error) = watch.look(&stream) {
+            return error;
+        }
     }
 }
 

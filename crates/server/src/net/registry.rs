@@ -2,6 +2,7 @@
 
 use gt_protocol::handshake::{Resume, Secret};
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -20,6 +21,15 @@ const WORKER_KEY: u32 = 1 << 31;
 pub(crate) enum Identity {
     Session(u32),
     Worker(u32),
+}
+
+impl Display for Identity {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(session) => write!(formatter, "session {session}"),
+            Self::Worker(index) => write!(formatter, "worker {index}"),
+        }
+    }
 }
 
 impl Identity {

@@ -7,7 +7,7 @@ use super::registry::Takeover;
 use super::ring_peer;
 use super::secret::random_secret;
 use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, RefusalCode, Resume};
-use gt_transport::tcp::{self, Probes};
+use gt_transport::tcp;
 use std::rc::Rc;
 use std::sync::Once;
 use tokio::net::{TcpStream, UnixStream};
@@ -21,7 +21,7 @@ pub(crate) async fn serve(
     mut stream: TcpStream,
     place: OwnedSemaphorePermit,
 ) -> Result<(), GreetingError> {
-    tcp::tune(&stream, Probes::default())?;
+    tcp::tune(&stream, net.links.probes)?;
     if !stream.peer_addr()?.ip().is_loopback() {
         tell_of_buffers();
     }

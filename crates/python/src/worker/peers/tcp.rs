@@ -7,14 +7,14 @@
 use super::chunk;
 use gt_protocol::peer::ChunkHead;
 use gt_transport::packing::{PACKED_BYTES_MIN, PackingChoice, PackingPolicy, pack, unpack};
-use gt_transport::tcp::{self, Probes};
+use gt_transport::tcp::{self, AnswerWatch, Probes};
 use gt_transport::{CHUNK_BYTES_MAX, FutexWaker, HEAD_WORDS, Parked};
 use gt_worker::{Cause, CopyBytes, Front};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Instant;
 
 /// Longer chunks than a slab's: each wakes a thread on either side, which takes as long as copying 64 KiB.
@@ -95,10 +95,13 @@ impl TcpLink {
         waker: &FutexWaker,
         packing: PackingPolicy,
         packed: Arc<PackedBytes>,
+        probes: Probes,
     ) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         // A host that loses its power closes nothing: the kernel asks for it.
-        tcp::tune(&stream, Probes::default())?;
+        tcp::tune(&stream, probes)?;
+        let watch = AnswerWatch::new(probes);
+        stream.set_write_timeout(watch.interval())?;
         let reading = stream.try_clone()?;
         let (to, outward) = sync_channel(QUEUE_CHUNKS);
         let (done, written) = sync_channel(QUEUE_CHUNKS);
@@ -113,7 +116,7 @@ impl TcpLink {
         let (out_waker, in_waker) = (waker.clone(), waker.clone());
         named("gt-data-out").spawn(move || {
             write_all(
-                Outward::new(stream, packing, packed),
+                Outward::new(stream, watch, packing, packed),
                 &outward,
                 &done,
                 &counted,
@@ -266,6 +269,7 @@ fn is_one_host(stream: &TcpStream) -> bool {
 #[derive(Debug)]
 struct Outward {
     stream: TcpStream,
+    watch: AnswerWatch,
     choice: PackingChoice,
     counts: Arc<PackedBytes>,
     /// The last chunk that was packed.
@@ -273,17 +277,34 @@ struct Outward {
 }
 
 impl Outward {
-    fn new(stream: TcpStream, packing: PackingPolicy, counts: Arc<PackedBytes>) -> Self {
-        Self { stream, choice: PackingChoice::new(packing), counts, packed: Vec::new() }
+    fn new(
+        stream: TcpStream,
+        watch: AnswerWatch,
+        packing: PackingPolicy,
+        counts: Arc<PackedBytes>,
+    ) -> Self {
+        Self { stream, watch, choice: PackingChoice::new(packing), counts, packed: Vec::new() }
     }
 
     fn send(&mut self, chunk: &[u8]) -> io::Result<()> {
         let is_packed = chunk.len() >= PACKED_BYTES_MIN && self.choice.tries() && self.pack(chunk);
         let bytes = if is_packed { &self.packed } else { chunk };
         let start = Instant::now();
-        let written = self.stream.write_all(bytes);
+        let written = self.watch.write_all(&self.stream, bytes);
         self.choice.sent(bytes.len(), start.elapsed());
         written
+    }
+
+    /// The next chunk, as long as the other host acknowledges the last ones.
+    fn next(&mut self, chunks: &Receiver<Vec<u8>>) -> Option<Vec<u8>> {
+        let Some(interval) = self.watch.interval() else { return chunks.recv().ok() };
+        loop {
+            match chunks.recv_timeout(interval) {
+                Ok(chunk) => return Some(chunk),
+                Err(RecvTimeoutError::Timeout) => self.watch.look(&self.stream).ok()?,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
     }
 
     /// True if the chunk stands packed in [`packed`](Self::packed).
@@ -305,7 +326,7 @@ impl Outward {
     }
 }
 
-/// Ends with the link, or with the connection.
+/// Ends with the link, with the connection, or when the other host is silent.
 fn write_all(
     mut outward: Outward,
     chunks: &Receiver<Vec<u8>>,
@@ -314,7 +335,7 @@ fn write_all(
     is_cut: &AtomicBool,
     waker: &FutexWaker,
 ) {
-    while let Ok(chunk) = chunks.recv() {
+    while let Some(chunk) = outward.next(chunks) {
         let written = outward.send(&chunk);
         // One more than the worker can use is not kept.
         let _ = done.try_send(chunk);

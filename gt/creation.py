@@ -20,7 +20,7 @@ from gt.composite.common import Number, Shape, sizes, whole
 from gt.composite.factors import check_fits
 from gt.conversion import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
-from gt.dtypes import FROM_NUMPY, NUMPY, category, get_default_dtype, of_number, part_of
+from gt.dtypes import FROM_NUMPY, NUMPY, as_stored, category, get_default_dtype, of_number, part_of
 from gt.errors import DtypeError, InvalidType, ShapeError, out_refused
 
 Size: TypeAlias = int | Sequence[int]
@@ -161,7 +161,7 @@ def filled(shape: Shape, value: Number | complex, dtype: _core.dtype) -> Tensor:
         if dtype != _core.bool:  # of which any number but zero is true
             check_fits(value, dtype)
         return tensor(value, dtype=dtype).expand(shape).clone()
-    return call("full", size=shape, value=value, dtype=dtype)
+    return call("full", size=shape, value=as_stored(value, dtype), dtype=dtype)
 
 
 def zeros(
@@ -276,6 +276,7 @@ def linspace(
     if isinstance(start, complex) or isinstance(end, complex):
         return finish(complex_line("linspace", start, end, steps, dtype), requires_grad)
     chosen = get_default_dtype() if dtype is None else dtype
+    start, end = as_stored(start, chosen), as_stored(end, chosen)
     out = call("linspace", start=start, end=end, steps=steps, dtype=chosen)
     return finish(out, requires_grad)
 
@@ -381,7 +382,9 @@ def full_like(
     chosen = input.dtype if dtype is None else dtype
     if isinstance(fill_value, complex):
         return finish(filled(tuple(input.shape), fill_value, chosen), requires_grad)
-    out = call("full_like", input, size=input.shape, value=fill_value, dtype=chosen)
+    out = call(
+        "full_like", input, size=input.shape, value=as_stored(fill_value, chosen), dtype=chosen
+    )
     return finish(out, requires_grad)
 
 

@@ -86,6 +86,12 @@ def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
     return category(from_) <= category(to)
 
 
+def as_stored(value: Number, dtype: _core.dtype) -> Number:
+    """An integer from 2**63 on as floats hold it, where these are meant; others as they are."""
+    is_large = isinstance(value, int) and 2**63 <= value < 2**64
+    return float(value) if is_large and (dtype.is_floating_point or dtype.is_complex) else value
+
+
 def result_type(tensor: Tensor | Number | complex, other: Tensor | Number | complex) -> _core.dtype:
     """The dtype of an operation on both: tensors before 0-d tensors before numbers."""
     return common_type(tensor, other)

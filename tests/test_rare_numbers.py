@@ -58,6 +58,30 @@ PADS = [
 ]
 
 
+OF_FLOATS = [
+    "x + {}", "{} + x", "x - {}", "{} - x", "x * {}", "x / {}", "{} / (x + 1)", "x // {}", "x % {}",
+    "x ** {}", "{} ** x", "x == {}", "x != {}", "x < {}", "{} <= x", "x > {}", "x >= {}",
+    "T.clamp(x, {})", "x.clamp(max={})", "T.where(x > 1, x, {})", "T.where(x > 1, {}, x)",
+    "x.masked_fill(x > 1, {})", "x.clone().fill_({})", "x.clone().add_({})", "x.clone().mul_({})",
+    "T.add(x, 1, alpha={})", "T.add(x, {}, alpha=2)", "T.fmod(x, {})",
+    "T.remainder(x, {})", "T.eq(x, {})", "T.lerp(x, x, {})", "T.addcmul(x, x, x, value={})",
+    "T.full((2,), {}, dtype=x.dtype)", "T.full_like(x, {})", "x.new_full((2,), {})",
+    "T.full((2,), {})", "x.long().fill_({})", "T.full_like(x.long(), {})", "x[0].fill_({})",
+    "x.clone().__setitem__(0, {})", "T.linspace(0, {}, 3)", "T.floor_divide(x, {})",
+    "T.nn.functional.layer_norm(x, (4,), eps={})", "T.nn.functional.normalize(x, eps={})",
+    "T.nn.functional.cosine_similarity(x, x, eps={})", "T.nn.functional.leaky_relu(x, {})",
+    "T.nn.functional.huber_loss(x, x + 1, delta={})", "T.isclose(x, x, rtol={})",
+    "T.addmm(x[:, :3], x[:, :3], x[:, :3], beta={})", "x.double() + {}", "(x * 1j) * {}",
+]  # fmt: skip
+DIMS = [
+    f"x.{function}({name}={dims})"
+    for dims in ("(0, True)", "(True, 0)", "[1, False]", "(0, 2**63)", "(0, -(2**63))", "2**63")
+    for function, name in (
+        (f, "dim") for f in ("sum", "mean", "amax", "any", "all", "logsumexp", "nansum")
+    )
+] + ["x.view(2**63, -1)", "x.expand(2**63, 3, 4)", "x.permute(1, False)", "x.reshape(4, True, 3)"]
+
+
 def seen(library, expression):
     names = {"T": library, "inf": float("inf"), "nan": float("nan")}
     names["x"] = eval(X, names)
@@ -68,7 +92,7 @@ def seen(library, expression):
         return error
 
 
-@pytest.mark.parametrize("expression", [*BOUNDS, *LISTS, *NORMAL, *PADS])
+@pytest.mark.parametrize("expression", [*BOUNDS, *LISTS, *NORMAL, *PADS, *DIMS])
 @pytest.mark.filterwarnings("ignore")
 def test_as_pytorch(expression):
     ours, theirs = seen(gt, expression), seen(torch, expression)
@@ -78,3 +102,34 @@ def test_as_pytorch(expression):
     assert isinstance(ours, tuple), ours
     assert ours[0] == theirs[0]
     np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+@pytest.mark.parametrize("number", ["2**63", "2**63 + 1025", "2**64 - 1", "2**63 - 1"])
+@pytest.mark.parametrize("expression", OF_FLOATS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_large_integer_beside_floats(expression, number):
+    expression = expression.format(f"({number})")
+    ours, theirs = seen(gt, expression), seen(torch, expression)
+    if isinstance(theirs, Exception):
+        assert isinstance(ours, type(theirs)), (ours, theirs)
+        return
+    assert isinstance(ours, tuple), ours
+    assert ours[0] == theirs[0]
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+
+
+def test_gradients_beside_a_large_integer():
+    grads = []
+    for library in (gt, torch):
+        x = library.tensor([1.0, 2.0], requires_grad=True)
+        (x * 2**63 + 2**63 / x - x / 2**63).sum().backward()
+        grads.append(x.grad.numpy())
+    np.testing.assert_allclose(*grads, rtol=1e-6)
+
+
+def test_integers_refuse_a_number_that_they_do_not_hold():
+    """PyTorch wraps it around."""
+    x = gt.arange(3)
+    for expression in ("x + 2**63", "x < 2**64 - 1", "2**63 * x", "x.clamp(max=2**63)"):
+        with pytest.raises(RuntimeError, match="type int64_t without overflow"):
+            eval(expression, {"x": x})

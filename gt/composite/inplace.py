@@ -22,7 +22,7 @@ from gt.composite.older_forms import factors_first
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, is_finite, next_draw
-from gt.dtypes import category, result_type
+from gt.dtypes import as_stored, category, result_type
 from gt.errors import DtypeError, ShapeError
 
 C_NAMES = {
@@ -290,7 +290,9 @@ def new_full(
     if isinstance(fill_value, complex):
         out = call("full_like", self, size=tuple(size), value=0, dtype=chosen).fill_(fill_value)
     else:
-        out = call("full_like", self, size=tuple(size), value=fill_value, dtype=chosen)
+        out = call(
+            "full_like", self, size=tuple(size), value=as_stored(fill_value, chosen), dtype=chosen
+        )
     return out.requires_grad_() if requires_grad else out
 
 

@@ -21,7 +21,7 @@ use pyo3::types::{PyComplex, PyDict, PyList, PyTuple};
 
 /// Whether an instruction is the generic row's business.
 pub(crate) fn is_generic(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> bool {
-    args.iter().any(|arg| matches!(arg, Arg::Complex(_)))
+    args.iter().any(|arg| matches!(arg, Arg::Complex(_) | Arg::Large(_)))
         || of_operands(py, args, |operands| rules::is_real_only(op, operands, attrs))
 }
 
@@ -79,6 +79,7 @@ fn operand_object<'py>(py: Python<'py>, arg: &Arg<'_>) -> PyResult<Bound<'py, Py
         Arg::Absent => py.None().into_bound(py),
         Arg::Scalar(scalar) => scalar_object(py, *scalar)?,
         Arg::Complex([real, imag]) => PyComplex::from_doubles(py, *real, *imag).into_any(),
+        Arg::Large(number) => number.into_pyobject(py)?.into_any(),
         Arg::Var(var) => Tensor::wrap(py, (*var).clone())?.into_any(),
     })
 }

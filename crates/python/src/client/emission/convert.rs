@@ -16,6 +16,8 @@ pub(crate) enum OperandArg<'py> {
     Scalar(Scalar),
     /// The parts of a complex number.
     Complex([f64; 2]),
+    /// An integer from 2^63 to 2^64 - 1.
+    Large(u64),
     Tensor(Bound<'py, Tensor>),
 }
 
@@ -24,6 +26,9 @@ impl<'py> OperandArg<'py> {
     pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         if let Ok(tensor) = object.cast::<Tensor>() {
             return Ok(Some(Self::Tensor(tensor.clone())));
+        }
+        if let Some(number) = large(object) {
+            return Ok(Some(Self::Large(number)));
         }
         if let Some(scalar) = scalar(object)? {
             return Ok(Some(Self::Scalar(scalar)));
@@ -91,8 +96,26 @@ pub(crate) fn as_arg<'a>(operand: &'a OperandArg<'_>) -> Arg<'a> {
         OperandArg::Absent => Arg::Absent,
         OperandArg::Scalar(scalar) => Arg::Scalar(*scalar),
         OperandArg::Complex(parts) => Arg::Complex(*parts),
+        OperandArg::Large(number) => Arg::Large(*number),
         OperandArg::Tensor(tensor) => Arg::Var(&tensor.get().var),
     }
+}
+
+/// `PyTorch`'s words where integers are to hold a number from 2^63 on.
+pub(crate) const TOO_LARGE: &str = "value cannot be converted to type int64_t without overflow";
+
+/// An integer from 2^63 to 2^64 - 1; `None` for anything else.
+fn large(object: &Bound<'_, PyAny>) -> Option<u64> {
+    if !object.is_exact_instance_of::<PyInt>() || object.extract::<i64>().is_ok() {
+        return None;
+    }
+    object.extract().ok()
+}
+
+/// The number as floats hold it.
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is meant")]
+pub(crate) const fn rounded(number: u64) -> f64 {
+    number as f64
 }
 
 /// A Python number; `None` for anything else.
@@ -108,8 +131,7 @@ pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
             if object.extract::<u64>().is_err() {
                 return PyOverflowError::new_err("int too big to convert");
             }
-            let text = "value cannot be converted to type int64_t without overflow";
-            errors::mistake(object.py(), ErrorClass::Runtime, text)
+            errors::mistake(object.py(), ErrorClass::Runtime, TOO_LARGE)
         });
     }
     if object.is_instance_of::<PyFloat>() {
@@ -158,6 +180,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FactorArg {
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if let Ok(number) = object.cast::<PyComplex>() {
             return Ok(Self::Complex([number.real(), number.imag()]));
+        }
+        if let Some(number) = large(&object) {
+            return Ok(Self::Scalar(Scalar::Float(rounded(number)))); // integers refuse it as one
         }
         ScalarArg::extract(object).map(|number| Self::Scalar(number.0))
     }
@@ -213,7 +238,7 @@ pub(crate) fn only_tensor<'py>(
         OperandArg::Tensor(_) => return Ok(operand),
         OperandArg::Absent => "NoneType",
         OperandArg::Scalar(Scalar::Bool(_)) => "bool",
-        OperandArg::Scalar(Scalar::Int(_)) => "int",
+        OperandArg::Scalar(Scalar::Int(_)) | OperandArg::Large(_) => "int",
         OperandArg::Scalar(Scalar::Float(_)) => "float",
         OperandArg::Complex(_) => "complex",
     };
@@ -224,8 +249,8 @@ pub(crate) fn only_tensor<'py>(
 
 fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {
     let mut dims = Dims::EMPTY;
-    for item in sequence.try_iter()? {
-        if !dims.push(integer(&item?)?) {
+    for (position, item) in sequence.try_iter()?.enumerate() {
+        if !dims.push(member(position, &item?)?) {
             return Err(errors::mistake(
                 sequence.py(),
                 ErrorClass::Shape,
@@ -234,6 +259,22 @@ fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {
         }
     }
     Ok(DimsArg(dims))
+}
+
+/// An integer of a sequence. `PyTorch` looks at the first alone for one that is a bool.
+fn member(position: usize, object: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if position > 0 && object.is_instance_of::<PyBool>() {
+        return object.extract::<bool>().map(i64::from);
+    }
+    integer(object).map_err(|mistake| {
+        if !object.is_instance_of::<PyInt>() || object.is_instance_of::<PyBool>() {
+            return mistake;
+        }
+        let (place, why) = (position + 1, mistake.value(object.py()).to_string());
+        PyTypeError::new_err(format!(
+            "failed to unpack the object at pos {place} with error \"{why}\""
+        ))
+    })
 }
 
 /// An integer, also numpy's or a tensor of one element; `PyTorch` takes no bool for one.

@@ -58,8 +58,8 @@ impl Draft {
                 words.push(list_length(args.len() - position));
             }
             let key = match arg {
-                // A complex number travels in the arguments of the generic row.
-                Arg::Absent | Arg::Complex(_) => {
+                // A complex or large number travels in the arguments of the generic row.
+                Arg::Absent | Arg::Complex(_) | Arg::Large(_) => {
                     *has_absent = true;
                     words.push(wire::NONE);
                     OperandKey::ABSENT

@@ -101,7 +101,7 @@ fn emit_autocast(
             Arg::Var(var) if autocast::changes(var.meta(py).dtype, dtype) => {
                 Some(autocast_to(py, var, dtype)?)
             }
-            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Var(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Large(_) | Arg::Var(_) => None,
         });
     }
     let args: SmallVec<[Arg<'_>; 4]> =
@@ -159,7 +159,7 @@ fn emit_cast(
         casts.push(match arg {
             Arg::Scalar(scalar) if is_cast => Some(full(py, Dims::EMPTY, *scalar, default)?),
             Arg::Var(var) if is_cast => Some(cast(py, var, default)?),
-            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Var(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Large(_) | Arg::Var(_) => None,
         });
     }
     let args: SmallVec<[Arg<'_>; 4]> =

@@ -131,7 +131,7 @@ impl Inferences {
             return;
         }
         let metas = args.iter().filter_map(|arg| match arg {
-            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Large(_) => None,
             Arg::Var(var) => var.with_value(py, |value| value.meta.clone_ref(py)),
         });
         place.known = Some(Box::new(CachedInference {

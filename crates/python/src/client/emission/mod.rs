@@ -271,7 +271,7 @@ fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<O
     let mut edges = Edges::new();
     for arg in args {
         edges.push(match arg {
-            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Large(_) => None,
             Arg::Var(var) => var.edge(py)?,
         });
     }
@@ -323,7 +323,9 @@ fn record(
     let node = tape::node(py, NodeKind::Op(op), attrs, caller, |node| {
         for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {
             node.inputs.push(match arg {
-                Arg::Absent | Arg::Complex(_) => Input { edge, meta: None, scalar: None },
+                Arg::Absent | Arg::Complex(_) | Arg::Large(_) => {
+                    Input { edge, meta: None, scalar: None }
+                }
                 Arg::Scalar(scalar) => Input { edge, meta: None, scalar: Some(*scalar) },
                 Arg::Var(var) => {
                     let bit = 1_u16 << position.min(info.operands.len() - 1);

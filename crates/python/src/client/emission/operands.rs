@@ -14,6 +14,8 @@ pub(crate) enum Arg<'a> {
     Scalar(Scalar),
     /// A Python complex number: its parts. No instruction has it as an operand.
     Complex([f64; 2]),
+    /// An integer from 2^63 to 2^64 - 1, which no [`Scalar`] holds; floating operands take it. No instruction has it.
+    Large(u64),
     Var(&'a Var),
 }
 
@@ -27,7 +29,7 @@ pub(crate) fn of_operands<T>(
         .iter()
         .map(|arg| match arg {
             Arg::Var(var) => Some(var.meta(py)),
-            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Large(_) => None,
         })
         .collect();
     let operands: SmallVec<[rules::RuleArg<'_>; 4]> = args
@@ -36,7 +38,9 @@ pub(crate) fn of_operands<T>(
         .map(|(arg, meta)| match (meta, arg) {
             (Some(meta), _) => rules::RuleArg::Value(meta),
             (None, Arg::Scalar(scalar)) => rules::RuleArg::Scalar(*scalar),
-            (None, Arg::Absent | Arg::Complex(_) | Arg::Var(_)) => rules::RuleArg::Absent,
+            (None, Arg::Absent | Arg::Complex(_) | Arg::Large(_) | Arg::Var(_)) => {
+                rules::RuleArg::Absent
+            }
         })
         .collect();
     rule(&operands)

@@ -3,7 +3,9 @@
 use super::call::results;
 use super::generated_help::help;
 use super::tensor::{Tensor, as_arg};
-use crate::client::emission::convert::{DimsArg, FactorArg, OperandArg, required};
+use crate::client::emission::convert::{
+    DimsArg, FactorArg, OperandArg, TOO_LARGE, required, rounded,
+};
 use crate::client::emission::convert::{integer, optional_integer};
 use crate::client::emission::emit::{self, Arg};
 use crate::client::session::errors;
@@ -92,7 +94,13 @@ pub(crate) fn scaled<'py>(
         return Ok(operand);
     }
     if let OperandArg::Scalar(number) = operand {
-        return Ok(OperandArg::Scalar(times(number, alpha)));
+        return Ok(OperandArg::Scalar(times(number, alpha, dtype)));
+    }
+    if let OperandArg::Large(number) = operand {
+        if !dtype.is_differentiable() {
+            return Err(errors::mistake(py, ErrorClass::Runtime, TOO_LARGE));
+        }
+        return Ok(OperandArg::Scalar(times(Scalar::Float(rounded(number)), alpha, dtype)));
     }
     if let OperandArg::Complex(parts) = operand {
         return Ok(OperandArg::Complex(parts.map(|part| part * alpha.as_f64())));
@@ -144,6 +152,7 @@ fn scaled_by_complex<'py>(
     let parts = match &operand {
         OperandArg::Scalar(number) => [number.as_f64(), 0.0],
         OperandArg::Complex(parts) => *parts,
+        OperandArg::Large(number) => [rounded(*number), 0.0],
         OperandArg::Absent => return Ok(operand),
         OperandArg::Tensor(_) => {
             let operand = cast(py, operand, dtype)?;
@@ -165,14 +174,17 @@ fn cast<'py>(py: Python<'py>, operand: OperandArg<'py>, dtype: Dtype) -> PyResul
     Ok(OperandArg::Tensor(wide))
 }
 
-fn times(number: Scalar, alpha: Scalar) -> Scalar {
+/// The product in `dtype`: integers wrap, floats do not.
+fn times(number: Scalar, alpha: Scalar, dtype: Dtype) -> Scalar {
     let whole = |scalar| match scalar {
         Scalar::Bool(value) => Some(i64::from(value)),
         Scalar::Int(value) => Some(value),
         Scalar::Float(_) => None,
     };
     match (whole(number), whole(alpha)) {
-        (Some(number), Some(alpha)) => Scalar::Int(number.wrapping_mul(alpha)),
+        (Some(number), Some(alpha)) if !dtype.is_differentiable() => {
+            Scalar::Int(number.wrapping_mul(alpha))
+        }
         (_, _) => Scalar::Float(number.as_f64() * alpha.as_f64()),
     }
 }

@@ -1,14 +1,14 @@
 //! Results that are written into a tensor: what fits, and PyTorch's checks in its order.
 
 use crate::client::emission::complex;
-use crate::client::emission::convert::OperandArg;
+use crate::client::emission::convert::{OperandArg, TOO_LARGE, rounded};
 use crate::client::emission::emit::{self, Arg, cast};
 use crate::client::session::errors;
 use crate::client::tape;
 use crate::client::value::Tensor;
 use crate::client::value::variable::Var;
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dtype, DtypeRule, Meta, Op};
+use gt_protocol::{Attr, Dtype, DtypeRule, Meta, Op, Scalar};
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
@@ -157,6 +157,12 @@ pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResul
         OperandArg::Complex(parts) => {
             let number = complex::number(py, *parts, meta.dtype)?;
             return fill(py, var, &OperandArg::Tensor(number));
+        }
+        OperandArg::Large(number) => {
+            if !meta.dtype.is_differentiable() {
+                return Err(errors::mistake(py, ErrorClass::Runtime, TOO_LARGE));
+            }
+            return fill(py, var, &OperandArg::Scalar(Scalar::Float(rounded(*number))));
         }
         OperandArg::Absent => {
             return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));

@@ -12,7 +12,7 @@ use crate::client::value::variable::Var;
 use crate::client::views;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Meta, Op, Scalar};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 
@@ -49,6 +49,9 @@ pub(crate) fn set_item(
     let value = match OperandArg::required(value, "__setitem__")? {
         OperandArg::Scalar(number) if !picked.is_lookup() => {
             OperandArg::Scalar(copied(number, picked.view.meta(py).dtype))
+        }
+        OperandArg::Large(_) => {
+            return Err(PyValueError::new_err("Overflow when unpacking long long"));
         }
         value => value,
     };
@@ -95,7 +98,7 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
             view.check_writable(py, false)?;
             complex::number(py, *parts, target.dtype)?.get().var.clone()
         }
-        OperandArg::Absent => {
+        OperandArg::Absent | OperandArg::Large(_) => {
             return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
         }
     };

@@ -6,7 +6,7 @@ metadata. What is larger than one file may be is written to several with an inde
 libraries write and read them. A file holds data only, unless `pickle=True` asks for whole objects
 (pickled_file.py). What is wrong with a file is a
 FileFormatError (safetensors_file.py). A checkpoint of PyTorch's is read by PyTorch, where it is
-installed.
+loaded, else by torch_checkpoint.py.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -164,8 +164,8 @@ def load(
 ) -> Saved:
     """Read what gt.save (or any writer of safetensors files) wrote; tensors require no gradient.
 
-    A checkpoint that torch.save wrote is read by PyTorch, where it is installed; its tensors become
-    GT's.
+    A checkpoint that torch.save wrote is read by PyTorch, where it is installed, and else without
+    it; its tensors become GT's.
 
     Args:
         f: The path; of several files that of their index, or the one that was saved to. Or an open
@@ -177,7 +177,7 @@ def load(
 
     Raises:
         FileFormatError: Not a safetensors file, or a damaged one.
-        NotSupported: A checkpoint of PyTorch's, and PyTorch is not installed.
+        NotSupported: A checkpoint of PyTorch's that only PyTorch reads, and it is not installed.
     """
     if _is_open(f, "read"):
         return _load_open(f, weights_only=weights_only)
@@ -259,12 +259,16 @@ def _load_torch(file: IO[bytes], name: object, *, weights_only: bool) -> Saved:
     try:
         torch = interop.imported_torch("load")
     except NotSupported as error:
-        if torch_imports.is_installed():
-            raise NotSupported(f"load: {name} is a checkpoint of PyTorch's. {error}") from None
-        raise NotSupported(
-            f"load: {name} is a checkpoint of PyTorch's, which is not installed here. Where it is: "
-            "safetensors.torch.save_file(torch.load(file), name), which gt.load reads"
-        ) from None
+        from gt import torch_checkpoint
+
+        remedy = str(error)
+        if not torch_imports.is_installed():
+            remedy = (
+                "PyTorch is not installed here. Where it is: "
+                "safetensors.torch.save_file(torch.load(file), name), which gt.load reads"
+            )
+        reader = torch_checkpoint.Reading(name, remedy, _safe_globals, weights_only)
+        return torch_checkpoint.read(file, reader)  # type: ignore[return-value] # what it holds
     with torch.serialization.safe_globals(_safe_globals):
         values = torch.load(file, map_location="cpu", weights_only=weights_only)
     return interop.from_torch_nested(values)  # type: ignore[return-value] # what the file holds

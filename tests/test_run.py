@@ -228,7 +228,8 @@ json.dump(results, open(sys.argv[2], "w"))
 
 
 def results(folder, *words):
-    torch.save({"x": torch.ones(1)}, folder / "checkpoint.pt")
+    file = folder / "checkpoint.pt"
+    torch.save({"x": torch.ones(1)}, file, _use_new_zipfile_serialization=False)
     (folder / "lines.json").write_text(json.dumps([*IMPORTS, *FAILURES, *LACKING]))
     (folder / "each.py").write_text(EACH)
     done = python(*words, "each.py", "lines.json", "results.json", folder=folder)

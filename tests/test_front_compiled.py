@@ -44,7 +44,8 @@ def test_a_compiled_model_trains_as_eagerly(program: Any, backend: str) -> None:
     inputs_there, targets_there = inputs.to("mux"), targets.to("mux")
     seen = losses(compiled, optimizer(remote.parameters()), inputs_there, targets_there)
     again = losses(eager, optimizer(eager.parameters()), inputs_there, targets_there)
-    assert seen == again
+    # Products and attention are one operator each eagerly, and PyTorch's composition in a graph.
+    torch.testing.assert_close(seen, again, rtol=1e-6, atol=1e-6)
     expected = losses(local, optimizer(local.parameters()), inputs, targets)
     torch.testing.assert_close(seen, expected, rtol=1e-6, atol=1e-6)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1

@@ -1,9 +1,9 @@
 """`torch.compile` of what is on the device `mux`: a backend that runs what PyTorch captured.
 
 The captured graph becomes operators of the level at which GT has them, forward and backward,
-without autograd and PyTorch's dispatcher between them. They are those of the eager program in its
-order, and so are numbers and draws. Code for a GPU of this machine (inductor) is not written:
-workers have the elements.
+without autograd and PyTorch's dispatcher between them, in the order of the eager program. `linear`,
+`matmul` and attention are in it as PyTorch composes them. Code for a GPU of this machine (inductor)
+is not written: workers have the elements.
 """
 
 from __future__ import annotations

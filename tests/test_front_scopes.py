@@ -101,6 +101,15 @@ def by_a_function(x: torch.Tensor, weights: Weights) -> torch.Tensor:
     return x
 
 
+def of_layers(x: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """Operators that are one node though PyTorch composes them elsewhere."""
+    for number, weight in enumerate(weights):
+        with gt.signal.context(f"on{number % 2}"):
+            x = F.layer_norm(F.linear(x, weight), (4,)).view(1, 1, 4, 4)
+            x = F.scaled_dot_product_attention(x, x, x, is_causal=True).view(4, 4)
+    return x
+
+
 def parts_side_by_side(x: torch.Tensor, weights: Weights) -> torch.Tensor:
     """Micro-batches whose forward passes are all before the first backward pass."""
     return sum(blocks(part, weights).sum() for part in x.chunk(2))
@@ -125,6 +134,7 @@ PROGRAMS = [
     recomputed_whole,
     recomputed_in_a_pass_of_its_own,
     by_a_function,
+    of_layers,
     parts_side_by_side,
 ]
 

@@ -9,6 +9,7 @@ import torch
 from test_front_training import OPTIMIZERS, PROGRAMS, losses
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from torch_session import torch_workers
 
 import gt.torch  # noqa: F401 - the device
@@ -116,6 +117,20 @@ def test_a_compiled_step_has_gradients_of_inputs_and_of_gradients() -> None:
         x = torch.ones(2, 4).to("mux").requires_grad_()
         gradients.append(torch.autograd.grad(module(x).square().sum(), [x, layer.weight]))
     torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
+
+
+def test_a_compiled_checkpoint_draws_again_what_it_drew() -> None:
+    layer = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4)).to("mux")
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(layer, x, use_reentrant=False)
+
+    gradients = []
+    for function in (run, torch.compile(run)):
+        torch.manual_seed(5)
+        x = torch.ones(2, 4).to("mux").requires_grad_()
+        gradients.append(torch.autograd.grad(function(x).square().sum(), [x, layer[0].weight]))
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-6, atol=1e-6)
 
 
 def test_tensors_of_the_host_go_to_the_default_backend() -> None:

@@ -64,8 +64,11 @@ def _follow_inductor(module: ModuleType) -> None:
 def compile(graph: torch.fx.GraphModule, inputs: Sequence[object], **_: object) -> Compiled:
     """The backend: a function that runs a captured graph.
 
-    Where PyTorch cannot separate forward from backward, the graph runs eagerly, which is said once.
+    Where PyTorch cannot separate forward from backward, the graph runs eagerly, which is said once;
+    and where it has activation checkpoints.
     """
+    if any(str(node.target) == "tag_activation_checkpoint" for node in graph.graph.nodes):
+        return graph.forward  # computed twice with the same draws, which eager checkpoints do
     from torch._functorch import aot_autograd, partitioners
 
     captured = [node for node in graph.graph.nodes if node.op == "placeholder"]

@@ -53,6 +53,15 @@ REFUSED: tuple[Callable[[str], object], ...] = (
     lambda d: attention(d, (8,)),
     lambda d: attention(d, (1, 2, 4, 8), keys=(1, 2, 4, 6)),
     lambda d: attention(d, (1, 4, 4, 8), keys=(1, 3, 4, 8), enable_gqa=True),
+    lambda d: grouped(d, (6, 8), (3, 8, 16), None),
+    lambda d: grouped(d, (3, 6, 8), (3, 8, 16), [1, 2, 3]),
+    lambda d: grouped(d, (3, 6, 8), (2, 8, 16), None),
+    lambda d: grouped(d, (6, 8), (3, 16, 16), [2, 2, 6]),
+    lambda d: grouped(d, (6, 8), (3, 8, 16), [2, 6]),
+    lambda d: grouped(d, (8,), (3, 8, 16), [2, 6, 8]),
+    lambda d: grouped(d, (6, 8), (3, 8, 16), [2, 2, 6], torch.int64),
+    lambda d: grouped(d, (6, 8), (3, 8, 16), [[2, 2, 6]]),
+    lambda d: grouped(d, (6, 8), (3, 8, 16), [2, 2, 6], out_dtype=torch.float32),
 )
 
 
@@ -132,6 +141,19 @@ def attention(
     )
 
 
+def grouped(
+    device: str,
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    ends: list[Any] | None,
+    dtype: torch.dtype = torch.int32,
+    **options: Any,
+) -> torch.Tensor:
+    x, y = (torch.ones(x, dtype=torch.bfloat16, device=device) for x in (left, right))
+    offsets = None if ends is None else torch.tensor(ends, dtype=dtype, device=device)
+    return torch._grouped_mm(x, y, offs=offsets, **options)
+
+
 def hidden(*shape: int) -> torch.Tensor:
     """A mask that lets each query see something, its own row of zeros and ones."""
     seen = torch.rand(shape, generator=torch.Generator().manual_seed(3)) > 0.4
@@ -208,6 +230,28 @@ def test_causal_grouped_and_shared_operands_of_attention() -> None:
         compare(wider, [q, k, drawn((2, 4, s, 6), torch.float32, "contiguous")])
         compare(wider, [q, k[:1], k[:1].clone()] if t else [q, k, k])
         compare(one, [q])
+
+
+# Shapes of both factors, and where the groups end.
+GROUPED: tuple[tuple[tuple[int, ...], tuple[int, ...], list[int] | None], ...] = (
+    ((6, 8), (3, 8, 16), [2, 2, 6]),
+    ((6, 8), (3, 8, 16), [1, 4, 6]),
+    ((3, 4, 8), (3, 8, 16), None),
+    ((3, 4, 8), (8, 16), [8, 8, 16]),
+    ((4, 16), (16, 8), [8, 8, 16]),
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_products_of_groups(dtype: torch.dtype) -> None:
+    for left, right, ends in GROUPED:
+
+        def function(x: torch.Tensor, y: torch.Tensor, ends: Any = ends) -> torch.Tensor:
+            offsets = None if ends is None else torch.tensor(ends, dtype=torch.int32)
+            there = None if offsets is None else offsets.to(x.device)
+            return torch._grouped_mm(x, y, offs=there)
+
+        compare(function, [drawn(x, dtype, "contiguous") for x in (left, right)])
 
 
 def test_a_mask_that_is_learned_has_its_gradient() -> None:

@@ -69,8 +69,7 @@ def model_of(family: str, head: str) -> Any:
     config = transformers.AutoConfig.for_model(family, **kept, **ALSO.get(family, {}))
     torch.manual_seed(0)
     made = getattr(transformers, f"AutoModelFor{head}").from_config
-    # Grouped products of experts are not implemented on the device, which says so.
-    return made(config, **({"experts_implementation": "eager"} if family == "mixtral" else {}))
+    return made(config)
 
 
 def run(model: Any, device: str, generates: bool) -> tuple[list[float], Any]:

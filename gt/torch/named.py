@@ -17,7 +17,18 @@ from gt._core import Tensor
 from gt.aten.call import call
 from gt.errors import NotSupported
 from gt.nn import functional as F
-from gt.torch import bags, checks, elsewhere, encoder, files, recurrent, scaling, steps, transforms
+from gt.torch import (
+    bags,
+    checks,
+    elsewhere,
+    encoder,
+    files,
+    groups,
+    recurrent,
+    scaling,
+    steps,
+    transforms,
+)
 from gt.torch.tensor import MuxTensor, of_value
 
 Whole = Callable[[Sequence[object], Mapping[str, object]], object]
@@ -433,6 +444,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     **bags.FUNCTIONS,
     **checks.FUNCTIONS,
     **encoder.FUNCTIONS,
+    **groups.FUNCTIONS,
     **scaling.FUNCTIONS,
     **transforms.FUNCTIONS,
     "arange.start_out": arange,

@@ -129,6 +129,15 @@ def test_a_distribution_computes_and_draws_as_on_the_host(name: str) -> None:
     assert ((mean - expected).abs() <= 5 * (theirs + ours) + 1e-6).all(), (mean, expected)
 
 
+@pytest.fixture
+def validated() -> Iterator[None]:
+    """PyTorch's compiler switches the checks of distributions off for the process it runs in."""
+    d.Distribution.set_default_validate_args(True)
+    yield
+    d.Distribution.set_default_validate_args(__debug__)
+
+
+@pytest.mark.usefixtures("validated")
 @pytest.mark.parametrize(
     "name", [name for name in DISTRIBUTIONS if name not in {"LKJCholesky", "Wishart"}]
 )

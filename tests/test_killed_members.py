@@ -29,6 +29,7 @@ PART_SECONDS = (
 )
 PART_SECONDS_MIN = PART_SECONDS / 16
 PARTS_MAX = 40  # a moment that comes too late is tried again with half the time, then as it is
+KILLS_MAX = 5  # a death that comes after the victim's part is tried again
 NOTICED_SECONDS = 10.0  # of a death: ten times what it takes on a busy machine
 
 Collective = Callable[[gt.Tensor], gt.Tensor]
@@ -60,6 +61,25 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         gt.connect(running.address)
         yield running
         gt.disconnect()
+
+
+@pytest.fixture(autouse=True)
+def members(cluster: Cluster) -> None:
+    """All of them, whatever a test before has left."""
+    if len(cluster.workers) < MEMBERS:
+        cluster.add_worker()
+    cluster.wait_for_workers()
+
+
+def kill_victim(cluster: Cluster) -> None:
+    """Return when the dispatcher knows: who joins before that gets another index.
+
+    It waits for a moment whether a worker whose connection has closed dials again.
+    """
+    line = f"worker {VICTIM} is gone"
+    before = cluster.log.count(line)
+    cluster.kill_worker(VICTIM)
+    until(lambda: cluster.log.count(line) > before)
 
 
 def pid_of(cluster: Cluster, index: int) -> int:
@@ -115,7 +135,7 @@ def begun(cluster: Cluster, name: str) -> Reading:
         os.kill(pid, signal.SIGSTOP)
         reading = Reading(collective(operand))
         run_for(pid, seconds, reading.is_over)
-        reading.join(0.1)
+        reading.join(0.5)  # what the others can do without it is over by then
         if not reading.is_over():
             return reading
         assert reading.outcome == pytest.approx(ROWS * COLUMNS, rel=1e-4)  # a codec may round
@@ -143,15 +163,20 @@ def test_the_others_get_an_error_and_go_on(cluster: Cluster, name: str) -> None:
     layout = Layout(gt.DeviceMesh((2,), [0, 2]), (1000,), 0)
     kept = gt.distribute(gt.arange(1000), layout)
     assert kept.sum().item() == 499_500
-    reading = begun(cluster, name)
     survivors = [pid_of(cluster, 0), pid_of(cluster, 2)]
     # One each way to the dispatcher and to each of the others.
     has_slabs = cluster.command[-1] != "--tcp"
-    until(lambda: [slabs(pid) for pid in survivors] == [6 * has_slabs] * 2)
-    died = time.monotonic()
-    cluster.kill_worker(VICTIM)
-    reading.join(NOTICED_SECONDS)
-    assert reading.is_over(), "nobody told the read"
+    for _ in range(KILLS_MAX):
+        reading = begun(cluster, name)
+        until(lambda: [slabs(pid) for pid in survivors] == [6 * has_slabs] * 2)
+        died = time.monotonic()
+        kill_victim(cluster)
+        reading.join(NOTICED_SECONDS)
+        assert reading.is_over(), "nobody told the read"
+        if reading.outcome != pytest.approx(ROWS * COLUMNS, rel=1e-4):
+            break
+        cluster.add_worker()  # the victim had done all of its part
+        cluster.wait_for_workers()
     assert isinstance(reading.outcome, gt.errors.WorkerError), reading.outcome
     assert f"worker {VICTIM} is gone" in str(reading.outcome)
     # What the others hold is there, and they meet without it.
@@ -193,12 +218,12 @@ def test_instructions_may_come_before_the_word_that_a_worker_has_joined(
     survivors = [pid_of(cluster, 0), pid_of(cluster, 2)]
     with ExitStack() as stack:
         if knows != "nothing":
-            cluster.kill_worker(VICTIM)
+            kill_victim(cluster)
             until(lambda: [slabs(pid) for pid in survivors] == [4] * 2)
         for pid in survivors:
             stack.enter_context(held(pid, "gt-control"))
         if knows == "nothing":
-            cluster.kill_worker(VICTIM)
+            kill_victim(cluster)
         cluster.add_worker()
         cluster.wait_for_workers()
         reading = Reading(sum_over_everyone())
@@ -217,7 +242,7 @@ def test_who_sleeps_through_a_replacement_meets_the_new_one(cluster: Cluster) ->
         os.kill(sleeper, signal.SIGSTOP)
         try:
             with_the_old = Reading(sum_over_everyone())
-            cluster.kill_worker(VICTIM)
+            kill_victim(cluster)
             cluster.add_worker()
             cluster.wait_for_workers()
             with_the_new = Reading(sum_over_everyone())

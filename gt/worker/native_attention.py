@@ -53,7 +53,8 @@ def gradients(
     query, key, value = (named[word] for word in TENSORS)
     mask, is_causal, scale, threads = _options(named)
     made = {word: np.empty(named[word].shape, FLOAT32) for word in TENSORS}
-    output, logsumexp = saved
+    # Strided where a worker takes its part of what several have whole.
+    output, logsumexp = map(np.ascontiguousarray, saved)
     _kernels.attention_backward(
         made["query"], made["key"], made["value"], grad, output, logsumexp, query, key, value, mask,
         None, is_causal, 0.0, scale, threads,

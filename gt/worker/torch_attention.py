@@ -81,6 +81,8 @@ def attention_backward(
 
     A query that the mask lets see nothing has no part in them.
     """
+    # Strided where a worker takes its part of what several have whole.
+    output, logsumexp = output.contiguous(), logsumexp.contiguous()
     if own := own_kernels.chosen("attention_backward", query, key, value, grad, output):
         made = _row_major(query), _row_major(key), _row_major(value)
         saved = (grad, output, logsumexp, query, key, value, _whole(attn_mask, query, key))

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Buffer that is asked for in each direction: bytes in flight on 2.5 Gbit/s and 50 ms.
 pub const BUFFER_BYTES: usize = 16 << 20;
 /// A process whose connection was closed connects again within this time, one lost packet included.
-const RETURN_MAX: Duration = Duration::from_secs(2);
+const RETURN_MAX: Duration = Duration::from_millis(500);
 /// The kernel's probes have a grain of whole seconds.
 const PROBE_MIN: Duration = Duration::from_secs(1);
 /// Linux counts the bookkeeping of a buffer into its size, and doubles what is asked for.
@@ -323,7 +323,7 @@ mod tests {
     fn who_closed_a_connection_comes_back_soon_or_never() {
         let limits = LinkLimits { resume: None, ..LinkLimits::default() };
         assert_eq!(limits.patience(ErrorKind::TimedOut), None);
-        assert_eq!(limits.patience(ErrorKind::UnexpectedEof), Some(Duration::from_secs(2)));
+        assert_eq!(limits.patience(ErrorKind::UnexpectedEof), Some(RETURN_MAX));
         let limits = LinkLimits { resume: Some(Duration::from_secs(1)), ..limits };
         assert_eq!(limits.patience(ErrorKind::TimedOut), limits.resume);
         assert_eq!(limits.patience(ErrorKind::ConnectionReset), limits.resume);

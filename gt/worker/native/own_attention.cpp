@@ -63,8 +63,9 @@ bool attention_backward(const Values& values, Values& results) {
   Tensor query = tensor_of(values[1]);
   Tensor key = tensor_of(values[2]);
   Tensor value = tensor_of(values[3]);
-  Tensor output = tensor_of(values[4]);
-  Tensor logsumexp = tensor_of(values[5]);
+  // Strided where a worker takes its part of what several have whole.
+  Tensor output = tensor_of(values[4]).contiguous();
+  Tensor logsumexp = tensor_of(values[5]).contiguous();
   AttentionOptions options(values, 6);
   if (kernels.attention_backward == nullptr ||
       !are_floats({&grad, &query, &key, &value, &output, &logsumexp}) ||

@@ -323,8 +323,8 @@ mod tests {
     fn who_closed_a_connection_comes_back_soon_or_never() {
         let limits = LinkLimits { resume: None, ..LinkLimits::default() };
         assert_eq!(limits.patience(ErrorKind::TimedOut), None);
-        assert_eq!(limits.patience(ErrorKind::UnexpectedEof), Some(RETURN_MAX));
-        let limits = LinkLimits { resume: Some(Duration::from_secs(1)), ..limits };
+        assert_eq!(limits.patience(ErrorKind::UnexpectedEof), Some(super::RETURN_MAX));
+        let limits = LinkLimits { resume: Some(Duration::from_millis(100)), ..limits };
         assert_eq!(limits.patience(ErrorKind::TimedOut), limits.resume);
         assert_eq!(limits.patience(ErrorKind::ConnectionReset), limits.resume);
     }

@@ -167,16 +167,16 @@ def test_gradients_pass_through_draws(kind: Any) -> None:
 
 
 def checks(device: str) -> Any:
-    def truth(*x: Any) -> torch.Tensor:
+    def flags(*x: Any) -> torch.Tensor:
         return torch.tensor(x, device=device)
 
     yes, no = torch.tensor(1.0, device=device), torch.tensor(0.0, device=device)
     x, aten = torch.ones(2, device=device), torch.ops.aten
     return [
-        torch._is_all_true(truth(True, False)),
-        torch._is_all_true(truth(True, True)),
-        torch._is_any_true(truth(True, False)),
-        torch._is_any_true(truth(False, False)),
+        torch._is_all_true(flags(True, False)),
+        torch._is_all_true(flags(True, True)),
+        torch._is_any_true(flags(True, False)),
+        torch._is_any_true(flags(False, False)),
         outcome(lambda: torch._assert_async(yes)),
         outcome(lambda: torch._assert_async(no)),
         outcome(lambda: torch._assert_async(no, "a message")),

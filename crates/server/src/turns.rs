@@ -53,7 +53,7 @@ struct Mark {
 
 /// One worker's stream.
 #[derive(Debug)]
-struct Lane {
+struct WorkerQueue {
     /// Charged for all sessions since the last mark.
     sent: f64,
     open: Vec<Span>,
@@ -67,7 +67,7 @@ struct Lane {
 /// All workers' streams.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    lanes: BTreeMap<WorkerIndex, Lane>,
+    queues: BTreeMap<WorkerIndex, WorkerQueue>,
     next_mark: u64,
     budget: f64,
 }
@@ -89,11 +89,11 @@ impl Turns {
         mark: impl FnOnce(u64),
     ) -> bool {
         let budget = self.budget;
-        let Some(lane) = self.lanes.get_mut(&worker) else { return true };
-        if lane.waiting.get(&session).is_none_or(|&waiting| waiting < budget) {
+        let Some(queue) = self.queues.get_mut(&worker) else { return true };
+        if queue.waiting.get(&session).is_none_or(|&waiting| waiting < budget) {
             return true;
         }
-        if lane.marks.iter().all(|mark| mark.span.session != session) {
+        if queue.marks.iter().all(|mark| mark.span.session != session) {
             self.close(session, worker, now, mark);
         }
         false
@@ -108,20 +108,20 @@ impl Turns {
         now: Instant,
         mark: impl FnOnce(u64),
     ) -> bool {
-        let lane = self.lanes.entry(worker).or_insert_with(|| Lane::new(now));
+        let queue = self.queues.entry(worker).or_insert_with(|| WorkerQueue::new(now));
         let class = (op.info().code, size_class(estimate));
-        let known = lane.factors.get(&class).copied();
+        let known = queue.factors.get(&class).copied();
         let charged = match known {
             Some(factor) => estimate * factor,
             None if estimate < SMALL => estimate,
             // Nothing is known of it: what comes next waits until it is over.
             None => estimate.max(self.budget),
         };
-        lane.sent += charged;
-        let waiting = lane.waiting.entry(session).or_default();
+        queue.sent += charged;
+        let waiting = queue.waiting.entry(session).or_default();
         *waiting += charged;
         let is_spent = *waiting >= self.budget;
-        let open = lane.span(session);
+        let open = queue.span(session);
         open.charged += charged;
         open.count += 1;
         if charged > open.main.1 {
@@ -144,19 +144,19 @@ impl Turns {
         now: Instant,
         mark: impl FnOnce(u64),
     ) {
-        let Some(lane) = self.lanes.get_mut(&worker) else { return };
-        let Some(place) = lane.open.iter().position(|span| span.session == session) else {
+        let Some(queue) = self.queues.get_mut(&worker) else { return };
+        let Some(place) = queue.open.iter().position(|span| span.session == session) else {
             return;
         };
-        let span = lane.open.swap_remove(place);
-        if lane.marks.is_empty() {
-            lane.begun = now;
+        let span = queue.open.swap_remove(place);
+        if queue.marks.is_empty() {
+            queue.begun = now;
         }
         self.next_mark += 1;
-        lane.marks.push_back(Mark {
+        queue.marks.push_back(Mark {
             number: self.next_mark,
-            sent: std::mem::take(&mut lane.sent),
-            is_dense: span.count == 1 || !lane.marks.is_empty(),
+            sent: std::mem::take(&mut queue.sent),
+            is_dense: span.count == 1 || !queue.marks.is_empty(),
             span,
         });
         mark(MARK_BIT | self.next_mark);
@@ -167,30 +167,30 @@ impl Turns {
         if request & MARK_BIT == 0 {
             return false;
         }
-        let Some(lane) = self.lanes.get_mut(&worker) else { return true };
+        let Some(queue) = self.queues.get_mut(&worker) else { return true };
         // Answers come in the order of the marks.
-        if let Some(&mark) = lane.marks.front()
+        if let Some(&mark) = queue.marks.front()
             && mark.number == request & !MARK_BIT
         {
-            lane.marks.pop_front();
-            lane.learn(&mark, now);
+            queue.marks.pop_front();
+            queue.learn(&mark, now);
         }
         true
     }
 
     pub fn forget_session(&mut self, session: SessionId) {
-        for lane in self.lanes.values_mut() {
-            lane.open.retain(|span| span.session != session);
-            lane.waiting.remove(&session);
+        for queue in self.queues.values_mut() {
+            queue.open.retain(|span| span.session != session);
+            queue.waiting.remove(&session);
         }
     }
 
     pub fn forget_worker(&mut self, worker: WorkerIndex) {
-        self.lanes.remove(&worker);
+        self.queues.remove(&worker);
     }
 }
 
-impl Lane {
+impl WorkerQueue {
     fn new(begun: Instant) -> Self {
         let (open, marks) = (Vec::new(), VecDeque::new());
         let (waiting, factors) = (BTreeMap::new(), BTreeMap::new());
@@ -366,7 +366,7 @@ mod tests {
         worker.turns.share(true);
         worker.pour(ALICE, MILLISECOND);
         worker.turns.forget_session(ALICE);
-        assert!(worker.turns.lanes[&0].waiting.is_empty());
+        assert!(worker.turns.queues[&0].waiting.is_empty());
         worker.drain();
         worker.pour(BOB, MILLISECOND);
         worker.turns.forget_worker(0);

@@ -1,8 +1,9 @@
-# GT's own kernels (csrc/bind): they fill CPU arrays in place. An object is any CPU tensor or
-# array; recurrent layers get addresses. By hand; shapes of C++ functions are few and change rarely.
+# GT's own kernels: `run` is the entry of the table (csrc/table), the others fill CPU arrays in
+# place (csrc/bind). An object is any CPU tensor or array. By hand; shapes of C++ functions are few
+# and change rarely.
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,14 @@ import numpy.typing as npt
 _Array: TypeAlias = npt.NDArray[np.generic]
 
 def calls() -> int: ...
+def run(
+    name: str,
+    arguments: tuple[object, ...],
+    make: Callable[[str, tuple[int, ...]], object],
+    threads: int = 1,
+    threads_most: int = 1,
+    takes_all: bool = True,
+) -> tuple[Any, ...] | None: ...
 def uniform(
     out: _Array,
     seed: int,
@@ -69,119 +78,9 @@ def matmul(
     scale: float = 1.0,
     threads: int = 1,
 ) -> None: ...
-def attention(
-    output: object,
-    logsumexp: object,
-    query: object,
-    key: object,
-    value: object,
-    attn_mask: object | None,
-    seeds: object | None,
-    is_causal: bool,
-    dropout_p: float,
-    scale: float,
-    threads: int = 1,
-) -> None: ...
-def attention_backward(
-    grad_query: object,
-    grad_key: object,
-    grad_value: object,
-    grad: object,
-    output: object,
-    logsumexp: object,
-    query: object,
-    key: object,
-    value: object,
-    attn_mask: object | None,
-    seeds: object | None,
-    is_causal: bool,
-    dropout_p: float,
-    scale: float,
-    threads: int = 1,
-) -> None: ...
 def attention_kept(kept: object, seeds: object, dropout_p: float) -> None: ...
 def paths() -> list[str]: ...
 def set_path(name: str) -> None: ...
-def rms_norm(
-    x: object, weight: object | None, eps: float, out: object, rstd: object, threads: int = 1
-) -> None: ...
-def rms_norm_backward(
-    grad: object,
-    x: object,
-    rstd: object,
-    weight: object | None,
-    x_grad: object,
-    weight_grad: object,
-    threads: int = 1,
-) -> None: ...
-def batch_norm(
-    x: object,
-    weight: object | None,
-    bias: object | None,
-    inner: int,
-    eps: float,
-    out: object,
-    mean: object,
-    rstd: object,
-    var: object,
-    threads: int = 1,
-) -> None: ...
-def batch_norm_backward(
-    grad: object,
-    x: object,
-    mean: object,
-    rstd: object,
-    weight: object | None,
-    inner: int,
-    x_grad: object,
-    weight_grad: object,
-    bias_grad: object,
-    threads: int = 1,
-) -> None: ...
-def cumsum(x: object, out: object, count: int, inner: int, threads: int = 1) -> None: ...
-def count_true(x: object, out: object, inner: int, threads: int = 1) -> None: ...
-def argmax(x: object, out: object, inner: int, threads: int = 1) -> None: ...
-def argmin(x: object, out: object, inner: int, threads: int = 1) -> None: ...
-def any(x: object, out: object, inner: int, threads: int = 1) -> None: ...
-def all(x: object, out: object, inner: int, threads: int = 1) -> None: ...
-def var(x: object, out: object, inner: int, correction: float, threads: int = 1) -> None: ...
-def std(x: object, out: object, inner: int, correction: float, threads: int = 1) -> None: ...
-def recurrent_forward(
-    kind: str,
-    steps: int,
-    rows: int,
-    units: int,
-    reverse: bool,
-    threads: int,
-    gates: int,
-    hidden: int,
-    cell: int,
-    weight: int,
-    bias: int,
-    output: int,
-    cells: int,
-    activations: int,
-) -> None: ...
-def recurrent_backward(
-    kind: str,
-    steps: int,
-    rows: int,
-    units: int,
-    reverse: bool,
-    threads: int,
-    grad: int,
-    grad_cells: int,
-    hidden: int,
-    cell: int,
-    weight: int,
-    output: int,
-    cells: int,
-    activations: int,
-    grads: int,
-    grads_state: int,
-    grad_hidden: int,
-    grad_cell: int,
-) -> None: ...
 
 # ---- contiguous arrays of float32 (numpy's, on the CPU); places are int64 ----
 
@@ -281,10 +180,6 @@ def gather(x: _Floats, index: _Places, dim: int, out: _Floats) -> bool: ...
 def scatter(out: _Floats, index: _Places, dim: int, source: _Floats) -> bool: ...
 def scatter_add(out: _Floats, index: _Places, dim: int, source: _Floats) -> bool: ...
 def take_rows(table: _Floats, index: _Places, out: _Floats) -> bool: ...
-def sort(
-    x: object, values: object, places: object, count: int, descending: bool, threads: int = 1
-) -> None: ...
-def strided_copy(x: object, out: object, threads: int = 1) -> None: ...
 def add_rows(out: _Floats, index: _Places, rows: _Floats) -> None: ...
 def conv2d(
     out: _Floats,

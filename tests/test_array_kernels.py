@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernel_arrays import numbers as _numbers
+from kernel_arrays import run
 from kernel_module import on_every_path
 
 from gt import _kernels
@@ -175,90 +176,73 @@ def test_layer_norm_and_its_gradients(affine):
             _close(found, one, terms=64.0)
 
 
+def _rms_norm(x, grad, weight, eps, threads=1):
+    """The result and 1 / root of rows, then gradients by the input and the weight."""
+    forward = run(_kernels, "rms_norm", x, weight, x.shape[1:], eps, threads=threads)
+    saved = (grad, x, forward[1], weight, x.shape[1:])
+    return *forward, *run(_kernels, "rms_norm_backward", *saved, threads=threads)
+
+
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("rows", [1, 6, 131])
 def test_rms_norm_and_its_gradients(rows, affine):
     """Rows of several tasks too, the last one not full; within 1e-5 of the largest number."""
     for columns in SIZES[1:]:
-        x, grad = _numbers(rows, columns) * 3, _numbers(columns, rows).T.copy()
+        x, grad = _numbers(rows, columns) * 3, _numbers(columns, rows).T  # of any strides
         weight = _numbers(columns) if affine else None
-        whole, out = _poisoned(rows, columns)
-        rstd = np.empty(rows, np.float32)
-        _kernels.rms_norm(x, weight, 1e-6, out, rstd)
+        out, rstd, by_x, by_weight = _rms_norm(x, grad, weight, 1e-6)
         leaves = [_wide(v).requires_grad_() for v in (x, weight) if v is not None]
         result = F.rms_norm(leaves[0], [columns], *leaves[1:], eps=1e-6)
         _close(out, result.detach())
-        _close(rstd, (_wide(x).square().mean(1) + 1e-6).rsqrt())
-        assert whole[0] == whole[-1] == POISON
+        assert rstd.shape == (rows, 1)
+        _close(rstd, (_wide(x).square().mean(1, keepdim=True) + 1e-6).rsqrt())
         wanted = torch.autograd.grad(result, leaves, _wide(grad))
-        (whole, by_x), (others, by_weight) = _poisoned(rows, columns), _poisoned(columns)
-        _kernels.rms_norm_backward(grad, x, rstd, weight, by_x, by_weight)
         for found, one in zip((by_x, by_weight), wanted, strict=False):
             assert np.abs(found - one.numpy()).max() <= 1e-5 * max(1e-2, one.abs().max())
-        _close(by_weight, (_wide(grad) * _wide(x) * _wide(rstd)[:, None]).sum(0), terms=rows)
-        assert whole[0] == whole[-1] == others[0] == others[-1] == POISON
+        _close(by_weight, (_wide(grad) * _wide(x) * _wide(rstd)).sum(0), terms=rows)
 
 
 def test_rms_norm_of_long_rows_and_of_many():
     """Where one chain of sums of float32 would lose digits: numbers that all round alike."""
     for rows, columns in ((2, 300_000), (20_000, 3)):
-        x, grad = np.full((rows, columns), 0.1, np.float32), np.full((rows, columns), 0.3)
-        grad = grad.astype(np.float32)
-        out, rstd = np.empty_like(x), np.empty(rows, np.float32)
-        _kernels.rms_norm(x, None, 0.0, out, rstd)
+        x = np.full((rows, columns), 0.1, np.float32)
+        grad = np.full((rows, columns), 0.3, np.float32)
+        out, _, _, by_weight = _rms_norm(x, grad, None, 0.0)
         np.testing.assert_allclose(out, 1.0, rtol=1e-5)
-        by_x, by_weight = np.empty_like(x), np.empty(columns, np.float32)
-        _kernels.rms_norm_backward(grad, x, rstd, None, by_x, by_weight)
         np.testing.assert_allclose(by_weight, rows * float(grad[0, 0]), rtol=1e-5)
 
 
 def test_rms_norm_of_what_is_no_number_and_of_zeros():
     x = _numbers(4, 37)
     x[0, 3], x[1, 36], x[2] = np.nan, np.inf, 0
-    out, rstd = np.empty_like(x), np.empty(4, np.float32)
     for eps in (0.0, 1e-6):
-        _kernels.rms_norm(x, None, eps, out, rstd)
+        out = _rms_norm(x, x, None, eps)[0]
         wanted = F.rms_norm(torch.tensor(x), (37,), None, eps)
         np.testing.assert_allclose(out, wanted.numpy(), rtol=1e-6)
 
 
-X, ROWS = np.zeros((2, 3), np.float32), np.zeros(2, np.float32)
-REFUSED = {
-    "float64": ((np.zeros((2, 3)), None, 0.1, X, ROWS), "x is not of float32"),
-    "transposed": ((np.zeros((3, 2), np.float32).T, None, 0.1, X, ROWS), "x is not contiguous"),
-    "rows": ((X, None, 0.1, X, np.zeros(4, np.float32)), "x has 6 elements, not 4"),
-    "a result": ((X, None, 0.1, ROWS, ROWS), "out has 2 elements, not 6"),
-    "a weight": ((X, ROWS, 0.1, X, ROWS), "weight has 2 elements, not 3"),
-    "threads": ((X, None, 0.1, X, ROWS, 0), "threads 0 is not in"),
-    "a list": (([1.0], None, 0.1, X, ROWS), "x is a list"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_operands_of_rms_norm_that_do_not_fit(name):
-    arguments, text = REFUSED[name]
-    with pytest.raises((ValueError, TypeError), match=text):
-        _kernels.rms_norm(*arguments)
-
-
-def test_operands_of_its_gradient_that_do_not_fit():
-    weight_grad = np.zeros(3, np.float32)
-    for place in range(5):
-        operands = [X, X, ROWS, weight_grad, X.copy(), weight_grad.copy()]
-        operands[place] = np.zeros(5, np.float32)
-        with pytest.raises(ValueError, match=r"rms_norm_backward: .* elements, not"):
-            _kernels.rms_norm_backward(*operands)
+def test_operands_of_rms_norm_that_do_not_fit_are_not_taken():
+    x, weight, rstd = _numbers(2, 3), _numbers(3), _numbers(2, 1)
+    taken = run(_kernels, "rms_norm", x, weight, (3,), 0.1)
+    assert taken is not None
+    for call in [
+        (x.astype(np.float64), weight, (3,), 0.1), (x, _numbers(2), (3,), 0.1),
+        (x, weight, (2,), 0.1), (x, weight, (1, 2, 3), 0.1), (x[:0], weight, (3,), 0.1),
+        (x, weight, None, 0.1), (x, weight, (3,), None), ((1.0,), weight, (3,), 0.1),
+        (x, weight, (3,)), (x, weight, (3,), 0.1, 0.1),
+    ]:  # fmt: skip
+        assert run(_kernels, "rms_norm", *call) is None, call
+    operands = [x, x, rstd, weight]
+    assert run(_kernels, "rms_norm_backward", *operands, (3,)) is not None
+    for place in range(4):
+        wrong = [_numbers(5) if at == place else one for at, one in enumerate(operands)]
+        assert run(_kernels, "rms_norm_backward", *wrong, (3,)) is None
 
 
 def test_threads_change_no_bit_of_rms_norm():
     x, grad, weight = _numbers(333, 129), _numbers(129, 333).T.copy(), _numbers(129)
-    made = []
-    for threads in (1, 3):
-        results = [np.empty(size, np.float32) for size in (x.shape, 333, x.shape, 129)]
-        _kernels.rms_norm(x, weight, 1e-6, *results[:2], threads=threads)
-        _kernels.rms_norm_backward(grad, x, results[1], weight, *results[2:], threads=threads)
-        made.append([one.tobytes() for one in results])
-    assert made[0] == made[1]
+    made = [_rms_norm(x, grad, weight, 1e-6, threads) for threads in (1, 3)]
+    assert [one.tobytes() for one in made[0]] == [one.tobytes() for one in made[1]]
 
 
 def test_the_paths_give_the_same_bits_of_rms_norm():
@@ -266,10 +250,7 @@ def test_the_paths_give_the_same_bits_of_rms_norm():
     made = set()
     for one in _kernels.paths():
         _kernels.set_path(one)
-        results = [np.empty(size, np.float32) for size in (x.shape, 70, x.shape, 259)]
-        _kernels.rms_norm(x, weight, 1e-6, *results[:2])
-        _kernels.rms_norm_backward(grad, x, results[1], weight, *results[2:])
-        made.add(b"".join(result.tobytes() for result in results))
+        made.add(b"".join(result.tobytes() for result in _rms_norm(x, grad, weight, 1e-6)))
     assert len(made) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernel_arrays import run  # noqa: E402
 from kernel_module import load_kernels, on_every_path  # noqa: E402
 
 from gt.worker import random_reference  # noqa: E402
@@ -29,17 +30,19 @@ def _expected(query, key, value, mask, grad, *, causal, scale, weight_factors=1.
     return output.detach(), scores.logsumexp(-1).detach(), *grads
 
 
-def _poisoned(*shapes):
-    return [torch.full(shape, torch.nan) for shape in shapes]
+def _forward(query, key, value, *options, threads=1):
+    results = run(kernels, "attention", query, key, value, *options, threads=threads)
+    assert results is not None
+    return tuple(torch.from_numpy(one) for one in results)
 
 
 def _run(query, key, value, mask, grad, *, causal, scale, threads, seeds=None, p=0.0):
-    output, logsumexp = _poisoned(grad.shape, query.shape[:-1])
-    options = (mask, seeds, causal, p, scale, threads)
-    kernels.attention(output, logsumexp, query, key, value, *options)
-    grads = _poisoned(query.shape, key.shape, value.shape)
-    kernels.attention_backward(*grads, grad, output, logsumexp, query, key, value, *options)
-    return output, logsumexp, *grads
+    options = (mask, seeds, causal, p, scale)
+    output, logsumexp = _forward(query, key, value, *options, threads=threads)
+    saved = (grad, query, key, value, output, logsumexp)
+    grads = run(kernels, "attention_backward", *saved, *options, threads=threads)
+    assert grads is not None
+    return output, logsumexp, *(torch.from_numpy(one) for one in grads)
 
 
 def _check(made, expected):
@@ -101,13 +104,9 @@ def test_a_query_has_the_same_bits_in_each_group():
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1, 2, n, 16, generator=generator) for n in (64, 120, 120))
     options = (None, None, False, 0.0, 0.25)
-    whole, logsumexp = torch.empty(1, 2, 64, 16), torch.empty(1, 2, 64)
-    kernels.attention(whole, logsumexp, query, key, value, *options)
+    whole, _ = _forward(query, key, value, *options)
     for count in range(1, 64):
-        first = torch.empty(1, 2, count, 16)
-        kernels.attention(
-            first, torch.empty(1, 2, count), query[:, :, :count], key, value, *options
-        )
+        first, _ = _forward(query[:, :, :count], key, value, *options)
         assert torch.equal(first, whole[:, :, :count]), count
 
 
@@ -188,30 +187,36 @@ def test_nothing_to_do():
         made = _run(query, key, key, None, query, causal=True, scale=1.0, threads=2)
         assert all((x == 0).all() for x in made[3:])
     query, key = torch.ones(1, 2, 3, 4), torch.ones(1, 2, 0, 4)
-    output, logsumexp, *_ = _run(query, key, key, None, query, causal=False, scale=1.0, threads=1)
-    assert (output == 0).all()
-    assert (logsumexp == -torch.inf).all()
+    assert run(kernels, "attention", query, key, key, None, None, False, 0.0, 1.0) is None
 
 
 Q, K = (1, 2, 3, 4), (1, 2, 5, 4)
-MISTAKES = [
-    ((Q, Q[:3], Q, (1, 1, 5, 4), K), ValueError, "key [1, 1, 5, 4] is not of shape [1, 2, 5, 4]"),
-    ((Q, Q[:3], Q, K, (1, 2, 6, 4)), ValueError, "value [1, 2, 6, 4] is not of shape"),
-    ((Q, Q[:3], Q[1:], K, K), ValueError, "query [2, 3, 4], key [1, 2, 5, 4] and value"),
-    ((Q, Q, Q, K, K), ValueError, "logsumexp [1, 2, 3, 4] is not of shape [1, 2, 3]"),
-    ((Q, Q[:3], None, K, K), TypeError, "query has dtype float64, not float32"),
-]
+OTHERS = {  # query, key, value, mask, seeds
+    "fewer heads": (Q, (1, 1, 5, 4), K, None, None),
+    "more values than keys": (Q, K, (1, 2, 6, 4), None, None),
+    "a query without a batch": (Q[1:], K, K, None, None),
+    "keys of another width": (Q, (1, 2, 5, 3), K, None, None),
+    "a mask of other scores": (Q, K, K, (3, 4), None),
+    "a mask of five dimensions": (Q, K, K, (1, 1, 2, 3, 5), None),
+    "seeds of other queries": (Q, K, K, None, (1, 2, 5)),
+}
 
 
-@pytest.mark.parametrize(("shapes", "error", "words"), MISTAKES, ids=str)
-def test_mistakes_are_named(shapes, error, words):
-    operands = [torch.ones(Q).double() if s is None else torch.ones(s) for s in shapes]
-    with pytest.raises(error, match=re.escape(f"attention: {words}")):
-        kernels.attention(*operands, None, None, False, 0.0, 1.0)
+@pytest.mark.parametrize("name", OTHERS)
+def test_operands_that_do_not_fit_are_not_taken(name):
+    shapes = OTHERS[name]
+    operands = [None if s is None else torch.ones(s) for s in shapes]
+    if operands[4] is not None:
+        operands[4] = operands[4].long()
+    assert run(kernels, "attention", *operands, False, 0.5, 1.0) is None
 
 
-def test_an_output_that_is_not_contiguous():
+def test_other_dtypes_are_not_taken():
     query, key = torch.ones(Q), torch.ones(K)
-    output = torch.ones(1, 3, 2, 4).transpose(1, 2)
-    with pytest.raises(ValueError, match="is not C-contiguous"):
-        kernels.attention(output, torch.ones(Q[:3]), query, key, key, None, None, False, 0.0, 1.0)
+    options = (False, 0.0, 1.0)
+    assert run(kernels, "attention", query, key, key, None, None, *options) is not None
+    for operands in [(query.double(), key, key, None), (query, key, key, torch.ones(3, 5) > 0)]:
+        assert run(kernels, "attention", *operands, None, *options) is None
+    for p in (0.0, 1.0, math.nan):
+        seeds = torch.ones(Q[:3], dtype=torch.int64)
+        assert run(kernels, "attention", query, key, key, None, seeds, False, p, 1.0) is None

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from kernel_arrays import run
 from kernel_module import on_every_path
 
 torch = pytest.importorskip("torch")
@@ -15,13 +16,11 @@ from test_native_rows import bits  # noqa: E402
 
 from gt import _kernels  # noqa: E402
 from gt.worker import kernels, native_reductions  # noqa: E402
-from gt.worker.kernel_sizes import CHANNEL_MIN  # noqa: E402
 from gt.worker.native.trial import Trial  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402
 
 EPSILON = float(np.finfo(np.float32).eps)
 EPS = 1e-5
-POISON = 77.0
 # Columns, rows shorter and longer than what is added at once, with tails; over several tasks.
 SHAPES = [
     (2, 1), (7, 5), (64, 130), (3, 600), (1000, 3), (2, 3, 8), (5, 4, 3, 7), (4, 2, 5000),
@@ -33,12 +32,6 @@ def drawn(*size: int, seed: int = 0) -> torch.Tensor:
     """Far from zero beside how far apart its numbers are."""
     generator = torch.Generator().manual_seed(seed + sum(size))
     return torch.randn(size, generator=generator) * 2 + 30
-
-
-def _poisoned(*size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Room for a result between two elements that must stay as they are."""
-    whole = torch.full((math.prod(size) + 2,), POISON)
-    return whole, whole[1:-1].view(size)
 
 
 def _exact(
@@ -66,16 +59,13 @@ def _run(
     grad: torch.Tensor,
     threads: int = 1,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    channels, inner = x.shape[1], math.prod(x.shape[2:])
-    made = [_poisoned(*x.shape), *(_poisoned(channels) for _ in range(3))]
-    forward = [view for _, view in made]
-    _kernels.batch_norm(x, weight, bias, inner, EPS, *forward, threads)
-    slopes = [_poisoned(*x.shape), _poisoned(channels), _poisoned(channels)]
-    backward = [view for _, view in slopes]
-    _kernels.batch_norm_backward(grad, x, forward[1], forward[2], weight, inner, *backward, threads)
-    for whole, _ in made + slopes:
-        assert whole[0] == whole[-1] == POISON
-    return forward, backward
+    results = run(_kernels, "batch_norm", x, weight, bias, EPS, threads=threads)
+    assert results is not None
+    forward = [torch.from_numpy(one) for one in results]
+    saved = (grad, x, forward[1], forward[2], weight)
+    slopes = run(_kernels, "batch_norm_backward", *saved, threads=threads)
+    assert slopes is not None
+    return forward, [torch.from_numpy(one) for one in slopes]
 
 
 def _close(found: torch.Tensor, wanted: torch.Tensor, terms: float, of: float = 1e-30) -> None:
@@ -131,20 +121,23 @@ def test_a_constant_channel_has_no_spread() -> None:
     assert torch.allclose(rstd, torch.tensor(EPS).rsqrt(), rtol=2 * EPSILON)
 
 
-@pytest.mark.parametrize(
-    ("inner", "message"),
-    [
-        (4, "batch_norm: inner is 4, not 1 and less than 8"),
-        (0, "batch_norm: x has 24 elements, which are no rows of 3 channels of 0"),
-        (-1, "of -1"),
-        (2**62, "batch_norm: x has 24 elements"),
-        (16, "batch_norm: x has 24 elements, which are no rows of 3 channels of 16"),
-    ],
-)
-def test_what_does_not_fit_is_told(inner: int, message: str) -> None:
-    x, made = torch.zeros(2, 3, 4), [torch.zeros(2, 3, 4), *(torch.zeros(3) for _ in range(3))]
-    with pytest.raises(ValueError, match=message):
-        _kernels.batch_norm(x, None, None, inner, EPS, *made)
+def test_what_the_kernel_does_not_take() -> None:
+    """Few numbers of a channel beside each other, and operands that do not fit each other."""
+    x, weight = torch.ones(2, 3, 8), torch.ones(3)
+
+    def takes(x: object, weight: object, bias: object) -> bool:
+        return run(_kernels, "batch_norm", x, weight, bias, EPS) is not None
+
+    assert takes(x, weight, None)
+    for other in (x[:, :, :7], x[:0], x[0, 0], x.double(), x > 0):
+        assert not takes(other, weight, None)
+    for other in (weight[:2], weight.double(), torch.ones(4)):
+        assert not takes(x, other, None)
+        assert not takes(x, None, other)
+    saved = [x, x, weight, weight, None]
+    for place in range(4):
+        wrong = [one[1:] if at == place else one for at, one in enumerate(saved)]
+        assert run(_kernels, "batch_norm_backward", *wrong) is None
 
 
 # Of any strides; the second operand of each pair is the gradient.
@@ -225,13 +218,13 @@ def test_without_kernels_it_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_one_least_width_of_channels_holds_everywhere(native_helper: Trial) -> None:  # noqa: F811
-    """That of Python, of the helper and of the kernels, which refuse less."""
-    for inner in (CHANNEL_MIN - 1, CHANNEL_MIN):
+    """The loops take a channel's numbers from eight on: in Python, in the helper, without torch."""
+    for inner in (7, 8):
         x, before = drawn(3, 2, inner), kernels_run()
         with torch.inference_mode():
             kernels.TORCH["batch_norm"](x, None, None, EPS)
             ours = native_helper.run("batch_norm", [x, None, None], [EPS])
         native_reductions.kernels()["batch_norm"](x.numpy(), None, None, EPS)
-        is_taken = inner >= CHANNEL_MIN
+        is_taken = inner == 8
         assert kernels_run() == before + (3 if is_taken else 0)
         assert (ours is not None) == is_taken

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from kernel_arrays import numbers as _numbers
+from kernel_arrays import run
 from kernel_arrays import specials as _specials
 from kernel_module import on_every_path
 
@@ -16,32 +17,30 @@ SHAPES = [
     (1, 1, 1), (1, 17, 1), (3, 7, 1), (8, 16, 1), (19, 33, 1), (2, 1025, 1), (3, 40_003, 1),
     (1, 9, 5), (2, 5, 16), (3, 70, 33), (1, 259, 1030), (2, 600, 3), (40, 2, 7),
 ]  # fmt: skip
-POISON = 77
 EPSILON = float(np.finfo(np.float32).eps)
 
 pytestmark = on_every_path
 
 
-def _poisoned(dtype, *size):
-    """Room for a result between two elements that must stay as they are."""
-    whole = np.full(int(np.prod(size)) + 2, POISON).astype(dtype)
-    return whole, whole[1:-1].reshape(size)
+def _run(name, *arguments, threads=1):
+    """The one result of a kernel."""
+    results = run(_kernels, name, *arguments, threads=threads)
+    assert results is not None, name
+    return results[0]
 
 
 def _reduced(name, x, dtype, *numbers, threads=1):
     """By the kernel, of [outer, count, inner] over the middle dimension."""
-    outer, _, inner = x.shape
-    whole, out = _poisoned(dtype, outer, inner)
-    getattr(_kernels, name)(x, out, inner, *numbers, threads=threads)
-    assert whole[0] == whole[-1] == np.array(POISON).astype(dtype)
+    options = (*numbers, False) if name in {"var", "std"} else (False, *numbers)
+    if name == "count_true":
+        options = (False, None)
+    out = _run(name, x, 1, *options, threads=threads)
+    assert out.dtype == dtype
     return out
 
 
 def _cumsum(x, threads=1):
-    whole, out = _poisoned(np.float32, *x.shape)
-    _kernels.cumsum(x, out, *x.shape[1:], threads)
-    assert whole[0] == whole[-1] == POISON
-    return out
+    return _run("cumsum", x, 1, None, threads=threads)
 
 
 def _same_bits(found, wanted):
@@ -83,12 +82,11 @@ def _bools(*size):
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 100_003, 1), (1, 700, 513), (1, 64, 1)])
 def test_counts_of_bools_are_pytorchs(shape):
     x = _bools(*shape)
-    whole, running = _poisoned(np.int64, *shape)
     for threads in (1, 3):
         wanted = torch.tensor(x).sum(1).numpy()
         assert np.array_equal(_reduced("count_true", x, np.int64, threads=threads), wanted)
-        _kernels.cumsum(x, running, *shape[1:], threads)
-        assert whole[0] == whole[-1] == POISON
+        running = _cumsum(x, threads)
+        assert running.dtype == np.int64
         assert np.array_equal(running, torch.tensor(x).cumsum(1).numpy())
 
 
@@ -96,28 +94,45 @@ def test_bools_of_other_bytes_are_true():
     x = np.arange(0, 1200, 5).astype(np.uint8)
     wanted = (x != 0).cumsum()
     for inner in (1, 2):
-        given = x.repeat(inner)
-        result = np.empty(given.shape, np.int64)
-        _kernels.cumsum(given.view(np.bool_), result, x.size, inner)
-        assert np.array_equal(result[::inner], wanted)
-        total = np.empty(inner, np.int64)
-        _kernels.count_true(given.view(np.bool_), total, inner)
-        assert set(total.tolist()) == {wanted[-1]}
+        given = x.repeat(inner).view(np.bool_).reshape(1, -1, inner)
+        assert np.array_equal(_cumsum(given)[0, :, 0], wanted)
+        total = _reduced("count_true", given, np.int64)
+        assert set(total.reshape(-1).tolist()) == {wanted[-1]}
 
 
-def test_running_sums_that_do_not_fit_are_refused():
-    x, out = _numbers(6, 4), np.empty((6, 4), np.float32)
-    numbers = [(6, 3), (5, 4), (0, 4), (6, 0), (6, 4, 0)]
-    others = [(x, out[:5], 6, 4), (x[:0], out[:0], 6, 4), (x.T, out, 4, 6)]
-    for wrong in [*others, *((x, out, *one) for one in numbers)]:
-        with pytest.raises(ValueError, match="cumsum: "):
-            _kernels.cumsum(*wrong)
-    with pytest.raises(TypeError, match="out is not of float32"):
-        _kernels.cumsum(x, out.astype(np.float64), 6, 4)
-    with pytest.raises(TypeError, match="out is not of int64"):
-        _kernels.cumsum(x > 0, out, 6, 4)
-    with pytest.raises(TypeError, match="x is not of bool"):
-        _kernels.count_true(x, np.empty(6, np.int64), 1)
+def _takes(name, *arguments):
+    return run(_kernels, name, *arguments) is not None
+
+
+def test_running_sums_that_the_kernel_does_not_take():
+    x = _numbers(6, 4)
+    assert _takes("cumsum", x, -1, "float32")
+    assert _takes("cumsum", x > 0, 0, "int64")
+    for other, dim, dtype in [
+        (x[:0], 0, None), (x.T, 0, None), (x[0, 0], 0, None), (x, 2, None), (x, -3, None),
+        (x, 0, "float64"), (x > 0, 0, "float32"), (x.astype(np.float64), 0, None),
+        (x.astype(np.complex64), 0, None), (x, None, None), (None, 0, None), (x, "0", None),
+    ]:  # fmt: skip
+        assert not _takes("cumsum", other, dim, dtype)
+    assert not _takes("cumsum", x, 0)
+    assert not _takes("cumsum", x, 0, None, None)
+    assert not _takes("count_true", x, None, False, None)
+    assert not _takes("count_true", x > 0, None, False, "int32")
+
+
+def test_mistakes_of_a_call_are_told():
+    x = _numbers(6, 4)
+    for threads in (0, -1, 257):
+        with pytest.raises(ValueError, match=f"cumsum: threads {threads} is not in"):
+            run(_kernels, "cumsum", x, 0, None, threads=threads)
+    with pytest.raises(KeyError, match="cumsun"):
+        run(_kernels, "cumsun", x)
+
+    def make(dtype, sizes):
+        raise MemoryError(dtype)
+
+    with pytest.raises(MemoryError, match="float32"):
+        _kernels.run("cumsum", (x, 0, None), make)
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (1, 100_003, 1)])
@@ -224,25 +239,19 @@ def test_every_instruction_set_gives_the_same_spreads(shape):
 
 
 @pytest.mark.parametrize("name", ["argmax", "any", "std"])
-def test_reductions_that_do_not_fit_are_refused(name):
-    numbers = (1.0,) if name == "std" else ()
-    dtype = {"argmax": np.int64, "any": np.bool_, "std": np.float32}[name]
-    x, out = _numbers(6, 4), np.empty(5, dtype)
-    wrong = [(x, out, 1), (x, out[:4], 3), (x, out[:0], 1), (x[:0], out, 1), (x, out[:4], 0)]
-    for one in wrong:
-        with pytest.raises(ValueError, match="do not make"):
-            getattr(_kernels, name)(*one, *numbers)
-    with pytest.raises(ValueError, match="x is not contiguous"):
-        getattr(_kernels, name)(x.T, out[:4], 1, *numbers)
-    with pytest.raises(TypeError, match="out is not of"):
-        getattr(_kernels, name)(x, np.empty(6, np.int32), 1, *numbers)
-    with pytest.raises(TypeError, match="x is not of float32"):
-        getattr(_kernels, name)(x.astype(np.float64), out[:4], 4, *numbers)
-    with pytest.raises(ValueError, match="threads 0"):
-        getattr(_kernels, name)(x, out[:4], 4, *numbers, threads=0)
+def test_reductions_that_the_kernel_does_not_take(name):
+    options = (1, False) if name == "std" else (False,)
+    x = _numbers(6, 4, 3)
+    for dim in (0, -1, 2, None):
+        assert _takes(name, x, dim, *options)
+    assert _takes(name, x, (-1, 1), *options)
+    assert _takes(name, x.T, 0, *options) == (name == "std")
+    for dim in (3, -4, (0, 2), (1, 1), ()):
+        assert not _takes(name, x, dim, *options)
+    for other in (x[:0], x[0, 0, 0], x.astype(np.float64), x.astype(np.int64)):
+        assert not _takes(name, other, None, *options)
 
 
-def test_spreads_with_nothing_to_divide_by_are_refused():
+def test_spreads_with_nothing_to_divide_by_are_others():
     for correction in (4.0, 5.0, np.nan):
-        with pytest.raises(ValueError, match="is not below the count of 4"):
-            _kernels.var(_numbers(6, 4), np.empty(6, np.float32), 1, correction)
+        assert not _takes("var", _numbers(6, 4), 1, correction, False)

@@ -50,6 +50,11 @@ TAKEN = {
         "_0, _1, _2, _3, None, False, 0.0, 0.25",
         [*heads(12), MASK],
     ),
+    "attention with dropout": (
+        "attention",
+        "_0, _1, _2, None, _3, False, 0.5, 0.25",
+        [*heads(12), SEEDS],
+    ),
     "an LSTM": (
         "lstm_layer",
         "_0, _1, _2, _3, False",
@@ -81,16 +86,11 @@ TAKEN = {
         [gates(1), drawn(B, H), drawn(H, H)],
     ),
 }
-# What Python runs: other dtypes, few queries, dropout, sizes that do not fit each other.
+# What Python runs: other dtypes, few queries, sizes that do not fit each other.
 LEFT = {
     "float64": ("attention", TAKEN["attention"][1], heads(12, torch.float64)),
     "bfloat16": ("attention", TAKEN["attention"][1], heads(12, torch.bfloat16)),
     "few queries": ("attention", TAKEN["attention"][1], heads(7)),
-    "dropout": (
-        "attention",
-        "_0, _1, _2, None, _3, False, 0.5, 0.25",
-        [*heads(12), SEEDS],
-    ),
     "three dimensions": ("attention", TAKEN["attention"][1], [x[0] for x in heads(12)]),
     "an LSTM of no steps": (
         "lstm_layer",
@@ -344,12 +344,13 @@ def test_a_step_of_adam(
     assert kernels_run() - before == 2 * (count >= 2**17)
 
 
-def test_the_sizes_are_those_that_python_has() -> None:
-    product, update, queries = own_kernels.sizes()
-    assert own_kernels.chosen("matmul", torch.ones(product, 1), torch.ones(1, 1)) is not None
-    assert own_kernels.chosen("matmul", torch.ones(product - 1, 1), torch.ones(1, 1)) is None
-    assert own_kernels.chosen("adam", torch.ones(update)) is not None
-    assert own_kernels.chosen("adam", torch.ones(update - 1)) is None
-    one = torch.ones(1, 1, queries, 4)
-    assert own_kernels.chosen("attention", one, one) is not None
-    assert own_kernels.chosen("attention", one[:, :, 1:], one) is None
+def test_kernels_say_from_which_size_on_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GT_KERNELS", "auto")
+    with torch.inference_mode():
+        left, right = torch.ones(64**3, 1), torch.ones(1, 1)
+        assert own_kernels.run("matmul", left, right, None, None) is not None
+        assert own_kernels.run("matmul", left[1:], right, None, None) is None
+        state = [torch.ones(2**17) for _ in range(4)]
+        numbers = (1e-3, 0.9, 0.999, 1e-8, 0.0, 1, True, False)
+        assert own_kernels.run("adam", *state, *numbers) == ()
+        assert own_kernels.run("adam", *(x[1:] for x in state), *numbers) is None

@@ -7,14 +7,14 @@ One thread a side, on the same memory: numpy's arrays, of which PyTorch has view
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import beside_torch
 import numpy as np
 import numpy.typing as npt
 import torch
-from beside_torch import Case
+from beside_torch import Case, run
 
 from gt import _kernels
 
@@ -166,16 +166,12 @@ def _rms_norm(rows: int, columns: int) -> Iterator[Case]:
         t_grad = torch.from_numpy(grad)
         leaves = [torch.from_numpy(one.copy()).requires_grad_() for one in (x, weight)]
 
-    def own_forward(_: int) -> list[_Array]:
-        results = [np.empty(size, np.float32) for size in (x.shape, rows)]
-        _kernels.rms_norm(x, weight, 1e-6, *results)
-        return results
+    def own_forward(_: int) -> Sequence[object]:
+        return run("rms_norm", x, weight, (columns,), 1e-6)
 
-    def own_both(threads: int) -> list[_Array]:
+    def own_both(threads: int) -> Sequence[object]:
         _, rstd = own_forward(threads)
-        grads = [np.empty(size, np.float32) for size in (x.shape, columns)]
-        _kernels.rms_norm_backward(grad, x, rstd, weight, *grads)
-        return grads
+        return run("rms_norm_backward", grad, x, rstd, weight, (columns,))
 
     def torch_both() -> object:
         with torch.inference_mode(False), torch.enable_grad():
@@ -196,18 +192,13 @@ def _batch_norm(batch: int, channels: int, side: int) -> Iterator[Case]:
     with torch.inference_mode(False):
         t_grad = torch.from_numpy(grad)
         leaves = [torch.from_numpy(one.copy()).requires_grad_() for one in (x, weight, weight)]
-    inner = side * side
 
-    def own_forward(_: int) -> list[_Array]:
-        results = [np.empty(one, np.float32) for one in (x.shape, *(channels,) * 3)]
-        _kernels.batch_norm(x, weight, weight, inner, 1e-5, *results)
-        return results
+    def own_forward(_: int) -> Sequence[object]:
+        return run("batch_norm", x, weight, weight, 1e-5)
 
-    def own_both(threads: int) -> list[_Array]:
+    def own_both(threads: int) -> Sequence[object]:
         _, mean, rstd, _ = own_forward(threads)
-        grads = [np.empty(one, np.float32) for one in (x.shape, channels, channels)]
-        _kernels.batch_norm_backward(grad, x, mean, rstd, weight, inner, *grads)
-        return grads
+        return run("batch_norm_backward", grad, x, mean, rstd, weight)
 
     def of(values: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.batch_norm(values, None, None, *parameters, training=True)
@@ -238,34 +229,33 @@ def _along_dims(rows: int, columns: int) -> Iterator[Case]:
     x, out = _random(rows, columns), _random(rows, columns)
     ones, t_x = np.ones_like(x), torch.from_numpy(x)
     t_ones, t_out = torch.from_numpy(ones), torch.from_numpy(out)
-    for dim, count, inner in ((1, columns, 1), (0, rows, columns)):
+    for dim, count in ((1, columns), (0, rows)):
         shape = x.size // count
         places, truth = np.empty(shape, np.int64), np.empty(shape, np.bool_)
-        spreads, like = np.empty(shape, np.float32), (count, inner)
+        spreads = np.empty(shape, np.float32)
         calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
             "cumsum": (
                 partial(torch.cumsum, t_x, dim, out=t_out),
-                partial(_kernels.cumsum, x, out, *like),
+                partial(run, "cumsum", x, dim, None),
             ),
             "argmax": (
                 partial(torch.argmax, t_x, dim, out=torch.from_numpy(places)),
-                partial(_kernels.argmax, x, places, inner),
+                partial(run, "argmax", x, dim, False),
             ),
             "all": (
                 partial(torch.all, t_ones, dim, out=torch.from_numpy(truth)),
-                partial(_kernels.all, ones, truth, inner),
+                partial(run, "all", ones, dim, False),
             ),
             "var": (
                 partial(torch.var, t_x, dim, out=torch.from_numpy(spreads)),
-                partial(_kernels.var, x, spreads, inner, 1.0),
+                partial(run, "var", x, dim, 1.0, False),
             ),
         }
         for name, (torch_call, own) in calls.items():
             title = f"{name} over dim {dim} of {rows} x {columns}"
             moved = x.nbytes * (2 if name == "cumsum" else 1)
             yield Case(title, moved, torch_call, lambda _, f=own: f(), "B")
-    spread = np.empty(1, np.float32)
-    own = partial(_kernels.std, x, spread, 1, 1.0)
+    own = partial(run, "std", x, None, 1.0, False)
     yield Case(f"std of all {rows} x {columns}", x.nbytes, t_x.std, lambda _, f=own: f(), "B")
 
 
@@ -276,7 +266,7 @@ def _at_places(rows: int, columns: int) -> Iterator[Case]:
     random = np.random.default_rng(0)
     of_row, row = random.integers(0, columns, (rows, columns)), random.integers(0, rows, rows)
     t_of_row, t_row = torch.from_numpy(of_row), torch.from_numpy(row)
-    turned, t_turned = np.empty((columns, rows), np.float32), torch.empty(columns, rows)
+    t_turned = torch.empty(columns, rows)
     title, moved = f"{rows} x {columns}", 2 * x.nbytes
     calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         "gather": (
@@ -293,7 +283,7 @@ def _at_places(rows: int, columns: int) -> Iterator[Case]:
         ),
         "transposed copy of": (
             lambda: t_turned.copy_(t_x.T),
-            lambda: _kernels.strided_copy(x.T, turned),
+            lambda: run("row_major", x.T),
         ),
     }
     for name, (torch_call, own) in calls.items():

@@ -12,10 +12,8 @@ from collections.abc import Iterator
 
 import beside_torch
 import torch
-from beside_torch import Case
+from beside_torch import Case, run
 from torch import Tensor
-
-from gt import _kernels
 
 # batch, heads, queries, keys, width
 _SIZES = (
@@ -49,21 +47,16 @@ def _both(
     torch_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
     def own_forward(threads: int) -> tuple[Tensor, Tensor]:
-        output = query.new_empty((batch, heads, queries, width))
-        logsumexp = query.new_empty((batch, heads, queries))
-        options = (None, None, is_causal, 0.0, scale, threads)
-        _kernels.attention(output, logsumexp, query, key, value, *options)
+        options = (None, None, is_causal, 0.0, scale)
+        output, logsumexp = run("attention", query, key, value, *options, threads=threads)
         return output, logsumexp
 
     kept, torch_kept = own_forward(1), torch_forward(query, key, value, 0.0, is_causal, scale=scale)
 
     def own_backward(threads: int) -> tuple[Tensor, ...]:
-        grads = torch.empty(query.shape), torch.empty(key.shape), torch.empty(value.shape)
-        saved = (*kept, query, key, value)
-        _kernels.attention_backward(
-            *grads, grad, *saved, None, None, is_causal, 0.0, scale, threads
-        )
-        return grads
+        saved = (grad, query, key, value, *kept)
+        options = (None, None, is_causal, 0.0, scale)
+        return run("attention_backward", *saved, *options, threads=threads)
 
     seen = queries * (queries + 1) // 2 if is_causal else queries * keys
     name = f"{batch} x {heads}, {queries}, {keys}, {width}{', causal' if is_causal else ''}"

@@ -9,9 +9,12 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+
+from gt import _kernels
 
 ROUNDS, ROUND_S = 9, 0.03
 # PyTorch's threads spin for some milliseconds after a call, and would take a core from ours.
@@ -28,6 +31,22 @@ class Case(NamedTuple):
     torch: Callable[[], object]
     own: Callable[[int], object]  # of the most threads it may use
     unit: str = "FLOP"  # of `work`; or B: bytes that have to be read and written at least
+
+
+def run(name: str, *arguments: object, threads: int = 1) -> tuple[Any, ...]:
+    """The results of a kernel of the table; tensors for tensors, and numpy's arrays for those."""
+    make = _array if isinstance(arguments[0], np.ndarray) else _tensor
+    results = _kernels.run(name, arguments, make, threads, threads)
+    assert results is not None, name
+    return results
+
+
+def _array(dtype: str, sizes: tuple[int, ...]) -> object:
+    return np.empty(sizes, dtype)
+
+
+def _tensor(dtype: str, sizes: tuple[int, ...]) -> object:
+    return torch.empty(sizes, dtype=getattr(torch, dtype))
 
 
 def seconds(call: Callable[[], object], clock: Clock, repeats: int) -> float:

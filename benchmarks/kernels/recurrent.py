@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 
 import beside_torch
 import torch
-from beside_torch import Case
+from beside_torch import Case, run
 from torch import Tensor, nn
 
 from gt import _kernels
-from gt.worker import recurrent_kernel
 
 # steps, rows, units; the input has as many columns as there are units
 _SIZES = ((64, 8, 32), (64, 1, 32), (64, 8, 33), (64, 32, 128), (35, 20, 200))
@@ -48,33 +47,28 @@ class _Own:
         """Output, cells of an LSTM, and activations."""
         gates = _product(self._x.flatten(0, 1), self._input_weight.t(), self._bias, threads)
         steps = gates.view(*self._x.shape[:2], -1)
-        states = (self._hidden, self._cell, self._weight, self._state_bias)
-        return recurrent_kernel.forward(self._kind, steps, *states, False)
+        if self._kind == "lstm":
+            operands = (self._hidden, self._cell, self._weight)
+        else:
+            operands = (self._hidden, self._weight, self._state_bias)
+        return run(f"{self._kind}_layer", steps, *operands, False, threads=threads)
 
     def backward(self, kept: tuple[Tensor, ...], threads: int) -> tuple[Tensor, ...]:
         """Gradients of the input, both weights and both biases."""
-        output, *cells, activations = kept
-        grads, grads_state = recurrent_kernel.backward(
-            self._kind,
-            self._grad,
-            None,
-            self._hidden,
-            self._cell,
-            self._weight,
-            output,
-            cells[0] if cells else None,
-            activations,
-            False,
-        )[:2]
-        flat, flat_state = grads.flatten(0, 1), grads_state.flatten(0, 1)
-        before = torch.cat([self._hidden[None], output[:-1]]).flatten(0, 1)
+        if self._kind == "lstm":
+            operands = (self._grad, None, self._hidden, self._cell, self._weight)
+        else:
+            operands = (self._grad, self._hidden, self._weight)
+        made = run(f"{self._kind}_layer_backward", *operands, *kept, False, threads=threads)
+        flat = made[0].flatten(0, 1)
         bias = flat.sum(0)
+        of_weight, of_bias = (made[-1], bias) if self._kind == "lstm" else made[-2:]
         return (
             _product(flat, self._input_weight, None, threads),
             _product(flat.t(), self._x.flatten(0, 1), None, threads),
-            _product(flat_state.t(), before, None, threads),
+            of_weight,
             bias,
-            bias if cells else flat_state.sum(0),
+            of_bias,
         )
 
 

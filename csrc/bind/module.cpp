@@ -6,14 +6,12 @@
 #include "bind/chain.h"
 #include "bind/convolution.h"
 #include "bind/cuda.h"
-#include "bind/dims.h"
 #include "bind/matmul.h"
-#include "bind/norms.h"
 #include "bind/places.h"
 #include "bind/pooling.h"
 #include "bind/random.h"
-#include "bind/recurrent.h"
 #include "bind/reductions.h"
+#include "bind/table.h"
 #include "core/calls.h"
 
 NB_MODULE(_kernels, module) {
@@ -32,8 +30,6 @@ NB_MODULE(_kernels, module) {
   gt::bind_attention(module);
   gt::bind_convolution(module);
   gt::bind_cuda(module);
-  gt::bind_recurrent(module);
   gt::bind_pooling(module);
-  gt::bind_norms(module);
-  gt::bind_dims(module);
+  gt::bind_table(module);
 }

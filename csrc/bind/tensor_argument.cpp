@@ -40,6 +40,9 @@ std::optional<Element> known_element(nb::dlpack::dtype dtype) {
       {nb::dlpack::dtype_code::Int, 32, Element::kInt32},
       {nb::dlpack::dtype_code::Int, 64, Element::kInt64},
       {nb::dlpack::dtype_code::UInt, 32, Element::kUint32},
+      {nb::dlpack::dtype_code::UInt, 8, Element::kUint8},
+      {nb::dlpack::dtype_code::Int, 8, Element::kInt8},
+      {nb::dlpack::dtype_code::Int, 16, Element::kInt16},
   };
   for (const Row& row : kRows) {
     if (dtype.code == static_cast<std::uint8_t>(row.code) && dtype.bits == row.bits &&
@@ -87,11 +90,42 @@ struct Source {
   void* data;
   nb::dlpack::dtype dtype;
   std::int32_t device;
+  int rank;
+  const std::int64_t* shape;
+  const std::int64_t* strides;
+
+  bool is_on_cpu() const { return device == nb::device::cpu::value; }
+  TensorView view(Element element) const { return {data, element, rank, shape, strides}; }
 };
 
-TensorView checked_view(const char* op, const char* name, const Source& source, int rank,
-                        const std::int64_t* shape, const std::int64_t* strides) {
-  if (source.device != nb::device::cpu::value) {
+template <class Array>
+Source source_of(const char* op, const char* name, nb::handle object, Array& held) {
+  if (const Borrow borrow = borrow_of(reinterpret_cast<PyTypeObject*>(object.type().ptr()))) {
+    nb::dlpack::dltensor tensor;
+    if (borrow(object.ptr(), &tensor) != 0) {
+      nb::raise_python_error();
+    }
+    return {static_cast<char*>(tensor.data) + tensor.byte_offset,
+            tensor.dtype,
+            tensor.device.device_type,
+            tensor.ndim,
+            tensor.shape,
+            tensor.strides};
+  }
+  if (!nb::try_cast(object, held, false)) {
+    throw DtypeError(message(op, ": ", name, " is a ", nb::type_name(object.type()).c_str(),
+                             ", not an array that can be used without a copy"));
+  }
+  return {const_cast<void*>(static_cast<const void*>(held.data())),
+          held.dtype(),
+          held.device_type(),
+          static_cast<int>(held.ndim()),
+          held.shape_ptr(),
+          held.stride_ptr()};
+}
+
+TensorView checked_view(const char* op, const char* name, const Source& source) {
+  if (!source.is_on_cpu()) {
     throw DtypeError(message(op, ": ", name, " is on DLPack device type ", source.device,
                              ", not on the CPU (", nb::device::cpu::value, ")"));
   }
@@ -101,37 +135,28 @@ TensorView checked_view(const char* op, const char* name, const Source& source, 
                              int{source.dtype.code}, ", ", int{source.dtype.bits}, " bits, ",
                              source.dtype.lanes, " lanes"));
   }
-  return {source.data, *element, rank, shape, strides};
+  return source.view(*element);
 }
 
-template <class Array>
-TensorView view_of(const char* op, const char* name, nb::handle object, Array& held) {
-  if (const Borrow borrow = borrow_of(reinterpret_cast<PyTypeObject*>(object.type().ptr()))) {
-    nb::dlpack::dltensor tensor;
-    if (borrow(object.ptr(), &tensor) != 0) {
-      nb::raise_python_error();
-    }
-    return checked_view(op, name,
-                        {static_cast<char*>(tensor.data) + tensor.byte_offset, tensor.dtype,
-                         tensor.device.device_type},
-                        tensor.ndim, tensor.shape, tensor.strides);
-  }
-  if (!nb::try_cast(object, held, false)) {
-    throw DtypeError(message(op, ": ", name, " is a ", nb::type_name(object.type()).c_str(),
-                             ", not an array that can be used without a copy"));
-  }
-  return checked_view(
-      op, name,
-      {const_cast<void*>(static_cast<const void*>(held.data())), held.dtype(), held.device_type()},
-      static_cast<int>(held.ndim()), held.shape_ptr(), held.stride_ptr());
+std::optional<TensorView> view_if_known(const Source& source) {
+  const std::optional<Element> element = known_element(source.dtype);
+  return source.is_on_cpu() && element ? std::optional(source.view(*element)) : std::nullopt;
 }
 
 }  // namespace
 
+AnyTensor::AnyTensor(nb::handle object) {
+  try {
+    view_ = view_if_known(source_of("run", "an argument", object, held_));
+  } catch (const nb::python_error&) {
+    // A tensor without memory to lend, such as one on torch's device meta.
+  }
+}
+
 TensorArgument::TensorArgument(const char* op, const char* name, nb::handle object)
-    : view_(view_of(op, name, object, held_)) {}
+    : view_(checked_view(op, name, source_of(op, name, object, held_))) {}
 
 OutputArgument::OutputArgument(const char* op, const char* name, nb::handle object)
-    : view_(view_of(op, name, object, held_)) {}
+    : view_(checked_view(op, name, source_of(op, name, object, held_))) {}
 
 }  // namespace gt

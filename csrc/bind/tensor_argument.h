@@ -5,6 +5,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <optional>
+
 #include "core/tensor_view.h"
 
 namespace gt {
@@ -20,6 +22,19 @@ class TensorArgument {
  private:
   nanobind::ndarray<nanobind::ro> held_;  // empty where the exchange API gave the view
   TensorView view_;
+};
+
+// Any array: without a view where it is not on the CPU or of an unknown dtype.
+class AnyTensor {
+ public:
+  // Throws DtypeError for what is not an array.
+  explicit AnyTensor(nanobind::handle object);
+
+  const std::optional<TensorView>& view() const { return view_; }
+
+ private:
+  nanobind::ndarray<nanobind::ro> held_;
+  std::optional<TensorView> view_;
 };
 
 // What is written: as above, and it must not be read-only.

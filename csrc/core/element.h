@@ -9,7 +9,19 @@
 
 namespace gt {
 
-enum class Element { kBool, kInt32, kInt64, kUint32, kBfloat16, kFloat16, kFloat32, kFloat64 };
+enum class Element {
+  kBool,
+  kInt32,
+  kInt64,
+  kUint32,
+  kBfloat16,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kUint8,
+  kInt8,
+  kInt16
+};
 
 constexpr const char* element_name(Element element) {
   switch (element) {
@@ -29,6 +41,12 @@ constexpr const char* element_name(Element element) {
       return "float32";
     case Element::kFloat64:
       return "float64";
+    case Element::kUint8:
+      return "uint8";
+    case Element::kInt8:
+      return "int8";
+    case Element::kInt16:
+      return "int16";
   }
   __builtin_unreachable();
 }
@@ -36,7 +54,10 @@ constexpr const char* element_name(Element element) {
 constexpr std::size_t element_bytes(Element element) {
   switch (element) {
     case Element::kBool:
+    case Element::kUint8:
+    case Element::kInt8:
       return 1;
+    case Element::kInt16:
     case Element::kBfloat16:
     case Element::kFloat16:
       return 2;

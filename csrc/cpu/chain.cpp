@@ -105,6 +105,9 @@ Cast cast_of(Element element) {
     case Element::kInt64:
       return casts.of_int64;
     case Element::kUint32:
+    case Element::kUint8:
+    case Element::kInt8:
+    case Element::kInt16:
     case Element::kBfloat16:
     case Element::kFloat16:
     case Element::kFloat32:

@@ -190,6 +190,9 @@ void fill_uniform(const RandomTarget& target, Stream stream, double low, double 
     case Element::kInt32:
     case Element::kInt64:
     case Element::kUint32:
+    case Element::kUint8:
+    case Element::kInt8:
+    case Element::kInt16:
       refuse_dtype("uniform", target.element);
   }
 }
@@ -210,6 +213,9 @@ void fill_normal(const RandomTarget& target, Stream stream, double mean, double 
     case Element::kInt32:
     case Element::kInt64:
     case Element::kUint32:
+    case Element::kUint8:
+    case Element::kInt8:
+    case Element::kInt16:
       refuse_dtype("normal", target.element);
   }
 }
@@ -223,6 +229,9 @@ void fill_integers(const RandomTarget& target, Stream stream, std::int64_t low, 
       return fill(target, stream, Integers<std::int32_t>{range});
     case Element::kBool:
     case Element::kUint32:
+    case Element::kUint8:
+    case Element::kInt8:
+    case Element::kInt16:
     case Element::kBfloat16:
     case Element::kFloat16:
     case Element::kFloat32:
@@ -249,6 +258,9 @@ void fill_bernoulli(const RandomTarget& target, Stream stream, double p) {
     case Element::kFloat64:
       return fill(target, stream, Choice<double>{threshold, 1, 0});
     case Element::kUint32:
+    case Element::kUint8:
+    case Element::kInt8:
+    case Element::kInt16:
       refuse_dtype("bernoulli", target.element);
   }
 }

@@ -3,7 +3,7 @@
 A function here has the arguments of PyTorch's kernel of the same operator, and gives what that
 gives: dtypes, shapes, strides, what the gradient reads. What it does not take it refuses before it
 has written anything; PyTorch's kernel then runs (cuda_operators.py). Operands are copied only where
-PyTorch's kernel would copy them too. The CPU's table stands in own_kernels.py.
+PyTorch's kernel would copy them too. The CPU's table is csrc/table.
 """
 
 from __future__ import annotations

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.lib.stride_tricks import as_strided
-
-from gt import _kernels
-from gt.worker import native_threads
-from gt.worker.kernel_sizes import QUERIES_MIN
-from gt.worker.native_values import FLOAT32
+from gt.worker import native_kernels
 from gt.worker.reference_values import Array
 
 Named = dict[str, Any]
 
 TENSORS = ("query", "key", "value")
+# Of fewer, plain operators have the gradient more exactly, and their matrix is small.
+_QUERIES_MIN = 8
 
 
 def sizes(named: Named) -> list[tuple[int, ...]]:
@@ -26,7 +22,7 @@ def sizes(named: Named) -> list[tuple[int, ...]]:
         NotImplementedError: it is for plain operators: dropout, and few queries, whose matrix is
             small and whose gradient they have more exactly.
     """
-    if named["seeds"] is not None or named["query"][2] < QUERIES_MIN:
+    if named["seeds"] is not None or named["query"][2] < _QUERIES_MIN:
         raise NotImplementedError(
             "aten::attention: dropout and few queries are for plain operators"
         )
@@ -36,38 +32,27 @@ def sizes(named: Named) -> list[tuple[int, ...]]:
 
 def compute(named: Named) -> tuple[Array, ...]:
     """The output [b, h, t, v] and the sums' logarithms [b, h, t]."""
-    query, key, value = (named[word] for word in TENSORS)
-    output = np.empty((*query.shape[:3], value.shape[-1]), FLOAT32)
-    logsumexp = np.empty(query.shape[:3], FLOAT32)
-    mask, is_causal, scale, threads = _options(named)
-    _kernels.attention(
-        output, logsumexp, query, key, value, mask, None, is_causal, 0.0, scale, threads
-    )
-    return output, logsumexp
+    operands = [named[word] for word in TENSORS]
+    return _whole(native_kernels.run("attention", *operands, *_options(named), takes_all=True))
 
 
 def gradients(
     named: Named, grad: Array, saved: Sequence[Array], _wanted: Sequence[str]
 ) -> Mapping[str, Array]:
     """Of query, key and value; `saved` is what `compute` gave."""
-    query, key, value = (named[word] for word in TENSORS)
-    mask, is_causal, scale, threads = _options(named)
-    made = {word: np.empty(named[word].shape, FLOAT32) for word in TENSORS}
-    # Strided where a worker takes its part of what several have whole.
-    output, logsumexp = map(np.ascontiguousarray, saved)
-    _kernels.attention_backward(
-        made["query"], made["key"], made["value"], grad, output, logsumexp, query, key, value, mask,
-        None, is_causal, 0.0, scale, threads,
-    )  # fmt: skip
+    operands = [named[word] for word in TENSORS]
+    made = native_kernels.run(
+        "attention_backward", grad, *operands, *saved, *_options(named), takes_all=True
+    )
+    return dict(zip(TENSORS, _whole(made), strict=True))
+
+
+def _options(named: Named) -> tuple[object, ...]:
+    """The mask, seeds, is_causal, dropout_p, scale."""
+    return named["attn_mask"], None, named["is_causal"], 0.0, named["scale"]
+
+
+def _whole(made: tuple[Array, ...] | None) -> tuple[Array, ...]:
+    if made is None:
+        raise ValueError("aten::attention: the operands' sizes do not fit each other")
     return made
-
-
-def _options(named: Named) -> tuple[Array | None, bool, float, int]:
-    """The mask over all scores, is_causal, scale, threads."""
-    mask = named["attn_mask"]
-    if mask is not None:
-        scores = (*named["query"].shape[:3], named["key"].shape[2])
-        whole = np.broadcast_to(mask, scores)
-        # A view that may be written, as kernels ask for; they only read it.
-        mask = as_strided(mask, scores, whole.strides)
-    return mask, named["is_causal"], named["scale"], native_threads.count()

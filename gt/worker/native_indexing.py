@@ -13,13 +13,11 @@ from collections.abc import Callable
 import numpy as np
 
 from gt import _kernels
-from gt.worker import native_threads
+from gt.worker import native_kernels
 from gt.worker.backend import Kernel
 from gt.worker.native_values import FLOAT32, INT64, copied, is_float32, is_rows, rows
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
-
-_SORTED = frozenset({FLOAT32, INT64, np.dtype(np.int32)})
 
 
 def _embedding(
@@ -189,13 +187,9 @@ def _index_put(
 
 
 def _sort(self: Array, dim: int, descending: bool, stable: bool) -> object:
-    is_known = type(self) is np.ndarray and self.dtype in _SORTED and self.size > 0
-    if not is_known or self.ndim == 0 or dim % self.ndim != self.ndim - 1:
-        return NUMPY["sort"](self, dim, descending, stable)
     x = self if self.flags.c_contiguous else copied(self)
-    values, places = np.empty(x.shape, x.dtype), np.empty(x.shape, INT64)
-    _kernels.sort(x, values, places, x.shape[-1], descending, native_threads.count())
-    return values, places
+    made = native_kernels.run("sort", x, True, dim, descending, takes_all=True)
+    return NUMPY["sort"](self, dim, descending, stable) if made is None else made[:2]
 
 
 def kernels() -> dict[str, Kernel]:

@@ -15,14 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from gt import _kernels
-from gt.worker import native_threads
+from gt.worker import native_kernels
 from gt.worker.backend import Kernel
-from gt.worker.dim_shapes import Dims, reduced
-from gt.worker.kernel_sizes import CHANNEL_MIN, PRODUCT_WORK_MIN
 from gt.worker.native_values import (
     FLOAT32,
     FLOAT64,
-    INT64,
     as_array,
     is_bools,
     is_float32,
@@ -32,7 +29,10 @@ from gt.worker.native_values import (
 from gt.worker.reference import NUMPY
 from gt.worker.reference_values import Array
 
+Dims = tuple[int, ...] | None
+
 _FLOATS = (FLOAT32, FLOAT64)
+_NORMS = ("batch_norm", "batch_norm_backward", "rms_norm", "rms_norm_backward")
 
 
 def _multiplies(left: object, right: object) -> bool:
@@ -45,39 +45,29 @@ def _multiplies(left: object, right: object) -> bool:
     )
 
 
-def _product(left: Array, right: Array, bias: Array | None = None) -> Array:
+def _product(left: Array, right: Array) -> Array:
     """One product of matrices also where a batch is multiplied by one matrix."""
     if left.ndim > 2 and right.ndim == 2 and left.size and left.flags.c_contiguous:
-        flat = _product(left.reshape(-1, left.shape[-1]), right, bias)
+        flat = np.matmul(left.reshape(-1, left.shape[-1]), right)
         return flat.reshape(*left.shape[:-1], right.shape[-1])
-    if not _is_own(left, right):
-        out = as_array(np.matmul(left, right))
-        return out if bias is None else np.add(out, bias, out=out)
-    out = np.empty((len(left), right.shape[1]), FLOAT32)
-    joins = bias is None or (bias.shape == right.shape[1:] and bias.flags.c_contiguous)
-    _kernels.matmul(out, left, right, bias if joins else None, threads=native_threads.count())
-    return out if bias is None or joins else np.add(out, bias, out=out)
-
-
-def _is_own(left: Array, right: Array) -> bool:
-    """Whether GT's kernel is faster than numpy's: with so much to do in float32."""
-    return (
-        left.ndim == right.ndim == 2
-        and left.dtype is FLOAT32
-        and left.shape[1] == right.shape[0] > 0
-        and left.size * right.shape[1] >= PRODUCT_WORK_MIN
-    )
+    return as_array(np.matmul(left, right))
 
 
 def _matmul(self: Array, other: Array) -> object:
+    if made := native_kernels.run("matmul", self, other, None, None):
+        return made[0]
     return _product(self, other) if _multiplies(self, other) else NUMPY["matmul"](self, other)
 
 
 def _linear(input: Array, weight: Array, bias: Array | None) -> object:
+    joins = bias is None or (bias.shape == weight.shape[:1] and bias.flags.c_contiguous)
+    if made := native_kernels.run("linear", input, weight, bias if joins else None, None, None):
+        return made[0] if bias is None or joins else np.add(made[0], bias, out=made[0])
     plain = _multiplies(input, weight) and weight.ndim == 2 and input.ndim > 0
     if not plain or (bias is not None and bias.dtype is not input.dtype):
         return NUMPY["linear"](input, weight, bias)
-    return _product(input, weight.T, bias)
+    out = _product(input, weight.T)
+    return out if bias is None else np.add(out, bias, out=out)
 
 
 def _reduced(
@@ -118,12 +108,8 @@ def sum_over(self: Array, dim: Dims) -> Array:
 
 
 def _sum(self: Array, dim: Dims, keepdim: bool, dtype: str | None) -> object:
-    if is_bools(self) and dtype in {None, "int64"}:
-        made = reduced(self.shape, dim or None, keepdim)
-        if made is not None:
-            out = np.empty(made.shape, INT64)
-            _kernels.count_true(self, out, made.inner, native_threads.count())
-            return out
+    if is_bools(self) and (made := native_kernels.run("count_true", self, dim, keepdim, dtype)):
+        return made[0]
     if not is_float32(self) or dtype is not None or self.ndim == 0:
         return NUMPY["sum"](self, dim, keepdim, dtype)
     return _reduced(_kernels.sum, np.add.reduce, self, dim, keepdim)
@@ -211,68 +197,6 @@ def _layer_norm_backward(
     return grads
 
 
-def _rms_norm(input: Array, weight: Array | None, size: tuple[int, ...], eps: float) -> object:
-    given = [x for x in (input, weight) if x is not None]
-    if not all(map(is_float32, given)) or not input.size:
-        return NUMPY["rms_norm"](input, weight, size, eps)
-    out, rstd = np.empty(input.shape, FLOAT32), np.empty(_of_rows(input, size), FLOAT32)
-    weight = None if weight is None else rows(weight)
-    _kernels.rms_norm(rows(input), weight, eps, out, rstd, threads=native_threads.count())
-    return out, rstd
-
-
-def _rms_norm_backward(
-    grad: Array, input: Array, rstd: Array, weight: Array | None, size: tuple[int, ...]
-) -> object:
-    given = [x for x in (grad, input, rstd, weight) if x is not None]
-    if not all(map(is_float32, given)) or not input.size:
-        return NUMPY["rms_norm_backward"](grad, input, rstd, weight, size)
-    grads = np.empty(input.shape, FLOAT32), np.empty(size, FLOAT32)
-    weight = None if weight is None else rows(weight)
-    saved = (rows(grad), rows(input), rows(rstd), weight)
-    _kernels.rms_norm_backward(*saved, *grads, threads=native_threads.count())
-    return grads
-
-
-def _batch_norm(input: Array, weight: Array | None, bias: Array | None, eps: float) -> object:
-    given = [x for x in (input, weight, bias) if x is not None]
-    inner = _inner(input)
-    if not all(map(is_float32, given)) or not _takes_batch_norm(input, inner):
-        return NUMPY["batch_norm"](input, weight, bias, eps)
-    x, scale, shift = (None if one is None else rows(one) for one in (input, weight, bias))
-    out = np.empty(input.shape, FLOAT32)
-    mean, rstd, var = (np.empty(input.shape[1], FLOAT32) for _ in range(3))
-    threads = native_threads.count()
-    _kernels.batch_norm(x, scale, shift, inner, eps, out, mean, rstd, var, threads)
-    return out, mean, rstd, var
-
-
-def _batch_norm_backward(
-    grad: Array, input: Array, mean: Array, rstd: Array, weight: Array | None
-) -> object:
-    given = [x for x in (grad, input, mean, rstd, weight) if x is not None]
-    inner = _inner(input)
-    if not all(map(is_float32, given)) or not _takes_batch_norm(input, inner):
-        return NUMPY["batch_norm_backward"](grad, input, mean, rstd, weight)
-    g, x, level, scale = map(rows, (grad, input, mean, rstd))
-    factor = None if weight is None else rows(weight)
-    by_x, by_weight, by_bias = (np.empty(one.shape, FLOAT32) for one in (input, mean, mean))
-    threads = native_threads.count()
-    _kernels.batch_norm_backward(
-        g, x, level, scale, factor, inner, by_x, by_weight, by_bias, threads
-    )
-    return by_x, by_weight, by_bias
-
-
-def _inner(input: Array) -> int:
-    """Numbers of a channel beside each other."""
-    return math.prod(input.shape[2:])
-
-
-def _takes_batch_norm(input: Array, inner: int) -> bool:
-    return input.size > 0 and (inner == 1 or inner >= CHANNEL_MIN)
-
-
 def _of_rows(input: Array, size: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a number for each row that is normalized over."""
     return input.shape[: input.ndim - len(size)] + (1,) * len(size)
@@ -293,8 +217,5 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
-        "batch_norm": _batch_norm,
-        "batch_norm_backward": _batch_norm_backward,
-        "rms_norm": _rms_norm,
-        "rms_norm_backward": _rms_norm_backward,
+        **{row: native_kernels.of_row(row) for row in _NORMS},
     }

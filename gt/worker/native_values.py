@@ -8,7 +8,6 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker import native_threads
-from gt.worker.kernel_sizes import TURNED_MIN
 from gt.worker.reference_values import Array
 
 FLOAT32 = np.dtype(np.float32)
@@ -17,10 +16,6 @@ INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
 # Exponents that are rows of their own: of -0 and infinities a power is another number.
 POWERS: dict[float, str] = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
-# Of which the kernel copies elements.
-_COPIED = frozenset(
-    np.dtype(name) for name in ("bool", "int32", "int64", "uint16", "float16", "float32", "float64")
-)
 
 
 def is_float32(value: object) -> TypeGuard[Array]:
@@ -45,13 +40,14 @@ def rows(value: Array) -> Array:
 
 def copied(value: Array) -> Array:
     """A contiguous copy."""
-    strides = value.strides
-    is_turned = value.size >= TURNED_MIN and strides[-1] != value.itemsize in strides
-    if not is_turned or value.dtype not in _COPIED:
+    made = _kernels.run("row_major", (value,), _empty, native_threads.count(), 1, False)
+    if made is None:
         return np.array(value, order="C", subok=True)
-    out = np.empty(value.shape, value.dtype).view(type(value))
-    _kernels.strided_copy(value, out, native_threads.count())
-    return out
+    return as_array(made[0]).view(type(value))
+
+
+def _empty(dtype: str, sizes: tuple[int, ...]) -> Array:
+    return np.empty(sizes, "uint16" if dtype == "bfloat16" else dtype)
 
 
 def as_array(value: object) -> Array:

@@ -1,72 +1,22 @@
-"""What gt._kernels runs on the CPU in place of PyTorch, by operator, dtype and size.
+"""Kernels of gt._kernels on torch's tensors, by their one entry (csrc/table).
 
-The sizes stand in kernel_sizes.py; the table of a GPU's kernels in cuda_table.py.
+A kernel says itself which calls it takes; PyTorch runs the others.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from types import ModuleType
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gt import config
 from gt.worker import torch_threads
-from gt.worker.kernel_sizes import CHANNEL_MIN, PRODUCT_WORK_MIN, QUERIES_MIN, UPDATE_ELEMENTS_MIN
 
 _THREADS_MAX = 256  # csrc/core/parallel.h
-
-
-class _Row(NamedTuple):
-    """Which operands a kernel takes, and of which shapes it pays."""
-
-    dtypes: tuple[torch.dtype, ...]
-    pays: Callable[..., bool]  # of the operands, in their order
-
-
-def _is_product(left: Tensor, right: Tensor, *_: Tensor) -> bool:
-    """With less to do another thread does not help, and with one the kernel is as fast as MKL."""
-    return left.numel() * right.shape[-1] >= PRODUCT_WORK_MIN
-
-
-def _is_update(param: Tensor, *_: Tensor) -> bool:
-    return param.numel() >= UPDATE_ELEMENTS_MIN
-
-
-def _has_queries(query: Tensor, key: Tensor, *_: Tensor) -> bool:
-    """The kernel's vectors hold a query in each place: a few leave most of a vector empty."""
-    return query.shape[-2] >= QUERIES_MIN and key.shape[-2] > 0
-
-
-def _has_channels(input: Tensor, *_: Tensor) -> bool:
-    """The loops go over a channel's numbers that stand beside each other, or over channels."""
-    if input.dim() < 2 or not input.numel():
-        return False
-    inner = input.numel() // (input.shape[0] * input.shape[1])
-    return inner == 1 or inner >= CHANNEL_MIN
-
-
-def _always(*_: Tensor) -> bool:
-    """One pass, where PyTorch makes several operators or a division for each element of it."""
-    return True
-
-
-_TABLE = {
-    "attention": _Row((torch.float32,), _has_queries),
-    "attention_backward": _Row((torch.float32,), _has_queries),
-    "rms_norm": _Row((torch.float32,), _always),
-    "rms_norm_backward": _Row((torch.float32,), _always),
-    "batch_norm": _Row((torch.float32,), _has_channels),
-    "batch_norm_backward": _Row((torch.float32,), _has_channels),
-    "var": _Row((torch.float32,), _always),
-    "std": _Row((torch.float32,), _always),
-    "matmul": _Row((torch.float32,), _is_product),
-    "adam": _Row((torch.float32,), _is_update),
-}
 
 
 @functools.cache
@@ -84,17 +34,13 @@ def module() -> ModuleType | None:
     return _kernels(config.own_kernels())
 
 
-def sizes() -> tuple[int, int, int]:
-    """The least work of a product, elements of an update and queries of attention that pay."""
-    if config.own_kernels() == "on":
-        return 1, 1, 1
-    return PRODUCT_WORK_MIN, UPDATE_ELEMENTS_MIN, QUERIES_MIN
+def takes_all() -> bool:
+    """Whether kernels run every call that they can, also where they are slower."""
+    return config.own_kernels() == "on"
 
 
 def threads_most() -> int:
-    """As many as the kernels ever have: what runs products and updates, whose threads of our own
-    are cheap to wake.
-    """
+    """Threads for products and updates, at most: those of our own are cheap to wake."""
     return min(torch_threads.most(), _THREADS_MAX)
 
 
@@ -103,21 +49,31 @@ def threads() -> int:
     return min(torch.get_num_threads(), _THREADS_MAX)
 
 
-def chosen(operator: str, *operands: Tensor) -> ModuleType | None:
-    """The module whose function `operator` runs it on these operands; None: PyTorch does.
+def run(kernel: str, *arguments: object) -> tuple[Tensor, ...] | None:
+    """The results of a kernel; None where PyTorch is to run the call.
 
     Args:
-        operator: A row of the table.
-        operands: On any device; those that autograd follows are PyTorch's.
+        kernel: A name in csrc/table.
+        arguments: Tensors on any device, numbers, tuples of integers, names of dtypes, or None, as
+            the kernel reads them. Tensors that autograd follows are PyTorch's.
     """
-    mode = config.own_kernels()
-    kernels = _kernels(mode)
-    row = _TABLE[operator]
-    fits = (
-        kernels is not None
-        and hasattr(kernels, operator)
-        and not any(x.requires_grad for x in operands)
-        and all(x.is_cpu and x.dtype in row.dtypes for x in operands)
-        and (mode == "on" or row.pays(*operands))
+    kernels = module()
+    if kernels is None or any(isinstance(x, Tensor) and x.requires_grad for x in arguments):
+        return None
+    results: tuple[Tensor, ...] | None = kernels.run(
+        kernel, arguments, _empty, threads(), threads_most(), takes_all()
     )
-    return kernels if fits else None
+    return results
+
+
+_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.uint32, torch.bfloat16, torch.float16, torch.float32, torch.float64),
+    )
+}
+
+
+def _empty(dtype: str, sizes: Sequence[int]) -> Tensor:
+    return torch.empty(sizes, dtype=_DTYPES[dtype], device="cpu")

@@ -44,15 +44,9 @@ def attention(
         )
         dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
         return output.contiguous(), query.new_full(query.shape[:-1], torch.nan, dtype=dtype)
-    if own := own_kernels.chosen("attention", query, key, value):
-        batch, heads, queries, _ = query.shape  # read once: that costs as much as memory for it
-        output = query.new_empty((batch, heads, queries, value.shape[-1]))
-        logsumexp = query.new_empty((batch, heads, queries))
-        whole = _whole(attn_mask, query, key)
-        threads = own_kernels.threads()
-        options = (whole, seeds, is_causal, dropout_p, scale, threads)
-        own.attention(output, logsumexp, query, key, value, *options)
-        return output, logsumexp
+    options = (attn_mask, seeds, is_causal, dropout_p, scale)
+    if made := own_kernels.run("attention", query, key, value, *options):
+        return made[0], made[1]
     if seeds is not None:
         how = dropout_attention.How(attn_mask, seeds, is_causal, dropout_p, scale)
         return dropout_attention.attention(query, key, value, how)
@@ -81,14 +75,12 @@ def attention_backward(
 
     A query that the mask lets see nothing has no part in them.
     """
+    operands = (grad, query, key, value, output, logsumexp)
+    options = (attn_mask, seeds, is_causal, dropout_p, scale)
+    if made := own_kernels.run("attention_backward", *operands, *options):
+        return made[0], made[1], made[2]
     # Strided where a worker takes its part of what several have whole.
     output, logsumexp = output.contiguous(), logsumexp.contiguous()
-    if own := own_kernels.chosen("attention_backward", query, key, value, grad, output):
-        made = _row_major(query), _row_major(key), _row_major(value)
-        saved = (grad, output, logsumexp, query, key, value, _whole(attn_mask, query, key))
-        options = (seeds, is_causal, dropout_p, scale, own_kernels.threads())
-        own.attention_backward(*made, *saved, *options)
-        return made
     if seeds is None and query.is_cuda:
         return rerun_backward(grad, query, key, value, attn_mask, is_causal, scale)
     if seeds is not None:
@@ -123,16 +115,6 @@ def rerun_backward(
         )
         made = torch_gradients.recorded([output], (query, key, value), [grad.clone()])
     return made[0], made[1], made[2]
-
-
-def _row_major(x: Tensor) -> Tensor:
-    """Memory for numbers of the shape of `x`."""
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-def _whole(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
-    """The mask with all four dimensions of the scores, by strides of zero."""
-    return None if mask is None else mask.expand(*query.shape[:3], key.shape[2])
 
 
 def _expanded(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:

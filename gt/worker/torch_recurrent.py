@@ -1,9 +1,9 @@
 """Recurrent layers over a whole sequence, in one direction.
 
-`gates` is the input's part for all steps, [t, b, n * h]. What GT's own kernels take is one call of
-those (recurrent_kernel.py). Else a product with the state and a handful of operators in place are
-left for each step, and one product a step for the gradient. The gradient of the weights is one
-product for all steps together.
+`gates` is the input's part for all steps, [t, b, n * h]. Where a kernel of GT's own takes the layer
+(csrc/table/recurrent.cpp), it does all steps in one call. Elsewhere each step is a product with the
+state and a handful of operators in place, and one more product for the gradient. The gradient of
+the weights is one product for all steps together.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gt.worker import recurrent_kernel, torch_products
+from gt.worker import own_kernels, torch_products
 
 
 def _order(count: int, *, reverse: bool) -> range:
@@ -37,6 +37,15 @@ def _weight_gradient(grads: Tensor, states: Tensor) -> Tensor:
     return torch_products.matmul(grads.flatten(0, 1).t(), states.flatten(0, 1))
 
 
+def _check_weight(weight: Tensor, count: int, hidden: Tensor) -> None:
+    """Raises RuntimeError: PyTorch's product would resize what it writes, with a warning alone."""
+    width = (count * hidden.shape[-1], hidden.shape[-1])
+    if weight.shape != width:
+        raise RuntimeError(
+            f"the weight of the state has shape {list(weight.shape)}, not {list(width)}"
+        )
+
+
 def lstm_layer(
     gates: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,11 +63,8 @@ def lstm_layer(
     """
     if _recorded(gates, hidden, cell, weight):
         return _lstm_recorded(gates, hidden, cell, weight, reverse)
-    if recurrent_kernel.takes(gates, hidden, cell, weight):
-        output, cells, activations = recurrent_kernel.forward(
-            "lstm", gates, hidden, cell, weight, None, reverse
-        )
-        return output, cells, activations
+    if made := own_kernels.run("lstm_layer", gates, hidden, cell, weight, reverse):
+        return made[0], made[1], made[2]
     count, size = gates.shape[0], hidden.shape[-1]
     activations = gates.clone(memory_format=torch.contiguous_format)
     output = gates.new_empty((*gates.shape[:2], size))
@@ -138,12 +144,12 @@ def lstm_layer_backward(
     What a step's gradients are multiplied with is computed for all steps at once, so that a step is
     six operators.
     """
-    if recurrent_kernel.takes(grad, grad_cells, hidden, cell, weight, output, cells, activations):
-        grads, _, down, down_cell = recurrent_kernel.backward(
-            "lstm", grad, grad_cells, hidden, cell, weight, output, cells, activations, reverse
-        )
-        states = _before(hidden, output, reverse=reverse)
-        return grads, down, down_cell, _weight_gradient(grads, states)
+    kept = (weight, output, cells, activations)
+    if made := own_kernels.run(
+        "lstm_layer_backward", grad, grad_cells, hidden, cell, *kept, reverse
+    ):
+        return made[0], made[1], made[2], made[3]
+    _check_weight(weight, 4, hidden)
     count, size = grad.shape[0], hidden.shape[-1]
     enter, forget, value, leave = activations.chunk(4, -1)
     past = _before(cell, cells, reverse=reverse)
@@ -192,11 +198,8 @@ def gru_layer(
     """
     if _recorded(gates, hidden, weight, bias):
         return _gru_recorded(gates, hidden, weight, bias, reverse)
-    if recurrent_kernel.takes(gates, hidden, weight, bias):
-        output, activations = recurrent_kernel.forward(
-            "gru", gates, hidden, None, weight, bias, reverse
-        )
-        return output, activations
+    if made := own_kernels.run("gru_layer", gates, hidden, weight, bias, reverse):
+        return made[0], made[1]
     count, size = gates.shape[0], hidden.shape[-1]
     activations = gates.new_empty((*gates.shape[:2], 4 * size))
     output = gates.new_empty((*gates.shape[:2], size))
@@ -240,12 +243,12 @@ def gru_layer_backward(
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of gates, hidden, weight and bias."""
+    if made := own_kernels.run(
+        "gru_layer_backward", grad, hidden, weight, output, activations, reverse
+    ):
+        return made[0], made[1], made[2], made[3]
+    _check_weight(weight, 3, hidden)
     past = _before(hidden, output, reverse=reverse)
-    if recurrent_kernel.takes(grad, hidden, weight, output, activations):
-        grads, grads_state, down = recurrent_kernel.backward(
-            "gru", grad, None, hidden, None, weight, output, None, activations, reverse
-        )
-        return grads, down, _weight_gradient(grads_state, past), grads_state.sum((0, 1))
     count, size = grad.shape[0], hidden.shape[-1]
     reset, update, new, state = activations.chunk(4, -1)
     # Factors of the hidden state's gradient: of the gates' arguments, and of the state's product.
@@ -283,9 +286,8 @@ def rnn_layer(gates: Tensor, hidden: Tensor, weight: Tensor, relu: bool, reverse
             hidden = value.relu() if relu else value.tanh()
             outputs.append(hidden)
         return _stacked(outputs, reverse=reverse)
-    if recurrent_kernel.takes(gates, hidden, weight):
-        kind = "relu" if relu else "tanh"
-        return recurrent_kernel.forward(kind, gates, hidden, None, weight, None, reverse)[0]
+    if made := own_kernels.run("rnn_layer", gates, hidden, weight, relu, reverse):
+        return made[0]
     output, transposed = gates.clone(memory_format=torch.contiguous_format), weight.t()
     steps = output.unbind(0)
     for t in _order(gates.shape[0], reverse=reverse):
@@ -298,13 +300,10 @@ def rnn_layer_backward(
     grad: Tensor, hidden: Tensor, weight: Tensor, output: Tensor, relu: bool, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of gates, hidden and weight."""
+    if made := own_kernels.run("rnn_layer_backward", grad, hidden, weight, output, relu, reverse):
+        return made[0], made[1], made[2]
+    _check_weight(weight, 1, hidden)
     states = _before(hidden, output, reverse=reverse)
-    if recurrent_kernel.takes(grad, hidden, weight, output):
-        kind = "relu" if relu else "tanh"
-        grads, _, down = recurrent_kernel.backward(
-            kind, grad, None, hidden, None, weight, output, None, None, reverse
-        )
-        return grads, down, _weight_gradient(grads, states)
     grads = (output > 0).to(output.dtype) if relu else 1 - output * output
     each, given, down = grads.unbind(0), grad.unbind(0), torch.zeros_like(hidden)
     for t in reversed(_order(grad.shape[0], reverse=reverse)):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from types import ModuleType
-
 import torch
 from torch import Tensor
 
 from gt.worker import own_kernels
 from gt.worker.backend import Kernel
-from gt.worker.dim_shapes import Dims, reduced
 
 _aten = torch.ops.aten
+Dims = tuple[int, ...] | None
 _nn = torch._C._nn  # noqa: SLF001  torch.nn.functional checks arguments again and costs as much as the kernel
 
 
@@ -48,25 +45,9 @@ def _amin(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return self.amin(dim or (), keepdim)
 
 
-def _own_spread(
-    operator: str, self: Tensor, dim: Dims, correction: float, keepdim: bool
-) -> Tensor | None:
-    """By GT's kernel, over dimensions beside each other; None: PyTorch does."""
-    own = own_kernels.chosen(operator, self)
-    dims = dim if dim is None else tuple(dim)
-    made = None if own is None else reduced(self.shape, dims, keepdim)
-    if made is None or not correction < made.count:
-        return None
-    x = self.contiguous()
-    out = x.new_empty(made.shape)
-    getattr(own, operator)(x, out, made.inner, correction, own_kernels.threads())
-    return out
-
-
 def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
-    own = _own_spread("var", self, dim, correction, keepdim)
-    if own is not None:
-        return own
+    if made := own_kernels.run("var", self, dim, correction, keepdim):
+        return made[0]
     if self.numel() == 0:
         out = self.sum(dim, keepdim=keepdim)
         if out.numel() == 0:  # a worker's empty shard, of which torch would warn
@@ -75,9 +56,8 @@ def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
 
 
 def _std(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
-    own = _own_spread("std", self, dim, correction, keepdim)
-    if own is not None:
-        return own
+    if made := own_kernels.run("std", self, dim, correction, keepdim):
+        return made[0]
     if self.numel() == 0:
         return _var(self, dim, correction, keepdim)  # of nothing, or not a number
     return self.std(dim, correction=correction, keepdim=keepdim)
@@ -134,26 +114,16 @@ def _layer_norm_backward(
 def _rms_norm(
     input: Tensor, weight: Tensor | None, size: tuple[int, ...], eps: float
 ) -> tuple[Tensor, Tensor]:
-    own = _own_norm("rms_norm", input, weight)
-    if own is None:
-        return torch._fused_rms_norm(input, size, weight, eps)  # noqa: SLF001
-    x = input.contiguous()
-    out = torch.empty_like(x)
-    rstd = x.new_empty((*x.shape[: x.dim() - len(size)], *(1 for _ in size)))
-    own.rms_norm(x, _row_major(weight), eps, out, rstd, own_kernels.threads())
-    return out, rstd
+    if made := own_kernels.run("rms_norm", input, weight, size, eps):
+        return made[0], made[1]
+    return torch._fused_rms_norm(input, size, weight, eps)  # noqa: SLF001
 
 
 def _rms_norm_backward(
     grad: Tensor, input: Tensor, rstd: Tensor, weight: Tensor | None, size: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
-    own = _own_norm("rms_norm_backward", input, grad, rstd, weight)
-    if own is not None:
-        x = input.contiguous()
-        grads = torch.empty_like(x), x.new_empty(size)
-        saved = (grad.contiguous(), x, rstd.contiguous(), _row_major(weight))
-        own.rms_norm_backward(*saved, *grads, own_kernels.threads())
-        return grads
+    if made := own_kernels.run("rms_norm_backward", grad, input, rstd, weight, size):
+        return made[0], made[1]
     if input.is_cuda:
         # As for layer_norm: a weight's gradient where there is a weight.
         weight = (
@@ -173,33 +143,14 @@ def _rms_norm_backward(
     return slope.to(input.dtype), of_weight.to(input.dtype)
 
 
-def _own_norm(operator: str, input: Tensor, *others: Tensor | None) -> ModuleType | None:
-    """GT's kernels where they run it: they take operands with elements."""
-    given = [one for one in others if one is not None]
-    return own_kernels.chosen(operator, input, *given) if input.numel() else None
-
-
-def _row_major(weight: Tensor | None) -> Tensor | None:
-    return None if weight is None else weight.contiguous()
-
-
-def _inner(x: Tensor) -> int:
-    """Numbers of a channel beside each other."""
-    return math.prod(x.shape[2:])
-
-
 def _batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if not input.numel():  # no kernel takes it
         mean, rstd, var = (input.new_zeros(input.shape[1]) for _ in range(3))
         return input.clone(), mean, rstd, var
-    own = _own_norm("batch_norm", input, weight, bias)
-    if own is not None:
-        x = input.contiguous()
-        out, mean, rstd, var = torch.empty_like(x), *(x.new_empty(x.shape[1]) for _ in range(3))
-        given = (x, _row_major(weight), _row_major(bias), _inner(x), eps)
-        own.batch_norm(*given, out, mean, rstd, var, own_kernels.threads())
+    if made := own_kernels.run("batch_norm", input, weight, bias, eps):
+        out, mean, rstd, var = made
         return out, mean, rstd, var
     # Running statistics that have not begun and move all the way are those of this batch.
     running, var = (input.new_zeros(input.shape[1]) for _ in range(2))
@@ -213,13 +164,8 @@ def _batch_norm_backward(
     if not input.numel():
         none = torch.zeros_like(mean)
         return grad.clone(), none, none.clone()
-    own = _own_norm("batch_norm_backward", input, grad, mean, rstd, weight)
-    if own is not None:
-        x = input.contiguous()
-        grads = torch.empty_like(x), x.new_empty(mean.shape), x.new_empty(mean.shape)
-        saved = (grad.contiguous(), x, mean.contiguous(), rstd.contiguous(), _row_major(weight))
-        own.batch_norm_backward(*saved, _inner(x), *grads, own_kernels.threads())
-        return grads
+    if made := own_kernels.run("batch_norm_backward", grad, input, mean, rstd, weight):
+        return made[0], made[1], made[2]
     mask = [True, True, True]
     return _aten.native_batch_norm_backward.default(
         grad, input, weight, None, None, mean.contiguous(), rstd.contiguous(), True, 0.0, mask

@@ -63,15 +63,11 @@ def _adamw_step(members: list[Operands], numbers: _Numbers, owned: int) -> list[
     params, first, second = (contiguous(written(members, place, owned)) for place in (0, 2, 3))
     largest = contiguous(written(members, 4, owned)) if amsgrad else []
     grads = contiguous([required(one[1]) for one in members])
-    operands = (params[0], grads[0], first[0], second[0])
-    if (
-        len(members) == 1
-        and not amsgrad
-        and (own := own_kernels.chosen("adam", *operands)) is not None
-    ):
-        rates = (lr, beta1, beta2, eps, weight_decay, int(step), decoupled, bool(maximize))
-        own.adam(params, grads, first, second, [], *rates, threads=own_kernels.threads_most())
-        return [(*operands[:1], *operands[2:], nothing(params[0]))]
+    if len(members) == 1 and not amsgrad:
+        operands = (params[0], grads[0], first[0], second[0])
+        rates = (lr, beta1, beta2, eps, weight_decay, step, decoupled, maximize)
+        if own_kernels.run("adam", *operands, *rates) is not None:
+            return [(*operands[:1], *operands[2:], nothing(params[0]))]
     update = torch._fused_adamw_ if decoupled else torch._fused_adam_
     update(
         params,

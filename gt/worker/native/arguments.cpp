@@ -90,12 +90,4 @@ c10::IValue value(const Argument& argument, const Frame& frame) {
   return {};
 }
 
-std::vector<c10::IValue> values_of(const Call& call, const Operand* operands) {
-  std::vector<c10::IValue> temporaries;
-  Frame frame{operands, temporaries};
-  std::vector<c10::IValue> values;
-  for (const Argument& argument : call.arguments) values.push_back(value(argument, frame));
-  return values;
-}
-
 }  // namespace gt

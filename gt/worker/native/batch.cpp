@@ -31,11 +31,12 @@ class OneThread {
 };
 
 // A call that is cut, and what its parts have given so far.
-class Cut {
+class CutCall {
  public:
   // Args: cut, how many of the operands have the batch first: so does the first result; of the
   // others parts are summed.
-  Cut(const c10::OperatorHandle& op, const Values& values, size_t cut, int64_t batch, int64_t parts)
+  CutCall(const c10::OperatorHandle& op, const Values& values, size_t cut, int64_t batch,
+          int64_t parts)
       : op_(op), values_(values), cut_(cut), batch_(batch), made_(static_cast<size_t>(parts)) {}
 
   void run(int64_t part) noexcept {
@@ -93,8 +94,8 @@ class Cut {
 
 }  // namespace
 
-bool run_cut(const c10::OperatorHandle& op, Own own, const Values& values, Values& results) {
-  bool is_backward = own == Own::ConvolutionBackward;
+bool run_cut(const c10::OperatorHandle& op, Cut kind, const Values& values, Values& results) {
+  bool is_backward = kind == Cut::ConvolutionBackward;
   size_t cut = is_backward ? 2 : 1;
   const at::Tensor& input = values[cut - 1].toTensor();
   const at::Tensor& weight = values[cut].toTensor();
@@ -102,10 +103,10 @@ bool run_cut(const c10::OperatorHandle& op, Own own, const Values& values, Value
               weight.is_cpu() && input.dim() == weight.dim() && input.dim() > 2 &&
               input.size(0) >= threads.most;
   if (!pays) return false;
-  Cut parts(op, values, cut, input.size(0), threads.most);
+  CutCall parts(op, values, cut, input.size(0), threads.most);
   threads.run(
       threads.most, threads.most,
-      [](void* cut, int64_t part) { static_cast<Cut*>(cut)->run(part); }, &parts);
+      [](void* cut, int64_t part) { static_cast<CutCall*>(cut)->run(part); }, &parts);
   results = parts.results();
   return true;
 }

@@ -7,6 +7,7 @@ read at each run); the worker's loop keeps the programs. What does not fit runs 
 from __future__ import annotations
 
 import ast
+import contextlib
 import ctypes
 import dataclasses
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from gt.worker.native.program import (
     ABSENT,
     ATTRIBUTE,
     BUILTINS,
+    OF_KERNEL,
     TENSOR,
     NotFittingError,
     Program,
@@ -181,7 +183,9 @@ class _Compiler:
     def _result(self, result: ast.expr) -> None:
         parts = result.elts if isinstance(result, ast.Tuple) else [result]
         # Calls first: their arguments are pushed where the results will be.
-        called = [self._call(one) if isinstance(one, ast.Call) else None for one in parts]
+        called = [
+            self._call(one) if isinstance(one, (ast.Call, ast.BinOp)) else None for one in parts
+        ]
         for places, part in zip(called, parts, strict=True):
             if places is None:
                 self._argument(part, "Tensor")
@@ -191,20 +195,34 @@ class _Compiler:
         self._program.results()
 
     def _call(self, call: ast.expr) -> range:
-        """Pushes a call; the places of its results."""
+        """Pushes a call, with the kernel that stands before it; the places of its results."""
+        if isinstance(call, ast.BinOp):
+            self._kernel_before(call.left)
+            call = call.right
         assert isinstance(call, ast.Call), ast.dump(call)
         name, _, overload = ast.unparse(call.func).partition(".")
-        if not overload and len(call.args) == 1 and name in BUILTINS:
-            self._argument(call.args[0], "Tensor")
+        if name == "kernel":
+            self._arguments_of_kernel(call)
+            return self._program.kernel_alone(overload)
+        if not overload and name in BUILTINS:
+            for argument in call.args:
+                self._argument(argument, "Tensor" if argument is call.args[0] else "List[int]")
             return self._program.built_in(name)
-        if name == "own":
-            for argument in call.args:  # a type that says no more than that one may be absent
-                self._argument(argument, "Optional[Tensor]")
-            return self._program.own(overload)
         schema = torch._C._get_schema("aten::" + name, overload)  # noqa: SLF001
         for argument, formal in zip(call.args, schema.arguments, strict=True):
             self._argument(argument, str(formal.type))
         return self._program.call(name, overload)
+
+    def _kernel_before(self, call: ast.expr) -> None:
+        assert isinstance(call, ast.Call), ast.dump(call)
+        assert isinstance(call.func, ast.Attribute), ast.dump(call)
+        self._arguments_of_kernel(call)
+        with contextlib.suppress(NotFittingError):  # the operator alone
+            self._program.kernel(call.func.attr)
+
+    def _arguments_of_kernel(self, call: ast.Call) -> None:
+        for argument in call.args:
+            self._argument(argument, OF_KERNEL)
 
     def _argument(self, node: ast.expr, type_: str) -> None:
         """Pushes an argument for a schema's argument of this type."""

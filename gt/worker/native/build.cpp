@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <torch/headeronly/version.h>
 
+#include "kernels.h"
 #include "program.h"
 
 using gt::Argument;
@@ -34,6 +35,14 @@ void collect(void* pointer, Source source, size_t count) {
 
 bool is_direct(const Argument& argument) {
   return is_given(argument) || argument.source == Source::Temporary;
+}
+
+gt::Cut cut_of(std::string_view op) {
+  if (op == "aten::convolution_backward") return gt::Cut::ConvolutionBackward;
+  bool is_convolution = op == "aten::convolution" || op.starts_with("aten::conv1d") ||
+                        op.starts_with("aten::conv2d") || op.starts_with("aten::conv3d") ||
+                        op.starts_with("aten::conv_transpose");
+  return is_convolution ? gt::Cut::Convolution : gt::Cut::None;
 }
 
 using Tensor = const at::Tensor&;
@@ -119,7 +128,9 @@ void gt_push_float(void* pointer, double value) { push(pointer, value); }
 void gt_push_string(void* pointer, const char* value) { push(pointer, std::string(value)); }
 
 void gt_push_ints(void* pointer, const int64_t* values, size_t count) {
-  push(pointer, c10::IValue(std::vector<int64_t>(values, values + count)));
+  std::vector<int64_t> integers(values, values + count);
+  push(pointer, c10::IValue(integers));
+  program(pointer).pending.back().integers = std::move(integers);
 }
 
 void gt_push_bools(void* pointer, const int64_t* values, size_t count) {
@@ -179,17 +190,45 @@ int gt_call(void* pointer, const char* name, const char* overload) {
     call.arguments = std::move(made.pending);
     call.signature = signature_of(*call.op, call.arguments);
     call.small = gt::small_of(*call.op, call.arguments);
-    call.own = gt::own_of(name, overload);
+    if (*overload == '\0') call.cut = cut_of(name);
+    call.kernel = std::move(made.pending_kernel);
     call.is_over = schema.is_mutable();
     call.results = schema.returns().size();
     made.temporaries += call.results;
     made.calls.push_back(std::move(call));
   });
   made.pending.clear();
+  made.pending_kernel = {};
   return status == 0 ? static_cast<int>(made.calls.back().results) : -1;
 }
 
-// The same for what ATen has no operator for: one tensor in, one out.
+// The pending arguments are those of a kernel, which stands before the next call and gives its
+// results where it takes them. Returns how many results the kernel has; -1 where there is none
+// such.
+int gt_kernel(void* pointer, const char* name) {
+  Program& made = program(pointer);
+  int results = -1;
+  gt::KernelEntry entry =
+      gt::kernel_settings.find == nullptr ? nullptr : gt::kernel_settings.find(name, &results);
+  std::string_view product = name;
+  bool is_product = product == "matmul" || product == "linear";
+  made.pending_kernel = {entry, std::move(made.pending), is_product};
+  made.pending.clear();
+  return results;
+}
+
+// The pending kernel is a call by itself.
+void gt_kernel_alone(void* pointer, size_t results) {
+  Program& made = program(pointer);
+  gt::Call call;
+  call.kernel = std::move(made.pending_kernel);
+  call.results = results;
+  made.pending_kernel = {};
+  made.temporaries += results;
+  made.calls.push_back(std::move(call));
+}
+
+// The same for what ATen has no operator for, with one result.
 void gt_builtin(void* pointer, uint32_t builtin) {
   Program& made = program(pointer);
   gt::Call call;
@@ -198,18 +237,6 @@ void gt_builtin(void* pointer, uint32_t builtin) {
   call.results = 1;
   made.pending.clear();
   made.temporaries += 1;
-  made.calls.push_back(std::move(call));
-}
-
-// The same for an operator of GT's own with so many results.
-void gt_own(void* pointer, uint32_t own, size_t results) {
-  Program& made = program(pointer);
-  gt::Call call;
-  call.own = static_cast<gt::Own>(own);
-  call.arguments = std::move(made.pending);
-  call.results = results;
-  made.pending.clear();
-  made.temporaries += results;
   made.calls.push_back(std::move(call));
 }
 
@@ -226,10 +253,6 @@ void gt_state_result(void* pointer, void* impl, size_t operands) {
   program(pointer).operands = operands;
   program(pointer).stated.push_back(
       {c10::typeMetaToScalarType(like->dtype()), like->sizes().vec()});
-  // Python runs a generic instruction by PyTorch's operator, whose spreads have other bits.
-  for (gt::Call& call : program(pointer).calls) {
-    if (call.own == gt::Own::Var || call.own == gt::Own::Std) call.own = gt::Own::None;
-  }
 }
 
 // The type of an argument of an operator, as its schema writes it; empty where there is none such.

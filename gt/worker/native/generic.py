@@ -15,11 +15,17 @@ import torch
 
 from gt.aten import arguments, schemas
 from gt.worker import torch_aten, torch_backward, torch_own
-from gt.worker.native.program import OWN, RESULTS_MAX, TENSOR, NotFittingError, Program
+from gt.worker.native.program import OF_KERNEL, RESULTS_MAX, TENSOR, NotFittingError, Program
 
 ROWS = ("aten", "aten_vjp")
 # What stands among GT's own operators and is one of PyTorch's here, too.
 _PLAIN = torch_own.CHECKED | torch_own.CUT
+# GT's own operators that kernels of GT's own run (csrc/table), and their gradients.
+_KERNELS = frozenset(
+    name + suffix
+    for name in ("attention", "lstm_layer", "gru_layer", "rnn_layer")
+    for suffix in ("", "_backward")
+)
 # Where the attribute `part` stands among those that a row may leave out.
 _PART = 3
 
@@ -86,7 +92,7 @@ class _Writer:
     def _operator(self, overload: str, text: str) -> None:
         """The call that an instruction names."""
         name, _, variant = overload.partition(".")
-        if overload in OWN:
+        if overload in _KERNELS:
             self._own_operator(overload, text)
             return
         if overload in torch_own.FORWARD.keys() | torch_own.FASTER.keys() - _PLAIN:
@@ -114,14 +120,14 @@ class _Writer:
         values = {**dict(zip(names, given, strict=False)), **named}
         for name in names:
             self._own_argument(values.get(name))
-        for place in self.program.own(overload):
+        for place in self.program.kernel_alone(overload):
             self._result(place)
 
     def _own_argument(self, value: object) -> None:
         if isinstance(value, _Place):
-            self.program.operand(value.index, self._kinds[value.index], "Optional[Tensor]")
+            self.program.operand(value.index, self._kinds[value.index], OF_KERNEL)
         else:
-            self.program.constant(value, "Optional[float]" if value is None else "")
+            self.program.constant(value, OF_KERNEL)
 
     def _gradients(self, overload: str, text: str, wanted: Sequence[int]) -> None:
         """The backward operator of backward.txt, with the operands that are wanted."""
@@ -135,7 +141,7 @@ class _Writer:
         name = ast.unparse(call.func)
         is_plain = name in torch_own.CHECKED and _is_ones(plan.constants["dilation"])
         is_own = name in torch_own.BACKWARD and name not in torch_own.CUT and not is_plain
-        if (is_own and name not in OWN) or self._kinds[plan.sources["g"]] != TENSOR:
+        if (is_own and name not in _KERNELS) or self._kinds[plan.sources["g"]] != TENSOR:
             raise NotFittingError
         if is_own:
             self._own_gradients(name, call, plan)
@@ -156,7 +162,7 @@ class _Writer:
         """A backward operator of GT's own, which itself asks what a line's condition does."""
         for node in call.args:
             self._own_argument(_read(node, plan))
-        places = self.program.own(name)
+        places = self.program.kernel_alone(name)
         for kept in plan.kept:
             self._result(places[kept])
 

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "frame.h"
-#include "own.h"
+#include "loops.h"
 
 namespace gt {
 
@@ -28,16 +28,27 @@ const Call* only_call(const Program& program) {
   return is_one ? &program.calls.front() : nullptr;
 }
 
+// A product with what follows it, in one pass.
 at::Tensor joined_product(const JoinedStep* steps) {
   const Call* product = only_call(*steps[0].program);
   const Call* next = only_call(*steps[1].program);
-  if (next == nullptr || is_small_product(*product, steps[0].operands)) return {};
-  if (next->small == Small::Relu)
-    return product_with_relu(product->own, values_of(*product, steps[0].operands));
-  if (next->small != Small::ReluBackward || steps[1].from != 1) return {};
-  const Operand& gate = steps[1].operands[next->arguments[1].index];
-  if (gate.kind != Kind::Tensor) return {};
-  return gated_product(product->own, values_of(*product, steps[0].operands), counted(gate));
+  if (next == nullptr) return {};
+  std::vector<c10::IValue> results;
+  Frame frame{steps[0].operands, results};
+  KernelInput input;
+  if (!input.push(product->kernel.arguments, frame)) return {};
+  if (next->small == Small::Relu) {
+    input.from_end(0).kind = ArgumentKind::Text;
+    input.from_end(0).text = "relu";
+  } else if (next->small == Small::ReluBackward && steps[1].from == 1) {
+    const Operand& gate = steps[1].operands[next->arguments[1].index];
+    if (gate.kind != Kind::Tensor) return {};
+    input.from_end(1).kind = ArgumentKind::Tensor;
+    input.from_end(1).tensor = kernel_tensor(*impl_of(gate));
+  } else {
+    return {};
+  }
+  return run_kernel(product->kernel.entry, input, results) ? results[0].toTensor() : at::Tensor();
 }
 
 // What a call is in a chain: the kernel's operator, and its operands as arguments of the call.
@@ -92,19 +103,12 @@ std::optional<Form> form_of(Small small) {
   return std::nullopt;
 }
 
-std::optional<KernelElement> element_of(const c10::TensorImpl& tensor) {
-  switch (c10::typeMetaToScalarType(tensor.dtype())) {
-    case at::kFloat:
-      return KernelElement::Float32;
-    case at::kBool:
-      return KernelElement::Bool;
-    case at::kInt:
-      return KernelElement::Int32;
-    case at::kLong:
-      return KernelElement::Int64;
-    default:
-      return std::nullopt;
-  }
+// A tensor whose elements loops read; nothing of another dtype, or elsewhere.
+std::optional<KernelTensor> loop_tensor(const c10::TensorImpl& tensor) {
+  KernelTensor read = kernel_tensor(tensor);
+  bool is_read = read.element == KernelElement::Float32 || read.element == KernelElement::Bool ||
+                 read.element == KernelElement::Int32 || read.element == KernelElement::Int64;
+  return is_read ? std::optional(read) : std::nullopt;
 }
 
 // A number as ATen takes it beside float32, rounded once; nothing where it has no such value, which
@@ -178,10 +182,9 @@ class Chain {
                  dtype == at::kBool ? KernelElement::Bool : KernelElement::Float32};
     numbers_[0] = static_cast<double>(count_);
     numbers_[1] = static_cast<double>(least);
-    bool is_shared = out.numel() * static_cast<int64_t>(count_) >= SHARED_WORK_MIN;
+    int threads = threads_for(out.numel() * static_cast<int64_t>(count_));
     char text[ERROR_BYTES];
-    int ran = kernels.chain(given_.data(), numbers_.data(), is_shared ? kernels.threads : 1, text,
-                            sizeof text);
+    int ran = loops.chain(given_.data(), numbers_.data(), threads, text, sizeof text);
     TORCH_CHECK(ran >= 0, text);
     return static_cast<size_t>(ran);
   }
@@ -194,17 +197,12 @@ class Chain {
   }
 
   bool take(const c10::TensorImpl& tensor) {
-    std::optional<KernelElement> element = element_of(tensor);
-    bool fits = element && tensor.device_type() == c10::DeviceType::CPU &&
-                tensor.layout() == c10::kStrided &&
-                !tensor.key_set().has(c10::DispatchKey::Negative);
-    if (!fits) return false;
-    has_float_ |= element == KernelElement::Float32;
+    std::optional<KernelTensor> read = loop_tensor(tensor);
+    if (!read) return false;
+    has_float_ |= read->element == KernelElement::Float32;
     // The kernel looks at the others' shapes: none may be larger.
     if (count_ == 0 && (largest_ == nullptr || is_larger(tensor, *largest_))) largest_ = &tensor;
-    given_[++tensors_new_] = {const_cast<void*>(tensor.data()), tensor.sizes().data(),
-                              tensor.strides().data(), static_cast<int32_t>(tensor.dim()),
-                              *element};
+    given_[++tensors_new_] = *read;
     return true;
   }
 
@@ -328,15 +326,11 @@ struct Compared {
 bool take_tensor(Compared& side, const Operand& operand) {
   if (operand.kind != Kind::Tensor) return false;
   const c10::TensorImpl& tensor = *impl_of(operand);
-  std::optional<KernelElement> element = element_of(tensor);
-  bool is_integer = element == KernelElement::Int32 || element == KernelElement::Int64;
-  if (!is_integer || tensor.device_type() != c10::DeviceType::CPU ||
-      tensor.layout() != c10::kStrided || !tensor.is_contiguous())
-    return false;
   side.tensor = &tensor;
-  side.given = {const_cast<void*>(tensor.data()), tensor.sizes().data(), tensor.strides().data(),
-                static_cast<int32_t>(tensor.dim()), *element};
-  return true;
+  side.given = kernel_tensor(tensor);
+  bool is_integer =
+      side.given.element == KernelElement::Int32 || side.given.element == KernelElement::Int64;
+  return is_integer && tensor.is_contiguous();
 }
 
 // A number that the dtype does not have is for ATen, and so is one that is no integer.
@@ -360,8 +354,8 @@ at::Tensor compared(ChainCode code, const Operand& lhs, const Operand& rhs) {
     if (!is_one && right.tensor->sizes() != left.tensor->sizes()) return {};
   }
   at::Tensor out = at::empty(left.tensor->sizes(), at::TensorOptions().dtype(at::kBool));
-  call(kernels.comparison, {gt::given(out), left.given, right.given}, {static_cast<double>(code)},
-       out.numel() >= SHARED_WORK_MIN ? kernels.threads : 1);
+  call(loops.comparison, {kernel_tensor(*out.unsafeGetTensorImpl()), left.given, right.given},
+       {static_cast<double>(code)}, threads_for(out.numel()));
   return out;
 }
 
@@ -385,7 +379,7 @@ bool is_long(const Call& call, const Operand* operands) {
 }  // namespace
 
 bool run_long(const Call& call, const Operand* operands, c10::IValue& result) {
-  bool may_be = call.small != Small::None && kernels.chain != nullptr && is_long(call, operands);
+  bool may_be = call.small != Small::None && loops.chain != nullptr && is_long(call, operands);
   if (!may_be) return false;
   at::Tensor alone = run_alone(call, operands);
   if (alone.defined()) {
@@ -405,11 +399,11 @@ bool run_long(const Call& call, const Operand* operands, c10::IValue& result) {
 at::Tensor run_joined(const JoinedStep* steps, size_t count, size_t& joined) {
   const Call* first = count < 2 ? nullptr : only_call(*steps[0].program);
   if (first == nullptr) return {};
-  if (first->own == Own::Matmul || first->own == Own::Linear) {
+  if (first->kernel.is_product && first->kernel.entry != nullptr) {
     joined = 1;
     return joined_product(steps);
   }
-  if (kernels.chain == nullptr) return {};
+  if (loops.chain == nullptr) return {};
   Chain chain;
   for (size_t step = 0; step < count; ++step) {
     const Call* call = only_call(*steps[step].program);

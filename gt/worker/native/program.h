@@ -8,8 +8,11 @@
 #include <ATen/core/stack.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
+
+#include "kernel_table.h"
 
 namespace gt {
 
@@ -38,6 +41,8 @@ struct Argument {
   Source source = Source::Constant;
   size_t index = 0;
   c10::IValue constant;
+  // Of a constant list of integers, as kernels read it.
+  std::vector<int64_t> integers;
   std::vector<Argument> parts;
 };
 
@@ -62,7 +67,8 @@ enum class Builtin : uint32_t {
   None = 0,
   Contiguous = 1,  // the tensor itself where it is
   Placeholder =
-      2,  // stands for a state that a step does not have: the tensor's shape over one zero
+      2,        // stands for a state that a step does not have: the tensor's shape over one zero
+  Reshape = 3,  // a tensor and sizes; a copy in row-major order is made by tiles
 };
 
 // Operators that IEEE 754 rounds once, or not at all: loops of our own have every bit of ATen's, of
@@ -95,40 +101,8 @@ enum class Small : uint8_t {
   MaskedFill,
 };
 
-// What kernels of GT's own run (own.h): in place of an operator of ATen's where its operands are
-// for them, or an operator of GT's, as gt/worker/native/program.py counts those.
-enum class Own : uint32_t {
-  None = 0,
-  Attention = 1,
-  AttentionBackward = 2,
-  LstmLayer = 3,
-  LstmLayerBackward = 4,
-  GruLayer = 5,
-  GruLayerBackward = 6,
-  RnnLayer = 7,
-  RnnLayerBackward = 8,
-  RmsNormBackward = 9,
-  BatchNorm = 10,
-  Matmul,
-  Linear,
-  AdamW,
-  Adam,
-  Convolution,
-  ConvolutionBackward,
-  RmsNorm,
-  BatchNormBackward,
-  Reshape,
-  Cumsum,
-  Sum,
-  Sort,
-  Topk,
-  Argmax,
-  Argmin,
-  Any,
-  All,
-  Var,
-  Std,
-};
+// Operators of ATen's that are cut over the batch, a part for each thread (batch.cpp).
+enum class Cut : uint8_t { None, Convolution, ConvolutionBackward };
 
 // Threads of gt._kernels that stay, and OpenMP's number of threads in the calling one.
 struct BatchThreads {
@@ -137,20 +111,23 @@ struct BatchThreads {
   void (*set)(int);
 };
 
-// From which sizes on they run, as gt/worker/own_kernels.py says.
-struct OwnSizes {
-  int64_t product_work_min;
-  int64_t update_elements_min;
-  int64_t queries_min;
+// A kernel of GT's own and its arguments (kernels.h). It takes the calls that are its own.
+struct KernelCall {
+  KernelEntry entry = nullptr;
+  std::vector<Argument> arguments;
+  // A product, whose last two arguments say what follows it in the same pass.
+  bool is_product = false;
 };
 
+// The implementations of one call in their order: GT's kernel, loops, the operator of ATen's.
 struct Call {
-  // None: the call is a builtin, or of an operator of GT's.
+  KernelCall kernel;
+  // None: the call is a builtin, or a kernel's alone.
   std::optional<c10::OperatorHandle> op;
   Builtin builtin = Builtin::None;
   Signature signature = Signature::Boxed;
   Small small = Small::None;
-  Own own = Own::None;
+  Cut cut = Cut::None;
   bool is_over = false;
   std::vector<Argument> arguments;
   size_t results = 0;
@@ -177,8 +154,9 @@ struct Program {
   std::vector<Stated> stated;
   // How many operands it is given, where that is stated too.
   size_t operands = 0;
-  // While it is being made: arguments of the next call.
+  // While it is being made: arguments of the next call, and the kernel that stands before it.
   std::vector<Argument> pending;
+  KernelCall pending_kernel;
   size_t temporaries = 0;
 };
 
@@ -194,29 +172,6 @@ bool run_small(const Call& call, const Operand* operands, c10::IValue& result);
 // The same of many numbers, by an operator for which ATen has no vectors; false: it is for ATen.
 bool run_long(const Call& call, const Operand* operands, c10::IValue& result);
 
-// What may run in place of an operator of ATen's.
-Own own_of(std::string_view op, std::string_view overload);
-
-// Whether it is a product that is too small for a kernel of our own, as far as its operands are
-// given.
-bool is_small_product(const Call& call, const Operand* operands);
-
-// Whether ATen is to run it by its first operand alone: a reshape of what is row-major, which makes
-// no copy, and a sum of other elements than bools.
-bool is_for_aten(const Call& call, const Operand* operands);
-
-// The same elements in row-major order, in memory of their own; the tensor itself where it is so.
-at::Tensor row_major_copy(const at::Tensor& x);
-at::Tensor row_major(const at::Tensor& x);
-
-// The results of a kernel of GT's own; false, with nothing done, where the operands are for others.
-bool run_own(Own own, const std::vector<c10::IValue>& values, std::vector<c10::IValue>& results);
-
-// The product of these arguments, and zero where that is below zero, or where `gate` is not above
-// it; undefined, with nothing done, where the operands are for others.
-at::Tensor product_with_relu(Own own, const std::vector<c10::IValue>& values);
-at::Tensor gated_product(Own own, const std::vector<c10::IValue>& values, const at::Tensor& gate);
-
 // One of several instructions, of which each but the first takes the result of the one before it.
 struct JoinedStep {
   const Program* program;
@@ -229,11 +184,9 @@ struct JoinedStep {
 // `joined`; undefined, with nothing done, where none does.
 at::Tensor run_joined(const JoinedStep* steps, size_t count, size_t& joined);
 
-// The arguments of a call whose operands are given, and nothing else.
-std::vector<c10::IValue> values_of(const Call& call, const Operand* operands);
-
-// The same of an operator of ATen's that is cut over the batch.
-bool run_cut(const c10::OperatorHandle& op, Own own, const std::vector<c10::IValue>& values,
+// Runs an operator of ATen's that is cut over the batch; false, with nothing done, where that does
+// not pay.
+bool run_cut(const c10::OperatorHandle& op, Cut cut, const std::vector<c10::IValue>& values,
              std::vector<c10::IValue>& results);
 
 // The text of the last error of this thread.

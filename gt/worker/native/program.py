@@ -13,21 +13,10 @@ ABSENT, TENSOR, ATTRIBUTE = 0, 1, -1
 RESULTS_MAX = 8  # of a program; crates/python/src/worker/native/programs.rs
 # Where an argument comes from, as program.h counts.
 _OPERAND, _WRAPPED, _TEMPORARY, _LIST, _OPTIONAL_LIST, _DTYPE_OF = range(1, 7)
-# What ATen has no operator for: one tensor in, one out.
-BUILTINS = {"contiguous": 1, "placeholder": 2}
-# Operators of GT's own that the helper runs, as program.h counts them, and their results.
-OWN = {
-    "attention": (1, 2),
-    "attention_backward": (2, 3),
-    "lstm_layer": (3, 3),
-    "lstm_layer_backward": (4, 4),
-    "gru_layer": (5, 2),
-    "gru_layer_backward": (6, 4),
-    "rnn_layer": (7, 1),
-    "rnn_layer_backward": (8, 3),
-    "rms_norm_backward": (9, 2),
-    "batch_norm": (10, 4),
-}
+# What ATen has no operator for, or a slower one: arguments in, one tensor out.
+BUILTINS = {"contiguous": 1, "placeholder": 2, "reshape": 3}
+# The type of a kernel's argument: what it takes, it says itself (csrc/table).
+OF_KERNEL = "argument of a kernel"
 _GUARDS = {"rank": 0, "numel": 1, "real": 2}
 
 
@@ -56,9 +45,11 @@ class Program:
         is_tensor = type_ in ("Tensor", "Optional[Tensor]", "number or Tensor")
         is_number = type_ in ("number", "Optional[number]")
         is_stated = kind == ATTRIBUTE and type_ in ("int", "Optional[int]", "float")
-        if kind == ABSENT and type_.startswith("Optional"):
+        is_kernels = type_ == OF_KERNEL
+        is_taken = is_kernels or (is_tensor if kind == TENSOR else is_number or is_stated)
+        if kind == ABSENT and (is_kernels or type_.startswith("Optional")):
             self._library.gt_push_none(self.address)
-        elif is_tensor if kind == TENSOR else (is_number or is_stated) and kind != ABSENT:
+        elif is_taken and kind != ABSENT:
             self._library.gt_push_operand(self.address, _OPERAND, place)
         elif kind not in (ABSENT, TENSOR) and type_ == "number or Tensor":
             self._library.gt_push_operand(self.address, _WRAPPED, place)
@@ -90,10 +81,12 @@ class Program:
         """Pushes a value that does not change, as the type of the schema's argument wants it."""
         inner = type_.removeprefix("Optional[") if type_.startswith("Optional[") else type_
         push, program = self._library, self.address
-        if value is None and inner == type_:
+        if value is None and inner == type_ and type_ != OF_KERNEL:
             raise NotFittingError
         if value is None:
             push.gt_push_none(program)
+        elif isinstance(value, torch.dtype) and type_ == OF_KERNEL:
+            push.gt_push_string(program, str(value).removeprefix("torch.").encode())
         elif isinstance(value, torch.dtype):
             self._option(torch.empty(0, dtype=value), 0)
         elif isinstance(value, str):
@@ -138,10 +131,24 @@ class Program:
         self._library.gt_builtin(self.address, BUILTINS[name])
         return self._results_of(1)
 
-    def own(self, name: str) -> range:
-        """The same for an operator of `OWN`, with all its arguments in their order."""
-        number, count = OWN[name]
-        self._library.gt_own(self.address, number, count)
+    def kernel(self, name: str) -> int:
+        """Puts a kernel of GT's own, with all pushed arguments, before the next call.
+
+        Returns:
+            How many results it has.
+
+        Raises:
+            NotFittingError: there are no kernels, or none of this name.
+        """
+        count: int = self._library.gt_kernel(self.address, name.encode())
+        if count < 0:
+            raise NotFittingError
+        return count
+
+    def kernel_alone(self, name: str) -> range:
+        """Calls a kernel of GT's own; what it does not take is for Python. Raises as `kernel`."""
+        count = self.kernel(name)
+        self._library.gt_kernel_alone(self.address, count)
         return self._results_of(count)
 
     def _results_of(self, count: int) -> range:

@@ -9,7 +9,7 @@
 
 #include <deque>
 
-#include "frame.h"
+#include "kernels.h"
 
 namespace gt {
 
@@ -37,8 +37,11 @@ at::Tensor placeholder(const at::Tensor& like) {
   return kept.back().second;
 }
 
-at::Tensor built_in(Builtin builtin, const at::Tensor& operand) {
-  return builtin == Builtin::Placeholder ? placeholder(operand) : gt::row_major(operand);
+at::Tensor built_in(const Call& call, const Frame& frame) {
+  at::Tensor operand = tensor(call.arguments[0], frame);
+  if (call.builtin == Builtin::Placeholder) return placeholder(operand);
+  if (call.builtin == Builtin::Contiguous) return row_major(operand);
+  return reshape(operand, call.arguments[1].integers);
 }
 
 // An argument as a tensor without counting, where it is one that lives elsewhere.
@@ -89,19 +92,14 @@ bool call_typed(const Call& call, const Frame& frame, c10::IValue& result) {
   return true;
 }
 
-// A kernel of GT's own where one takes the call.
-bool execute_own(const Call& call, Frame& frame) {
-  if (call.own == Own::None || is_small_product(call, frame.operands) ||
-      is_for_aten(call, frame.operands))
-    return false;
-  thread_local std::vector<c10::IValue> given;
+// A part of the batch for each thread, where the call is cut and that pays.
+bool execute_cut(const Call& call, Frame& frame) {
+  thread_local std::vector<c10::IValue> values;
   std::vector<c10::IValue> results;
-  given.clear();
-  for (const Argument& argument : call.arguments) given.push_back(value(argument, frame));
-  bool is_cut = call.own == Own::Convolution || call.own == Own::ConvolutionBackward;
-  bool is_done =
-      is_cut ? run_cut(*call.op, call.own, given, results) : run_own(call.own, given, results);
-  given.clear();
+  values.clear();
+  for (const Argument& argument : call.arguments) values.push_back(value(argument, frame));
+  bool is_done = run_cut(*call.op, call.cut, values, results);
+  values.clear();
   for (c10::IValue& one : results) frame.temporaries.push_back(std::move(one));
   return is_done;
 }
@@ -110,11 +108,12 @@ bool execute_own(const Call& call, Frame& frame) {
 
 bool execute(const Call& call, Frame& frame) {
   if (call.builtin != Builtin::None) {
-    frame.temporaries.emplace_back(built_in(call.builtin, tensor(call.arguments[0], frame)));
+    frame.temporaries.emplace_back(built_in(call, frame));
     return true;
   }
-  if (execute_own(call, frame)) return true;
+  if (call.kernel.entry != nullptr && execute_kernel(call, frame)) return true;
   if (!call.op) return false;
+  if (call.cut != Cut::None && execute_cut(call, frame)) return true;
   c10::IValue result;
   if (run_small(call, frame.operands, result) || run_long(call, frame.operands, result) ||
       call_typed(call, frame, result)) {

@@ -159,19 +159,18 @@ def _tried(path: pathlib.Path) -> ctypes.PyDLL:
 
 
 def _give_kernels(helper: ctypes.PyDLL) -> None:
-    """Tells the helper where GT's own kernels are, and which operands they are for."""
+    """Tells the helper where GT's own kernels are."""
     kernels = own_kernels.module()
     if kernels is None:
         return
     loaded = ctypes.PyDLL(kernels.__file__)
     _KEPT.append(loaded)
-    sizes = own_kernels.sizes()
     most = own_kernels.threads_most()
     setter = torch_threads.setter()
     if most > 1 and setter is not None:
         helper.gt_set_threads(_address(loaded, "gt_run_tasks"), most, setter.address)
-    numbers = (ctypes.c_int64 * len(sizes))(*sizes)
-    helper.gt_set_kernels(_address(loaded, "gt_kernel_call"), most, numbers)
+    finders = [_address(loaded, name) for name in ("gt_loop_call", "gt_kernel_entry")]
+    helper.gt_set_kernels(*finders, most, own_kernels.takes_all())
 
 
 def _address(loaded: ctypes.PyDLL, name: str) -> ctypes.c_void_p:

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "own.h"
+#include "loops.h"
 
 namespace gt {
 namespace {
@@ -150,7 +150,7 @@ Tensor chosen(const Call& call, const Operand* operands) {
   at::ScalarType dtype = at::kFloat;
   std::optional<Sides> sides = is_fill ? sides_of(operand(1), operand(2), operand(0), dtype)
                                        : sides_of(operand(0), operand(1), operand(2), dtype);
-  if (kernels.choice == nullptr || !sides) return {};
+  if (loops.choice == nullptr || !sides) return {};
   if (is_fill && sides->x.tensor != nullptr && sides->x.tensor->dim() != 0) return {};
   const c10::TensorImpl& like = *sides->like();
   Tensor out;
@@ -166,14 +166,13 @@ Tensor chosen(const Call& call, const Operand* operands) {
   } else {
     out = at::empty(like.sizes(), at::TensorOptions().dtype(dtype));
   }
-  KernelTensor to = given(out);
+  KernelTensor to = kernel_tensor(*out.unsafeGetTensorImpl());
   to.data = out.mutable_data_ptr();
   KernelTensor condition{const_cast<void*>(sides->condition->data()),
                          sides->condition->sizes().data(), sides->condition->strides().data(),
                          static_cast<int32_t>(sides->condition->dim())};
-  gt::call(kernels.choice, {to, condition, as_given(sides->x), as_given(sides->y)},
-           {static_cast<double>(c10::elementSize(dtype))},
-           out.numel() >= SHARED_WORK_MIN ? kernels.threads : 1);
+  gt::call(loops.choice, {to, condition, as_given(sides->x), as_given(sides->y)},
+           {static_cast<double>(c10::elementSize(dtype))}, threads_for(out.numel()));
   return out;
 }
 

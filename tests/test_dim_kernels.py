@@ -112,6 +112,7 @@ def test_running_sums_that_the_kernel_does_not_take():
         (x[:0], 0, None), (x.T, 0, None), (x[0, 0], 0, None), (x, 2, None), (x, -3, None),
         (x, 0, "float64"), (x > 0, 0, "float32"), (x.astype(np.float64), 0, None),
         (x.astype(np.complex64), 0, None), (x, None, None), (None, 0, None), (x, "0", None),
+        (x, 2**63 - 1, None), (x, -(2**63), None), (x, 2**63, None), (x, 0.0, None),
     ]:  # fmt: skip
         assert not _takes("cumsum", other, dim, dtype)
     assert not _takes("cumsum", x, 0)

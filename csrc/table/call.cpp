@@ -63,6 +63,15 @@ double Arguments::number() {
   return number.value_or(0);
 }
 
+std::int64_t Arguments::integer() {
+  const KernelArgument* argument = next();
+  if (argument != nullptr && argument->kind == ArgumentKind::Integer) {
+    return argument->integer;
+  }
+  is_well_formed_ = false;
+  return 0;
+}
+
 Sizes Arguments::integers() {
   const std::optional<Sizes> numbers = dims();
   is_well_formed_ &= numbers.has_value();

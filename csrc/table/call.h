@@ -27,7 +27,7 @@ class Arguments {
   std::optional<TensorView> optional_tensor();
   double number();
   std::optional<double> optional_number();
-  std::int64_t integer() { return static_cast<std::int64_t>(number()); }
+  std::int64_t integer();
   bool flag() { return number() != 0; }
   Sizes integers();
   // None: no dimension is named. One integer reads as a list of one.

@@ -24,8 +24,8 @@ DimShape shape_around(Sizes sizes, std::size_t first, std::size_t last) {
 
 // The place of a dimension, which may be counted from the end; the rank where there is none such.
 std::size_t wrapped_dim(std::int64_t dim, std::int64_t rank) {
-  const std::int64_t place = dim < 0 ? dim + rank : dim;
-  return static_cast<std::size_t>(place < 0 || place >= rank ? rank : place);
+  const bool is_own = dim >= -rank && dim < rank;
+  return static_cast<std::size_t>(!is_own ? rank : dim < 0 ? dim + rank : dim);
 }
 
 // A reduction of the dimensions from the first to the last of some, each to one number.

@@ -220,7 +220,7 @@ def test_which_kernel_runs(monkeypatch):
     few = [(8, 999), (8, 8), (7, 999), (7, 8), (1, 1), (8, 0)]
     for word, taken in (
         ("", [True, True] + [False] * 4),
-        ("on", [True] * 5 + [False]),
+        ("on", [True] * 6),
         ("off", [False] * 6),
     ):
         monkeypatch.setenv("GT_KERNELS", word)

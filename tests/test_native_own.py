@@ -344,6 +344,20 @@ def test_a_step_of_adam(
     assert kernels_run() - before == 2 * (count >= 2**17)
 
 
+def test_a_host_may_have_more_threads_than_a_kernel_takes(native_helper: Trial) -> None:  # noqa: F811
+    overload, text, operands = TAKEN["attention"]
+    before = torch.get_num_threads()
+    with torch.inference_mode():
+        expected = in_python(overload, text, operands)
+        torch.set_num_threads(300)
+        try:
+            ours = run(native_helper, "aten", operands, attributes(overload, text, [], expected))
+        finally:
+            torch.set_num_threads(before)
+    assert ours is not None
+    assert [bits(x) for x in ours] == [bits(x) for x in expected]
+
+
 def test_kernels_say_from_which_size_on_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GT_KERNELS", "auto")
     with torch.inference_mode():

@@ -2,9 +2,9 @@
 // is the table's (csrc/table); no computation here.
 #include "bind/table.h"
 
-#include <deque>
+#include <list>
 #include <optional>
-#include <string>
+#include <stdexcept>
 #include <vector>
 
 #include "bind/array_argument.h"
@@ -17,11 +17,15 @@ using nb::literals::operator""_a;
 namespace gt {
 namespace {
 
+// Room for what a kernel says of its failure.
+constexpr std::size_t kTextBytes = 512;
+
 // A call's arguments as the table takes them, and the Python objects behind them, which live as
 // long as this.
 class PythonArguments {
  public:
-  explicit PythonArguments(nb::handle arguments) {
+  explicit PythonArguments(const nb::tuple& arguments) {
+    arguments_.reserve(arguments.size());
     for (const nb::handle argument : arguments) {
       arguments_.push_back(converted(argument));
     }
@@ -93,9 +97,10 @@ class PythonArguments {
   }
 
   std::vector<KernelArgument> arguments_;
-  std::deque<AnyTensor> tensors_;
-  std::deque<Contiguous> contiguous_;
-  std::deque<std::vector<std::int64_t>> lists_;
+  // Lists, which allocate nothing while they are empty, and whose members stay where they are.
+  std::list<AnyTensor> tensors_;
+  std::list<Contiguous> contiguous_;
+  std::list<std::vector<std::int64_t>> lists_;
 };
 
 // The arrays that a call makes, by Python's `make(element, sizes)`.
@@ -108,12 +113,12 @@ class PythonResults {
     const nb::gil_scoped_acquire locked;
     auto& results = *static_cast<PythonResults*>(context);
     try {
-      nb::list shape;
+      const auto shape = nb::steal<nb::tuple>(PyTuple_New(dims));
       for (std::int32_t dim = 0; dim < dims; ++dim) {
-        shape.append(sizes[dim]);
+        PyTuple_SetItem(shape.ptr(), dim, PyLong_FromLongLong(sizes[dim]));
       }
       const char* name = element_name(static_cast<Element>(element));
-      nb::object array = results.make_(name, nb::tuple(shape));
+      nb::object array = results.make_(name, shape);
       *data = OutputArgument("result", name, array).view().data;
       results.arrays_.append(array);
       return 0;
@@ -148,18 +153,18 @@ nb::object run(const char* name, nb::tuple arguments, nb::object make, int threa
   const PythonArguments given(arguments);
   PythonResults results(make);
   const KernelCaller caller{&results, &PythonResults::make, threads, threads_most, takes_all};
-  std::string text(512, '\0');
+  char text[kTextBytes];
   int count = 0;
   {
     const nb::gil_scoped_release release;
-    count = row->entry(given.data(), given.size(), caller, text.data(), text.size());
+    count = row->entry(given.data(), given.size(), caller, text, sizeof text);
   }
   if (count == NOT_TAKEN) {
     return nb::none();
   }
   nb::tuple arrays = results.arrays();
   if (count == KERNEL_FAILED) {
-    throw std::runtime_error(text.c_str());
+    throw std::runtime_error(text);
   }
   return arrays;
 }

@@ -25,10 +25,10 @@ struct Heads {
       return false;
     }
     const std::int64_t batch = query.size(0), heads = query.size(1), keys = key.size(2);
-    return keys > 0 && has_sizes(key, {batch, heads, keys, query.size(3)}) &&
+    return has_sizes(key, {batch, heads, keys, query.size(3)}) &&
            has_sizes(value, {batch, heads, keys, value.size(3)});
   }
-  bool pay() const { return query.size(2) >= kQueriesMin; }
+  bool pay() const { return query.size(2) >= kQueriesMin && key.size(2) > 0; }
 
   TensorView query, key, value;
 };

@@ -2,6 +2,7 @@
 // are made for the caller, and the sizes from which a kernel pays. No kernel here.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/parallel.h"
 #include "core/tensor_view.h"
 #include "native/kernel_table.h"
 
@@ -56,8 +58,8 @@ class Results {
   float* floats(Sizes sizes) { return static_cast<float*>(make(Element::kFloat32, sizes).data); }
 
   const KernelCaller& caller() const { return caller_; }
-  int threads() const { return caller_.threads; }
-  int threads_most() const { return caller_.threads_most; }
+  int threads() const { return std::clamp<int>(caller_.threads, 1, kThreadsMax); }
+  int threads_most() const { return std::clamp<int>(caller_.threads_most, 1, kThreadsMax); }
   int count() const { return count_; }
 
  private:

@@ -7,7 +7,7 @@ namespace {
 
 // Elements from which on tiles take less time: all of a smaller copy is in the first cache.
 constexpr std::int64_t kElementsMin = 4096;
-// A square of a register's elements is turned at once.
+// A square of a register's elements is transposed at once.
 constexpr std::int64_t kRegisterBytes = 16;
 
 struct RowMajorCall {
@@ -27,11 +27,11 @@ struct RowMajorCall {
     while (self.size(last) == 1) {
       --last;
     }
-    bool is_turned = false;
+    bool is_transposed = false;
     for (int dim = 0; dim < last; ++dim) {
-      is_turned |= self.stride(dim) == 1 && self.size(dim) >= least;
+      is_transposed |= self.stride(dim) == 1 && self.size(dim) >= least;
     }
-    return is_turned && self.stride(last) > 1 && self.size(last) >= least;
+    return is_transposed && self.stride(last) > 1 && self.size(last) >= least;
   }
 
   bool run(Results& results) const {

@@ -100,7 +100,10 @@ struct CumsumCall {
 struct CountTrueCall {
   explicit CountTrueCall(Arguments& from) : self(from.tensor()) {
     const std::optional<Sizes> dims = from.dims();
-    reduction = reduced(self, dims && dims->empty() ? std::nullopt : dims, from.flag());
+    const bool keepdim = from.flag();
+    if (self.element == Element::kBool) {  // sums of numbers are many, and small
+      reduction = reduced(self, dims && dims->empty() ? std::nullopt : dims, keepdim);
+    }
     is_count = from.optional_text().value_or("int64") == "int64";
   }
 
@@ -145,8 +148,8 @@ struct PlacesCall {
 
 // any and all(self, dim, keepdim).
 template <Truth kKind>
-struct TruthCall {
-  explicit TruthCall(Arguments& from) : self(from.tensor()) {
+struct AnyAllCall {
+  explicit AnyAllCall(Arguments& from) : self(from.tensor()) {
     const std::optional<Sizes> dims = from.dims();
     reduction = reduced(self, dims, from.flag());
   }
@@ -201,8 +204,8 @@ constexpr KernelRow kRows[] = {
     {"count_true", 1, run_kernel<CountTrueCall>},
     {"argmax", 1, run_kernel<PlacesCall<Place::kLargest>>},
     {"argmin", 1, run_kernel<PlacesCall<Place::kSmallest>>},
-    {"any", 1, run_kernel<TruthCall<Truth::kAny>>},
-    {"all", 1, run_kernel<TruthCall<Truth::kAll>>},
+    {"any", 1, run_kernel<AnyAllCall<Truth::kAny>>},
+    {"all", 1, run_kernel<AnyAllCall<Truth::kAll>>},
     {"var", 1, run_kernel<SpreadCall<false>>},
     {"std", 1, run_kernel<SpreadCall<true>>},
 };

@@ -6,8 +6,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from gt import _kernels
-from gt.worker import native_threads
+from gt.worker import native_kernels
 from gt.worker.reference_values import Array
 
 FLOAT32 = np.dtype(np.float32)
@@ -40,14 +39,10 @@ def rows(value: Array) -> Array:
 
 def copied(value: Array) -> Array:
     """A contiguous copy."""
-    made = _kernels.run("row_major", (value,), _empty, native_threads.count(), 1, False)
+    made = native_kernels.run("row_major", value)
     if made is None:
         return np.array(value, order="C", subok=True)
-    return as_array(made[0]).view(type(value))
-
-
-def _empty(dtype: str, sizes: tuple[int, ...]) -> Array:
-    return np.empty(sizes, "uint16" if dtype == "bfloat16" else dtype)
+    return made[0].view(type(value))
 
 
 def as_array(value: object) -> Array:

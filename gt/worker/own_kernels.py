@@ -58,7 +58,8 @@ def run(kernel: str, *arguments: object) -> tuple[Tensor, ...] | None:
             the kernel reads them. Tensors that autograd follows are PyTorch's.
     """
     kernels = module()
-    if kernels is None or any(isinstance(x, Tensor) and x.requires_grad for x in arguments):
+    tensors = (x for x in arguments if isinstance(x, Tensor))
+    if kernels is None or any(x.requires_grad or not x.is_cpu for x in tensors):
         return None
     results: tuple[Tensor, ...] | None = kernels.run(
         kernel, arguments, _empty, threads(), threads_most(), takes_all()

@@ -15,8 +15,10 @@ bool takes_lists(const Call& call) {
   return false;
 }
 
-// Whether a call computes the same for all members of a group: it is given numbers alone.
+// Whether a call computes the same for all members of a group: it is given numbers alone. A kernel
+// of GT's is given tensors.
 bool is_shared(const Call& call, const Frame& frame) {
+  if (call.kernel.entry != nullptr) return false;
   for (const Argument& argument : call.arguments) {
     bool is_number =
         argument.source == Source::Operand && frame.operands[argument.index].kind != Kind::Tensor;

@@ -27,6 +27,8 @@ constexpr at::ScalarType DTYPES[] = {at::kBool,     at::kInt,  at::kLong,  at::S
                                      at::kBFloat16, at::kHalf, at::kFloat, at::kDouble,
                                      at::kByte,     at::kChar, at::kShort};
 
+static_assert(std::size(DTYPES) == static_cast<size_t>(KernelElement::Other));
+
 KernelElement element_of(at::ScalarType dtype) {
   auto known = std::find(std::begin(DTYPES), std::end(DTYPES), dtype);
   return static_cast<KernelElement>(known - std::begin(DTYPES));  // Other stands behind them

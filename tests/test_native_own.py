@@ -344,8 +344,12 @@ def test_a_step_of_adam(
     assert kernels_run() - before == 2 * (count >= 2**17)
 
 
-def test_a_host_may_have_more_threads_than_a_kernel_takes(native_helper: Trial) -> None:  # noqa: F811
-    overload, text, operands = TAKEN["attention"]
+@pytest.mark.parametrize("name", ["attention", "an LSTM"])
+def test_a_host_may_have_more_threads_than_a_kernel_takes(
+    native_helper: Trial,  # noqa: F811
+    name: str,
+) -> None:
+    overload, text, operands = TAKEN[name]
     before = torch.get_num_threads()
     with torch.inference_mode():
         expected = in_python(overload, text, operands)

@@ -3,6 +3,7 @@
 #include "bind/table.h"
 
 #include <list>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -163,6 +164,9 @@ nb::object run(const char* name, nb::tuple arguments, nb::object make, int threa
     return nb::none();
   }
   nb::tuple arrays = results.arrays();
+  if (count == KERNEL_HAS_NO_MEMORY) {
+    throw std::bad_alloc();
+  }
   if (count == KERNEL_FAILED) {
     throw std::runtime_error(text);
   }
@@ -188,7 +192,8 @@ Returns:
     The results; None where the kernel does not take the call.
 
 Raises:
-    KeyError: There is no such kernel.)");
+    KeyError: There is no such kernel.
+    MemoryError: There is no memory for what the kernel works with.)");
 }
 
 }  // namespace gt

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <span>
 #include <string_view>
 
@@ -44,6 +45,8 @@ int run_kernel(const KernelArgument* arguments, std::size_t count, const KernelC
     count_call();
     Results results(caller);
     return call.run(results) ? results.count() : NOT_TAKEN;
+  } catch (const std::bad_alloc&) {
+    return KERNEL_HAS_NO_MEMORY;
   } catch (const std::exception& error) {
     return failed(error.what(), text, text_bytes);
   }

@@ -71,10 +71,11 @@ struct KernelCaller {
 // In place of the number of results.
 constexpr int NOT_TAKEN = -1;
 constexpr int KERNEL_FAILED = -2;
+constexpr int KERNEL_HAS_NO_MEMORY = -3;
 
 // Runs one call. Returns how many results it has made; NOT_TAKEN, with nothing written to an
-// operand, where the call is for another implementation; KERNEL_FAILED with the reason in `text`,
-// cut to `text_bytes` with its zero byte.
+// operand, where the call is for another implementation; KERNEL_HAS_NO_MEMORY; KERNEL_FAILED with
+// the reason in `text`, cut to `text_bytes` with its zero byte.
 using KernelEntry = int (*)(const KernelArgument* arguments, size_t count,
                             const KernelCaller& caller, char* text, size_t text_bytes);
 

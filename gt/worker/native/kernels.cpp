@@ -148,6 +148,8 @@ bool run_kernel(KernelEntry kernel, const KernelInput& input, std::vector<c10::I
   char text[ERROR_TEXT_BYTES];
   int status = kernel(input.data(), input.count(), caller, text, sizeof text);
   if (made.error) std::rethrow_exception(made.error);
+  // Python then runs the instruction, and says which error it is.
+  TORCH_CHECK(status != KERNEL_HAS_NO_MEMORY, "out of memory");
   TORCH_CHECK(status != KERNEL_FAILED, text);
   if (status == NOT_TAKEN) results.resize(before);
   return status != NOT_TAKEN;

@@ -66,7 +66,6 @@ TAIL = """
   contiguous; views of a tensor keep what they were when `resize_` gives it a new shape.
 - What PyTorch reads in order to refuse it is not read: negative variances of `gaussian_nll_loss`
   count as `eps`.
-- Rows of a bag that share the maximum share its gradient in `embedding_bag` with offsets.
 - `as_strided_scatter`'s gradient by its first operand is that of the elements that stay.
 - The index that `kthvalue` and `median` give among equal values is the first one; PyTorch's is
   unspecified.

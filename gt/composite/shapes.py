@@ -227,10 +227,9 @@ def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> 
     if not moves:
         raise ShapeError("`shifts` required")
     if not places:
-        flat = ravel(self)
-        if whole(shifts) is None:
-            raise ShapeError("shifts and dimensions must align. shifts: 1, dims:0")
-        return roll(flat, shifts, 0).reshape(self.shape)
+        if len(moves) != 1:
+            raise ShapeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:0")
+        return roll(ravel(self), moves, 0).reshape(self.shape)
     if len(moves) != len(places):
         raise ShapeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(places)}"

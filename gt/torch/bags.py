@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import gt
@@ -9,9 +10,10 @@ from gt import _core
 from gt._core import Tensor
 from gt.errors import NotSupported
 from gt.nn import functional as F
+from gt.nn.functional.bag import places_of_largest
 
 _MODES = ("sum", "mean", "max")
-_MAX = 2
+_SUM, _MAX = 0, 2
 
 
 def embedding_bag(
@@ -25,7 +27,11 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Tensor, ...]:
-    """The bags [b, d], the bag of each index, how many indices each bag has, and no maxima."""
+    """The bags [b, d], the bag of each index, how many indices each bag has, rows of the maxima.
+
+    Rows [b, d] say which row of the table has the maximum, 0 in an empty bag; without maxima they
+    are zeros.
+    """
     del scale_grad_by_freq, sparse  # of the gradient
     bags = F.embedding_bag(
         indices,
@@ -41,7 +47,15 @@ def embedding_bag(
     bag_of = gt.searchsorted(starts, places, right=True) - 1
     is_counted = gt.ones_like(bag_of) if padding_idx < 0 else (indices != padding_idx).long()
     sizes = gt.zeros(starts.shape[0], dtype=bag_of.dtype).index_add(0, bag_of, is_counted)
-    return bags, bag_of, sizes, gt.zeros_like(sizes)
+    if mode != _MAX:
+        return bags, bag_of, sizes, gt.zeros_like(sizes)
+    counted = None if padding_idx < 0 else (indices != padding_idx).unsqueeze(-1)
+    rows = weight.detach()[indices]
+    if counted is not None:
+        rows = gt.where(counted, rows, -math.inf)
+    places = places_of_largest(rows, counted, bag_of, starts.shape[0])
+    none = gt.zeros(1, dtype=indices.dtype)
+    return bags, bag_of, sizes, gt.cat([indices, none])[places]
 
 
 def dense_backward(
@@ -57,8 +71,10 @@ def dense_backward(
     padding_idx: int = -1,
 ) -> Tensor:
     """The gradient of the table."""
-    del maximum_indices
-    _refuse_maxima(mode)
+    if mode == _MAX:
+        given = gt.where((bag_size > 0).unsqueeze(-1), grad, 0.0)
+        blank = gt.zeros(num_weights, grad.shape[1], dtype=grad.dtype)
+        return blank.scatter_add(0, maximum_indices.long(), given)
     rows = grad[offset2bag]  # [n, d]
     if mode == 1:
         rows = rows / bag_size[offset2bag].to(rows.dtype).unsqueeze(-1)
@@ -106,17 +122,12 @@ def weights_backward(
 ) -> Tensor:
     """The gradient of the weights of a sum's samples."""
     del offsets
-    _refuse_maxima(mode)
+    if mode != _SUM:
+        raise NotSupported(
+            "embedding_bag_backward: per_sample_weights only supported for mode='sum'"
+        )
     found = (grad[offset2bag] * weight[indices]).sum(-1)
     return found if padding_idx < 0 else found.masked_fill(indices == padding_idx, 0.0)
-
-
-def _refuse_maxima(mode: int) -> None:
-    if mode == _MAX:
-        raise NotSupported(
-            "aten::_embedding_bag with mode='max' has no gradient on the device mux: take "
-            "embedding(...).max of each bag"
-        )
 
 
 FUNCTIONS: dict[str, Callable[..., object]] = {

@@ -271,12 +271,20 @@ def _indexed(function: Callable[..., Tensor]) -> Whole:
 
     def run(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         self, indices, *rest = args
-        assert isinstance(self, MuxTensor)
+        assert isinstance(self, torch.Tensor)
         assert isinstance(indices, Sequence)
+        if not isinstance(self, MuxTensor) and not elsewhere.uploads_operands:
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor "
+                f"({self.device})"
+            )
         places = [_uploaded(x) for x in indices]
         named = {word: _uploaded(x) for word, x in kwargs.items()}
-        result = function(self.value, places, *map(_uploaded, rest), **named)
-        return self if result is self.value else of_value(result)
+        value = _uploaded(self)
+        result = function(value, places, *map(_uploaded, rest), **named)
+        if result is not value:
+            return of_value(result)
+        return self if isinstance(self, MuxTensor) else self.copy_(of_value(result))
 
     return run
 
@@ -450,5 +458,3 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "arange.start_out": arange,
     **recurrent.FUNCTIONS,
 }
-# Of these, such whose result has the dtype of `out`.
-CREATES = {"arange.start_out"}

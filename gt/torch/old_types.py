@@ -20,25 +20,30 @@ NAMES = (
 DTYPES: dict[str, torch.dtype] = {}
 
 
-class OldType:
+class OldType(type):
     """Stands for one of PyTorch's types: makes tensors of its dtype on the device."""
 
-    def __init__(self, kind: Any, is_on_host: Callable[[], bool]) -> None:  # noqa: ANN401
-        self.kind = kind  # of the host
-        self.is_on_host = is_on_host
-        self.dtype: torch.dtype = kind.dtype
-        self.__name__: str = kind.__name__
-        self.__module__ = "torch"
+    kind: Any  # of the host
+    dtype: torch.dtype
+    is_on_host: Callable[[], bool]
 
-    def __call__(self, *args: object, **kwargs: object) -> torch.Tensor:
+    def __new__(cls, kind: Any, is_on_host: Callable[[], bool]) -> OldType:  # noqa: ANN401
+        """A class, since PyTorch asks of some types whether they are subclasses of it."""
+        entries = {"kind": kind, "dtype": kind.dtype, "is_on_host": staticmethod(is_on_host)}
+        return super().__new__(cls, kind.__name__, (), {**entries, "__module__": "torch"})
+
+    def __init__(cls, *_: object) -> None:
+        super().__init__(cls.__name__, (), {})
+
+    def __call__(cls, *args: object, **kwargs: object) -> torch.Tensor:
         """A tensor of numbers, or of a size with elements that nobody has written."""
-        return made(self.kind, self.is_on_host(), args, kwargs)
+        return made(cls.kind, cls.is_on_host(), args, kwargs)
 
-    def __instancecheck__(self, instance: object) -> bool:
-        return isinstance(instance, torch.Tensor) and instance.dtype == self.dtype
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Tensor) and instance.dtype == cls.dtype
 
-    def __repr__(self) -> str:
-        return repr(self.kind)
+    def __repr__(cls) -> str:
+        return repr(cls.kind)
 
 
 def made(

@@ -22,8 +22,8 @@ from gt.torch.elements import DEVICE_TYPE, TORCH_DTYPES
 Dispatch = Callable[[Any, Sequence[object], Mapping[str, object] | None], object]
 
 _make = torch.Tensor._make_wrapper_subclass  # noqa: SLF001 - PyTorch's constructor for subclasses
-# The setter that MuxTensor overrides.
-_set_data = cast("Any", torch._C.TensorBase.data).__set__  # noqa: SLF001
+# PyTorch's property, which MuxTensor overrides.
+_data = cast("Any", torch._C.TensorBase.data)  # noqa: SLF001
 
 
 class MuxTensor(torch.Tensor):
@@ -60,12 +60,13 @@ class MuxTensor(torch.Tensor):
 
     @property
     def data(self) -> torch.Tensor:
-        """The same memory without autograd's knowledge."""
-        return self.detach()
+        """The same memory without autograd's knowledge: no backward pass minds writes to it."""
+        shown: torch.Tensor = _data.__get__(self)
+        return shown
 
     @data.setter
     def data(self, source: torch.Tensor) -> None:
-        _set_data(self, source)  # refuses tensors of other devices
+        _data.__set__(self, source)  # refuses tensors of other devices
         if isinstance(source, MuxTensor):
             self.value = source.value
 
@@ -197,6 +198,6 @@ def unwrap(tensor: torch.Tensor) -> _core.Tensor:
 
 def become(tensor: MuxTensor, value: _core.Tensor) -> MuxTensor:
     """`tensor` shows `value` from now on, of whatever sizes."""
-    _set_data(tensor, of_value(value))
+    _data.__set__(tensor, of_value(value))
     tensor.value = value
     return tensor

@@ -133,7 +133,8 @@ def _into_out(operator: Overload, written: Sequence[Any]) -> Run | None:
     if function is None:
         return None
     names = [x.name for x in written]
-    is_made = name in named.CREATES
+    operands_of = [x for x in operator._schema.arguments if not x.is_out]  # noqa: SLF001
+    is_made = not any("Tensor" in str(x.type) for x in operands_of)  # its dtype is that of `out`
 
     def run(args: Sequence[object], kwargs: Named) -> object:
         targets = [kwargs[word] for word in names]

@@ -30,8 +30,7 @@ def embedding_bag(
 ) -> Tensor:
     """For each bag the sum, mean or maximum of the rows of `weight` that it names.
 
-    Where several rows of a bag given by offsets have the maximum, they share its gradient
-    (in PyTorch one has it all).
+    Where several rows of a bag have the maximum, the first has its whole gradient.
 
     Args:
         input: [bags, n] indices, or [n] with offsets.
@@ -107,11 +106,24 @@ def _of_bags(
 
 
 def _largest(rows: Tensor, kept: Tensor | None, bags: Tensor, count: int) -> Tensor:
-    """The first of the largest in each bag, zero in an empty one; no gradient goes to the others.
+    """The largest of each bag, zero in an empty one."""
+    chosen = places_of_largest(rows.detach(), kept, bags, count)
+    return gt.cat([rows, gt.zeros(1, rows.shape[1], dtype=rows.dtype)]).gather(0, chosen)
 
-    As in PyTorch's loop, a NaN is the largest only where the bag begins with it.
+
+def places_of_largest(values: Tensor, kept: Tensor | None, bags: Tensor, count: int) -> Tensor:
+    """[bags, width]: which row has the largest of a bag in each column; n in an empty bag.
+
+    It is the first of those that are equal. As in PyTorch's loop, a NaN is the largest only where
+    the bag begins with it.
+
+    Args:
+        values: [n, width], the rows of all bags.
+        kept: [n, 1], the rows that are counted; None for all.
+        bags: [n], the bag of each row.
+        count: How many bags there are.
     """
-    n, width = rows.shape
+    n, width = values.shape
     numbers = gt.arange(n).unsqueeze(-1)
     bags = bags.unsqueeze(-1)
     places = bags.expand(n, width)
@@ -123,12 +135,10 @@ def _largest(rows: Tensor, kept: Tensor | None, bags: Tensor, count: int) -> Ten
 
     present = gt.ones(n, 1, dtype=gt.bool) if kept is None else kept
     begins = numbers == first(present, 1).gather(0, bags)
-    values = rows.detach()
     values = gt.where(values.isnan() & ~begins, -math.inf, values)
-    blank = gt.zeros(count, width, dtype=rows.dtype)
+    blank = gt.zeros(count, width, dtype=values.dtype)
     top = blank.scatter_reduce(0, places, values, "amax", include_self=False).gather(0, places)
-    chosen = first(present & ((values == top) | (values.isnan() & top.isnan())), width)
-    return gt.cat([rows, gt.zeros(1, width, dtype=rows.dtype)]).gather(0, chosen)
+    return first(present & ((values == top) | (values.isnan() & top.isnan())), width)
 
 
 def _check(

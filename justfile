@@ -136,12 +136,13 @@ cuda *args:
     cmake --build target/kernels
     python tools/cuda_kernels.py --loaded target/kernels
 
-# The kernels' tests under the sanitizers of addresses, undefined behaviour and threads; not Hopper's products, a minute that the emulator checks itself
+# The kernels' tests under the sanitizers of addresses, undefined behaviour and threads; not the cases that differ in values alone, nor Hopper's products, a minute that the emulator checks itself
 sanitize:
     cmake -S csrc -B target/sanitize -G Ninja -DGT_SANITIZE=ON -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/sanitize
     LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 KERNELS_UNDER_TEST=target/sanitize \
-        pytest -q -n auto -p no:cacheprovider tests/test_*_kernels.py -k "not products_on_hopper"
+        pytest -q -n auto -p no:cacheprovider -m "not values_only" -k "not products_on_hopper" \
+        $(ls tests/test_*_kernels.py | grep -v test_device_kernels) # which are Python alone
     TSAN_OPTIONS=halt_on_error=1 target/sanitize/threads_test
 
 # Lines by language, and the size of the wheel

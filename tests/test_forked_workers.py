@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import shared_memory
 from cluster import first_line, until
+from worker_processes import worker_processes
 
 RUN_SECONDS = 50.0
 HERE = Path(__file__).parent
@@ -72,6 +73,21 @@ def test_workers_of_gpus_start_by_themselves() -> None:
     """No library of a GPU's is loaded before a fork. There may be no GPU here: numpy computes."""
     code = CUT + "print(len(children()), children() == worker_processes())"
     assert run(code, CUDA_VISIBLE_DEVICES="0,1") == (["[0.0, 1.0, 2.0, 3.0]", "2 True"], "")
+
+
+def test_what_a_worker_starts_is_no_worker() -> None:
+    """A compiler is a copy of the worker, with its command line, until it is executed."""
+    program = 'import os\nos.fork()\nos.write(1, b"%d\\n" % os.getpid())\ninput()'
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "-m", "gt.worker", "--control-fd", "3"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as worker:
+        processes = {int(worker.stdout.readline()) for _ in range(2)}
+        assert processes.intersection(worker_processes()) == {worker.pid}
+        worker.stdin.close()
 
 
 @pytest.mark.parametrize("moment", ["at work", "before the first word"])

@@ -78,23 +78,38 @@ SIZES = [
 ]
 
 
+# Places of the operands' layouts in _matrices. Each operand is read by its own layout alone.
+of_every_layout = pytest.mark.parametrize(
+    "layouts",
+    [
+        pytest.param([(0, 0), (1, 1), (2, 2)], id="alike"),
+        pytest.param(
+            [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)],
+            id="different",
+            marks=pytest.mark.values_only,
+        ),
+    ],
+)
+
+
 @on_every_path
 @of_every_dtype
+@of_every_layout
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_every_layout_of_operands(size, dtype):
+def test_every_layout_of_operands(size, layouts, dtype):
     m, n, k = size
     generator = torch.Generator().manual_seed(m * n + k)
     lefts = _matrices(m, k, dtype=dtype, generator=generator)
     rights = _matrices(k, n, dtype=dtype, generator=generator)
     expected = lefts[0].double() @ rights[0].double()
-    for left in lefts:
-        for right in rights:
-            made = _poisoned(m, n, dtype=dtype)
-            kernels.matmul(made[1], left, right)
-            _check(made, expected, size)
-            twice = torch.empty(m, n, dtype=dtype)
-            kernels.matmul(twice, left, right, threads=3)
-            assert torch.equal(twice, made[1]), "threads change bits"
+    for of_left, of_right in layouts:
+        left, right = lefts[of_left], rights[of_right]
+        made = _poisoned(m, n, dtype=dtype)
+        kernels.matmul(made[1], left, right)
+        _check(made, expected, size)
+        twice = torch.empty(m, n, dtype=dtype)
+        kernels.matmul(twice, left, right, threads=3)
+        assert torch.equal(twice, made[1]), "threads change bits"
 
 
 MIXED = [
@@ -106,8 +121,9 @@ MIXED = [
 
 @on_every_path
 @pytest.mark.parametrize("dtypes", MIXED, ids=str)
+@of_every_layout
 @pytest.mark.parametrize("size", [(1, 5, 70), (4, 130, 64), *SHARED], ids=str)
-def test_operands_and_result_of_different_dtypes(size, dtypes):
+def test_operands_and_result_of_different_dtypes(size, layouts, dtypes):
     m, n, k = size
     generator = torch.Generator().manual_seed(n)
     dtype = dtypes[2]
@@ -116,11 +132,10 @@ def test_operands_and_result_of_different_dtypes(size, dtypes):
     lefts = _matrices(m, k, dtype=dtypes[0], generator=generator)
     rights = _matrices(k, n, dtype=dtypes[1], generator=generator)
     expected = lefts[0].double() @ rights[0].double() + bias.double() + residual.double()
-    for left in lefts:
-        for right in rights:
-            made = _poisoned(m, n, dtype=dtype)
-            kernels.matmul(made[1], left, right, bias, residual, threads=3)
-            _check(made, expected, dtypes)
+    for of_left, of_right in layouts:
+        made = _poisoned(m, n, dtype=dtype)
+        kernels.matmul(made[1], lefts[of_left], rights[of_right], bias, residual, threads=3)
+        _check(made, expected, dtypes)
 
 
 @on_every_path

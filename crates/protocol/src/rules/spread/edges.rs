@@ -104,7 +104,7 @@ fn around(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
 /// The shards of a dimension of `size`, repeated; `None` where that makes too many intervals.
 fn tiled(ranges: &ShardRanges, size: i64, count: i64) -> Option<ShardRanges> {
     if size == 0 {
-        return Some(ranges.clone()); // nothing, however often
+        return Some(ranges.clone()); // an empty dimension stays empty
     }
     let most = ranges.iter().map(<[Interval]>::len).max()?;
     let intervals = usize::try_from(count).ok()?.checked_mul(most)?;

@@ -372,7 +372,7 @@ fn ceiling(number: i64, divisor: i64) -> i64 {
 /// `windows` and this many operands.
 pub fn windows_of_gradient(windows: &[i64], operands: usize, places: &[usize]) -> Box<[i64]> {
     let (Some(&0), Some(dims)) = (windows.first(), windows.get(2..)) else {
-        return Box::default(); // the second derivative is taken of whole values
+        return Box::default(); // second derivatives run on whole values
     };
     let result = places.iter().position(|&place| place == 0).map_or(-1, signed);
     [signed(operands), result].iter().chain(dims).copied().collect()

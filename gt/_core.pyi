@@ -703,7 +703,7 @@ class Tensor:
     def logcumsumexp(self, dim: _int, *, axis: _int | None = None) -> Tensor:
         """log(cumsum(exp(self))) along `dim`, computed stably."""
     def reshape(self, *size: _Dims, **named: _Dims) -> Tensor:
-        """The same elements in another shape; one size may be -1."""
+        """A tensor with the same elements in another shape; one size may be -1."""
     def permute(self, *dims: _Dims, **named: _Dims) -> Tensor:
         """Dimensions in another order."""
     def expand(self, *size: _Dims, **named: _Dims) -> Tensor:

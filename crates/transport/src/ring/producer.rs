@@ -134,8 +134,8 @@ impl Producer {
     }
 
     /// Sets the eventfd that wakes a consumer sleeping in epoll
-    /// ([`park_begin`](super::Consumer::park_begin)) from now on. It must be non-blocking, and must not
-    /// come from a peer, whose claim that it is an eventfd cannot be trusted.
+    /// ([`park_begin`](super::Consumer::park_begin)) from now on. It must be non-blocking: a peer's
+    /// claim that a descriptor is an eventfd guarantees nothing.
     pub fn set_waker(&mut self, eventfd: OwnedFd) {
         self.waker = Some(eventfd);
         // The consumer may have parked, and words may have been written, before there was a waker.

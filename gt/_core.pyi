@@ -144,7 +144,7 @@ class Application:
         kept: Sequence[Tensor | None],
         guards: _bool,
     ) -> None:
-        """Records the function: the gradients of `outputs`, None where one has none, go to `context`, and `kept` is what it saves. Writes to `outputs` that are views are refused, if it `guards` them."""
+        """Records the function: the gradients of `outputs` go to `context`, None for an output without one, and `kept` has the values that it saves. Writes to `outputs` that are views are refused, if it `guards` them."""
 
 @final
 class WeightGradients:

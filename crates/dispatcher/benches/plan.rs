@@ -2,7 +2,7 @@
 //! general way), on sharded operands with a cached plan (hit) and without (miss), on meshes of one,
 //! two and three dimensions.
 
-#![allow(clippy::unwrap_used, reason = "a program that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why the program cannot go on")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gt_dispatcher::{

@@ -17,7 +17,7 @@ use gt_protocol::{Attr, Instruction, Op};
 impl Planner<'_> {
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "whatever is no instruction of clients is refused"
+        reason = "any other operator is no instruction of clients and refused"
     )]
     pub fn control(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         if instruction.op == Op::Free {

@@ -221,7 +221,9 @@ impl CostModel {
             outputs.iter().filter_map(|meta| u64::try_from(meta.elements()).ok()).sum();
         let flops = 2.0
             * real(results)
-            * real(u64::try_from(inner).unwrap_or_else(|_| unreachable!("a size of {inner}")));
+            * real(
+                u64::try_from(inner).unwrap_or_else(|_| unreachable!("size {inner} is negative")),
+            );
         (flops * self.flop).max(memory) + self.kernel
     }
 }

@@ -122,7 +122,7 @@ impl Dispatcher {
         }
     }
 
-    /// Frees values of a session: what a `free` instruction does, for a caller that has the slots at hand.
+    /// Frees values of a session, as the instruction `free` does, for a caller that has the slots.
     ///
     /// # Errors
     /// A slot that holds no value.

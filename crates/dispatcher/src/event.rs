@@ -135,7 +135,7 @@ pub(crate) fn number_of(next: u64, sent: u64) -> u64 {
 
 /// The low half of a number, which is sent to a worker.
 pub(crate) fn low_half(number: u64) -> u32 {
-    u32::try_from(number & 0xffff_ffff).expect("32 bits")
+    u32::try_from(number & 0xffff_ffff).expect("masked to 32 bits")
 }
 
 #[cfg(test)]

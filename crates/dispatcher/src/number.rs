@@ -26,5 +26,5 @@ pub(crate) fn first_slot(instruction: &Instruction<'_>) -> u32 {
 
 /// The index of a worker, a slot or a site in a list.
 pub(crate) fn place(number: u32) -> usize {
-    usize::try_from(number).unwrap_or_else(|_| unreachable!("a place of {number}"))
+    usize::try_from(number).unwrap_or_else(|_| unreachable!("index {number} does not fit usize"))
 }

@@ -260,5 +260,5 @@ impl Session {
 /// Index of an instruction's call site.
 fn site_place(number: u64) -> usize {
     // The remainder is below the limit, which fits.
-    usize::try_from(number % SITES_KEPT).expect("below the number of sites that are kept")
+    usize::try_from(number % SITES_KEPT).expect("a remainder of SITES_KEPT fits usize")
 }

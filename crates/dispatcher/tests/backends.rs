@@ -1,6 +1,6 @@
 //! Backends of collectives, by the members' reports of their own backends.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{Backends, FromWorker, ToClient, ToWorker};

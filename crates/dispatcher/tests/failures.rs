@@ -1,6 +1,6 @@
 //! Failures on workers as a session sees them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{Failure, FailureClass, FromWorker, ToClient, ToWorker};

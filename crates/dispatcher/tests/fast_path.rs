@@ -1,7 +1,7 @@
 //! The fast path against the general way, over random programs: the same words to the same workers,
 //! and the same state.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use gt_dispatcher::{Config, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{ToClient, ToWorker};

@@ -1,7 +1,7 @@
 //! The planner's output for programs, kept as files: each instruction of the client, and below it
 //! the instructions for each worker. `just golden` rewrites them; read the difference.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use expect_test::{ExpectFile, expect_file};
 use gt_dispatcher::{CostModel, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};

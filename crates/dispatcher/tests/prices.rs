@@ -1,6 +1,6 @@
 //! Effects of prices on plans, and their measurement by a probe, with a simulated clock and links.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use gt_dispatcher::{
     CostModel, Dispatcher, Event, LinkCost, Measured, Probe, SessionId, Sink, TraceNotes,

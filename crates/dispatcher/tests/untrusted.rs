@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::expect_used,
-    reason = "a test that cannot go on says why by where it stops"
+    reason = "the line of a panic says why a test cannot go on"
 )]
 
 use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};

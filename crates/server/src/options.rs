@@ -186,7 +186,7 @@ mod tests {
         let line = "--ask-seconds 0.5 --asks 7 --resume-seconds 0";
         let Ok(Command::Serve(options)) = Command::parse(line.split_whitespace().map(Into::into))
         else {
-            panic!("{line} is understood");
+            panic!("{line} was accepted");
         };
         let probes = Probes { interval: Duration::from_millis(500), count: 7 };
         assert_eq!(options.links, LinkLimits { probes, resume: None });

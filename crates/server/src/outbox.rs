@@ -25,8 +25,9 @@ const RESERVE_WORDS: usize = 16 * 1024;
 /// instructions. Without a bound another user's read took 4.5 ms beside a flooding client, with it
 /// 81 us (`hot_path.md`, section 6).
 const SHARED_WORDS: usize = 512;
-/// Part of the time since the last read that determines the words allowed in a worker's ring: as
-/// many as it drains in that part, so that the next read is delayed by no larger part.
+/// Fraction (one in this many) of the time since the last read that determines the words allowed in a
+/// worker's ring: as many as it drains in that fraction, so that the next read is delayed by no larger
+/// fraction.
 const QUIET_PART: u32 = 8;
 /// Limit of that time. It covers a time slice of each client where they share the dispatcher's
 /// core.

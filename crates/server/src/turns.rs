@@ -289,7 +289,7 @@ mod tests {
                 });
                 stream.extend(marks.drain(..).map(Some));
             }
-            panic!("it never has to wait");
+            panic!("the session never has to wait");
         }
 
         /// Executes everything that it was sent.
@@ -320,7 +320,11 @@ mod tests {
                 let count = worker.pour(ALICE, estimate);
                 let held = f64::from(u32::try_from(count).unwrap()) * 0.5;
                 assert!((milliseconds..=milliseconds + 0.5).contains(&held), "{held} ms");
-                assert!(worker.turns.admits(BOB, 0, worker.now, |_| panic!("nothing to mark")));
+                assert!(
+                    worker
+                        .turns
+                        .admits(BOB, 0, worker.now, |_| panic!("a mark was requested for no work"))
+                );
             }
         }
     }
@@ -342,7 +346,7 @@ mod tests {
         turns.share(false);
         for _ in 0..SPAN_MAX - 1 {
             let estimate = (Op::Add, SMALL / 2.0);
-            turns.charge(ALICE, 0, estimate, now, |_| panic!("a mark before its time"));
+            turns.charge(ALICE, 0, estimate, now, |_| panic!("a mark was requested too early"));
         }
         turns.budget = SMALL;
         let mut marks = 0;
@@ -383,6 +387,6 @@ mod tests {
         assert!(worker.turns.admits(BOB, 0, worker.now, |_| panic!("there is no worker")));
         // Answers to earlier marks belong to no session.
         worker.drain();
-        assert!(!worker.turns.passed(0, 7, worker.now), "a request of the core's");
+        assert!(!worker.turns.passed(0, 7, worker.now), "request 7 is the core's, not a mark's");
     }
 }

@@ -1,7 +1,7 @@
 //! `gt-sim SEED` runs one simulation and prints its trace; `gt-sim --range A..B` runs many and prints the first that
 //! breaks a rule.
 
-#![allow(clippy::print_stdout, reason = "what a command prints is what it is for")]
+#![allow(clippy::print_stdout, reason = "a command prints its result")]
 
 use gt_sim::exact::exact;
 use gt_sim::{Detail, Mistake, Scenario, Simulation, SimulationResult, Summary, shrink, simulate};

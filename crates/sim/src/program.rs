@@ -366,7 +366,11 @@ impl Scene<'_> {
     fn dtype(&mut self) -> Dtype {
         // Mostly one dtype, so that values fit each other.
         let usual = self.random.percent(70);
-        if usual { Dtype::F32 } else { *self.random.pick(&DTYPES).expect("there are dtypes") }
+        if usual {
+            Dtype::F32
+        } else {
+            *self.random.pick(&DTYPES).expect("the list of dtypes is not empty")
+        }
     }
 }
 

@@ -30,7 +30,7 @@ impl Random {
 
     pub fn index(&mut self, length: usize) -> usize {
         let limit = u64::try_from(length).expect("a length has 64 bits at most");
-        usize::try_from(self.below(limit)).expect("what is below a length is a place")
+        usize::try_from(self.below(limit)).expect("a number below a length fits usize")
     }
 
     /// A number between both bounds, inclusive.

@@ -271,7 +271,7 @@ impl Peers for SimPeers {
     }
 
     fn begin(&mut self, tag: u64) {
-        debug_assert!(!self.ended.contains(&tag), "{tag} is over");
+        debug_assert!(!self.ended.contains(&tag), "collective {tag} has ended already");
     }
 
     fn end(&mut self, tag: u64, well: bool) {

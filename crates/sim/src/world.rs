@@ -416,7 +416,8 @@ impl World {
 fn drawn_cost_model(seed: u64) -> CostModel {
     let usual = CostModel::default();
     // Maximum bytes of a bucket.
-    let bucket = [0, 64, 4096, usual.bucket][usize::try_from(seed / 6 % 4).expect("below 4")];
+    let bucket = [0, 64, 4096, usual.bucket]
+        [usize::try_from(seed / 6 % 4).expect("a remainder of 4 fits usize")];
     if seed.is_multiple_of(3) {
         return CostModel { bucket, ..usual };
     }

@@ -34,13 +34,10 @@ pub fn prefer_huge_pages(address: usize, length: usize) {
 /// # Panics
 /// The lengths differ.
 #[cfg(target_arch = "x86_64")]
-#[allow(
-    clippy::cast_ptr_alignment,
-    reason = "what is loaded may be anywhere, what is stored to is aligned"
-)]
+#[allow(clippy::cast_ptr_alignment, reason = "loads may be unaligned, stores are aligned")]
 pub fn copy_streaming(to: &mut [u8], from: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-    assert_eq!(to.len(), from.len(), "bytes to copy");
+    assert_eq!(to.len(), from.len(), "source and target have different lengths");
     let before = to.as_ptr().align_offset(LINE_BYTES).min(to.len());
     let (head, rest) = to.split_at_mut(before);
     let (from_head, from_rest) = from.split_at(before);

@@ -3,7 +3,7 @@
 //! `gt_worker`) have rounded the numbers before; the forms only leave out the bits that are then
 //! redundant.
 //!
-//! | form | of what | bytes of 16 |
+//! | form | elements | bytes of 16 |
 //! |---|---|---|
 //! | planes | 16-bit elements with few exponents | 12 |
 //! | halves | float32 whose lower halves are zero | 8 |

@@ -89,7 +89,7 @@ impl SlabWriter {
     ///
     /// # Errors
     /// [`RingError`] when the descriptor is not a sealed slab, or its counters contradict each other.
-    #[allow(clippy::needless_pass_by_value, reason = "a slab's descriptor is used up by attaching")]
+    #[allow(clippy::needless_pass_by_value, reason = "attaching consumes a slab's descriptor")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = SlabMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
@@ -212,7 +212,7 @@ impl SlabReader {
     ///
     /// # Errors
     /// [`RingError`] when the descriptor is not a sealed slab, or its counters contradict each other.
-    #[allow(clippy::needless_pass_by_value, reason = "a slab's descriptor is used up by attaching")]
+    #[allow(clippy::needless_pass_by_value, reason = "attaching consumes a slab's descriptor")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = SlabMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;

@@ -5,7 +5,7 @@
 //! processor's widest set runs. The arithmetic is the same: no set here fuses a product and a sum
 //! into one rounding.
 
-#![allow(unsafe_code, reason = "what is compiled for a processor runs only there")]
+#![allow(unsafe_code, reason = "code for a processor's instructions runs only on that processor")]
 
 use std::sync::OnceLock;
 

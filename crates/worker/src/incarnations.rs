@@ -70,7 +70,7 @@ mod tests {
         assert!(!incarnations.is_gone(third));
         assert!(incarnations.lose(third));
         assert!(!incarnations.lose_earlier(third));
-        assert!(incarnations.is_gone(third), "an earlier word is not taken back");
+        assert!(incarnations.is_gone(third), "a reported loss is not undone");
     }
 
     #[test]

@@ -112,7 +112,9 @@ fn all<T: Element<SIZE>, const SIZE: usize>(
                 *to = T::write(join(T::read(left), T::read(*to)));
             }
         }
-        [Shard::InPlace, Shard::InPlace] => unreachable!("one member's shard is ours"),
+        [Shard::InPlace, Shard::InPlace] => {
+            unreachable!("two of the shards are in the result's memory")
+        }
         [first, second, ref middle @ .., last] => {
             several::<T, SIZE>([first, second, last], middle, out, join);
         }
@@ -229,7 +231,7 @@ impl Element<1> for Bit {
 fn larger<T: PartialOrd + Copy>(left: T, right: T) -> T {
     #[allow(
         clippy::neg_cmp_op_on_partial_ord,
-        reason = "it is false for what is no number, and must be"
+        reason = "a comparison with NaN is false, as it must be"
     )]
     let right_wins = !(left >= right) && is_number(&left);
     if right_wins { right } else { left }
@@ -239,7 +241,7 @@ fn larger<T: PartialOrd + Copy>(left: T, right: T) -> T {
 fn smaller<T: PartialOrd + Copy>(left: T, right: T) -> T {
     #[allow(
         clippy::neg_cmp_op_on_partial_ord,
-        reason = "it is false for what is no number, and must be"
+        reason = "a comparison with NaN is false, as it must be"
     )]
     let right_wins = !(left <= right) && is_number(&left);
     if right_wins { right } else { left }
@@ -376,7 +378,11 @@ pub(crate) fn single_to_brain(single: f32) -> u16 {
     low(if bits & !SIGN > 0x7f80_0000 { bits >> 16 | 0x40 } else { rounded })
 }
 
-#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "the low half is meant")]
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "only the low half is needed"
+)]
 const fn low(bits: u32) -> u16 {
     bits as u16
 }

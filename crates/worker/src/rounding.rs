@@ -22,7 +22,7 @@ const OF_SUMS: Codec = Codec::Bf16;
     clippy::as_conversions,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "positive, and more than fits becomes the most that fits"
+    reason = "positive, and too large a number saturates"
 )]
 pub const fn parts_of_billion(share: f64) -> u64 {
     (share * 1e9).round() as u64

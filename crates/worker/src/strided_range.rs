@@ -137,5 +137,5 @@ pub fn element_bytes(meta: &Meta) -> usize {
 
 /// A size that is checked not to be negative.
 fn count(size: i64) -> usize {
-    usize::try_from(size).unwrap_or_else(|_| panic!("a size of {size}"))
+    usize::try_from(size).unwrap_or_else(|_| panic!("size {size} is negative"))
 }

@@ -226,7 +226,7 @@ impl Course {
         }
         let mut read = Instruction::new(Op::Read);
         read.operands.push(Operand::Value(Id::slot(leg.hops)));
-        let request = i64::try_from(self.lap).expect("a count of laps");
+        let request = i64::try_from(self.lap).expect("the number of laps is small");
         read.attrs = smallvec![Attr::Int(request), Attr::Int(0), Attr::Int(1)];
         lap.push(read);
         lap

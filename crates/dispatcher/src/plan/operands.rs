@@ -134,7 +134,7 @@ impl Planner<'_> {
             Ok(Some((_, shards))) => {
                 self.value_mut(slot).replace(shards);
             }
-            Ok(None) => unreachable!("{op:?} makes one value"),
+            Ok(None) => unreachable!("{op:?} has one result"),
             Err(error) => self.fail_value(slot, op, error.class.into(), error.text),
         }
     }

@@ -65,11 +65,11 @@ fn client_operands(session: &Session, parts: Parts<'_>) -> ClientOperands {
     let mut operand = |&word: &u32| match word {
         wire::IMMEDIATE => {
             let words = scalars.next().expect("three words for each immediate operand");
-            ClientOperand::Scalar(wire::scalar(words).expect("words that were checked"))
+            ClientOperand::Scalar(wire::scalar(words).expect("the words were checked"))
         }
         wire::NONE => ClientOperand::Absent,
         slot => {
-            let value = session.value(slot).expect("an operand that was found");
+            let value = session.value(slot).expect("the operand was looked up before");
             ClientOperand::Value(Arc::clone(value.spec()))
         }
     };

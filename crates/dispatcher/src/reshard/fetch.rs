@@ -77,7 +77,8 @@ impl Planner<'_> {
             [] => self.filled(worker, Meta::new(meta.dtype, dims_of(target)), 0),
             [only] => *only,
             several => {
-                let dim = cut_dim(&from.layout).expect("several parts come from a cut value");
+                let dim = cut_dim(&from.layout)
+                    .expect("a shard of several parts comes from a sharded value");
                 self.join(worker, several, signed(dim))
             }
         }

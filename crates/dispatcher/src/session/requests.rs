@@ -92,7 +92,7 @@ impl ReadPart {
         }
         let end = reply.start.saturating_add(reply.count);
         for range in self.footprint.ranges(reply.start, end) {
-            let length = usize::try_from(range.len() * size).expect("bytes of an answer");
+            let length = usize::try_from(range.len() * size).expect("an answer's byte count fits");
             let Some((bytes, others)) = rest.split_at_checked(length) else { return };
             rest = others;
             let reply = Reply { start: range.start, count: range.len(), bytes, ..whole };

@@ -57,7 +57,8 @@ impl Specs {
             self.0.resize(SPECS_KEPT, None);
         }
         // The remainder is below the limit, which fits.
-        let place = usize::try_from(digest % wide(SPECS_KEPT)).expect("a place of the table");
+        let place = usize::try_from(digest % wide(SPECS_KEPT))
+            .expect("a remainder of SPECS_KEPT fits usize");
         let known = &mut self.0[place];
         if let Some(spec) = known.as_ref().filter(|spec| spec.is(meta, layout)) {
             return Arc::clone(spec);

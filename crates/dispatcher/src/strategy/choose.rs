@@ -27,7 +27,7 @@ impl OperandSpec {
     /// Placement along a dimension of the mesh; an operand that is no value is replicated.
     pub fn placement(&self, axis: usize) -> &Placement {
         match self.meta {
-            Some(_) => self.placements.get(axis).expect("one placement a mesh dimension"),
+            Some(_) => self.placements.get(axis).expect("one placement for each mesh dimension"),
             None => &Placement::Replicate,
         }
     }
@@ -128,7 +128,7 @@ fn cheapest(
     output_specs: &[Placements],
     price: impl Fn(&Strategy) -> f64,
 ) -> Strategy {
-    let fallback = candidates.pop().expect("gathering is a candidate always");
+    let fallback = candidates.pop().expect("gathering is always a candidate");
     candidates.retain(|candidate| {
         fits(&candidate.input_specs, input_specs) && fits(&candidate.output_specs, output_specs)
     });

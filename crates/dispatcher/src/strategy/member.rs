@@ -89,7 +89,7 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outp
         }
         LocalAttr::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
         LocalAttr::Box { global, start, dim, ranges } => {
-            let whole = outputs.first().expect("a box is part of a result").dims;
+            let whole = outputs.first().expect("an instruction that draws a box has a result").dims;
             place_box(attrs, (*global, *start), whole, (*dim, begin(ranges, member)));
         }
         LocalAttr::First { .. } => {}
@@ -144,11 +144,7 @@ fn place_box(
     if !matches!(attrs.get(start), Some(Attr::Ints(_))) {
         let zeros: SmallVec<[i64; 8]> = whole.iter().map(|_| 0).collect();
         set(attrs, global, Attr::Ints(whole));
-        set(
-            attrs,
-            start,
-            Attr::Ints(Dims::new(&zeros).expect("as many zeros as the result has dimensions")),
-        );
+        set(attrs, start, Attr::Ints(Dims::new(&zeros).expect("as many dimensions as the result")));
     }
     if let Some(Attr::Ints(dims)) = attrs.get_mut(start)
         && let Some(place) = dims.as_mut_slice().get_mut(dim)

@@ -43,7 +43,7 @@ impl<'w> Parts<'w> {
         let (scalars, attrs) = rest.split_at_checked(SCALAR_WORDS * scalars)?;
         // The value of a learning rate changes no layout, and it may differ each time.
         let attrs = if info.family == Family::Update { &[] } else { attrs };
-        let signal = u16::try_from(flags >> 16).expect("a half word");
+        let signal = u16::try_from(flags >> 16).expect("the high half of a word has 16 bits");
         Some(Self { op, tag: *tag, signal, outputs, operands, scalars, attrs })
     }
 

@@ -11,7 +11,7 @@
 
 #![allow(
     clippy::wildcard_enum_match_arm,
-    reason = "an operator without a rule here is gathered, which is slow and right"
+    reason = "an operator without a rule here is gathered, which is slow and correct"
 )]
 
 mod contract;

@@ -16,7 +16,7 @@ pub fn keeps_metadata(op: Op) -> bool {
     let keeps = KEEPS.get_or_init(|| Op::table().iter().map(keeps_sample_metadata).collect());
     match keeps.get(op.place()) {
         Some(keeps) => *keeps,
-        None => unreachable!("{op:?} stands outside of the table of {}", keeps.len()),
+        None => unreachable!("{op:?} is not in the table of {}", keeps.len()),
     }
 }
 

@@ -350,12 +350,12 @@ impl Scalar {
     }
 }
 
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is what is wanted")]
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is intended")]
 pub(crate) fn int_to_f64(value: i64) -> f64 {
     value as f64
 }
 
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is what is wanted")]
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is intended")]
 fn i128_to_f64(value: i128) -> f64 {
     value as f64
 }

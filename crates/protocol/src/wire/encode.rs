@@ -42,7 +42,7 @@ pub fn rebind(
 ) {
     let info = instruction.op.info();
     let [_, tag_word, flags, rest @ ..] = words else {
-        unreachable!("{} words of an instruction that was decoded", words.len())
+        unreachable!("{} words of a decoded instruction", words.len())
     };
     *tag_word = tag;
     *flags &= 0xffff;

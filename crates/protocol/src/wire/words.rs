@@ -5,7 +5,11 @@ use crate::integer::to_usize;
 use crate::value::{DIMS_MAX, Dims, Dtype, Scalar};
 
 /// The low half of a 64-bit number.
-#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "the low half is meant")]
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "only the low half is needed"
+)]
 const fn low(value: u64) -> u32 {
     value as u32
 }

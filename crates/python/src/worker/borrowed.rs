@@ -12,7 +12,7 @@ pub struct BorrowedBytes {
     length: usize,
     /// Owner of the memory. It is made and dropped with the interpreter attached, on the machine's
     /// thread.
-    #[allow(dead_code, reason = "it is there to live")]
+    #[allow(dead_code, reason = "the field only keeps its object alive")]
     keeper: Py<PyAny>,
 }
 

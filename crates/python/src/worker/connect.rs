@@ -33,7 +33,7 @@ use std::path::Path;
 ///     `ConnectionError`: The connection fails later.
 #[pyfunction]
 #[pyo3(signature = (*, host, port, unix, index, token, rings, backend))]
-#[allow(clippy::too_many_arguments, reason = "named ones, of Python")]
+#[allow(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
 pub fn run_on_socket(
     py: Python<'_>,
     host: &str,

@@ -262,7 +262,7 @@ impl Engine for PythonEngine {
         let native = self.programs.as_ref().map_or(0, |programs| programs.calls);
         let py = attached();
         let own = self.own_calls.call0(py).and_then(|count| count.extract(py));
-        [native, self.calls, own.expect("a backend counts its kernels")]
+        [native, self.calls, own.expect("a backend returns the number of its kernels' calls")]
     }
 
     #[inline]
@@ -458,7 +458,7 @@ impl Engine for PythonEngine {
     fn take_loss(&mut self) -> bool {
         let py = attached();
         let is_lost = self.take_loss.call0(py).and_then(|lost| lost.extract(py));
-        is_lost.expect("a backend knows what it has lost")
+        is_lost.expect("a backend returns true or false for a loss")
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {

@@ -212,7 +212,7 @@ impl FramedLink {
 impl Replies for FramedLink {
     fn send(&mut self, message: &FromWorker<'_>) {
         let encoded = message::encode(message, &mut self.words);
-        encoded.expect("a machine's texts are clipped and its answers cut to size");
+        encoded.expect("texts are clipped and answers are split to fit a frame");
         if self.words.len() >= FLUSH_WORDS {
             self.flush();
         }

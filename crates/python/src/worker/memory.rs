@@ -121,7 +121,7 @@ impl ValueMemory {
             return write.call1(py, (value, byte_offset, bytes)).map(drop);
         }
         let (address, length) = self.place(py, value)?;
-        let start = usize::try_from(byte_offset).expect("an offset in memory");
+        let start = usize::try_from(byte_offset).expect("an offset in memory fits usize");
         assert!(
             start.checked_add(bytes.len()).is_some_and(|end| end <= length),
             "{} bytes at {start} into {length}",
@@ -151,7 +151,7 @@ impl ValueMemory {
             && description.is_on_host != 0
             && description.is_contiguous != 0
         {
-            let length = usize::try_from(description.bytes).expect("a length in memory");
+            let length = usize::try_from(description.bytes).expect("a length in memory fits usize");
             // SAFETY: as below; the value itself has its bytes at this address.
             show(unsafe { memory(description.data, length) });
             return Ok(());

@@ -46,7 +46,7 @@ const PARK: Duration = Duration::from_millis(500);
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
 ///
 /// Raises:
-///     `ConnectionError`: The dispatcher's records are not what a worker is set up with.
+///     `ConnectionError`: The dispatcher's first record is no setup of a worker.
 #[pyfunction]
 pub fn run_on_descriptors(
     py: Python<'_>,
@@ -211,7 +211,9 @@ fn wait_a_moment(
 
 /// Number of further words to take: the rest of a long instruction, else a few instructions.
 fn words_wanted(taken: &[u32]) -> usize {
-    let frame: usize = taken.first().map_or(0, |first| (first >> 16).try_into().expect("16 bits"));
+    let frame: usize = taken
+        .first()
+        .map_or(0, |first| (first >> 16).try_into().expect("a length field has 16 bits"));
     frame.saturating_sub(taken.len()).max(READ_WORDS_MAX)
 }
 
@@ -236,7 +238,7 @@ impl RingReplies {
                 exit();
             }
         }
-        let slot = slabs.answers.slot().expect("waited for until there is one");
+        let slot = slabs.answers.slot().expect("the loop above waits for a free slot");
         slot[..reply.bytes.len()].copy_from_slice(reply.bytes);
         slabs.answers.publish(&[0; HEAD_WORDS], reply.bytes.len())
     }

@@ -127,7 +127,9 @@ fn any_attr(kind: AttrKind, random: &mut Random) -> Attr {
         AttrKind::Int => Attr::Int(any_int(random)),
         AttrKind::Float => Attr::Float(f64::from(exact::<_, u8>(random.below(5))) / 2.0),
         AttrKind::Scalar => Attr::Scalar(any_scalar(random)),
-        AttrKind::Dtype => Attr::Dtype(*random.pick(&Dtype::ALL).expect("there are dtypes")),
+        AttrKind::Dtype => {
+            Attr::Dtype(*random.pick(&Dtype::ALL).expect("the list of dtypes is not empty"))
+        }
         AttrKind::Ints => {
             let list: Vec<i64> = (0..random.index(5)).map(|_| any_int(random)).collect();
             Attr::Ints(Dims::new(&list).unwrap_or_else(|| panic!("too many: {list:?}")))

@@ -43,7 +43,7 @@ impl Producer {
     /// # Errors
     /// [`RingError`] when the descriptor is not a sealed ring of an allowed size, or its counters
     /// contradict each other, or the kernel refuses. Safe with a descriptor from a hostile peer.
-    #[allow(clippy::needless_pass_by_value, reason = "a ring's descriptor is used up by attaching")]
+    #[allow(clippy::needless_pass_by_value, reason = "attaching consumes a ring's descriptor")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = RingMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;

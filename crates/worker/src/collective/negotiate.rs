@@ -92,7 +92,7 @@ impl<E: Engine> MachineState<E> {
         driver: &mut impl Driver<E::Borrowed>,
     ) {
         loop {
-            let negotiation = in_flight.negotiation.as_deref().expect("it negotiates");
+            let negotiation = in_flight.negotiation.as_deref().expect("the collective negotiates");
             let round =
                 Round::new(negotiation.tag, negotiation.round, payloads, &negotiation.others);
             let job = Job::round(in_flight.ticket, in_flight.origin, round, negotiation.then());
@@ -233,11 +233,11 @@ impl<E: Engine> MachineState<E> {
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Borrowed>,
     ) {
-        let negotiation = in_flight.negotiation.take().expect("it has negotiated");
+        let negotiation = in_flight.negotiation.take().expect("the collective has negotiated");
         let Negotiation { tag, group, exchange, rendezvous, round, receivers, senders, .. } =
             *negotiation;
         let (Some(mut exchange), Some(rendezvous)) = (exchange, rendezvous) else {
-            unreachable!("collective {tag} falls back without having begun")
+            unreachable!("collective {tag} falls back without a negotiation")
         };
         exchange.begin_at(round);
         let dtype = exchange.dtype();

@@ -24,7 +24,9 @@ impl Headers {
         let failures = (0_u32..).zip(failures);
         let failures = failures.filter_map(|(index, cause)| Some((index, cause?.message())));
         let ours = Failures::encode(failures);
-        let ours = ours.unwrap_or_else(|error| panic!("failures whose texts are clipped: {error}"));
+        let ours = ours.unwrap_or_else(|error| {
+            panic!("failures with clipped texts exceed the limit: {error}")
+        });
         Self { ours, of_others, are_entered: false }
     }
 

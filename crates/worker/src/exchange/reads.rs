@@ -25,7 +25,7 @@ impl Exchange {
         }
         let payload = FirstPayload { operand, result, of_backend };
         let without = || FirstPayload { of_backend: &[], ..payload }.encode();
-        payload.encode().or_else(|_| without()).expect("two ranges are short")
+        payload.encode().or_else(|_| without()).expect("two ranges without a payload fit the limit")
     }
 
     /// Reads of this member, derived from the first payloads of all members, in the group's order.

@@ -64,7 +64,7 @@ impl<E: Engine> MachineState<E> {
             && let Some(value) = values.pop()
         {
             let moved = self.table.succeed(from, to, value);
-            debug_assert!(moved, "{from:?} was looked at above");
+            debug_assert!(moved, "{from:?} was checked to hold a value");
             return self.mark(instruction, ahead);
         }
         self.consume(instruction, reuse);

@@ -19,7 +19,10 @@ pub struct Job<M> {
 }
 
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "a box would be for the usual one, an exchange")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a box would slow down the common variant, an exchange"
+)]
 pub(super) enum Work<M> {
     /// An exchange with its memory.
     Exchange { exchange: Exchange, group: Group, reduce: ReduceBytes, bucket: BucketMemory<M> },

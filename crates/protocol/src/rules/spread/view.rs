@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(follows(Op::Diagonal, &attrs, &[3, 5, 4], 0), Some(false));
         assert_eq!(follows(Op::Diagonal, &attrs, &[5, 3, 4], 1), Some(false));
         assert_eq!(follows(Op::Diagonal, &attrs, &[3, 5, 4], 2), Some(true));
-        let swapped = [Attr::Ints(Dims::new(&[1, 0]).expect("two"))];
+        let swapped = [Attr::Ints(Dims::new(&[1, 0]).expect("a shape of two dimensions"))];
         assert_eq!(follows(Op::Permute, &swapped, &[3, 5], 0), Some(true));
     }
 }

@@ -215,7 +215,7 @@ impl<'a> Evaluation<'a> {
 
     fn infix(&mut self, infix: Infix, left: u8, right: u8) -> PyResult<Term> {
         let (left, right) = (self.term(left)?, self.term(right)?);
-        // PyTorch's order, in which a tensor stands before a number.
+        // PyTorch's order, with a tensor before a number.
         let turned = infix.op().info().commutes && matches!(left, Term::Number(_));
         match (&left, &right) {
             (Term::Tensor(_), _) | (_, Term::Tensor(_)) if turned => {

@@ -32,8 +32,8 @@ impl Application {
         Ok(Self { inputs: GilCell::new(inputs.collect::<PyResult<_>>()?) })
     }
 
-    /// Records the function: the gradients of `outputs`, None where one has none, go to `context`, and `kept` is what it
-    /// saves. Writes to `outputs` that are views are refused, if it `guards` them.
+    /// Records the function: the gradients of `outputs` go to `context`, None for an output without one, and `kept` has
+    /// the values that it saves. Writes to `outputs` that are views are refused, if it `guards` them.
     fn record(
         &self,
         py: Python<'_>,

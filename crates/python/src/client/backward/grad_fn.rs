@@ -10,8 +10,8 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// `tensor.grad_fn`: what computes the gradients of operands from that of the result. Each is of a class of its own, which
-/// is called as PyTorch calls the function (`AddBackward0`): programs that draw graphs read the class's name.
+/// `tensor.grad_fn`: the node that computes the gradients of operands from that of the result. Each operator has a class
+/// of its own with PyTorch's name of the function (`AddBackward0`): programs that draw graphs read the class's name.
 #[pyclass(frozen, weakref, subclass, module = "gt", name = "GradFn")]
 pub(crate) struct GradFn(To);
 

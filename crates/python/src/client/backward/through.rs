@@ -160,7 +160,9 @@ impl Pass {
         shared: SharedTerms,
         positions: &[usize],
     ) -> PyResult<()> {
-        let Some(op) = node.op() else { unreachable!("a function gives all gradients at once") };
+        let Some(op) = node.op() else {
+            unreachable!("a user's function has given all of its gradients already")
+        };
         if node.saved.get(py).is_none() {
             return Err(grad_fn::freed(py));
         }

@@ -69,7 +69,7 @@ fn summed(py: Python<'_>, whole: Option<Var>, mut gradients: Vec<ViewGradient>) 
             }
         });
     }
-    let Some(total) = total else { unreachable!("a sum of nothing") };
+    let Some(total) = total else { unreachable!("no gradients to sum") };
     Ok(total.var)
 }
 

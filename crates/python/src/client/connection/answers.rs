@@ -1,5 +1,4 @@
-//! Messages that have come back: answers to this client's requests, and failures that nobody asked
-//! about.
+//! Messages that have come back: answers to this client's requests, and unrequested failures.
 
 use super::new_array::NewArray;
 use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, Stats, ToClient};
@@ -111,7 +110,7 @@ impl Answers {
         if !op.info().has_outputs() {
             return;
         }
-        let place = usize::try_from(self.numbered).expect("64 bits") % OPS_KEPT;
+        let place = usize::try_from(self.numbered).expect("usize has 64 bits") % OPS_KEPT;
         match self.ops.get_mut(place) {
             Some(kept) => *kept = op,
             None => self.ops.push(op),
@@ -157,12 +156,12 @@ impl Answers {
         known
     }
 
-    /// The oldest failure that nobody has read.
+    /// Takes the oldest unread failure.
     pub(crate) fn take_first_unread(&mut self) -> Option<Failed> {
         self.unread.pop_front()
     }
 
-    /// Every failure that nobody has read, and how many more there were.
+    /// Takes all unread failures, and the number of those that were dropped.
     pub(crate) fn take_unread(&mut self) -> (Vec<Failed>, u64) {
         (self.unread.drain(..).collect(), std::mem::take(&mut self.forgotten))
     }
@@ -267,7 +266,7 @@ impl Elements {
     fn add(&mut self, reply: &Reply<'_>, (run, stride): (u64, u64)) {
         let &Reply { start, total, dtype, dims, bytes, .. } = reply;
         let bytes_of = |elements: u64| {
-            usize::try_from(elements.saturating_mul(dtype.size())).expect("64 bits")
+            usize::try_from(elements.saturating_mul(dtype.size())).expect("usize has 64 bits")
         };
         if self.dtype.is_none() {
             if let Destination::Own(own) = &mut self.bytes {

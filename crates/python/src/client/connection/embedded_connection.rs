@@ -404,7 +404,10 @@ impl Sink for LinkSink<'_> {
         let link = self.links.get(place).filter(|link| link.alive);
         match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
             Ok(()) => self.deliver(worker),
-            Err(error) => debug_assert!(false, "the planner made {instruction:?}: {error}"),
+            Err(error) => debug_assert!(
+                false,
+                "the planner emitted {instruction:?}, which has no binary form: {error}"
+            ),
         }
     }
 
@@ -448,7 +451,7 @@ impl Sink for LinkSink<'_> {
     }
 }
 
-/// A trace line: the instruction, then what is known about it.
+/// A trace line: the instruction, then the dispatcher's notes.
 pub(crate) fn trace_line(
     instruction: &Instruction<'_>,
     notes: &TraceNotes<'_>,

@@ -1,4 +1,4 @@
-//! A numpy array of bytes that nobody has seen yet, to receive into.
+//! A new numpy array of bytes, to receive into.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -32,8 +32,8 @@ impl NewArray {
             return &mut [];
         }
         let start = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
-        // SAFETY: `new` made the array, which lives as long as we do, with `length` bytes there. Until its reader gives it
-        // to Python, after the last byte has come, nobody else looks at it.
+        // SAFETY: `new` made the array, which lives as long as self, with `length` bytes at this address. Nothing else
+        // refers to it until its reader returns it to Python, after the last byte has arrived.
         unsafe { std::slice::from_raw_parts_mut(start, self.length) }
     }
 }

@@ -145,7 +145,7 @@ impl TcpConnection {
         Self { shared, inbox, threads }
     }
 
-    /// Lets `append` add whole instructions or messages to what is written next.
+    /// Lets `append` add whole instructions or messages to the words that are written next.
     fn queue<T>(&mut self, append: impl FnOnce(&mut Vec<u32>) -> T) -> T {
         let mut state = self.shared.lock();
         let outcome = append(&mut state.outgoing);
@@ -223,7 +223,7 @@ impl Connection for TcpConnection {
         let goodbye = FromClient::Goodbye { reason: "the client ends its session" };
         let mut state = self.shared.lock();
         let encoded = message::encode(&goodbye, &mut state.outgoing);
-        debug_assert!(encoded.is_ok(), "a goodbye is short");
+        debug_assert!(encoded.is_ok(), "a goodbye fits a frame");
         // Set together with the goodbye: the dispatcher closes the connection when it reads that,
         // which must not be taken for a broken link.
         state.closing = true;
@@ -278,7 +278,7 @@ impl Inbox for TcpInbox {
     }
 }
 
-/// Writes what has gathered, as whole instructions, until the end; resumes a broken connection.
+/// Writes the words that have gathered, as whole instructions, until the end; resumes a broken connection.
 fn write_loop(shared: &SharedConnection) {
     loop {
         let Some(Next { mut stream, number, bytes, last }) = next_frames(shared) else { return };

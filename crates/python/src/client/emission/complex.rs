@@ -112,7 +112,11 @@ pub(crate) fn number(
     [real, imag]: [f64; 2],
     dtype: Dtype,
 ) -> PyResult<Bound<'_, Tensor>> {
-    #[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "rounding is meant")]
+    #[allow(
+        clippy::as_conversions,
+        clippy::cast_possible_truncation,
+        reason = "rounding is intended"
+    )]
     let bytes: Vec<u8> = match dtype {
         Dtype::C128 => [real, imag].into_iter().flat_map(f64::to_le_bytes).collect(),
         Dtype::C64 => {

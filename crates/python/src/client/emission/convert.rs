@@ -114,7 +114,7 @@ fn large(object: &Bound<'_, PyAny>) -> Option<u64> {
 }
 
 /// The number rounded to a float.
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is meant")]
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is intended")]
 pub(crate) const fn rounded(number: u64) -> f64 {
     number as f64
 }

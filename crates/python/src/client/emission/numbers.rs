@@ -166,7 +166,7 @@ fn number(data: &Bound<'_, PyAny>, dtype: Dtype) -> Option<Scalar> {
     }
 }
 
-#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "rounding is meant")]
+#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "rounding is intended")]
 fn narrow(value: f64) -> f32 {
     value as f32
 }

@@ -9,7 +9,7 @@ pub(crate) fn symbol(name: &CStr) -> Option<usize> {
     (!address.is_null()).then(|| address.addr())
 }
 
-/// [`symbol`] of what has a fallback; none is found where `GT_STABLE_ABI_ONLY` asks for the fallbacks.
+/// [`symbol`] of a function with a fallback; `None` if `GT_STABLE_ABI_ONLY` selects the fallbacks.
 pub(crate) fn private_symbol(name: &CStr) -> Option<usize> {
     // Read before Python can read it: it accepts the words of gt/config/variables.py, which reports
     // other words.

@@ -136,7 +136,7 @@ impl Tensor {
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         match self.var.meta(py).dims.first() {
-            Some(size) => Ok(usize::try_from(*size).expect("a size is no less than 0")),
+            Some(size) => Ok(usize::try_from(*size).expect("a size is not negative")),
             None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
         }
     }

@@ -91,7 +91,7 @@ pub(crate) fn node(
         cold: GilCell::new(None),
     };
     let mut node = Pooled::new(py, empty);
-    fill(node.alone_mut(py).expect("nobody else has a new node"));
+    fill(node.alone_mut(py).expect("a new node has one reference"));
     node
 }
 

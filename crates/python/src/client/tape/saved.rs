@@ -148,7 +148,7 @@ pub(crate) fn place_of(number: i64) -> Place {
     if let Ok(operand) = u32::try_from(number) {
         Place::Operand(to_usize(operand))
     } else {
-        Place::Output(u32::try_from(-1 - number).expect("results are few"))
+        Place::Output(u32::try_from(-1 - number).expect("the number of a result fits u32"))
     }
 }
 

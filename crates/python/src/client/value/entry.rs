@@ -287,7 +287,7 @@ impl<R: Rest> VarRef<R> {
     /// Names the value of the variable's own entry; any other value is returned. The variable must
     /// not name one before.
     pub(crate) fn name_own(&self, _py: Python<'_>, value: ValueRef<R>) -> Option<ValueRef<R>> {
-        assert!(!self.entry().names_own.get(), "a variable that names a value is given another");
+        assert!(!self.entry().names_own.get(), "the variable already names a value");
         if value.0 != self.0 {
             return Some(value);
         }

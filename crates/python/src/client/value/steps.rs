@@ -94,7 +94,7 @@ pub(crate) fn strided(op: Op) -> &'static Strided {
 pub(crate) fn result_of(step: &Step, meta: Meta) -> Meta {
     match infer(step.op, &[RuleArg::Value(&meta)], &step.attrs) {
         Ok(metas) => *metas.first().expect("a view operator has one result"),
-        Err(error) => panic!("{} of {meta} has been taken before: {error}", step.op.info().name),
+        Err(error) => panic!("{} of {meta} succeeded before: {error}", step.op.info().name),
     }
 }
 

@@ -335,7 +335,7 @@ impl Var {
         }
     }
 
-    /// A variable that shares its value with nobody.
+    /// A variable with an unshared value.
     #[inline]
     pub(crate) fn of(py: Python<'_>, value: ValueHandle) -> Self {
         Self(VarRef::new(py, value))

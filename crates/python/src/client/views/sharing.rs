@@ -88,7 +88,7 @@ impl Var {
     /// A copy of this variable's alias; placeholders where it shares nothing.
     fn alias_of(&self, py: Python<'_>) -> Alias {
         let state = self.look(py);
-        let Some(alias) = state.alias() else { unreachable!("share() made one") };
+        let Some(alias) = state.alias() else { unreachable!("share() has made an alias") };
         Alias {
             storage: Arc::clone(&alias.storage),
             path: alias.path.clone(),
@@ -204,7 +204,7 @@ impl Var {
     /// Stand-in for the address of the memory that this variable is a part of.
     pub(crate) fn memory_address(&self, py: Python<'_>) -> u64 {
         self.share(py);
-        self.storage(py).expect("share() made one").address(py)
+        self.storage(py).expect("share() has made an alias").address(py)
     }
 
     /// Returns true if it shows the conjugates of the elements in its memory.
@@ -218,7 +218,7 @@ impl Var {
     /// shape, shows of its own. Autograd counts this as its first write.
     pub(crate) fn shown_as(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         self.share(py);
-        let storage = self.storage(py).expect("share() made one");
+        let storage = self.storage(py).expect("share() has made an alias");
         let mut alias = other.alias_of(py);
         let steps = Path::steps(alias.path.as_ref());
         let shared = Self::new(py, emit::take(py, storage.value(py), &steps)?, None);

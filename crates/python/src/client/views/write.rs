@@ -266,7 +266,7 @@ fn scatter(
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
         match steps::back(step, meta) {
             Back::Whole(turn) => slice = emit::take(py, slice, &[turn])?,
-            Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
+            Back::ByNumber => unreachable!("{} is written by element indices", step.op.info().name),
             Back::Part(over) => {
                 let inner = emit::take(py, storage.value(py), &steps[..level])?;
                 storage.forget_views(py);
@@ -295,7 +295,7 @@ fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], slice: &Var) -> Py
     let shaped = |var: &Var, dims: Dims| {
         run(Op::Reshape, &[Arg::Var(var)], SmallVec::from_elem(Attr::Ints(dims), 1))
     };
-    let flat = |var: &Var| shaped(var, Dims::new(&[-1]).expect("one dimension fits"));
+    let flat = |var: &Var| shaped(var, Dims::new(&[-1]).expect("a shape of one dimension"));
     let dims = whole.meta(py).dims;
     let count = dims.elements().expect("checked where the shape was made");
     let range = [Scalar::Int(0), Scalar::Int(count), Scalar::Int(1)].map(Attr::Scalar);
@@ -343,7 +343,7 @@ fn written_through(
             Back::Whole(turn) => {
                 slice = slice.and_then(|edge| tape::link_views(py, Some(edge), taken, &[turn]));
             }
-            Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
+            Back::ByNumber => unreachable!("{} is written by element indices", step.op.info().name),
             Back::Part(over) => {
                 let above = &steps[..level];
                 let outside = old

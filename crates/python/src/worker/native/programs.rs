@@ -46,7 +46,8 @@ pub fn offer_native(addresses: [usize; FUNCTIONS], bind: Py<PyAny>) {
     // SAFETY: `gt.worker.native.start` passes a library's own functions, in this order, and never
     // unloads it.
     let helper = unsafe { Helper::install(addresses) };
-    *OFFER.lock().expect("nothing panics with it") = Some(NativeOffer { helper, bind });
+    *OFFER.lock().expect("no thread panics while it holds the lock") =
+        Some(NativeOffer { helper, bind });
     IS_OFFERED.store(true, Ordering::Release);
 }
 
@@ -56,7 +57,7 @@ pub fn take_offer() -> Option<NativeOffer> {
     if !IS_OFFERED.load(Ordering::Relaxed) || !IS_OFFERED.swap(false, Ordering::Acquire) {
         return None;
     }
-    OFFER.lock().expect("nothing panics with it").take()
+    OFFER.lock().expect("no thread panics while it holds the lock").take()
 }
 
 /// Form of an instruction: everything that a program is specialised for.
@@ -429,7 +430,7 @@ fn execute(
 /// Takes ownership of the handles that a run returned.
 fn owned(results: &[*mut c_void]) -> Values<TensorValue> {
     let values = results.iter().map(|&result| {
-        let handle = NonNull::new(result).expect("a tensor");
+        let handle = NonNull::new(result).expect("a program writes a tensor for each result");
         // SAFETY: the caller owns a result.
         TensorValue::from(unsafe { NativeTensor::new(handle) })
     });

@@ -80,7 +80,7 @@ impl TensorValue {
             let object = unsafe { (helper.to_python)(tensor.handle().as_ptr()) };
             // SAFETY: a new reference, or null.
             let object = unsafe { Bound::from_owned_ptr_or_opt(py, object) };
-            object.expect("a Python object for a tensor").unbind()
+            object.expect("the helper makes a Python object of a tensor").unbind()
         })
     }
 

@@ -62,7 +62,7 @@ impl StoredChunk {
 pub fn failure(cause: &Cause) -> Vec<u8> {
     let mut words = Vec::new();
     let encoded = message::encode(&FromWorker::Failure(cause.message()), &mut words);
-    encoded.expect("a cause's text is clipped");
+    encoded.expect("a cause with a clipped text has a binary form");
     bytemuck::cast_slice(&words).to_vec()
 }
 

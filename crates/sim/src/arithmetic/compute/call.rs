@@ -14,7 +14,7 @@ pub struct KernelCall<'a> {
 
 #[allow(
     clippy::wildcard_enum_match_arm,
-    reason = "an attribute is of the kind that is asked for or no toy knows it"
+    reason = "an attribute has the requested kind, or no toy kernel takes it"
 )]
 impl<'a> KernelCall<'a> {
     pub fn tensor(&self, place: usize) -> Result<&'a ToyTensor, KernelError> {

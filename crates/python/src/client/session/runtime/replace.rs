@@ -49,7 +49,7 @@ pub(crate) fn leave_parent(py: Python<'_>) {
             runtime.hope = None;
             begin_anew(py, runtime)
         });
-        assert!(old.is_none(), "a connection of the parent's is not a child's to end");
+        assert!(old.is_none(), "a forked child must not end its parent's connection");
     }
 }
 

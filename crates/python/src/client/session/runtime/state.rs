@@ -277,7 +277,7 @@ impl Runtime {
         // A slot that the dispatcher does not know is a bug of ours; the stream reports it at the
         // next instruction.
         if connection.release(slots, &mut self.answers).is_err() {
-            debug_assert!(false, "freed a slot twice");
+            debug_assert!(false, "a slot was freed twice");
         }
         self.slots.free.extend_from_slice(slots);
     }

@@ -106,27 +106,27 @@ class GradFn:
     def __new__(cls, node: GradFn) -> Self: ...
     @property
     def metadata(self) -> dict[Any, Any]:
-        """What the user keeps with this node."""
+        """Dictionary that the user may fill with data about this node."""
     @property
     def next_functions(self) -> tuple[tuple[GradFn | None, _int], ...]:
         """For each operand that is a tensor, where its gradient goes: a node and which output of it, or (None, 0)."""
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """Of a function of the user's: what `save_for_backward` was given."""
+        """Tensors that a user's function passed to `save_for_backward`."""
     @property
     def variable(self) -> Tensor:
-        """Of a leaf's: the leaf."""
+        """The leaf, of a node that accumulates into one."""
     @property
     def _after(self) -> dict[_int, Callable[..., object]]:
-        """Functions that are called after it has computed gradients."""
+        """Functions that are called after this node has computed gradients."""
     @property
     def _before(self) -> dict[_int, Callable[..., object]]:
-        """Functions that are called before it computes gradients."""
+        """Functions that are called before this node computes gradients."""
     @property
     def _site(self) -> str | None:
-        """Where the forward was called: `train.py:42`."""
+        """Call site of the forward: `train.py:42`."""
     def name(self) -> str:
-        """As PyTorch calls it: `MulBackward0`."""
+        """PyTorch's name of the node: `MulBackward0`."""
     def register_hook(self, fn: Callable[..., object]) -> RemovableHandle: ...
     def register_prehook(self, fn: Callable[..., object]) -> RemovableHandle: ...
     def __eq__(self, other: object, /) -> _bool: ...
@@ -144,12 +144,12 @@ class Application:
         kept: Sequence[Tensor | None],
         guards: _bool,
     ) -> None:
-        """Records the function: the gradients of `outputs`, None where one has none, go to `context`, and `kept` is what it saves. Writes to `outputs` that are views are refused, if it `guards` them."""
+        """Records the function: the gradients of `outputs` go to `context`, None for an output without one, and `kept` has the values that it saves. Writes to `outputs` that are views are refused, if it `guards` them."""
 
 @final
 class WeightGradients:
     def accumulate(self) -> None:
-        """Adds them to `.grad`; once."""
+        """Adds the deferred gradients to `.grad`; may be called once."""
 
 @final
 class PreparedCall:
@@ -174,19 +174,19 @@ class Tensor:
         """The sizes of the dimensions."""
     @property
     def dtype(self) -> _dtype:
-        """The kind of the elements, such as `gt.float32`."""
+        """The type of the elements, such as `gt.float32`."""
     @property
     def ndim(self) -> _int:
-        """How many dimensions."""
+        """Number of dimensions."""
     @property
     def is_leaf(self) -> _bool:
-        """Whether no recorded operation made this tensor, so that `backward` may add to its `grad`."""
+        """True if no recorded operation made this tensor, so that `backward` may add to its `grad`."""
     @property
     def retains_grad(self) -> _bool:
-        """Whether the gradient of this tensor, which is no leaf, is kept in `grad`."""
+        """True if the gradient of this tensor, which is not a leaf, is kept in `grad`."""
     @property
     def grad_fn(self) -> GradFn | None:
-        """The node of the recorded operation that made this tensor; None of a leaf."""
+        """The node of the recorded operation that made this tensor; None for a leaf."""
     @property
     def device(self) -> _device: ...
     @property
@@ -211,12 +211,12 @@ class Tensor:
     def nbytes(self) -> _int:
         """Bytes of all elements."""
     def storage_offset(self) -> _int:
-        """Elements of the storage before this tensor's first."""
+        """Number of elements of the storage before this tensor's first."""
     @property
     def is_sparse(self) -> _bool: ...
     @property
     def H(self) -> Tensor:
-        """Of a matrix the transpose, conjugated where it is complex."""
+        """The transpose of a matrix, conjugated where it is complex."""
     @property
     def mH(self) -> Tensor: ...
     real: Tensor
@@ -251,38 +251,38 @@ class Tensor:
     def is_nested(self) -> _bool: ...
     @property
     def requires_grad(self) -> _bool:
-        """Whether operations on this tensor are recorded for a gradient; a leaf's may be set."""
+        """True if operations on this tensor are recorded for a gradient; may be set on a leaf."""
     @requires_grad.setter
     def requires_grad(self, value: _bool, /) -> None: ...
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward passes have added up; None before the first."""
+        """The gradient that backward passes have accumulated; None before the first pass."""
     @grad.setter
     def grad(self, value: Tensor | None, /) -> None: ...
     @property
     def data(self) -> Tensor:
-        """The same values without gradient history; a value that is set takes their place, unrecorded."""
+        """A tensor with the same values and without gradient history; assigning to it replaces the values, unrecorded."""
     @data.setter
     def data(self, value: Tensor, /) -> None: ...
     @property
     def T(self) -> Tensor:
-        """Dimensions in reverse order."""
+        """A view with the dimensions in reverse order."""
     @property
     def mT(self) -> Tensor:
-        """The last two dimensions swapped; a number is its own transpose."""
+        """A view with the last two dimensions swapped; a 0-d tensor is its own transpose."""
     @property
     def _version(self) -> _int: ...
     def _is_view(self) -> _bool:
-        """Whether this tensor shares another one's storage as a view."""
+        """Returns true if this tensor is a view of another one's storage."""
     @property
     def _base(self) -> Tensor | None:
-        """The tensor that this one is a view of; None of what is none."""
+        """The tensor that this one is a view of; None if this is no view."""
     def item(self) -> _Real:
         """The value of a tensor of one element, as a Python number."""
     def dim(self) -> _int:
-        """How many dimensions."""
+        """Number of dimensions."""
     def numel(self) -> _int:
-        """How many elements."""
+        """Number of elements."""
     def get_device(self) -> _int:
         """-1, as of every tensor that is on no particular GPU."""
     def pin_memory(self, device: object = None) -> Tensor:
@@ -296,23 +296,23 @@ class Tensor:
     def record_stream(self, s: object) -> None:
         """Nothing: the order in which a worker runs instructions keeps memory as long as it is read."""
     def new(self, *data: object, **named: object) -> Tensor:
-        """`Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so. Of sizes or of data it is PyTorch's oldest constructor, which `gt.tensor_types` has."""
+        """`Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so. Given sizes or data it is PyTorch's legacy constructor, which is in `gt.tensor_types`."""
     def __dlpack__(self, **options: Any) -> object: ...
     def __array_namespace__(self, *, api_version: str | None = None) -> Any: ...
     def __dlpack_device__(self) -> tuple[_int, _int]: ...
     @overload
     def stride(self, dim: None = None, *, axis: None = None) -> tuple[_int, ...]:
-        """Steps to the next element along each dimension, or along `dim`, in elements."""
+        """Distance between neighbouring elements along each dimension, or along `dim`, in elements."""
     @overload
     def stride(self, dim: _int) -> _int: ...
     @overload
     def stride(self, *, axis: _int) -> _int: ...
     def is_contiguous(self, *, memory_format: object = None) -> _bool:
-        """Whether the elements stand without gaps in a memory format's order: row-major without one."""
+        """True if the elements have no gaps in a memory format's order; the default order is row-major."""
     def requires_grad_(self, requires_grad: _bool = True) -> Self:
         """Sets whether operations on this leaf are recorded for a gradient; returns the tensor itself."""
     def retain_grad(self) -> None:
-        """Keeps the gradient of this tensor, which is no leaf, in `grad`, too."""
+        """Keeps the gradient of this tensor, which is not a leaf, in `grad` too."""
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Calls `hook(gradient)` in each pass in which a gradient of this tensor is computed."""
     def register_post_accumulate_grad_hook(
@@ -320,7 +320,7 @@ class Tensor:
     ) -> RemovableHandle:
         """Calls `hook(leaf)` each time a gradient has accumulated in this leaf's `.grad`."""
     def detach(self) -> Tensor:
-        """The same values without gradient history; writes show in both."""
+        """A tensor with the same values and without gradient history; writes show in both."""
     def clone(self, *, memory_format: object = None) -> Tensor:
         """A copy with a value of its own; differentiable."""
     def backward(
@@ -332,11 +332,11 @@ class Tensor:
     ) -> None:
         """Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from, or of `inputs` alone, a tensor or several."""
     def view(self, *size: _Dims | _dtype, **named: _Dims | _dtype) -> Tensor:
-        """The same elements in another shape, sharing storage; an error where it cannot. Of a dtype: the bits as elements of it, a value of its own (storage is shared with the tensor's own dtype only)."""
+        """A tensor with the same elements in another shape, which shares storage; an error where that is impossible. Given a dtype: the bits as elements of that dtype, as a value of its own (storage is shared only with a tensor of the same dtype)."""
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions swapped."""
+        """A view with two dimensions swapped."""
     def t(self) -> Tensor:
-        """A matrix with rows and columns swapped; vectors and numbers as they are."""
+        """A matrix with rows and columns swapped; vectors and 0-d tensors are unchanged."""
     @overload
     def max(
         self,
@@ -434,9 +434,9 @@ class Tensor:
     @overload
     def lu(A, pivot: _bool, get_infos: Literal[True]) -> tuple[Tensor, Tensor, Tensor]: ...
     def unsqueeze(self, dim: _int, *, axis: _int | None = None) -> Tensor:
-        """A dimension of size 1 inserted at `dim`."""
+        """A view with a dimension of size 1 inserted at `dim`."""
     def squeeze(self, *dims: _Dims | None, dim: _Dims | None = None, axis: _Dims | None = None) -> Tensor:
-        """Without dimensions of size 1: all of them, or those of `dim`, a number, a sequence or several numbers."""
+        """A view without dimensions of size 1: all of them, or those of `dim`, a number, a sequence or several numbers."""
     def __getitem__(self, index: _Index, /) -> Tensor: ...
     def __setitem__(self, index: _Index, value: Tensor | _Number | npt.NDArray[Any], /) -> None: ...
     def __len__(self, /) -> _int: ...
@@ -703,7 +703,7 @@ class Tensor:
     def logcumsumexp(self, dim: _int, *, axis: _int | None = None) -> Tensor:
         """log(cumsum(exp(self))) along `dim`, computed stably."""
     def reshape(self, *size: _Dims, **named: _Dims) -> Tensor:
-        """The same elements in another shape; one size may be -1."""
+        """A tensor with the same elements in another shape; one size may be -1."""
     def permute(self, *dims: _Dims, **named: _Dims) -> Tensor:
         """Dimensions in another order."""
     def expand(self, *size: _Dims, **named: _Dims) -> Tensor:
@@ -739,9 +739,9 @@ class Tensor:
     def new_tensor(self, data: Data, *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
         """A tensor with a copy of `data`, of this tensor's dtype."""
     def ndimension(self) -> _int:
-        """How many dimensions."""
+        """Number of dimensions."""
     def nelement(self) -> _int:
-        """How many elements."""
+        """Number of elements."""
     def element_size(self) -> _int:
         """Bytes of an element."""
     def contiguous(self, memory_format: object=None) -> Tensor:
@@ -757,7 +757,7 @@ class Tensor:
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
         """Two dimensions swapped."""
     def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions swapped."""
+        """A view with two dimensions swapped."""
     def movedim(self, source: _int | Shape, destination: _int | Shape) -> Tensor:
         """Dimensions `source` at the places `destination`, the others in their order."""
     def moveaxis(self, source: _int | Shape, destination: _int | Shape) -> Tensor:
@@ -1509,47 +1509,47 @@ def call(name: str, *operands: Tensor | _Number | None, **attrs: Any) -> Tensor:
 def assign_(target: Tensor, value: Tensor, computed: builtins.bool = False) -> Tensor:
     """Writes `value` (broadcast and cast) into `target`, with PyTorch's rules of aliasing, versions and leaves."""
 def check_writable(target: Tensor, *operands: object) -> None:
-    """Raises what a write in place of `target` raises before its value is computed from `operands` of any type."""
+    """Raises the error that an in-place write of `target` raises before its value is computed; `operands` may have any type."""
 def value_before(target: Tensor) -> Tensor:
-    """The value of `target` under a name of its own where the tape may save it: a write that follows is no change of that."""
+    """A separate variable with the value of `target`, where the tape may save it: a later write to `target` does not count as a change of it."""
 def view_source(target: Tensor) -> Tensor:
-    """A tensor of the same memory, of which `target` may become a view by `change_shape`."""
+    """A tensor of the same memory; `change_shape` may turn `target` into a view of it."""
 def change_shape(target: Tensor, view: Tensor) -> None:
-    """`target` becomes `view`, which was taken of its `view_source`."""
+    """Turns `target` into `view`, which was taken of its `view_source`."""
 def become_view(target: Tensor, view: Tensor) -> None:
-    """`target` becomes `view`, which was taken of it or of `value_before(target)`."""
+    """Turns `target` into `view`, which was taken of it or of `value_before(target)`."""
 def as_strided(
     tensor: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int
 ) -> Tensor | None:
-    """Elements of the memory that `tensor` is a part of; None where nothing is known of the rest of that memory."""
+    """Number of elements of the memory that `tensor` is a part of; None where the rest of that memory is unknown."""
 def keep(result: Tensor, *tensors: Tensor) -> None:
-    """Backward passes through `result` refuse that one of `tensors` was written since: what PyTorch's operator keeps, where `result` is the last of several operators that GT composes it of."""
+    """Makes backward passes through `result` refuse if one of `tensors` was written since: PyTorch's operator saves them, while GT composes it of several operators, of which `result` is the last."""
 def unwatched(view: Tensor) -> Tensor:
-    """`view` without autograd's knowledge that it is one: both share memory, and writes to one are not recorded for the other."""
+    """A tensor that shares the memory of `view` but is no view to autograd: writes to one are not recorded for the other."""
 def memory(tensor: Tensor) -> tuple[_int, _int]:
-    """How many elements the memory has that `tensor` is a part of, and how many tensors share it."""
+    """Number of elements of the memory that `tensor` is a part of, and number of tensors that share it."""
 def memory_address(tensor: Tensor) -> _int:
-    """What stands for the address of the memory that `tensor` is a part of: no two memories' elements have the same ones."""
+    """Stand-in for the address of the memory that `tensor` is a part of: elements of different memories never have the same one."""
 def take_memory(target: Tensor, source: Tensor) -> None:
-    """`target` shows what `source` shows, in the same memory; others that shared the one it had keep that."""
+    """Makes `target` name the memory of `source`; tensors that shared its earlier memory keep that."""
 def check_mask(tensor: Tensor, dim: _int, mask: Tensor) -> None:
-    """Raises where a mask has other sizes than the dimensions of `tensor` from `dim` on."""
+    """Raises an error where a mask's sizes differ from those of the dimensions of `tensor` from `dim` on."""
 def memory_copy(tensor: Tensor, memories: dict[_int, object]) -> Tensor:
-    """A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share none, as in PyTorch. Autograd counts that as the first write."""
+    """A detached copy of `tensor`: copies made with one dict `memories` share memory where their originals do. Conjugates share none, as in PyTorch. Autograd counts the copy as the first write."""
 def fill_(target: Tensor, value: Tensor | _Number | None) -> Tensor:
-    """Every element of `target` becomes `value`, a number or a 0-d tensor."""
+    """Fills `target` with `value`, a number or a 0-d tensor."""
 def consecutive_slices(
     tensor: Tensor, dim: _int, lengths: Sequence[_int], with_sizes: _bool = False
 ) -> tuple[Tensor, ...]:
-    """Slices of these lengths along `dim`, one after the other, as the results of one function: of `split_with_sizes` where the user said the lengths."""
+    """Consecutive slices of these lengths along `dim`, as the results of one function: of `split_with_sizes` where the user gave the lengths."""
 def entries(tensor: Tensor, dim: _int, count: _int) -> tuple[Tensor, ...]:
     """What a tensor has along `dim`, which disappears, as the results of one function."""
 def prepare(name: str, keeps: Sequence[_int] | None = None, **attrs: object) -> PreparedCall:
-    """An operator of a list of operands (or of none) by its name, with its attributes; `keeps` has operands from 0 up, results from -1 down."""
+    """Makes an operator that takes a list of operands (or none) by its name, with its attributes. `keeps` numbers the values that PyTorch saves: operands from 0 up, results from -1 down."""
 def read_only(tensor: Tensor, why: str) -> Tensor:
-    """`tensor`, whose memory nobody may write: an error says `why`."""
+    """`tensor`, made read-only: an error on a write says `why`."""
 def is_read_only(tensor: Tensor) -> _bool:
-    """Whether nobody may write its memory."""
+    """Returns true if the tensor's memory is read-only."""
 def apply_in_place(
     name: str, target: Tensor, *operands: Tensor | _Number | None, **attrs: object
 ) -> Tensor:
@@ -1559,7 +1559,7 @@ def from_numpy_copy(
 ) -> Tensor:
     """A tensor with a copy of a numpy array's values."""
 def from_numbers(data: object, dtype: _DtypeArg | None, requires_grad: _bool) -> Tensor | None:
-    """A tensor of Python's numbers or nested lists of them; None for what has to be looked at more closely."""
+    """A tensor of Python's numbers or nested lists of them; None for data that this fast path does not take."""
 def from_bytes(
     buffer: Buffer | npt.NDArray[Any], shape: _Dims, dtype: _DtypeArg, requires_grad: _bool = False
 ) -> Tensor:
@@ -1573,19 +1573,19 @@ def parse_safetensors_header(
 def build_safetensors_header(
     tensors: Sequence[tuple[str, _DtypeArg, Sequence[_int]]], metadata: Sequence[tuple[str, str]]
 ) -> tuple[bytes, list[str]]:
-    """The first bytes of a file with these tensors, and their names in the order in which their bytes follow."""
+    """Builds the header of a file with these tensors; returns its bytes, and the names in the order of their data."""
 def distribute(tensor: Tensor, dim: _int | None = None, layout: str | None = None) -> Tensor:
-    """The same tensor spread over workers: as the text of a layout says, or over all of them, cut along `dim` or whole."""
+    """Distributes a tensor over workers: by the text of a layout, or over all of them, sharded along `dim` or replicated."""
 def local_shard(tensor: Tensor, layout: str, member: _int) -> Tensor:
-    """What a member of a layout holds of a tensor of that layout, as a tensor on that worker; nothing is recorded."""
+    """The shard of a layout's member, of a tensor of that layout, as a tensor on that worker; nothing is recorded."""
 def layout(tensor: Tensor) -> str:
     """The layout of a tensor: `shard(0)@[0,1]`. Asks the dispatcher."""
 def explain(tensor: Tensor) -> str:
-    """Why a tensor has its layout, and what moved for it: `name: text` a line. Asks the dispatcher; source positions are ours."""
+    """The reasons for a tensor's layout, and the transfers for it: one `name: text` a line. Asks the dispatcher; source positions are added here."""
 def session_counters() -> dict[str, _int]:
-    """What the dispatcher has counted for this session; empty where there is none. Asks the dispatcher."""
+    """Counters that the dispatcher keeps for this session; empty where there is no session. Asks the dispatcher."""
 def numbered() -> _int:
-    """How many instructions with results this session has sent: the number of the next one."""
+    """Number of instructions with results that this session has sent: the number of the next one."""
 def parse_layout(
     text: str, shape: _Dims
 ) -> tuple[
@@ -1594,7 +1594,7 @@ def parse_layout(
 def accumulate_hooks(leaf: Tensor) -> dict[_int, Callable[..., object]]:
     """The functions that are called with this leaf once its gradient has accumulated."""
 def anomaly_mode() -> tuple[_bool, _bool]:
-    """Whether it is on, and whether gradients are read."""
+    """Returns two flags: anomaly detection is on, and every gradient is read."""
 def backward(
     outputs: Sequence[Tensor],
     grad_outputs: Sequence[Tensor | None],
@@ -1602,38 +1602,38 @@ def backward(
     retain_graph: _bool,
     create_graph: _bool,
 ) -> None:
-    """`.grad` of `inputs`, or of all leaves, accumulates the gradients of `outputs`."""
+    """Adds the gradients of `outputs` to `.grad` of `inputs`, or of all leaves."""
 def split_backward(
     outputs: Sequence[Tensor], grad_outputs: Sequence[Tensor | None], inputs: Sequence[Tensor]
 ) -> tuple[list[Tensor | None], WeightGradients]:
-    """Gradients of `outputs` for the leaves `inputs`, None where they do not depend on one, and what is left to do for all other leaves."""
+    """Gradients of `outputs` for the leaves `inputs` (None where the outputs do not depend on one), and the deferred work for all other leaves."""
 def is_pass_for_inputs() -> _bool:
-    """Whether the pass that is running on this thread is for chosen inputs."""
+    """Returns true if the pass running on this thread is for chosen inputs."""
 def pop_saved_tensors_hooks() -> None:
-    """Leaves the innermost pair."""
+    """Removes the innermost pair of pack and unpack."""
 def push_saved_tensors_hooks(
     pack: Callable[[Tensor], object], unpack: Callable[..., Tensor]
 ) -> None:
-    """Gives what this thread saves for backward from here on to `pack`, and takes it from `unpack`."""
+    """Passes values that this thread saves for backward to `pack` from here on, and takes them back through `unpack`."""
 def set_anomaly_mode(enabled: _bool, check_nan: _bool) -> None:
-    """Turns it on or off, for all threads."""
+    """Turns anomaly detection on or off, for all threads."""
 def tensor_hooks(tensor: Tensor) -> dict[_int, Callable[..., object]]:
     """The functions that are called with the gradient of this tensor."""
 def is_grad_enabled() -> _bool: ...
 def set_autocast_policies(words: Mapping[str, tuple[str, str]]) -> None:
-    """For each operator of PyTorch, what is done to the operands on each type of device: lower, float32, promote, or another word for nothing."""
+    """Sets, for each operator of PyTorch, the policy of its operands on each type of device: lower, float32, promote, or any other word for nothing."""
 def class_name(object: object) -> str:
-    """The name of an object's class; of PyTorch's tensors with what makes one of GT's, as both are called Tensor."""
+    """The name of an object's class. For a PyTorch tensor it adds how to convert it, since both classes are called Tensor."""
 def autocast_region() -> tuple[int, dtype, _bool] | None:
-    """Where this thread runs: None outside of any autocast."""
+    """Region that this thread runs in; None outside of any autocast."""
 def set_autocast_region(
     region: tuple[int, dtype, _bool] | None,
 ) -> tuple[int, dtype, _bool] | None:
-    """Sets where this thread runs; returns where it ran."""
+    """Sets the region that this thread runs in; returns the one before."""
 def autocast_to(tensor: Tensor, dtype: dtype) -> Tensor:
-    """`tensor` in `dtype`; of a parameter once for the outermost region. float64 and what is no float stays."""
+    """`tensor` in `dtype`; a parameter is cast once in the outermost region. float64 and dtypes that are not floats stay."""
 def forget_autocasts() -> None:
-    """Lets go of the casts of parameters that are kept."""
+    """Drops the casts of parameters that are kept."""
 def set_grad_enabled(enabled: _bool) -> _bool:
     """Sets this thread's grad mode; returns the one before."""
 def grad(
@@ -1643,61 +1643,61 @@ def grad(
     retain_graph: _bool,
     create_graph: _bool,
 ) -> list[Tensor | None]:
-    """Gradients of `outputs` for `inputs`, None where they do not depend on one."""
+    """Gradients of `outputs` for `inputs`; None where the outputs do not depend on one."""
 def print_tape(tensor: Tensor | None = None) -> list[str]:
-    """One line a record of the tape that leads to `tensor`; without one, to what was recorded last."""
+    """One line for each record of the tape that leads to `tensor`; without it, to the operation recorded last."""
 def next_draw(n: _int = 1) -> tuple[_int, _int]:
-    """The seed and the first of `n` draws of the default generator."""
+    """Reserves `n` draws of the default generator; returns the seed and the first draw."""
 def manual_seed(seed: _int) -> None: ...
 def rng_state() -> tuple[_int, _int]:
-    """Seed and next draw."""
+    """The seed and the next draw."""
 def set_rng_state(seed: _int, draw: _int) -> None: ...
 def init() -> None:
     """Starts the workers now instead of at the first operation; returns at once."""
 def connect(
     address: str, token: str | None = None, verbose: _bool = False, ring: _bool = True, worker_seconds: _float | None = None
 ) -> None:
-    """Connects to a dispatcher process; tensors of an earlier session are void from here on."""
+    """Connects to a dispatcher process; tensors of an earlier session become void."""
 def disconnect() -> None: ...
 def end_with_program() -> None:
-    """Ends the session with the program: other threads that use it stand still in place of an error."""
+    """Ends the session with the program: other threads that use it block instead of raising an error."""
 def leave_parent() -> None:
     """Makes a forked child a program of its own: its first operation opens a session, and tensors of its parent are void."""
 def synchronize() -> None:
-    """Waits until everything emitted has run; raises a failure that nobody has read."""
+    """Waits until everything emitted has run; raises the first unread failure."""
 def is_connected() -> _bool: ...
 def describe() -> str | None:
-    """Where this client's instructions go, for people."""
+    """Destination of this client's instructions, described for the user."""
 def gpu_workers(count: _int) -> None:
-    """How many workers the embedded dispatcher starts; before the first operation only."""
+    """Sets the number of workers that the embedded dispatcher starts; before the first operation only."""
 def stats() -> dict[str, _int]:
-    """Counters of the session, and where the dispatcher is part of this program, of the dispatcher."""
+    """Counters of the session, and those of the dispatcher where it is part of this program."""
 def worker_stats(seconds: _float | None = None) -> list[dict[str, _float]]:
-    """Counters of each worker, after everything emitted so far has run: waits for `seconds` at most, or until a worker is known not to answer. Of one that has not, the row says `is_silent`."""
+    """Counters of each worker, after everything emitted so far has run: waits for `seconds` at most, or until a worker is known not to answer. The row of a worker that has not answered has `is_silent`."""
 def unread_failures() -> list[str]:
-    """Texts of failures that nobody has read."""
+    """Texts of unread failures."""
 def set_signal_variable(variable: ContextVar[_int]) -> None:
-    """The context variable that says in which scope (an id, 0 for none) the caller is; the first one stays."""
+    """Sets the context variable that holds the caller's scope (an id, 0 for none); the first call wins."""
 def signal_new(name: str, backward: _int | None, text: str) -> _int:
-    """A new scope of this name: its id."""
+    """Makes a new scope of this name and returns its id."""
 def signal_configure(signal: _int, backward: _int | None, text: str) -> None:
-    """Gives a scope another meaning; the dispatcher hears of it before the next instruction in it."""
+    """Changes the meaning of a scope; the dispatcher is told before the next instruction in it."""
 def signal_of_gradients(signal: _int) -> _int:
-    """The scope of the gradients of what stands in `signal`."""
+    """Sets the scope of the gradients of values from `signal`."""
 def signal_entered() -> _int:
-    """How many instructions this thread has made, for [`super::caller::signal_left`]."""
+    """Number of instructions that this thread has made, for [`super::caller::signal_left`]."""
 def signal_left(signal: _int, entered: _int) -> None:
-    """A scope is left that was entered after so many instructions. Where none has been made since, it is a boundary, and the dispatcher hears of it: what moves next bears its name."""
+    """Leaves a scope that was entered after `entered` instructions. If none has been made since, the scope is a boundary, and the dispatcher is told: its name goes to the next transfer."""
 def set_upload_signal(signal: _int | None) -> None:
-    """The scope of uploads that look like a batch; None for none."""
+    """Sets the scope of uploads that look like a batch; None for none."""
 def workers() -> list[_int]:
-    """The indexes of the session's workers, rising; starts them at the first call. Asks the dispatcher."""
+    """The indices of the session's workers, rising; starts the workers at the first call. Asks the dispatcher."""
 def has_begun() -> _bool:
-    """Whether the session's first operation has been made."""
+    """Returns true if the session's first operation has been made."""
 def parse_trace_line(line: str) -> tuple[str, str] | None:
-    """The operator of a trace line and the line as GT prints it, or None for an empty line or a comment.  The instruction also goes through its binary form where it has one (slots, not numbers that outgrew them)."""
+    """The operator of a log line and the line as GT prints it; None for an empty line or a comment.  The instruction is also converted to its binary form and back where it has one (a slot number may be too large for it)."""
 def serve(arguments: Sequence[str]) -> _int:
-    """The dispatcher program: runs until SIGINT or SIGTERM, returns the exit code."""
+    """Runs the dispatcher program until SIGINT or SIGTERM; returns the exit code."""
 def executing_op() -> str | None: ...
 def offer_native(
     addresses: Sequence[_int],
@@ -1706,11 +1706,11 @@ def offer_native(
     ],
 ) -> None: ...
 def set_default_dtype(d: dtype) -> None:
-    """The dtype that Python floats and creation functions get from here on."""
+    """Sets the dtype that Python floats and creation functions get from here on."""
 def get_default_dtype() -> dtype:
     """The dtype that Python floats get."""
 def configure(size_class: type[Size], package: str) -> None:
-    """Tells the module about its Python side: the class of shapes, and where GT's own files are."""
+    """Gives the module its Python side: the class of shapes, and the folder of GT's own files."""
 def op_table() -> list[tuple[str, str, list[str], list[str], _int]]:
     """The instruction table: (name, family, operands, attributes, outputs) of each row."""
 def sgd_step(
@@ -1725,7 +1725,7 @@ def sgd_step(
     nesterov: _bool,
     maximize: _bool,
 ) -> list[Tensor | None]:
-    """One SGD step for each parameter; the new momentum buffers (None without momentum)."""
+    """One SGD step for each parameter; returns the new momentum buffers (None without momentum)."""
 def adamw_step(
     params: Sequence[Tensor],
     grads: Sequence[Tensor],

@@ -56,6 +56,23 @@ FORBIDDEN = {
     r"\bTODO\b(?!\(#\d+\))": "a TODO without an issue: write TODO(#12)",
 }
 
+# First words of a comment or docstring that is no sentence with a subject, and how many comments of
+# each folder may still begin with one: the numbers only fall.
+NO_SUBJECT = re.compile(
+    r"[ \t]*(?://[/!]?|#|\*|\"{3})[ \t]*"
+    r"(?:What|Of|The same|Who|Whose|Where|How|Which|That|Whether|As)\b"
+)
+COMMENT = re.compile(r"[ \t]*(?://|#|\*)[/!]?[ \t]*\S")
+NO_SUBJECT_MAX = {
+    "benchmarks": 28,
+    "crates": 0,
+    "csrc": 188,
+    "examples": 8,
+    "gt": 962,
+    "tests": 317,
+    "tools": 59,
+}
+
 
 # Words that stood for something that the field has another word for: what each text is searched for
 # before its lines are, in small letters; how it is written as such a word; what to write instead.
@@ -164,6 +181,16 @@ def _gone(text: str) -> list[str]:
     ]
 
 
+def _no_subject(text: str) -> list[str]:
+    """Lines that begin a comment or docstring without a subject, not later lines of one."""
+    lines = ["", *text.splitlines()]
+    return [
+        f"{number}: {line.strip()}"
+        for number, line in enumerate(lines)
+        if NO_SUBJECT.match(line) and not COMMENT.match(lines[number - 1])
+    ]
+
+
 def _product_rust() -> list[Path]:
     """Rust without tests, benches, fuzz targets and generated code."""
     inside = [path for path in _hand_written() if path.suffix == ".rs"]
@@ -236,6 +263,25 @@ def test_terms_are_those_of_the_field():
     assert not places
 
 
+@pytest.mark.parametrize("folder", NO_SUBJECT_MAX)
+def test_comments_begin_with_a_subject(folder):
+    commented = CODE | {".txt", ".toml", ".yaml"}
+    places = [
+        f"{_name(path)}:{line}"
+        for path in FILES
+        if path.suffix in commented
+        and _name(path).startswith(f"{folder}/")
+        and "documentation" not in path.parts
+        for line in _no_subject(_text(path))
+    ]
+    assert len(places) <= NO_SUBJECT_MAX[folder], (
+        f"{len(places)} comments of {folder}/ have no subject, more than {NO_SUBJECT_MAX[folder]}."
+        ' Write the subject first, the verb next: "Length of the mapping in bytes.",'
+        ' not "The same as a length"; "Returns true if ...", not "Whether ...":\n'
+        + "\n".join(places)
+    )
+
+
 def test_a_type_name_has_one_meaning():
     homes: dict[str, list[str]] = {}
     for path in _product_rust():
@@ -270,6 +316,9 @@ def test_crates_depend_one_way():
         (_gone, "is_piece", ["1: 'piece': shard range, shard, chunk or slice"]),
         (_gone, "struct PieceHead", ["1: 'Piece': shard range, shard, chunk or slice"]),
         (_gone, "hardswish is piecewise, and relies on replies", []),
+        (_no_subject, "/// What it holds.\n/// Of all.\nx\n# Howl", ["1: /// What it holds."]),
+        (_no_subject, "//! Bytes of it.\n\n    * The same\n", ["3: * The same"]),
+        (_no_subject, 'def f():\n    """Whether so."""', ['2: """Whether so."""']),
         (_forbidden, "x = 1  # TODO(#12): later", []),
         (
             _forbidden,

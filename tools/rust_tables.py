@@ -43,7 +43,7 @@ def rules(header: str, rows: list[Row]) -> str:
 
 
 def strategies(header: str, rows: list[Row]) -> str:
-    """How each operator follows a cut operand."""
+    """The table of each operator's sharding strategy for a sharded operand."""
     named = []
     for row in rows:
         family = FAMILIES[row["family"]]
@@ -51,7 +51,12 @@ def strategies(header: str, rows: list[Row]) -> str:
         named.append(
             _path(family.strategies, name) if family.strategies else "super::spec::gathered"
         )
-    return _table(header, "How each operator follows a cut operand.", "super::spec::Follow", named)
+    return _table(
+        header,
+        "Function of each operator that keeps the sharding of an operand.",
+        "super::spec::Follow",
+        named,
+    )
 
 
 def _path(file: str, name: str) -> str:

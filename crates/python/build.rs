@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-env-changed=CXX");
     println!("cargo::rerun-if-env-changed=CXXFLAGS");
-    // Which nvcc, if any, builds the CUDA kernels. Not PATH: pip's is another one in each build.
+    // Path of the nvcc that builds the CUDA kernels, if there is one. `PATH` is not watched: pip
+    // sets another one in each build.
     println!("cargo::rerun-if-env-changed=GT_NVCC");
     println!("cargo::rerun-if-env-changed=CUDACXX");
     build(&source, Path::new(&variable("OUT_DIR")?), &python())
@@ -29,7 +30,8 @@ fn variable(name: &str) -> Result<String, Box<dyn Error>> {
     env::var(name).map_err(|error| format!("{name}: {error}").into())
 }
 
-/// The interpreter whose nanobind is used: maturin names it; by hand it is the one on the path.
+/// Path of the interpreter whose nanobind is used: the one that maturin names, else `python` on the
+/// path.
 fn python() -> String {
     env::var("PYO3_PYTHON").unwrap_or_else(|_| "python3".to_owned())
 }

@@ -1,7 +1,8 @@
-//! What the planner takes for one instruction: on one worker (fast: by its words; general: as any other), on cut operands
-//! planned before (hit) and for the first time (miss), on meshes of one, two and three dimensions.
+//! Benchmarks of the planner for one instruction: on one worker (fast: the fast path; general: the
+//! general way), on sharded operands with a cached plan (hit) and without (miss), on meshes of one,
+//! two and three dimensions.
 
-#![allow(clippy::unwrap_used, reason = "a program that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why the program cannot go on")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gt_dispatcher::{
@@ -12,7 +13,7 @@ use gt_protocol::text::{NoNames, parse};
 use gt_protocol::{Dims, Dtype, Id, Instruction, Meta};
 use std::hint::black_box;
 
-/// Counts words as a ring would take them.
+/// Counts the words that a ring would take.
 struct Ring(Vec<u32>);
 
 impl Sink for Ring {
@@ -42,7 +43,7 @@ fn instruction(line: &str) -> Instruction<'static> {
     Instruction { op, tag, signal, consumes, outputs, operands, attrs, payload: &[] }
 }
 
-/// A product of two cut matrices on such a mesh.
+/// A product of two sharded matrices on such a mesh.
 struct Case {
     dispatcher: Dispatcher,
     session: SessionId,

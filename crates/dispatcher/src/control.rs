@@ -1,5 +1,5 @@
-//! Instructions that compute nothing: free, synchronize, names, scopes. `read` reads, `distribute` takes values apart,
-//! `describe` tells about them.
+//! Instructions that compute nothing: free, synchronize, names, scopes. `read` reads values,
+//! `distribute` shards them, `describe` describes them.
 
 mod describe;
 mod distribute;
@@ -17,7 +17,7 @@ use gt_protocol::{Attr, Instruction, Op};
 impl Planner<'_> {
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "whatever is no instruction of clients is refused"
+        reason = "any other operator is no instruction of clients and refused"
     )]
     pub fn control(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         if instruction.op == Op::Free {
@@ -77,7 +77,8 @@ impl Planner<'_> {
         if !self.core.reduced_together.is_empty() {
             self.trace_plain(instruction);
         }
-        // A worker that this session has not used owes it nothing, and may be busy for others or stopped.
+        // A worker that this session has not used has nothing of it to finish, and may be busy for
+        // others or stopped.
         let workers = self.core.workers.used_by(self.id);
         self.ask(number, RequestKind::Synchronize, &workers);
         Ok(())
@@ -106,7 +107,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Asks these workers; the answer waits for the last.
+    /// Asks these workers; the request is answered when the last one has answered.
     pub fn ask(&mut self, number: u64, kind: RequestKind, workers: &[WorkerIndex]) {
         if workers.is_empty() {
             self.sink.session(self.id, &ToClient::Done { request: number });

@@ -1,4 +1,4 @@
-//! What a plan costs, in microseconds: work on the members, and what has to move first.
+//! Cost of a plan in microseconds: work on the members, and the transfers before it.
 
 mod links;
 
@@ -12,40 +12,40 @@ use std::str::FromStr;
 /// Prices of one cluster in microseconds: defaults until a file or a probe gives others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostModel {
-    /// One message between two workers.
+    /// Price of one message between two workers.
     pub message: f64,
-    /// One byte between two workers.
+    /// Price of one byte between two workers.
     pub byte: f64,
-    /// One floating-point operation of a product.
+    /// Price of one floating-point operation of a product.
     pub flop: f64,
-    /// One byte that a kernel reads or writes.
+    /// Price of one byte that a kernel reads or writes.
     pub touch: f64,
-    /// One kernel.
+    /// Price of one kernel launch.
     pub kernel: f64,
-    /// No price but a limit: values with fewer bytes are reduced with others of their kind, up to so many bytes in one
-    /// exchange.
+    /// Not a price but a limit in bytes: smaller values are reduced together with others of their
+    /// kind, up to this size in one exchange.
     pub bucket: u64,
-    /// Where two workers are nearer or farther than others.
+    /// Prices of links between certain workers that differ from the general ones.
     pub links: Links,
 }
 
-/// Names of the prices in a text, in order.
+/// Names of the prices in the text form, in order.
 const NAMES: [&str; 5] = ["message", "byte", "flop", "touch", "kernel"];
-/// The name of the limit of what is reduced together.
+/// Name of the limit of a bucket.
 const BUCKET: &str = "bucket";
 
-/// A text that is no list of prices.
+/// Error of a text that is no list of prices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "line {line}: {text:?} is no price; a line is NAME=MICROSECONDS, with a name of {NAMES:?} (or message[A,B], byte[A,B] between workers A and B) and a number from 0 on, or {BUCKET}=BYTES"
 )]
 pub struct CostModelError {
-    /// Counted from 1.
+    /// Line, counted from 1.
     pub line: usize,
     pub text: String,
 }
 
-/// One price a line; what stands after `#` is a comment. Prices that are absent have their default.
+/// One price a line; `#` starts a comment. Absent prices have their defaults.
 impl FromStr for CostModel {
     type Err = CostModelError;
 
@@ -75,7 +75,7 @@ impl fmt::Display for CostModel {
 
 impl Default for CostModel {
     fn default() -> Self {
-        // Two processes of one host: 2 GB/s, 10 us; a core of 20 GFLOP/s and 5 GB/s.
+        // Defaults for two processes of one host: 2 GB/s, 10 us; a core of 20 GFLOP/s and 5 GB/s.
         let links = Links::default();
         let bucket = 1 << 20;
         Self { message: 10.0, byte: 5e-4, flop: 5e-5, touch: 2e-4, kernel: 2.0, bucket, links }
@@ -92,7 +92,7 @@ pub(crate) fn real(count: u64) -> f64 {
 }
 
 impl CostModel {
-    /// Takes one line, or nothing of it.
+    /// Parses one line; on an error nothing is changed.
     fn parse_line(&mut self, line: &str) -> Option<()> {
         let (name, value) = line.split_once('=')?;
         if name.trim() == BUCKET {
@@ -113,12 +113,13 @@ impl CostModel {
         Some(())
     }
 
-    /// Between two workers of which nothing else is known.
+    /// Price of a link between two workers without a price of its own.
     pub fn general(&self) -> LinkCost {
         LinkCost { message: self.message, byte: self.byte }
     }
 
-    /// What the members of every line along a mesh dimension do together is as fast as their slowest link.
+    /// Price along a mesh dimension: the slowest link of any line, since all members of a line
+    /// exchange together.
     pub fn along(&self, mesh: &Mesh, axis: usize) -> LinkCost {
         if self.links.is_empty() {
             return self.general();
@@ -129,7 +130,7 @@ impl CostModel {
         slowest.unwrap_or_else(|| self.general())
     }
 
-    /// Among all members of a mesh.
+    /// Price of the slowest link among all members of a mesh.
     pub fn among(&self, mesh: &Mesh) -> LinkCost {
         if self.links.is_empty() {
             return self.general();
@@ -145,7 +146,8 @@ impl CostModel {
         })
     }
 
-    /// From the members of one mesh to those of another at their places, round and round.
+    /// Price of the slowest link from the members of one mesh to the members of another, paired by
+    /// index, repeating.
     pub fn between(&self, from: &Mesh, to: &Mesh) -> LinkCost {
         if self.links.is_empty() {
             return self.general();
@@ -158,8 +160,8 @@ impl CostModel {
             .unwrap_or_else(|| self.general())
     }
 
-    /// An operand changes its placement along a mesh dimension of `members` from `have` to `want`. `bytes` are those of the
-    /// value over the other dimensions' shards.
+    /// Cost of changing an operand's placement from `have` to `want` along a mesh dimension of
+    /// `members`. `bytes` is the size of the value after sharding by the other dimensions.
     pub fn change(
         &self,
         (have, want): (&Placement, &Placement),
@@ -176,7 +178,7 @@ impl CostModel {
         let share = real(bytes) * (members - 1.0) / members * link.byte;
         match (have, want) {
             (Placement::Partial(_), Placement::Shard { .. }) => link.message + share,
-            // In one hop every member hears all the others.
+            // In one hop every member receives from all the others.
             (Placement::Partial(_), _) if one_hop => {
                 link.message + real(bytes) * (members - 1.0) * link.byte
             }
@@ -184,7 +186,7 @@ impl CostModel {
             (Placement::Shard { dim, ranges }, Placement::Shard { dim: same, ranges: target })
                 if dim == same && target.total() > ranges.total() =>
             {
-                // What is held twice afterwards is sent.
+                // Elements that two members hold afterwards are sent.
                 let sent = target.total() - ranges.total();
                 let rows = real(u64::try_from(ranges.total()).unwrap_or_default()).max(1.0);
                 let sent = real(u64::try_from(sent).unwrap_or_default()) / rows;
@@ -198,7 +200,7 @@ impl CostModel {
         }
     }
 
-    /// An operand comes from another mesh.
+    /// Cost of fetching an operand from another mesh.
     pub fn fetch(&self, want: &Placement, bytes: u64, members: usize, link: LinkCost) -> f64 {
         let members =
             real(u64::try_from(members).unwrap_or_else(|_| unreachable!("{members} members")));
@@ -206,7 +208,7 @@ impl CostModel {
         members * link.message + copies * real(bytes) * link.byte
     }
 
-    /// A whole operator on one worker.
+    /// Cost of a whole operator on one worker.
     pub fn work(&self, op: Op, operands: &[Option<Meta>], outputs: &[Meta]) -> f64 {
         let touched: u64 = operands.iter().flatten().chain(outputs).map(Meta::bytes).sum();
         let memory = real(touched) * self.touch;
@@ -219,7 +221,9 @@ impl CostModel {
             outputs.iter().filter_map(|meta| u64::try_from(meta.elements()).ok()).sum();
         let flops = 2.0
             * real(results)
-            * real(u64::try_from(inner).unwrap_or_else(|_| unreachable!("a size of {inner}")));
+            * real(
+                u64::try_from(inner).unwrap_or_else(|_| unreachable!("size {inner} is negative")),
+            );
         (flops * self.flop).max(memory) + self.kernel
     }
 }

@@ -1,4 +1,4 @@
-//! The dispatcher: its sessions, what they share, and its entry points.
+//! The dispatcher: its sessions, their shared state, and its entry points.
 
 mod answers;
 mod departure;
@@ -37,24 +37,24 @@ impl Dispatcher {
         Self { sessions: BTreeMap::new(), next_session: 1, core: Core::new(config) }
     }
 
-    /// Whether [`Sink::trace`] is called for each instruction.
+    /// Sets if [`Sink::trace`] is called for each instruction.
     pub fn set_tracing(&mut self, tracing: bool) {
         self.core.tracing = tracing;
     }
 
-    /// What work and traffic cost: the planner weighs layouts by it.
+    /// Sets the cost model, with which the planner compares layouts.
     pub fn set_cost_model(&mut self, cost_model: CostModel) {
         self.core.cost_model = cost_model;
         self.core.plans.forget();
         self.core.replays.forget();
     }
 
-    /// What [`Self::set_cost_model`] has set.
+    /// Cost model that [`Self::set_cost_model`] has set.
     pub fn cost_model(&self) -> &CostModel {
         &self.core.cost_model
     }
 
-    /// Opens a session. Its first tensors are made on the worker with the fewest sessions.
+    /// Opens a session. Its first tensors are created on the worker with the fewest sessions.
     pub fn open_session(&mut self) -> SessionId {
         let session = SessionId(self.next_session);
         self.next_session = self.next_session.wrapping_add(1).max(1);
@@ -67,11 +67,11 @@ impl Dispatcher {
         Some(Planner::new(&mut self.core, session, id, sink))
     }
 
-    /// One instruction of a client: plans it and gives the workers' instructions to `sink`.
+    /// Plans one instruction of a client and passes the workers' instructions to `sink`.
     ///
     /// # Errors
-    /// A [`ClientFault`] is a breach of the protocol by the client; the caller closes the session. Mistakes in the data are not
-    /// faults: they mark the results as failed.
+    /// A [`ClientFault`] is a breach of the protocol by the client; the caller closes the
+    /// session. Mistakes in the data are not faults: they mark the results as failed.
     pub fn instruction(
         &mut self,
         session: SessionId,
@@ -86,8 +86,8 @@ impl Dispatcher {
         self.general(session, instruction, None, sink)
     }
 
-    /// [`Dispatcher::instruction`] for a trusted caller that has inferred the results' metadata by the same rules: an
-    /// embedded client, which did so to answer at the user's line.
+    /// [`Dispatcher::instruction`] for a trusted caller that has inferred the results' metadata by
+    /// the same rules: an embedded client, which infers it to raise errors at the user's line.
     ///
     /// # Errors
     /// As above.
@@ -106,7 +106,7 @@ impl Dispatcher {
         self.general(session, instruction, Some(outputs), sink)
     }
 
-    /// The way of every instruction.
+    /// The general way, which every instruction can take.
     fn general(
         &mut self,
         session: SessionId,
@@ -122,10 +122,10 @@ impl Dispatcher {
         }
     }
 
-    /// Frees values of a session: what a `free` instruction does, for a caller that has the slots at hand.
+    /// Frees values of a session, as the instruction `free` does, for a caller that has the slots.
     ///
     /// # Errors
-    /// A slot that holds nothing.
+    /// A slot that holds no value.
     pub fn release(
         &mut self,
         session: SessionId,
@@ -136,7 +136,7 @@ impl Dispatcher {
         slots.iter().try_for_each(|&slot| planner.release(slot))
     }
 
-    /// Everything that is not an instruction.
+    /// Handles an event, which is anything except an instruction.
     pub fn handle(&mut self, event: Event<'_>, sink: &mut dyn Sink) {
         match event {
             Event::WorkerJoined { index } => self.core.workers.join(index),
@@ -150,7 +150,7 @@ impl Dispatcher {
         }
     }
 
-    /// What the dispatcher holds, for counters and the simulator's invariants.
+    /// Counts of the dispatcher's objects, for counters and the simulator's invariants.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             sessions: self.sessions.len(),
@@ -167,17 +167,17 @@ impl Dispatcher {
         self.sessions.get(&session)?.value(slot)
     }
 
-    /// A client's value's layout, as the trace prints it; `None` for an unknown slot.
+    /// The layout of a client's value, as the trace prints it; `None` for an unknown slot.
     pub fn layout_of(&self, session: SessionId, slot: u32) -> Option<String> {
         self.value(session, slot).map(|value| value.layout().to_string())
     }
 
-    /// Whether nobody holds it before its first use.
+    /// Returns true if no worker holds the value before its first use.
     pub fn is_deferred(&self, session: SessionId, slot: u32) -> bool {
         self.value(session, slot).is_some_and(|value| value.deferred().is_some())
     }
 
-    /// The layouts of a client's value's copies, beside its own.
+    /// The layouts of the copies of a client's value, without its own.
     pub fn copies_of(&self, session: SessionId, slot: u32) -> Vec<String> {
         let copies = self.value(session, slot).map(Value::copies).unwrap_or_default();
         copies.iter().map(|Shards { layout, .. }| layout.to_string()).collect()

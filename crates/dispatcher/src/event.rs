@@ -1,25 +1,25 @@
-//! What goes into the core and what comes out of it.
+//! Inputs and outputs of the core.
 
 use gt_protocol::message::{FromWorker, ToClient, ToWorker};
 use gt_protocol::wire::{self, WireError};
 use gt_protocol::{Id, Instruction, Op, Operand};
 use std::fmt::Write;
 
-/// Names a session; never reused while the dispatcher lives.
+/// Identifies a session; never reused while the dispatcher lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u32);
 
-/// A worker's place in the order of joining.
+/// A worker's index in the order of joining.
 pub type WorkerIndex = u32;
 
-/// Everything that happens besides instructions.
+/// Everything that happens, except instructions.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// A worker is ready to receive instructions.
     WorkerJoined { index: WorkerIndex },
     /// A worker that has joined is this process of the dispatcher's host.
     WorkerProcess { index: WorkerIndex, process: u32 },
-    /// A worker is gone, with all that it held.
+    /// A worker is gone, with all values that it held.
     WorkerLeft { index: WorkerIndex, reason: &'a str },
     /// A client is gone: its values are freed.
     SessionClosed { session: SessionId },
@@ -29,27 +29,29 @@ pub enum Event<'a> {
     FromWorker { index: WorkerIndex, message: FromWorker<'a> },
 }
 
-/// Where the core's outputs go. Implementations only queue; they never call back into the core.
+/// Destination of the core's outputs. Implementations only queue; they never call back into the
+/// core.
 pub trait Sink {
-    /// An instruction in the worker's own slots.
+    /// Queues an instruction in the worker's own slots.
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>);
-    /// An instruction in the worker's own slots, encoded.
+    /// Queues an encoded instruction in the worker's own slots.
     fn words(&mut self, worker: WorkerIndex, words: &[u32]) {
         if let Ok((instruction, _)) = wire::decode(words) {
             self.worker(worker, &instruction);
         }
     }
-    /// The worker's slots `slots` are free: the instruction `free`, which is every second one and so has a way of its own.
+    /// Frees the worker's slots `slots`: the instruction `free`, which is every second one and so
+    /// has a method of its own.
     fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
         let mut instruction = Instruction::new(Op::Free);
         instruction.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
         self.worker(worker, &instruction);
     }
-    /// A message to a worker.
+    /// Queues a message to a worker.
     fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>);
-    /// A message to a client.
+    /// Queues a message to a client.
     fn session(&mut self, session: SessionId, message: &ToClient<'_>);
-    /// A line for the trace: the client's instruction in numbers, and what is known about it.
+    /// Writes a line of the trace: the client's instruction in numbers, with notes.
     fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>);
 }
 
@@ -58,22 +60,23 @@ pub trait Sink {
 pub struct TraceNotes<'a> {
     /// `f32[128,64] shard(0)@[0,1]` for each result.
     pub results: String,
-    /// The signal's name, where the client gave one.
+    /// The signal's name, if the client gave one.
     pub signal: Option<&'a str>,
-    /// `train.py:42`, where the client gave it.
+    /// `train.py:42`, if the client gave it.
     pub site: Option<&'a str>,
-    /// Why it failed, where it did.
+    /// The error of a failed instruction.
     pub error: Option<String>,
-    /// Bytes moved between workers for it.
+    /// Bytes moved between workers for this instruction.
     pub moved_bytes: u64,
-    /// The boundary between two scopes that was passed before it, where it is the first since then to move anything.
+    /// The boundary between two scopes that the program passed before this instruction, if this is
+    /// the first one since then to move anything.
     pub boundary: Option<&'a str>,
-    /// Values that were reduced together for it, or as one of them came.
+    /// Values that were reduced together for this instruction, or while it was planned.
     pub together: &'a [Id],
 }
 
 impl TraceNotes<'_> {
-    /// ` together=%3,%5`; nothing where nothing was reduced together.
+    /// ` together=%3,%5`; empty where no values were reduced together.
     pub fn together(&self) -> String {
         let mut text = String::new();
         for (place, id) in self.together.iter().enumerate() {
@@ -130,9 +133,9 @@ pub(crate) fn number_of(next: u64, sent: u64) -> u64 {
     if candidate < next { candidate } else { candidate.saturating_sub(LOW_BITS) }
 }
 
-/// The part of a number that travels to a worker.
+/// The low half of a number, which is sent to a worker.
 pub(crate) fn low_half(number: u64) -> u32 {
-    u32::try_from(number & 0xffff_ffff).expect("32 bits")
+    u32::try_from(number & 0xffff_ffff).expect("masked to 32 bits")
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The dispatcher's core: handles, planning, placement, failures. A pure state machine.
 //!
-//! It has two entry points. [`Dispatcher::instruction`] is the hot one: an instruction of a client in, instructions for
-//! workers out through a [`Sink`]. [`Dispatcher::handle`] takes everything else: peers that come and go, and what
-//! workers say. Both are called by whoever owns the sockets and rings; the simulator drives them just the same.
+//! It has two entry points. [`Dispatcher::instruction`] is the hot one: an instruction of a client
+//! comes in, instructions for workers go out through a [`Sink`]. [`Dispatcher::handle`] takes
+//! everything else: peers that join and leave, and messages of workers. The owner of the sockets
+//! and rings calls both; the simulator drives them in the same way.
 //!
-//! From below: `event` (what goes in and out), `cost`; `workers` (their slots), `session` (one client's values, and what is
-//! remembered of them), `strategy` (how an operator runs on a mesh); `planner` (the context of one instruction's plan);
-//! `reshard` (redistributing shards); `plan` (the one way of an instruction); `control` (instructions that compute
-//! nothing); `dispatcher`.
+//! Modules from the bottom up: `event` (inputs and outputs), `cost`; `workers` (their slots),
+//! `session` (one client's values and history), `strategy` (strategies of an operator on a mesh);
+//! `planner` (the context of one instruction's plan); `reshard` (redistributing shards); `plan`
+//! (planning one instruction); `control` (instructions that compute nothing); `dispatcher`.
 //!
 //! **Architecture invariant:** no I/O, clock, thread, randomness or hash-map iteration here. The same calls in the same
 //! order give the same outputs. The core never looks inside tensor bytes.

@@ -1,14 +1,15 @@
-//! Planning: one instruction of a client into instructions for workers. There is one way:
+//! Planning: from one instruction of a client to instructions for workers. The general way is:
 //!
-//! 1. its operands are found, and made ready: what is pending happens, what is deferred is made (`operands`, `reduce`);
+//! 1. its operands are found and prepared: pending layouts are applied, deferred values created (`operands`, `reduce`);
 //! 2. it is placed: the mesh of its scope, else of its operands, else the session's home (`place`);
 //! 3. the cheapest strategy on that mesh is chosen, or looked up (`run`);
 //! 4. each operand is resharded to the layout that the strategy needs (`operands`);
 //! 5. each member gets its words (`run`);
 //! 6. the results enter the session's table (`results`).
 //!
-//! A creation (`create`, `upload`) has no operands to reshard, and may wait with steps 4 and 5 for its first use. An operator
-//! may be several (`decompose`), each of which takes steps 3 to 5.
+//! A creation (`create`, `upload`) has no operands to reshard, and may defer steps 4 and 5 to its
+//! first use. An operator may be decomposed into several (`decompose`), each of which takes steps 3
+//! to 5.
 
 mod create;
 mod decompose;
@@ -38,7 +39,7 @@ use gt_protocol::{Id, Instruction, Meta, Operand};
 use run::{PlanOf, Run};
 use smallvec::SmallVec;
 
-/// Why an instruction has no results.
+/// Reason why an instruction has no results.
 pub(crate) enum PlanStop {
     /// It cannot run.
     Error(RuleError),
@@ -53,8 +54,8 @@ impl From<RuleError> for PlanStop {
 }
 
 impl Planner<'_> {
-    /// Plans an instruction that defines values. `known` holds the results' metadata where the caller has inferred it
-    /// by the same rules and is trusted (an embedded client).
+    /// Plans an instruction that defines values. `known` has the results' metadata if a trusted
+    /// caller (an embedded client) has inferred it by the same rules.
     pub fn define(
         &mut self,
         instruction: &Instruction<'_>,
@@ -98,7 +99,7 @@ impl Planner<'_> {
             Some(scope) => scope.mesh.clone(),
             None => self.operand_mesh(instruction),
         };
-        // Where nobody else takes part there is nothing to explain.
+        // A plan on the operands' only worker needs no explanation.
         let stays = self.stays_on(instruction, &mesh);
         let before = self.session.traffic;
         let run = Run { instruction, outputs };
@@ -136,7 +137,7 @@ fn check_outputs(session: &Session, instruction: &Instruction<'_>) -> Result<(),
     Ok(())
 }
 
-/// All operands are the session's; what the first of them has failed with that has.
+/// Checks that all operands are values of the session; returns the failure of the first failed one.
 fn check_operands(
     session: &Session,
     instruction: &Instruction<'_>,

@@ -1,6 +1,7 @@
-//! The context of a plan: one session's table, what all sessions share, where outputs go, and the number of the
-//! instruction that is planned for. Made once for each instruction; what it emits carries that number, so that what
-//! fails on a worker is the user's instruction.
+//! The context of a plan: one session's table, the state that all sessions share, the sink for
+//! outputs, and the number of the planned instruction. Made once for each instruction; everything
+//! it emits carries that number, so that a failure on a worker is reported as the user's
+//! instruction.
 
 use crate::cost::CostModel;
 use crate::event::{SessionId, Sink, low_half};
@@ -17,21 +18,22 @@ use gt_protocol::placement::Layout;
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};
 
-/// Creations of fewer bytes are not deferred: a megabyte more on a worker hurts nobody, and work that starts earlier
-/// ends earlier.
+/// Bytes below which creations are not deferred: a megabyte more on a worker does no harm, and work
+/// that starts earlier ends earlier.
 const DEFER_BYTES_MIN: u64 = 1 << 20;
 
-/// Operands whose change of layout is kept for an explanation; a list operand may have thousands.
+/// Maximum number of operands whose change of layout is kept for an explanation; a list operand may
+/// have thousands.
 pub(crate) const CHANGES_MAX: usize = 8;
 
-/// What a dispatcher is made with.
+/// Settings of a dispatcher.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Creations of so many bytes wait for their first use, which may say their layout.
+    /// Bytes from which creations wait for their first use, which may determine their layout.
     pub defer_bytes_min: u64,
-    /// Whatever is partial is reduced soon, whether the session's history expects that or not.
+    /// True if partial values are reduced early, whether the session's history expects that or not.
     pub reduce_early: bool,
-    /// Instructions whose operands are whole on one worker are rewritten word by word.
+    /// True if instructions whose operands are whole on one worker are rewritten in place.
     pub fast_path: bool,
 }
 
@@ -41,7 +43,7 @@ impl Default for Config {
     }
 }
 
-/// What the sessions of one dispatcher share.
+/// State that the sessions of one dispatcher share.
 pub(crate) struct Core {
     pub config: Config,
     pub workers: Workers,
@@ -51,15 +53,16 @@ pub(crate) struct Core {
     pub replays: Replays,
     pub tracing: bool,
     pub moved_bytes: u64,
-    /// Of operands and results of the last instruction; the most there is where that was not counted.
+    /// Bytes of operands and results of the last instruction; `u64::MAX` where they were not
+    /// counted.
     pub touched_bytes: u64,
     /// Next tag of a transfer between workers.
     next_tag: i64,
-    /// Words of the instruction that is sent.
+    /// Buffer for the words of the instruction that is sent.
     pub words: Vec<u32>,
-    /// Bytes of an upload that go to one worker.
+    /// Buffer for the bytes of an upload that go to one worker.
     pub bytes: Vec<u8>,
-    /// What was reduced together since the last line of the trace.
+    /// Values that were reduced together since the last line of the trace.
     pub reduced_together: Vec<Id>,
 }
 
@@ -83,13 +86,13 @@ impl Core {
     }
 }
 
-/// Plans for one instruction of a session.
+/// Plans one instruction of a session.
 pub(crate) struct Planner<'p> {
     pub core: &'p mut Core,
     pub session: &'p mut Session,
     pub id: SessionId,
     pub sink: &'p mut dyn Sink,
-    /// Number of the instruction that is planned for.
+    /// Number of the planned instruction.
     pub number: u64,
     /// Operands whose layout this plan has changed.
     pub changes: LayoutChanges,
@@ -105,7 +108,8 @@ impl<'p> Planner<'p> {
         Self { core, session, id, sink, number: 0, changes: LayoutChanges::new() }
     }
 
-    /// Does what belongs to an earlier instruction: what it emits carries that one's number.
+    /// Runs work that belongs to an earlier instruction: everything it emits carries that one's
+    /// number.
     pub fn on_behalf_of<T>(&mut self, number: u64, work: impl FnOnce(&mut Self) -> T) -> T {
         let planned_for = std::mem::replace(&mut self.number, number);
         let result = work(self);
@@ -113,7 +117,7 @@ impl<'p> Planner<'p> {
         result
     }
 
-    /// The session's value of an operand that has been found to be there.
+    /// The session's value of an operand that has been checked.
     pub fn value(&self, slot: u32) -> &Value {
         let Some(value) = self.session.value(slot) else { unreachable!("slot {slot} is free") };
         value
@@ -124,7 +128,7 @@ impl<'p> Planner<'p> {
         value
     }
 
-    /// The value's shards are these from now on.
+    /// Replaces the value's shards.
     pub fn replace(&mut self, slot: u32, shards: Shards) {
         let cause = LayoutCause::Instruction(self.number);
         let value = self.value_mut(slot);
@@ -134,7 +138,8 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// The worker where this session's new tensors are made: the one with the fewest sessions when it was chosen.
+    /// The worker that creates this session's new tensors: the one with the fewest sessions when it
+    /// was chosen.
     pub fn home(&mut self) -> Option<u32> {
         let home = self.session.home;
         if home.is_none_or(|home| !self.core.workers.is_alive(home)) {
@@ -160,14 +165,14 @@ impl<'p> Planner<'p> {
         word
     }
 
-    /// Sends an instruction to a worker, after a word on whose it is where that changed.
+    /// Sends an instruction to a worker, and before it the session if that has changed.
     pub fn send(&mut self, worker: u32, instruction: &Instruction<'_>) {
         if self.core.workers.address(self.id, worker, self.sink) {
             self.sink.worker(worker, instruction);
         }
     }
 
-    /// An instruction with one result on `worker`; the result's slot.
+    /// Sends an instruction with one result to `worker`; returns the result's slot.
     pub fn emit(
         &mut self,
         worker: u32,
@@ -192,7 +197,7 @@ impl<'p> Planner<'p> {
         self.core.workers.free_all(shards.worker_slots(), self.sink);
     }
 
-    /// Counts bytes that travel from worker to worker, and how.
+    /// Counts bytes that are moved between workers, by kind of traffic.
     pub fn count_moved(&mut self, traffic: Traffic, bytes: u64) {
         self.core.moved_bytes = self.core.moved_bytes.saturating_add(bytes);
         self.session.traffic.count(traffic, bytes);
@@ -207,7 +212,8 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// Marks an instruction's results as failed, with itself as the root cause, and says so to the client.
+    /// Marks an instruction's results as failed, with itself as the root cause, and tells the
+    /// client.
     pub fn fail(&mut self, instruction: &Instruction<'_>, error: &RuleError) {
         let failure = self.report(RootCause {
             number: self.number,
@@ -219,14 +225,14 @@ impl<'p> Planner<'p> {
         self.inherit(instruction, &failure);
     }
 
-    /// Marks an instruction's results as failed, as its operand has.
+    /// Marks an instruction's results as failed for the same reason as its operand.
     pub fn inherit(&mut self, instruction: &Instruction<'_>, failure: &ValueFailure) {
         for output in &instruction.outputs {
             self.session.define_failed(*output, failure.clone());
         }
     }
 
-    /// Marks a value as failed that was still to be made.
+    /// Marks a deferred value as failed.
     pub fn fail_value(&mut self, slot: u32, op: Op, class: FailureClass, text: String) {
         let value = self.value(slot);
         let (number, site) = (value.number(), value.site);
@@ -240,7 +246,7 @@ impl<'p> Planner<'p> {
         failure
     }
 
-    /// What the first operand that has failed has failed with.
+    /// Failure of the first operand that has failed.
     pub fn failed_operand(&self, instruction: &Instruction<'_>) -> Option<ValueFailure> {
         let mut slots = instruction.values().filter_map(Id::as_slot);
         slots.find_map(|slot| match self.session.handle(slot) {
@@ -250,7 +256,7 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// The error of an instruction that nobody is there to run.
+/// The error of an instruction that no worker can run.
 pub(crate) fn no_worker() -> RuleError {
     RuleError {
         class: ErrorClass::Runtime,

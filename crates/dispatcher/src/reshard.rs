@@ -1,8 +1,8 @@
-//! Redistributing shards between workers: cutting, sending, gathering, reducing. Only instructions pass here; bytes go
-//! from worker to worker.
+//! Redistributing shards between workers: cutting, sending, gathering, reducing. This file only
+//! emits instructions; the bytes go from worker to worker.
 //!
-//! What comes in is never freed here; what goes out are either new slots or, where nothing had to move, those that came
-//! in.
+//! Functions never free their input shards; they return either new slots or, where nothing had to
+//! move, the input slots.
 
 mod coalesced;
 mod collective;
@@ -19,11 +19,11 @@ use crate::session::value::{Slots, slot_at};
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Id, Meta, Op, Operand, Scalar};
 
-/// Slots of a value in the layout that was asked for.
+/// Slots of a value in the requested layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Resharded {
     pub slots: Slots,
-    /// They were made for this purpose: whoever asked frees them.
+    /// True if the slots are temporary: the caller frees them.
     pub owned: bool,
 }
 
@@ -38,7 +38,7 @@ impl Resharded {
 }
 
 impl Planner<'_> {
-    /// Frees shards that were made for one purpose.
+    /// Frees temporary shards.
     pub fn discard(&mut self, layout: &Layout, resharded: &Resharded) {
         if resharded.owned {
             let members = layout.mesh().members().iter().copied();
@@ -46,7 +46,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Slots that can be kept: borrowed ones are given a name of their own.
+    /// Slots that can be kept: borrowed ones get aliases.
     pub fn own(&mut self, meta: Meta, layout: &Layout, resharded: Resharded) -> Slots {
         if resharded.owned {
             return resharded.slots;
@@ -60,19 +60,19 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// The same memory under another slot, so that each can be freed.
+    /// Alias of a slot: the same memory under another slot, so that each can be freed.
     pub fn alias(&mut self, worker: u32, slot: u32, meta: Meta) -> u32 {
         self.emit(worker, Op::Reshape, &[slot], [Attr::Ints(meta.dims)])
     }
 
-    /// A shard of one number.
+    /// A shard filled with one number.
     fn filled(&mut self, worker: u32, meta: Meta, number: i64) -> u32 {
         let attrs =
             [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Int(number)), Attr::Dtype(meta.dtype)];
         self.emit(worker, Op::Full, &[], attrs)
     }
 
-    /// Sends one worker's value to another; the slot there.
+    /// Sends one worker's value to another; returns the slot there.
     pub fn transfer(&mut self, source: u32, slot: u32, target: u32, meta: Meta) -> u32 {
         let tag = self.take_tag();
         let backend = self.core.workers.backend(&[source, target]);

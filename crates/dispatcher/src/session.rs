@@ -1,5 +1,5 @@
-//! One client's table of handles, its numbers, its failures, and what is remembered of its instructions so far. Nothing
-//! is planned here.
+//! One client's table of handles, its numbers, its failures, and the history of its instructions.
+//! Nothing is planned here.
 
 pub(crate) mod failure;
 pub(crate) mod provenance;
@@ -22,24 +22,27 @@ use std::sync::Arc;
 use uploads::UploadHistory;
 use value::{Handle, Value};
 
-/// Live values of one session; more is a runaway client, refused before the table eats the memory.
+/// Maximum number of live values of one session; a client that exceeds it is refused before the
+/// table uses up the memory.
 const SLOTS_MAX: u32 = 1 << 24;
-/// How far a slot may be above all others: clients reuse their slots, so it is the next one or, from several threads,
-/// close to it. Without it one instruction could make the table of a session 2.6 GB long.
+/// Maximum distance of a new slot above all others: clients reuse their slots, so a new one is the
+/// next or, with several threads, close to it. Without this limit one instruction could grow the
+/// table of a session to 2.6 GB.
 const SLOTS_AHEAD_MAX: u32 = 1 << 16;
-/// Call sites kept for instructions that may still fail on a worker: more than any ring holds. Values keep theirs.
+/// Number of call sites kept for instructions that may still fail on a worker: more than any ring
+/// holds. Values keep their own.
 const SITES_KEPT: u64 = 1 << 16;
-/// The call site of what has none.
+/// Call site of an instruction without one.
 const NO_SITE: u32 = 0;
-/// Failures kept for later reads of what they spoiled.
+/// Number of failures kept for later reads of dependent values.
 const FAILURES_KEPT: usize = 1024;
-/// Names of signals and sites that a client may define.
+/// Maximum number of names of signals and sites that a client may define.
 const NAMES_MAX: usize = 1 << 16;
 
 pub(crate) struct Session {
     handles: Vec<Handle>,
     next_number: u64,
-    /// Call site of number n at n modulo [`SITES_KEPT`].
+    /// Call site of number n, at index n modulo [`SITES_KEPT`].
     sites: Vec<u32>,
     failures: VecDeque<ValueFailure>,
     pub operands: OperandHistory,
@@ -80,7 +83,7 @@ impl Session {
         self.next_number
     }
 
-    /// Operands as the text of a failure shows them.
+    /// Operands in the form that a failure's text shows.
     pub fn client_operands(&self, instruction: &Instruction<'_>) -> ClientOperands {
         let value = |id: Id| id.as_slot().and_then(|slot| self.value(slot));
         let operand = |operand: &Operand| match operand {
@@ -93,7 +96,7 @@ impl Session {
         instruction.operands.iter().map(operand).collect()
     }
 
-    /// Keeps the operands of the instruction that was numbered last, unless one worker holds them all whole.
+    /// Keeps the operands of the last numbered instruction, unless one worker holds them all whole.
     pub fn note_operands(&mut self, op: Op, operands: ClientOperands) {
         let holder = |operand: &ClientOperand| match operand {
             ClientOperand::Absent | ClientOperand::Scalar(_) => None,
@@ -121,19 +124,19 @@ impl Session {
         let place = site_place(number);
         match self.sites.get_mut(place) {
             Some(kept) => *kept = site,
-            // Numbers follow each other, so this is the next place.
+            // Numbers are consecutive, so this is the next index.
             None => self.sites.push(site),
         }
         number
     }
 
-    /// The call site of an instruction; 0, which is none, of one too long ago to be in flight.
+    /// The call site of an instruction; 0, which means none, for one too old to be in flight.
     pub fn site_of(&self, number: u64) -> u32 {
         let is_kept = self.next_number.saturating_sub(number) <= SITES_KEPT;
         self.sites.get(site_place(number)).copied().filter(|_| is_kept).unwrap_or(NO_SITE)
     }
 
-    /// The call site of the instruction that defined a value, however long ago; 0 for none.
+    /// The call site of the instruction that defined a value, however old; 0 for none.
     pub fn site_of_value(&self, number: u64) -> u32 {
         let kept = self.handles.iter().find_map(|handle| match handle {
             Handle::Live(value) => (value.number() == number).then_some(value.site),
@@ -172,7 +175,7 @@ impl Session {
         })
     }
 
-    /// Whether `id` may be defined: within the limit and free.
+    /// Checks that `id` may be defined: it is within the limit and free.
     pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, ClientFault> {
         let slot = id.as_slot().ok_or(ClientFault::UnknownSlot { op, slot: u64::MAX })?;
         let count =
@@ -215,7 +218,7 @@ impl Session {
         }
     }
 
-    /// Forgets what `slot` stands for. In its place, not taken out of it: a value is large, and every one ends here.
+    /// Clears a slot, in place because a value is large and every one ends here.
     pub fn clear(&mut self, slot: u32) {
         let place = usize::try_from(slot).ok().and_then(|place| self.handles.get_mut(place));
         let Some(handle) = place else { return };
@@ -226,7 +229,7 @@ impl Session {
         *handle = Handle::Free;
     }
 
-    /// Keeps a root cause for reads that come later.
+    /// Keeps a root cause for later reads.
     pub fn remember(&mut self, failure: ValueFailure) -> ValueFailure {
         if self.failures.len() == FAILURES_KEPT {
             self.failures.pop_front();
@@ -245,7 +248,7 @@ impl Session {
         self.failures.iter().rev()
     }
 
-    /// Gives a signal or site its name.
+    /// Sets the name of a signal or site.
     pub fn name(&mut self, op: Op, id: u32, name: &str) {
         let names = if op == Op::Signal { &mut self.signals } else { &mut self.site_names };
         if names.len() < NAMES_MAX {
@@ -254,8 +257,8 @@ impl Session {
     }
 }
 
-/// Where the call site of an instruction is kept.
+/// Index of an instruction's call site.
 fn site_place(number: u64) -> usize {
-    // Below the limit, which fits.
-    usize::try_from(number % SITES_KEPT).expect("below the number of sites that are kept")
+    // The remainder is below the limit, which fits.
+    usize::try_from(number % SITES_KEPT).expect("a remainder of SITES_KEPT fits usize")
 }

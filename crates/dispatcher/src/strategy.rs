@@ -1,5 +1,5 @@
-//! How an operator runs on a mesh: the strategies of its rules, what they cost, and the plans that were made before. Pure
-//! functions of metadata and layouts; nothing is emitted here.
+//! Strategies of an operator on a mesh: those that its rules offer, their costs, and cached plans.
+//! Pure functions of metadata and layouts; nothing is emitted here.
 
 pub(crate) mod cache;
 pub(crate) mod choose;

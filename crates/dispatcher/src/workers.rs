@@ -1,4 +1,5 @@
-//! What the dispatcher knows of its workers: which live, which of their slots are assigned, how they exchange.
+//! The dispatcher's workers: which are alive, which of their slots are assigned, and the backends
+//! of their exchanges.
 
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::number::place;
@@ -14,20 +15,21 @@ pub(crate) struct WorkerSlots {
     next: u32,
     /// Session whose instructions the worker's stream carries at present.
     session: Option<SessionId>,
-    /// Sessions that make their new tensors here.
+    /// Number of sessions whose new tensors are created here.
     homes: usize,
-    /// Backends that it can reach others by, in the order of the choice of a collective's `way`.
+    /// Domains of its backends, in the order of the choice `way` of a collective.
     backends: [Box<str>; 2],
-    /// It shares memory with no other worker.
+    /// True if it shares memory with no other worker.
     is_far: bool,
-    /// Its process, where that is on the dispatcher's host.
+    /// Number of its process, if that is on the dispatcher's host.
     process: Option<u32>,
     /// Sessions that have sent it instructions, and so wait for it when they synchronize.
     users: BTreeSet<SessionId>,
 }
 
 impl WorkerSlots {
-    /// A slot for a new value. A freed slot is assigned again at once: the stream is ordered, in one queue.
+    /// Assigns a slot for a new value. A freed slot is assigned again at once: the stream is
+    /// ordered, in one queue.
     #[inline]
     pub fn take_slot(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
@@ -48,9 +50,9 @@ impl WorkerSlots {
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     all: Vec<WorkerSlots>,
-    /// Indexes of those that live, in order.
+    /// Indices of the living workers, ascending.
     alive: Vec<WorkerIndex>,
-    /// Counts the times that one has joined or left.
+    /// Number of joins and departures so far.
     epoch: u64,
 }
 
@@ -65,7 +67,7 @@ impl Workers {
         self.all.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// Indexes of the workers that live, in order.
+    /// Indices of the living workers, ascending.
     pub fn alive(&self) -> &[WorkerIndex] {
         &self.alive
     }
@@ -74,7 +76,7 @@ impl Workers {
         self.get(index).is_some_and(|worker| worker.alive)
     }
 
-    /// Another number each time that a worker has joined or left.
+    /// A number that changes each time that a worker joins or leaves.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -96,7 +98,7 @@ impl Workers {
         self.replace(index, true);
     }
 
-    /// Whether it lived until now.
+    /// Removes a worker; returns true if it was alive.
     pub fn leave(&mut self, index: WorkerIndex) -> bool {
         let lived = self.is_alive(index);
         if lived {
@@ -105,7 +107,7 @@ impl Workers {
         lived
     }
 
-    /// What a worker says of how it exchanges with others.
+    /// Sets a worker's backends, as it reports them.
     pub fn set_backends(&mut self, index: WorkerIndex, backends: Backends<'_>) {
         if let Some(worker) = self.get_mut(index) {
             worker.backends = [backends.device.into(), backends.group.into()];
@@ -113,40 +115,41 @@ impl Workers {
         }
     }
 
-    /// Which process of the dispatcher's host a worker is.
+    /// Sets the number of a worker's process on the dispatcher's host.
     pub fn set_process(&mut self, index: WorkerIndex, process: u32) {
         if let Some(worker) = self.get_mut(index) {
             worker.process = Some(process);
         }
     }
 
-    /// The process of a worker, where it is known.
+    /// The process of a worker, if it is known.
     pub fn process(&self, index: WorkerIndex) -> Option<u32> {
         self.get(index)?.process
     }
 
-    /// The living workers to which a session has sent instructions, in order.
+    /// The living workers to which a session has sent instructions, ascending.
     pub fn used_by(&self, id: SessionId) -> Vec<WorkerIndex> {
         let is_used =
             |&index: &WorkerIndex| self.get(index).is_some_and(|one| one.users.contains(&id));
         self.alive.iter().copied().filter(is_used).collect()
     }
 
-    /// A session has ended.
+    /// Forgets a session that has ended.
     pub fn forget_user(&mut self, id: SessionId) {
         for worker in &mut self.all {
             worker.users.remove(&id);
         }
     }
 
-    /// The `way` of a collective: the first backend that all its members share, else none, which is bytes. All of them are
-    /// told the same, so it is decided here and not by what each knows of the others.
+    /// The `way` of a collective: the first backend that all its members share, else none, which
+    /// means messages. All members get the same one, so it is decided here and not from each
+    /// member's knowledge of the others.
     pub fn backend(&self, members: &[WorkerIndex]) -> Attr {
         let backend = |index: WorkerIndex, place: usize| {
             self.get(index)?.backends.get(place).filter(|text| !text.is_empty())
         };
         let is_far = |&index: &WorkerIndex| self.get(index).is_some_and(|one| one.is_far);
-        // Where all share memory, nothing is gained by a process group.
+        // A process group gains nothing where all share memory.
         let backends = if members.iter().any(is_far) { 2 } else { 1 };
         for (place, choice) in (0..backends).zip(0..) {
             let mut all = members.iter().map(|&index| backend(index, place));
@@ -159,7 +162,8 @@ impl Workers {
         Attr::Absent
     }
 
-    /// The worker with the fewest sessions becomes the home of one more, which leaves the home that it had.
+    /// Makes the worker with the fewest sessions the home of one more session, which leaves its old
+    /// home.
     pub fn choose_home(&mut self, old: Option<WorkerIndex>) -> Option<WorkerIndex> {
         self.leave_home(old);
         let homes = |index: WorkerIndex| self.get(index).map_or(0, |worker| worker.homes);
@@ -168,7 +172,7 @@ impl Workers {
         Some(home)
     }
 
-    /// A session makes no more tensors there.
+    /// Removes a session from its home.
     pub fn leave_home(&mut self, home: Option<WorkerIndex>) {
         if let Some(worker) = home.and_then(|home| self.get_mut(home)) {
             worker.homes -= 1;
@@ -184,7 +188,8 @@ impl Workers {
         self.all.iter().map(WorkerSlots::used_slots).sum()
     }
 
-    /// Tells a worker whose instructions follow, where that changed; false if it is gone.
+    /// Tells a worker the session of the following instructions, if that changed; returns false if
+    /// the worker is gone.
     #[inline]
     pub fn address(&mut self, id: SessionId, index: WorkerIndex, sink: &mut dyn Sink) -> bool {
         let Some(worker) = self.get_mut(index).filter(|worker| worker.alive) else { return false };
@@ -198,13 +203,15 @@ impl Workers {
         true
     }
 
-    /// Whether a worker's stream carries this session's instructions at present, and it lives.
+    /// Returns true if a worker is alive and its stream carries this session's instructions at
+    /// present.
     #[inline]
     pub fn is_addressed(&self, index: WorkerIndex, id: SessionId) -> bool {
         self.get(index).is_some_and(|worker| worker.alive && worker.session == Some(id))
     }
 
-    /// Frees slots on a worker. No word on whose they are: a slot is the worker's, whatever the session.
+    /// Frees slots on a worker. The session is not announced: a slot is the worker's, whatever the
+    /// session.
     #[inline]
     pub fn free(&mut self, index: WorkerIndex, slots: &[u32], sink: &mut dyn Sink) {
         let worker = self.get_mut(index).filter(|worker| worker.alive && !slots.is_empty());
@@ -222,5 +229,5 @@ impl Workers {
     }
 }
 
-/// Workers of a line of a mesh with their slots, in the line's order.
+/// The workers of a line of a mesh with their slots, in the line's order.
 pub(crate) type MeshLine = SmallVec<[(u32, u32); 8]>;

@@ -1,6 +1,6 @@
-//! Which backends move collectives, by what their members have said of themselves.
+//! Backends of collectives, by the members' reports of their own backends.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{Backends, FromWorker, ToClient, ToWorker};
@@ -28,14 +28,14 @@ impl Sink for Told {
 
 const PROGRAM: [&str; 4] = [
     "%0 = normal size=[6] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0",
-    // A shard each from worker 0 to the others, then all of them to each.
+    // Sends a shard from worker 0 to each other worker, then gathers all of them on each.
     "%1 = distribute %0 layout=\"shard(0)@[0,1,2]\"",
     "%2 = distribute %1 layout=\"replicate@[0,1,2]\"",
     "%3 = distribute %1 layout=\"shard(0)@[0,1]\"",
 ];
 
-/// What worker 1 is told, whose neighbours 0 and 2 have said these backends, as it has itself: of values from worker 0, and of a
-/// gather over all three.
+/// Backends that worker 1 is told, after it and its neighbours 0 and 2 have reported these: for
+/// values from worker 0, and for a gather over all three.
 fn told(backends: [[&str; 2]; 3], far: u32) -> Vec<String> {
     let (mut core, mut told) = (Dispatcher::new(), Told::default());
     for (index, [device, group]) in (0..).zip(backends) {
@@ -63,7 +63,7 @@ fn members_that_say_the_same_go_that_way() {
     };
     check([["", ""], ["", ""], ["", ""]], ["bytes", "bytes"]);
     check([["a", ""], ["a", ""], ["a", ""]], ["device", "device"]);
-    // The third is on another host.
+    // The third worker is on another host.
     check([["a", "g"], ["a", "g"], ["b", "g"]], ["device", "group"]);
     check([["a", ""], ["a", ""], ["", ""]], ["device", "bytes"]);
     check([["", "g"], ["", "g"], ["", "h"]], ["group", "bytes"]);

@@ -1,6 +1,6 @@
-//! What a session hears of failures on its workers.
+//! Failures on workers as a session sees them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{Failure, FailureClass, FromWorker, ToClient, ToWorker};
@@ -11,9 +11,9 @@ use gt_protocol::{Attr, Instruction, Op};
 struct Received {
     /// Requests that workers were sent.
     reads: Vec<u64>,
-    /// What reads failed with.
+    /// Failures of reads.
     failed: Vec<(u64, FailureClass, String)>,
-    /// Instructions of which a failure was reported that nobody had asked about.
+    /// Instructions whose failure was reported without a read.
     reported: Vec<u64>,
 }
 
@@ -54,7 +54,7 @@ fn who_reads_an_operand_is_told_what_befell_that_and_not_its_reader() {
     }
     let failure =
         |class, text| Failure { session: session.0, number: 1, class, op: None, tag: 0, text };
-    // The index is wrong, and the operand, which came for instruction 1, has not come whole.
+    // The index is wrong, and the operand from instruction 1 has not arrived whole.
     let index = failure(FailureClass::Index, "the whole text");
     core.handle(Event::FromWorker { index: 0, message: FromWorker::Failure(index) }, &mut received);
     let causes = [(FailureClass::Index, "a part"), (FailureClass::WorkerLost, "worker 1 is gone")];

@@ -1,6 +1,7 @@
-//! The fast path against the general way, over random programs: the same words to the same workers, and the same state.
+//! The fast path against the general way, over random programs: the same words to the same workers,
+//! and the same state.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use gt_dispatcher::{Config, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{ToClient, ToWorker};
@@ -13,7 +14,7 @@ use std::fmt::Write;
 const PROGRAMS: u64 = 300;
 const INSTRUCTIONS: usize = 60;
 const WORKERS: u32 = 3;
-/// What a signal may mean: nothing, nothing of placement, one worker or another, several.
+/// Scopes of signals: none, no placement, one worker or another, several.
 const SCOPES: [&str; 6] = [
     "",
     "compile=true",
@@ -36,7 +37,7 @@ impl Names for Numbers {
     }
 }
 
-/// Everything that a core gives out, in order.
+/// Everything that a core outputs, in order.
 #[derive(Default, PartialEq, Debug)]
 struct Record {
     words: Vec<(WorkerIndex, Vec<u32>)>,
@@ -65,7 +66,7 @@ impl Sink for Record {
     fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
 }
 
-/// A core and what it gave out.
+/// A core and its outputs.
 struct Side {
     core: Dispatcher,
     session: SessionId,
@@ -84,7 +85,8 @@ impl Side {
         Self { core, session, record }
     }
 
-    /// By each of the entry points in turn; `known` are the results' metadata where the client has inferred them.
+    /// Takes an instruction through each of the entry points in turn; `known` is the results'
+    /// metadata if the client has inferred it.
     fn take(&mut self, turn: usize, instruction: &Instruction<'_>, known: Option<&[Meta]>) {
         let Self { core, session, record } = self;
         let result = match known {
@@ -100,7 +102,7 @@ impl Side {
     }
 }
 
-/// Numbers from a seed.
+/// Random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -120,7 +122,7 @@ impl Random {
 struct Program {
     live: BTreeMap<u32, Meta>,
     next_request: u32,
-    /// What its instructions were, without their results' slots.
+    /// Text of its instructions, without their results' slots.
     instructions: Vec<String>,
     text: String,
 }
@@ -135,7 +137,7 @@ impl Program {
         (after..1000).find(|slot| !self.live.contains_key(slot)).unwrap()
     }
 
-    /// The next line: every second one does again what an earlier one did.
+    /// The next line: every second one repeats an earlier one.
     fn line(&mut self, random: &mut Random) -> String {
         if random.below(2) == 0 && !self.instructions.is_empty() {
             let instruction = self.instructions.get(random.below(self.instructions.len())).unwrap();
@@ -154,7 +156,7 @@ impl Program {
         line
     }
 
-    /// A line that may be like no other.
+    /// A line that need not resemble an earlier one.
     fn new_line(&mut self, random: &mut Random) -> String {
         let signal = match random.below(8) {
             0..4 => String::new(),
@@ -199,7 +201,8 @@ impl Program {
         }
     }
 
-    /// What the client knows of the results; nothing of an instruction that its rule refuses.
+    /// Metadata of the results as the client infers it; `None` for an instruction that its rule
+    /// refuses.
     fn metas(&self, instruction: &Instruction<'_>) -> Option<Vec<Meta>> {
         let arg = |operand: &Operand| match operand {
             Operand::Absent => Some(RuleArg::Absent),

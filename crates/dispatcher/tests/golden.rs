@@ -1,7 +1,7 @@
-//! What the planner makes of programs, kept as files: each instruction of the client, and below it what each worker
-//! gets. `just golden` writes them anew; read the difference.
+//! The planner's output for programs, kept as files: each instruction of the client, and below it
+//! the instructions for each worker. `just golden` rewrites them; read the difference.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use expect_test::{ExpectFile, expect_file};
 use gt_dispatcher::{CostModel, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
@@ -10,7 +10,7 @@ use gt_protocol::text::{Names, PayloadText, TextLine, parse};
 use gt_protocol::{Family, Instruction, Op};
 use std::fmt::Write;
 
-/// What is reduced together at most, in bytes.
+/// Maximum bytes of a bucket.
 const BUCKET: u64 = 1 << 20;
 const PLAIN_SGD: &str = "lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false \
     maximize=false first_step=true";
@@ -32,7 +32,7 @@ impl Names for Numbers {
 struct Record {
     lines: String,
     collectives: usize,
-    /// Values that one worker sends to another.
+    /// Number of values that one worker sends to another.
     transfers: usize,
 }
 
@@ -73,12 +73,12 @@ impl Sink for Record {
     }
 }
 
-/// Each line's plan, the client's line first.
+/// The plan of each line, with the client's line first.
 fn planned(program: &str, workers: u32) -> Record {
     planned_by_line(program, workers, BUCKET, |_, _| {})
 }
 
-/// [`planned`], with a look at what each of the client's instructions became.
+/// [`planned`], with a callback on the plan of each of the client's instructions.
 fn planned_by_line(
     program: &str,
     workers: u32,
@@ -87,7 +87,8 @@ fn planned_by_line(
 ) -> Record {
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(true);
-    // Small shapes, so that a file can be read: messages and kernels cost nothing, bytes and work do.
+    // Shapes are small, so that a file can be read: messages and kernels are free, bytes and work
+    // are not.
     dispatcher.set_cost_model(CostModel {
         message: 0.0,
         kernel: 0.0,
@@ -107,7 +108,7 @@ fn planned_by_line(
         let mut record = Record::default();
         dispatcher.instruction(session, &instruction, &mut record).unwrap();
         look(&instruction, &record);
-        // The trace comes last and is read first.
+        // The trace is written last and printed first.
         let (head, tail): (Vec<&str>, Vec<&str>) =
             record.lines.lines().partition(|line| line.starts_with('#'));
         for line in head.into_iter().chain(tail) {
@@ -125,7 +126,8 @@ fn check(program: &str, workers: u32, collectives: usize, file: &ExpectFile) {
     assert_eq!(record.collectives, collectives, "collectives that worker 0 takes part in");
 }
 
-/// What a scope lays out is cut before it is sent; copies of what is large are sent once, and gathered by all.
+/// A value that a scope shards is sharded before it is sent; a large replicated one is sent once,
+/// and gathered by all.
 #[test]
 fn uploads_in_scopes() {
     let program = r#"
@@ -145,7 +147,7 @@ fn uploads_in_scopes() {
     check(program, 2, 1, &expect_file!["golden/uploads.txt"]);
 }
 
-/// What the first batch was needed as is the layout of the second one.
+/// The layout in which the first batch was needed is the layout of the second one.
 #[test]
 fn batches_from_one_line() {
     let batch = |id: u32| {
@@ -158,7 +160,8 @@ fn batches_from_one_line() {
     check(&program, 2, 0, &expect_file!["golden/batches.txt"]);
 }
 
-/// Column-parallel up, row-parallel down: one all-reduce forward, one backward, and nothing else moves.
+/// Column-parallel up, row-parallel down: one all-reduce forward, one backward, and nothing else
+/// moves.
 #[test]
 fn a_block_of_two_layers_over_two_workers() {
     let program = r#"
@@ -184,7 +187,8 @@ fn a_block_of_two_layers_over_two_workers() {
     check(program, 2, 2, &expect_file!["golden/two_layers.txt"]);
 }
 
-/// A batch cut over workers: gradients are sums over the shards, reduced once where the update needs them.
+/// A batch sharded over workers: gradients are sums over the shards, reduced once where the update
+/// needs them.
 #[test]
 fn a_cut_batch() {
     let program = r"
@@ -201,8 +205,8 @@ fn a_cut_batch() {
     check(program, 2, 1, &expect_file!["golden/cut_batch.txt"]);
 }
 
-/// A convolution over an image that is cut along its height, and its gradients: a row of each neighbour travels, the result
-/// stays cut, and the weight's gradient is a sum over the members.
+/// A convolution over an image sharded along its height, and its gradients: one row is fetched from
+/// each neighbour, the result stays sharded, and the weight's gradient is a sum over the members.
 #[test]
 fn an_image_that_is_cut() {
     let program = r#"
@@ -217,7 +221,8 @@ fn an_image_that_is_cut() {
     check(program, 2, 0, &expect_file!["golden/cut_image.txt"]);
 }
 
-/// From layout to layout: cuts are local, the rest is one collective each; another mesh is reached point to point.
+/// From layout to layout: cuts are local, all other changes are one collective each; another mesh
+/// is reached point to point.
 #[test]
 fn from_layout_to_layout() {
     let program = r#"
@@ -236,8 +241,8 @@ fn from_layout_to_layout() {
     check(program, 4, 5, &expect_file!["golden/layouts.txt"]);
 }
 
-/// Two all-reduces forward and two backward a layer, one for the embedding, two small ones for the cross-entropy, one for
-/// the gradient of what the classes' cut weight reads; nothing else moves.
+/// Two all-reduces forward and two backward a layer, one for the embedding, two small ones for the
+/// cross-entropy, one for the input gradient of the sharded class weight; nothing else moves.
 #[test]
 fn a_megatron_layer_from_tokens_to_gradients() {
     let program = include_str!("golden/megatron.program");
@@ -254,7 +259,7 @@ fn a_megatron_layer_from_tokens_to_gradients() {
         (Op::Distribute, 1),
         (Op::Distribute, 1),
         (Op::CrossEntropy, 2),
-        // Into the last norm, the MLP's, attention's.
+        // Before the last norm, the MLP's, attention's.
         (Op::LayerNormBackward, 1),
         (Op::LayerNormBackward, 1),
         (Op::LayerNormBackward, 1),
@@ -263,7 +268,8 @@ fn a_megatron_layer_from_tokens_to_gradients() {
     assert_eq!((record.collectives, record.transfers), (8, 0));
 }
 
-/// Large tensors are made at their first use, as that wants them: none is whole on one worker and cut then.
+/// Large tensors are created at their first use, in the layout that it needs: none is created whole
+/// on one worker and then sharded.
 #[test]
 fn large_tensors_wait_for_their_first_use() {
     let program = r#"
@@ -290,7 +296,8 @@ fn large_tensors_wait_for_their_first_use() {
     check(program, 2, 0, &expect_file!["golden/deferred.txt"]);
 }
 
-/// What is drawn in the layout of a tensor is drawn there, shard by shard; it is deferred where that still is.
+/// A draw in the layout of a tensor is made there, shard by shard; it is deferred where the tensor
+/// still is.
 #[test]
 fn random_values_lie_as_what_they_are_like() {
     let program = r#"
@@ -308,7 +315,7 @@ fn random_values_lie_as_what_they_are_like() {
     check(program, 2, 0, &expect_file!["golden/random_like.txt"]);
 }
 
-/// Three steps over a batch that is cut: two gradients, and an update of each.
+/// Three steps over a sharded batch: two gradients, and an update of each.
 fn three_steps() -> String {
     let mut program = r"
         %0 = normal size=[3,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
@@ -336,7 +343,7 @@ fn three_steps() -> String {
     program
 }
 
-/// Which instructions were preceded by collectives, and by how many.
+/// Instructions that were preceded by collectives, with the number of these.
 fn reductions(program: &str, bucket: u64) -> (Vec<(Op, usize)>, String) {
     let mut reductions = Vec::new();
     let record = planned_by_line(program, 2, bucket, |instruction, record| {
@@ -347,7 +354,8 @@ fn reductions(program: &str, bucket: u64) -> (Vec<(Op, usize)>, String) {
     (reductions, record.lines)
 }
 
-/// The first step reduces each gradient where its update reads it, the next ones as soon as it is there.
+/// The first step reduces each gradient where its update reads it, the next ones as soon as it
+/// exists.
 #[test]
 fn a_second_step_reduces_gradients_when_they_are_made() {
     let (reductions, lines) = reductions(&three_steps(), 0);
@@ -356,20 +364,22 @@ fn a_second_step_reduces_gradients_when_they_are_made() {
     assert_eq!(reductions, [late, early, early].concat());
 }
 
-/// The same together: when there are bytes enough, and at the latest when an update needs one of them.
+/// Gradients are reduced together: when their bytes fill the bucket, and at the latest when an
+/// update needs one of them.
 #[test]
 fn gradients_are_reduced_together() {
     let (at_need, lines) = reductions(&three_steps(), BUCKET);
     expect_file!["golden/together.txt"].assert_eq(&lines);
     let (late, once) = ([(Op::Sgd, 1); 2], [(Op::Sgd, 1)]);
     assert_eq!(at_need, [&late[..], &once, &once].concat());
-    // Together they have 256 bytes.
+    // The gradients have 256 bytes together.
     let (when_full, _) = reductions(&three_steps(), 256);
     let once = [(Op::Matmul, 1)];
     assert_eq!(when_full, [&late[..], &once, &once].concat());
 }
 
-/// Whatever needs one of them, or all: they are reduced before it, and what was freed is not.
+/// An instruction that needs one of them, or all: they are reduced before it, and freed ones are
+/// not.
 #[test]
 fn who_needs_a_gradient_that_waits_reduces_those_with_it() {
     let three = three_steps();
@@ -393,7 +403,8 @@ fn who_needs_a_gradient_that_waits_reduces_those_with_it() {
     }
 }
 
-/// Operands of one instruction that need the same reduction, and what such instructions will reduce.
+/// Operands of one instruction that need the same reduction, and values whose reduction such
+/// instructions will need.
 #[test]
 fn what_one_instruction_needs_is_reduced_together() {
     let program = r#"
@@ -412,7 +423,7 @@ fn what_one_instruction_needs_is_reduced_together() {
     assert_eq!(found, [(Op::Maximum, 1), (Op::Atan2, 2)]);
 }
 
-/// Gradients of two batches are added up before they are reduced: that is once, in each step.
+/// Gradients of two batches are added before they are reduced: once in each step.
 #[test]
 fn what_is_read_unreduced_is_not_reduced_early() {
     let mut program = r"

@@ -1,6 +1,6 @@
-//! What prices do to plans, and how a probe finds them out, with a clock and links made up here.
+//! Effects of prices on plans, and their measurement by a probe, with a simulated clock and links.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
 use gt_dispatcher::{
     CostModel, Dispatcher, Event, LinkCost, Measured, Probe, SessionId, Sink, TraceNotes,
@@ -12,16 +12,16 @@ use gt_protocol::{Attr, Dims, Dtype, Instruction, Op};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Workers that take time for messages and bytes, and answer when they are read.
+/// Workers that take time for messages and bytes, and answer reads.
 #[derive(Default)]
 struct Cluster {
     links: BTreeMap<(u32, u32), (u32, f64)>,
-    /// Microseconds since the beginning.
+    /// Microseconds since the start.
     now: f64,
     bytes: u64,
     transfers: u64,
     reads: Vec<(WorkerIndex, u64)>,
-    /// Answers for sessions, and whether they tell of a failure.
+    /// Answers for sessions; true for a failure.
     answers: Vec<(SessionId, bool)>,
     layouts: String,
 }
@@ -67,7 +67,7 @@ impl Cluster {
         core
     }
 
-    /// One turn of whoever owns the core; false when the probe has nothing left to do.
+    /// One turn of the core's owner; false when the probe has nothing left to do.
     fn turn(&mut self, core: &mut Dispatcher, probe: &mut Probe) -> bool {
         let mut went_on = probe.step(Duration::from_secs_f64(self.now / 1e6), core, self);
         for (index, request) in std::mem::take(&mut self.reads) {
@@ -127,7 +127,7 @@ fn a_worker_that_leaves_is_not_waited_for() {
     for (from, to) in [(0, 1), (0, 2), (1, 2)] {
         probe.add(from, to);
     }
-    // The first lap's read is on its way to worker 0.
+    // The first lap's read is in flight to worker 0.
     assert!(probe.step(Duration::ZERO, &mut core, &mut cluster));
     assert!(probe.step(Duration::ZERO, &mut core, &mut cluster));
     assert_eq!(cluster.reads.len(), 1);
@@ -142,7 +142,7 @@ fn a_worker_that_leaves_is_not_waited_for() {
     assert_eq!((held.sessions, held.values, held.worker_slots, held.requests), (0, 0, 0, 0));
 }
 
-/// The layout of a product of a cut and a whole matrix.
+/// The layout of a product of a sharded and a replicated matrix.
 fn product(cost_model: &str, workers: [u32; 2]) -> String {
     let mut cluster = Cluster::default();
     let mut core = cluster.joined(4);
@@ -164,7 +164,7 @@ fn product(cost_model: &str, workers: [u32; 2]) -> String {
     cluster.layouts
 }
 
-/// Signals by their ids.
+/// Signals are named by their ids.
 struct Numbers;
 
 impl Names for Numbers {
@@ -177,7 +177,8 @@ impl Names for Numbers {
     }
 }
 
-/// Each multiplies its half, and the sum is reduced where it is needed: on a slow link the whole is gathered once.
+/// Each worker multiplies its half, and the sum is reduced where it is needed: on a slow link the
+/// whole is gathered once instead.
 #[test]
 fn plans_follow_the_prices_of_the_link() {
     let slow = "byte[2,3]=0.05";

@@ -1,10 +1,11 @@
-//! Words of a client become the same, for workers and client, as the instruction that they are.
+//! Words of a client have the same effect, for workers and client, as the instruction that they
+//! encode.
 
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::expect_used,
-    reason = "a test that cannot go on says why by where it stops"
+    reason = "the line of a panic says why a test cannot go on"
 )]
 
 use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
@@ -36,12 +37,12 @@ const PROGRAM: &str = "
     synchronize request=3
 ";
 
-/// What has gone to workers and client.
+/// Output to workers and client.
 #[derive(Default)]
 struct Sent {
     words: Vec<(WorkerIndex, Vec<u32>)>,
     messages: Vec<String>,
-    /// Of these words, those that went on where they stood.
+    /// Number of words that were passed on in place.
     rewritten: usize,
 }
 
@@ -68,7 +69,7 @@ impl Sink for Sent {
     fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
 }
 
-/// The program on so many workers, as instructions and as words.
+/// Runs the program on so many workers, as instructions and as words.
 fn both(program: &str, workers: u32) -> [Sent; 2] {
     [false, true].map(|as_words| {
         let (mut core, mut sent) = (Dispatcher::new(), Sent::default());

@@ -1,9 +1,9 @@
-//! Digests of what a table is looked up by: cheap, and the same on every machine.
+//! Digests of a table's keys: cheap, and the same on every machine.
 
 use std::hash::Hasher;
 
-/// Multiplies and rotates: keys come from one program, which gains nothing by making them collide but a slower plan of its
-/// own.
+/// Multiplies and rotates: keys come from one program, which would only slow its own plans by
+/// making them collide.
 #[derive(Default)]
 pub struct Digest(u64);
 
@@ -52,7 +52,7 @@ impl Hasher for Digest {
     }
 
     fn finish(&self) -> u64 {
-        // The table takes its place from the low bits and its tag from the high ones.
+        // The table takes an entry's index from the low bits and its tag from the high ones.
         self.0 ^ self.0 >> 32
     }
 }

@@ -1,9 +1,9 @@
-//! What a user's mistake is about: its rule says it, and a failure that travels carries it.
+//! Classes of a user's mistakes: a rule gives the class, and a failure message carries it.
 
-/// The class of a mistake: what it is about, so that the Python exception class that `PyTorch` raises follows.
+/// The class of a mistake, from which the Python exception class that `PyTorch` raises follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// What concerns neither shapes nor dtypes.
+    /// A mistake about neither shapes nor dtypes.
     Runtime,
     Shape,
     Dtype,
@@ -15,7 +15,7 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// `PyTorch`'s class.
+    /// Name of `PyTorch`'s exception class.
     pub const fn python(self) -> &'static str {
         match self {
             Self::Runtime | Self::Shape | Self::Dtype => "RuntimeError",

@@ -1,8 +1,9 @@
 //! The first bytes on a socket, and the header of every frame after them.
 //!
-//! Bytes in and out only: who may connect, and what a resumed session sends again, is the server's to decide. The magic,
-//! the length and the two versions stay where they are for ever, so that any two versions can refuse each other clearly;
-//! a later version only appends fields, and a reader skips what a later version than its own has appended.
+//! Bytes in and out only: the server decides who may connect, and what a resumed session sends
+//! again. The offsets of the magic, the length and the two versions never change, so that any two
+//! versions can refuse each other clearly; a later version only appends fields, and a reader skips
+//! fields that a version later than its own has appended.
 
 mod bytes;
 mod frame;
@@ -15,33 +16,35 @@ pub use secret::{Secret, Token};
 
 use bytes::{HandshakeCursor, push_short};
 
-/// First bytes of every handshake message; the control bytes keep it from being taken for text or HTTP.
+/// First bytes of every handshake message; the control bytes distinguish it from text and HTTP.
 pub const MAGIC: [u8; 4] = *b"GT\x01\n";
 /// The version that this build speaks.
 pub const VERSION: u16 = 1;
-/// The oldest version that this build speaks: two back, so that a cluster can be upgraded before its users.
+/// The oldest version that this build speaks: two back, so that a cluster can be upgraded before
+/// its users.
 pub const VERSION_OLDEST: u16 = if VERSION > 2 { VERSION - 2 } else { 1 };
-/// A handshake message is read before anybody is trusted, so it is small.
+/// Maximum bytes of a handshake message: small, because it is read before the peer is trusted.
 pub const HANDSHAKE_BYTES_MAX: usize = 1024;
-/// An access token; a signed one (JWT) of usual size does not fit on purpose: tokens are random strings.
+/// Maximum bytes of an access token; a signed one (JWT) of usual size does not fit on purpose:
+/// tokens are random strings.
 pub const TOKEN_BYTES_MAX: usize = 256;
-/// A name for `gt top`.
+/// Maximum bytes of a name shown by `gt top`.
 pub const NAME_BYTES_MAX: usize = 64;
-/// The length of `sun_path` in a Unix socket's address.
+/// Maximum bytes of a Unix socket's address, the length of `sun_path`.
 pub const ADDRESS_BYTES_MAX: usize = 108;
-/// A refusal's text.
+/// Maximum bytes of a refusal's text.
 pub const REFUSAL_BYTES_MAX: usize = 512;
 
-/// What the connecting side is.
+/// Role of the connecting side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Client,
     Worker,
-    /// Asks whether somebody is there and which version it speaks; closed after the answer.
+    /// Asks if a dispatcher is there and which version it speaks; closed after the answer.
     Probe,
 }
 
-/// Abilities that both sides must have before one uses them.
+/// Abilities; one is used only if both sides have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(pub u32);
 
@@ -50,26 +53,26 @@ impl Capabilities {
     pub const RING: Self = Self(1);
     /// Takes payloads from a shared slab.
     pub const SLAB: Self = Self(2);
-    /// All that peers on one host use.
+    /// Abilities that peers on one host use.
     pub const LOCAL: Self = Self(Self::RING.0 | Self::SLAB.0);
 
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// What both have.
+    /// Abilities that both sides have.
     #[must_use]
     pub const fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 }
 
-/// Names a session to continue.
+/// Identifies a session to resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resume {
     pub session: u32,
     pub secret: Secret,
-    /// The last frame that arrived: the peer sends again from the one after it.
+    /// The last frame that arrived: the peer sends again from the next one.
     pub acknowledged: u64,
 }
 
@@ -78,20 +81,22 @@ pub struct Resume {
 pub struct Hello {
     /// Newest version that the sender speaks.
     pub version: u16,
-    /// Oldest one.
+    /// Oldest version that the sender speaks.
     pub version_oldest: u16,
     pub role: Role,
     pub capabilities: Capabilities,
     pub resume: Option<Resume>,
-    /// The index that a worker would like.
+    /// The preferred index of a worker.
     pub worker: Option<u32>,
-    /// Where a worker takes connections of other workers, on the interface by which it has come.
+    /// Port at which a worker accepts connections of other workers, on the interface that it
+    /// connected from.
     pub data_port: Option<u16>,
     pub token: Token,
     pub name: String,
 }
 
-/// A Unix socket on the dispatcher's host: a client that can open it proves that it is on the same host.
+/// A Unix socket on the dispatcher's host: a client that can open it proves that it is on the same
+/// host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSocket {
     /// `sun_path`; an abstract address begins with a zero byte.
@@ -100,7 +105,7 @@ pub struct LocalSocket {
     pub secret: Secret,
 }
 
-/// The dispatcher's consent.
+/// The dispatcher's answer that accepts the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The version that both sides speak from here on.
@@ -110,12 +115,12 @@ pub struct Welcome {
     pub secret: Secret,
     /// The last frame of a resumed session that arrived, else 0.
     pub acknowledged: u64,
-    /// The index that a worker has.
+    /// The index that a worker is given.
     pub worker: Option<u32>,
     pub local_socket: Option<LocalSocket>,
 }
 
-/// Why a connection is refused.
+/// Reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCode {
     Version,
@@ -123,20 +128,20 @@ pub enum RefusalCode {
     Token,
     /// The session to continue does not exist, or its secret is wrong.
     Session,
-    /// No more sessions or workers are taken.
+    /// No more sessions or workers are accepted.
     Full,
     /// The dispatcher is about to stop.
     Closing,
     /// The hello could not be read.
     Malformed,
-    /// A reason that only later versions know; the text says it.
+    /// A reason that only later versions know; the text gives it.
     Other,
 }
 
 /// The dispatcher's refusal; the connection is closed after it. Its layout never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The versions that the dispatcher speaks.
+    /// Newest version that the dispatcher speaks.
     pub version: u16,
     pub version_oldest: u16,
     pub code: RefusalCode,
@@ -175,7 +180,7 @@ pub enum HandshakeError {
 }
 
 impl Hello {
-    /// A hello of this build's versions with nothing optional in it.
+    /// A hello of this build's versions without optional fields.
     pub fn new(role: Role) -> Self {
         Self {
             version: VERSION,
@@ -256,7 +261,7 @@ impl Handshake {
         Ok(out)
     }
 
-    /// The message at the front of `bytes` and how many bytes it has; `None` while more must be read.
+    /// The message at the front of `bytes` and its length in bytes; `None` while more must be read.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, HandshakeError> {
         if bytes.iter().zip(MAGIC).any(|(&byte, magic)| byte != magic) {
             return Err(HandshakeError::Magic);

@@ -1,7 +1,8 @@
 //! One line of a stream, owned: operator, results, operands, attributes.
 //!
-//! The same type serves client, dispatcher and worker. What an [`Id`] means depends on where the instruction is: a
-//! client's slot on the way to the dispatcher, a worker's slot on the way to a worker, a number in a trace.
+//! One type serves client, dispatcher and worker. The meaning of an [`Id`] depends on the place of
+//! the instruction: a client's slot on the way to the dispatcher, a worker's slot on the way to a
+//! worker, a number in a trace.
 
 use crate::operator::{AttrInfo, Op};
 use crate::value::{Dims, Dtype, Scalar};
@@ -23,7 +24,7 @@ impl Id {
         Self((number << 8) | u64::from(output))
     }
 
-    /// The slot, where this is one.
+    /// The slot, where the id is one.
     pub fn as_slot(self) -> Option<u32> {
         if self.parts().1 == 0 { u32::try_from(self.0 >> 8).ok() } else { None }
     }
@@ -34,7 +35,7 @@ impl Id {
     }
 }
 
-/// What stands in an operand position.
+/// Content of an operand position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operand {
     /// An optional operand that is not there.
@@ -44,7 +45,7 @@ pub enum Operand {
     Scalar(Scalar),
 }
 
-/// The value of an attribute; which variant is right is the row's [`crate::operator::AttrKind`].
+/// The value of an attribute; the row's [`crate::operator::AttrKind`] determines the variant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attr {
     /// An optional attribute that is not there.
@@ -65,21 +66,22 @@ pub enum Attr {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction<'a> {
     pub op: Op,
-    /// Client to dispatcher: the interned source position. Dispatcher to worker: the number's low 32 bits.
+    /// Client to dispatcher: the interned source position. Dispatcher to worker: the low 32 bits of
+    /// the instruction's number.
     pub tag: u32,
     /// The interned signal scope, 0 for none.
     pub signal: u16,
-    /// Bit k: the last reference of operand k goes with this instruction.
+    /// Bit k: this instruction holds the last reference to operand k.
     pub consumes: u16,
     pub outputs: SmallVec<[Id; 4]>,
     pub operands: SmallVec<[Operand; 4]>,
     pub attrs: SmallVec<[Attr; 2]>,
-    /// Tensor bytes that travel with it (`upload`, `chunk`).
+    /// Tensor bytes that the instruction carries (`upload`, `chunk`).
     pub payload: &'a [u8],
 }
 
 impl Instruction<'_> {
-    /// An instruction with nothing but its operator.
+    /// An instruction of an operator with everything else empty.
     pub fn new(op: Op) -> Self {
         Self {
             op,
@@ -112,7 +114,7 @@ impl Instruction<'_> {
 }
 
 impl Attr {
-    /// Whether this value may stand for that attribute.
+    /// Returns true if the value's kind is that of the attribute.
     pub fn fits(&self, info: &AttrInfo) -> bool {
         use crate::operator::AttrKind;
         match (self, info.kind) {

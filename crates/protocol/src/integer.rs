@@ -1,4 +1,4 @@
-//! Conversions between integers that lose nothing on the machines that GT is built for.
+//! Lossless conversions between integers on the machines that GT supports.
 
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 

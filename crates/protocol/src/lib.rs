@@ -1,4 +1,5 @@
-//! What an instruction is: operators, shapes, dtypes, placements, their rules, and the wire and text forms.
+//! Definition of instructions: operators, shapes, dtypes, placements, their rules, and the wire and
+//! text forms.
 //!
 //! **Architecture invariant:** pure data and functions. There is no I/O, no clock, no thread and no `unsafe` here, and
 //! nothing in this crate knows of Python, sockets or workers.

@@ -1,8 +1,9 @@
-//! One end of a framed connection: numbers the frames of a session, keeps what the other side has not acknowledged, sends
-//! that again over a new connection, and drops what comes twice. A state machine: whoever owns the socket gives it what
-//! arrived and writes what it says.
+//! One end of a framed connection: it numbers the frames of a session, keeps frames until the other
+//! side acknowledges them, sends those again over a new connection, and drops duplicates. A state
+//! machine without I/O: the owner of the socket passes it the bytes that arrived and writes its
+//! output.
 //!
-//! Not here: sockets, clocks, who may resume a session, and what the words mean.
+//! Not here: sockets, clocks, the permission to resume a session, and the meaning of the words.
 
 #[cfg(test)]
 mod tests;
@@ -12,29 +13,31 @@ use crate::integer::to_usize;
 use crate::wire::{count_word, cut};
 use std::collections::VecDeque;
 
-/// An acknowledgement of its own is due after so many bytes: far fewer than any sender keeps.
+/// Bytes received after which a separate acknowledgement is due: far fewer than any sender keeps.
 const UNACKNOWLEDGED_BYTES_MAX: usize = 256 * 1024;
-/// And after so many frames, for a peer whose frames are small.
+/// Frames received after which a separate acknowledgement is due, for a peer whose frames are
+/// small.
 const UNACKNOWLEDGED_FRAMES_MAX: u64 = 16;
 #[allow(clippy::as_conversions, reason = "a constant that fits; TryFrom is not const")]
 const FRAME_WORDS_MAX: usize = FRAME_BYTES_MAX as usize / 4;
 
-/// What an end keeps of the frames that it has sent.
+/// Sent frames that an end keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// All until they are acknowledged; at this many bytes nothing more is sent.
+    /// All frames until they are acknowledged; at this many bytes nothing more is sent.
     Unacknowledged { bytes_max: usize },
     /// None: the session ends with its connection.
     Nothing,
 }
 
-/// Why the connection, or the session, cannot go on.
+/// Reason why the connection, or the session, cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The peer broke the rules: the session ends.
+    /// The peer broke the protocol: the session ends.
     #[error(transparent)]
     Header(#[from] HandshakeError),
-    /// The peer acknowledges what was never sent, or asks again for what is no longer kept: the session ends.
+    /// The peer acknowledges a frame that was never sent, or asks again for one that is no longer
+    /// kept: the session ends.
     #[error("frame {acknowledged} is acknowledged, of {first_kept} to {sent}")]
     Acknowledged { acknowledged: u64, first_kept: u64, sent: u64 },
     /// A frame before this one is missing: the connection is broken, and the session may be resumed.
@@ -50,7 +53,7 @@ pub struct Link {
     kept: VecDeque<(u64, Vec<u32>)>,
     kept_bytes: usize,
     received: u64,
-    /// The last frame of the peer that it knows to have arrived, and the bytes that came since.
+    /// The last frame whose arrival the peer knows of, and the bytes received since.
     acknowledged: u64,
     unacknowledged_bytes: usize,
 }
@@ -68,7 +71,7 @@ impl Link {
         }
     }
 
-    /// Whether another frame may be sent; else the peer has to acknowledge first.
+    /// Returns true if another frame may be sent; else the peer has to acknowledge first.
     pub const fn may_send(&self) -> bool {
         match self.keep {
             Keep::Unacknowledged { bytes_max } => self.kept_bytes < bytes_max,
@@ -97,7 +100,7 @@ impl Link {
         }
     }
 
-    /// Whether the peer should be told what has arrived, though there is nothing to send.
+    /// Returns true if an acknowledgement is due although there is nothing to send.
     pub const fn owes_acknowledgement(&self) -> bool {
         self.received - self.acknowledged >= UNACKNOWLEDGED_FRAMES_MAX
             || self.unacknowledged_bytes >= UNACKNOWLEDGED_BYTES_MAX
@@ -119,11 +122,11 @@ impl Link {
         out.extend_from_slice(bytemuck::cast_slice(words));
     }
 
-    /// Reads the header of a frame, so that its words may be read: they are within the limit of a frame. What it
-    /// acknowledges is kept no longer.
+    /// Reads the header of a frame and checks its length, so that its words may be read. Frames
+    /// that it acknowledges are dropped.
     ///
     /// # Errors
-    /// The peer broke the rules.
+    /// The peer broke the protocol.
     pub fn header(&mut self, bytes: &[u8; FrameHeader::BYTES]) -> Result<FrameHeader, LinkError> {
         let header = FrameHeader::decode(bytes)?;
         if header.acknowledged > self.sent {
@@ -133,7 +136,8 @@ impl Link {
         Ok(header)
     }
 
-    /// Whether the words of this frame are new. Those that are count as arrived once they are [`Self::accept`]ed.
+    /// Returns true if the words of this frame are new. A frame counts as arrived only once it is
+    /// [`Self::accept`]ed.
     ///
     /// # Errors
     /// [`LinkError::Gap`]: a frame before it is missing.
@@ -147,7 +151,7 @@ impl Link {
         }
     }
 
-    /// Counts a new frame, all of whose words have arrived and are in good hands.
+    /// Counts a new frame as arrived; all of its words must have been taken over.
     ///
     /// # Panics
     /// The frame is not new: see [`Self::is_new`].
@@ -162,10 +166,11 @@ impl Link {
         self.received
     }
 
-    /// Goes on over a new connection, whose peer has had all frames up to `acknowledged`.
+    /// Continues over a new connection, whose peer has all frames up to `acknowledged`.
     ///
     /// # Errors
-    /// The peer has had what was never sent, or lacks what is no longer kept.
+    /// The peer claims frames that were never sent, or lacks frames that are no longer
+    /// kept.
     pub fn resume(&mut self, acknowledged: u64) -> Result<(), LinkError> {
         if acknowledged > self.sent || acknowledged + 1 < self.first_kept() {
             return Err(self.unknown(acknowledged));
@@ -174,7 +179,7 @@ impl Link {
         Ok(())
     }
 
-    /// Appends the frames that the peer has not had: at most what is kept.
+    /// Appends the frames that the peer does not have; no more than are kept.
     pub fn resend(&mut self, out: &mut Vec<u8>) {
         let kept = std::mem::take(&mut self.kept);
         for (sequence, words) in &kept {

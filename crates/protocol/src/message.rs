@@ -1,8 +1,9 @@
-//! What flows beside instructions: answers, failures, counters and events, in the same word frames.
+//! Messages beside instructions, in the same word frames: answers, failures, counters and events.
 //!
-//! The first word of a frame is a code and a length as an instruction's is; message codes are
-//! [`wire::MESSAGE_CODE_FIRST`] and above, so the two can share a ring. `docs/wire.md` specifies every field. Each
-//! direction has an enum of what it carries: [`ToWorker`], [`FromWorker`], [`ToClient`], [`FromClient`].
+//! The first word of a frame is a code and a length, as for an instruction; message codes are
+//! [`wire::MESSAGE_CODE_FIRST`] and above, so the two can share a ring. `docs/wire.md` specifies
+//! every field. Each direction has an enum of what it carries: [`ToWorker`], [`FromWorker`],
+//! [`ToClient`], [`FromClient`].
 
 mod code;
 mod direction;
@@ -22,30 +23,31 @@ use crate::wire::{
     self, EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_bytes, push_u64,
 };
 
-/// Bytes of one shard of an answer: large enough that 100 MB are 1,600 shards, small enough that a light user's answer
-/// waits for few microseconds behind one.
+/// Maximum bytes of one part of an answer: large enough that 100 MB are 1,600 parts, small enough
+/// that another user's short answer waits only microseconds behind one.
 pub const REPLY_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a `description`: a layout of 4,096 workers in uneven shards has less, and a ring has room for it.
+/// Maximum bytes of a `description`: enough for a layout of 4,096 workers in uneven shards, and a
+/// ring has room for it.
 pub const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 
-/// Whom instructions mean by an index from now on, and how that worker is reached.
+/// A worker that instructions name by an index from now on, and the way to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer<'a> {
     pub index: u32,
-    /// How many workers have had the index before it.
+    /// Number of workers that had the index before.
     pub incarnation: u32,
     pub reach: Reach<&'a str>,
 }
 
-/// How one worker reaches another.
+/// Connection by which one worker reaches another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach<Address> {
-    /// By memory of this host, or not at all: the control socket says which.
+    /// Shared memory of this host, or none: the control socket carries the descriptors.
     Memory,
-    /// It connects to us, and shows the secret.
+    /// The other worker connects to this one, and shows the secret.
     Calls { secret: Secret },
-    /// It waits for us at an address, `host:port`, where we show the secret.
+    /// The other worker listens at an address, `host:port`; this one connects and shows the secret.
     Listens { secret: Secret, address: Address },
 }
 
@@ -59,15 +61,15 @@ impl Reach<String> {
     }
 }
 
-/// How a worker's collectives can go besides by the workers' own messages. Workers that say the same, and not nothing, can
-/// go that way with each other.
+/// Alternatives to the workers' own messages for a worker's collectives. Two workers can use one
+/// with each other if both name the same, non-empty domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backends<'a> {
-    /// Whose devices' memory it can read, and they its.
+    /// Domain of workers that can read each other's device memory.
     pub device: &'a str,
-    /// With whom it can be in a process group.
+    /// Domain of workers that can form a process group.
     pub group: &'a str,
-    /// It shares no memory with any other worker, so that a process group has something to gain.
+    /// True if it shares no memory with any other worker, so that a process group may be faster.
     pub is_far: bool,
 }
 
@@ -75,36 +77,37 @@ pub struct Backends<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub request: u64,
-    /// Live values.
+    /// Number of live values.
     pub values: u64,
     pub bytes: u64,
     pub bytes_peak: u64,
-    /// Instructions executed since the start.
+    /// Number of instructions executed since the start.
     pub executed: u64,
-    /// Calls of the engine that ran in C++, and in Python.
+    /// Number of engine calls that ran in C++, and in Python.
     pub native: u64,
     pub python: u64,
-    /// Bytes for workers of other hosts that were packed: before it, and as they left.
+    /// Bytes sent to workers of other hosts that were packed: before and after packing.
     pub plain_bytes: u64,
     pub packed_bytes: u64,
-    /// Reductions whose operands were rounded for other hosts (`GT_COMPRESSION`).
+    /// Number of reductions whose operands were rounded for other hosts (`GT_COMPRESSION`).
     pub rounded: u64,
-    /// Of what was rounded: the root of the mean square error, relative to that of the numbers, in parts of 10^9.
+    /// Root mean square error of the rounded numbers relative to their root mean square, in parts
+    /// of 10^9.
     pub error_ppb: u64,
-    /// The same of the reduction that lost the most.
+    /// Relative error, in parts of 10^9, of the reduction that lost the most.
     pub error_ppb_max: u64,
-    /// Calls of GT's own kernels, from C++ or from Python.
+    /// Number of calls of GT's own kernels, from C++ or from Python.
     pub own: u64,
-    /// Instructions that have run in one pass with one before them.
+    /// Number of instructions that ran in one pass with an earlier one.
     pub joined: u64,
 }
 
-/// The beginning of a text that fits a message, for senders that pass on what others wrote.
+/// The beginning of a text that fits a message, for senders that pass on texts of others.
 pub fn clip(text: &str) -> &str {
     text.split_at(text.floor_char_boundary(TEXT_BYTES_MAX)).0
 }
 
-/// Appends the words of a message; on an error `out` is as it was.
+/// Appends the words of a message; on an error `out` is unchanged.
 pub fn encode<'a, M: Message<'a>>(message: &M, out: &mut Vec<u32>) -> Result<(), EncodeError> {
     framed(message.code(), out, |out| message.append(out))
 }
@@ -129,19 +132,22 @@ fn framed(
     result
 }
 
-/// The message at the front of `words`, and how many words it has. Payload and texts are views of the words.
+/// The message at the front of `words`, and its length in words. Payload and texts borrow from the
+/// words.
 ///
 /// # Errors
-/// Words that are no message of this direction, or one whose bytes stand beside the words: see [`decode_with`].
+/// Words that are no message of this direction, or a message whose bytes are beside the
+/// words: see [`decode_with`].
 pub fn decode<'a, M: Message<'a>>(words: &'a [u32]) -> Result<(M, usize), WireError> {
     decode_with(words, || None)
 }
 
-/// The same where `beside` gives the bytes of a reply that has none among its words. It is called once where it is
-/// needed, and not otherwise.
+/// Decodes a message; `beside` gives the bytes of a reply that has none among its words. It is
+/// called once where they are needed, and not otherwise.
 ///
 /// # Errors
-/// Words that are no message of this direction, and bytes beside them that are missing or of another length.
+/// Words that are no message of this direction, or bytes beside them that are missing or
+/// have another length.
 pub fn decode_with<'a, M: Message<'a>>(
     words: &'a [u32],
     beside: impl FnOnce() -> Option<&'a [u8]>,
@@ -176,11 +182,12 @@ fn append_text(
     Ok(())
 }
 
-/// Counters that came one version after the other: so many there are with each, of which the last ones must say something.
+/// Number of counters after each later version of the message, of which the last ones are present
+/// only if one of them is not 0.
 const LATER_COUNTERS: [usize; 5] = [2, 4, 7, 8, 9];
 const LATER_NAMES: [&str; 5] = ["calls", "packed bytes", "rounded", "own calls", "joined"];
 
-/// Whether the last version's counters among these say anything.
+/// Returns true if one of the last version's counters is not 0.
 fn has_later(counters: &[u64]) -> bool {
     let before = LATER_COUNTERS.into_iter().filter(|count| *count < counters.len()).max();
     counters.iter().skip(before.unwrap_or(0)).any(|&value| value != 0)
@@ -202,7 +209,7 @@ fn append_stats(stats: Stats, out: &mut Vec<u32>) {
     for value in [request, values, bytes, bytes_peak, executed] {
         push_u64(out, value);
     }
-    // A worker that has counted none says what version 1 said first.
+    // A worker whose later counters are all 0 writes the message of version 1.
     let said = |count: &usize| later.get(..*count).is_some_and(has_later);
     let count = LATER_COUNTERS.into_iter().rev().find(said).unwrap_or(0);
     later.iter().take(count).for_each(|&value| push_u64(out, value));

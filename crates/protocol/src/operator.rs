@@ -1,4 +1,5 @@
-//! The operators: which there are, and the row of each. The rows are written from `ops.toml`; what they mean is in the rules.
+//! The operators and their rows. The rows are generated from `ops.toml`; the rules define their
+//! meaning.
 
 mod generated_op;
 mod generated_rows;

@@ -1,8 +1,9 @@
-//! What workers send each other: chunk heads, the failures before a bucket's bytes, and the payloads by which the
-//! backends of collectives negotiate.
+//! Messages between workers: chunk heads, the failures before a bucket's bytes, and the payloads by
+//! which the backends of collectives negotiate.
 //!
-//! Bytes in and out only, little-endian. All workers of a dispatcher are of one version, but a peer may be broken or mean
-//! harm: what is read is checked against the limits here, borrows from its bytes, and never ends the process.
+//! Bytes in and out only, little-endian. All workers of a dispatcher have the same version, but a
+//! peer may be broken or malicious: decoders check the limits below, borrow from the bytes, and
+//! never panic.
 
 mod bytes;
 mod chunk;
@@ -19,16 +20,17 @@ pub use failures::{FAILURES_LENGTH_BYTES, Failures};
 pub use group::GroupPayload;
 pub use readable::{ByteRows, FirstPayload};
 
-/// Longest payload of a round: handles, addresses, offsets.
+/// Maximum bytes of a round's payload: handles, addresses, offsets.
 pub const PAYLOAD_BYTES_MAX: usize = 4096;
-/// Name of an allocation or of an event.
+/// Maximum bytes of the name of an allocation or of an event.
 pub const HANDLE_BYTES_MAX: usize = 256;
-/// Entries of a group's store that one member makes.
+/// Maximum number of entries that one member adds to a group's store.
 pub const GROUP_ENTRIES_MAX: usize = 64;
-/// Failures of a bucket's values: far more than a bucket has values, of the longest texts.
+/// Maximum bytes of the failures of a bucket: far more values than a bucket has, with the longest
+/// texts.
 pub const FAILURES_BYTES_MAX: usize = 64 << 20;
 
-/// Why bytes of another worker cannot be read, or ours not be written.
+/// Reason why bytes of another worker cannot be read, or ours not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     #[error("{0} is cut off")]

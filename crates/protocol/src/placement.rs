@@ -1,7 +1,8 @@
-//! Where the shards of a value are: over which workers, and which part of it each one holds.
+//! Positions of a value's shards: the workers that hold it, and the part that each of them holds.
 //!
-//! A [`Layout`] is a [`Mesh`] of workers in one, two or three dimensions and one [`Placement`] for each of them. Two
-//! mesh dimensions never cut the same tensor dimension: such a layout is one cut over a mesh of one dimension.
+//! A [`Layout`] is a [`Mesh`] of workers in one, two or three dimensions and one [`Placement`] for
+//! each of its dimensions. Two mesh dimensions never cut the same tensor dimension: such a layout
+//! is one cut over a mesh of one dimension.
 
 mod footprint;
 mod mesh;
@@ -21,11 +22,13 @@ use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Up to here a reduction among three and more goes in one hop, every shard to everyone: below it the second hop's wait
-/// costs more than the bytes it saves. Between two it saves none. Workers do so, and planners reckon with it.
+/// Maximum bytes of a reduction among three or more members in one hop, in which every member sends
+/// its contribution to all others: up to this size the wait for a second hop costs more than the
+/// bytes that it saves. Between two members it saves none. The workers apply this rule, and
+/// planners assume it.
 pub const ONE_HOP_BYTES_MAX: u64 = 16 * 1024;
 
-/// How partial results become one.
+/// Operation that combines partial results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceOp {
     Sum,
@@ -35,7 +38,7 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
-    /// The place in the choice of a collective's `reduce`.
+    /// Index in the choice `reduce` of a collective.
     pub const fn choice(self) -> u8 {
         match self {
             Self::Sum => 0,
@@ -45,7 +48,7 @@ impl ReduceOp {
         }
     }
 
-    /// What stands at a place of that choice.
+    /// The operation at an index of that choice.
     pub fn from_choice(place: u8) -> Option<Self> {
         [Self::Sum, Self::Max, Self::Min, Self::Prod].into_iter().find(|one| one.choice() == place)
     }
@@ -74,7 +77,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// The tensor dimension that is cut.
+    /// The tensor dimension that is sharded.
     pub fn cut(&self) -> Option<usize> {
         match self {
             Self::Shard { dim, .. } => Some(*dim),
@@ -86,7 +89,8 @@ impl Placement {
         matches!(self, Self::Partial(_))
     }
 
-    /// Whether one member holds all that several could share: a slice of few rows that stayed where it was.
+    /// Returns true if one member holds everything, though several could share it: a slice of few
+    /// rows that stayed on its member.
     pub fn is_alone(&self) -> bool {
         let Self::Shard { ranges, .. } = self else { return false };
         let (total, most) = (ranges.total(), ranges.sizes().max().unwrap_or(0));
@@ -107,7 +111,7 @@ impl PartialEq for Layout {
     }
 }
 
-/// By the digest that was taken when it was made.
+/// Hashes the digest that was computed when the layout was made.
 impl Hash for Layout {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.digest.hash(state);
@@ -116,7 +120,7 @@ impl Hash for Layout {
 
 #[derive(Debug, PartialEq, Eq)]
 struct LayoutParts {
-    /// First, so that layouts that differ are found to differ at once.
+    /// First field, so that different layouts compare unequal at once.
     digest: u64,
     mesh: Mesh,
     placements: Placements,
@@ -124,7 +128,8 @@ struct LayoutParts {
 }
 
 impl Layout {
-    /// Placements beyond the mesh's dimensions are dropped, absent ones replicate; so does what one member holds alone.
+    /// Makes a layout. Placements beyond the mesh's dimensions are dropped; absent ones replicate,
+    /// and so does a shard that one member holds alone.
     pub fn new(mesh: Mesh, mut placements: Placements) -> Self {
         placements.resize(mesh.rank(), Placement::Replicate);
         for (axis, placement) in placements.iter_mut().enumerate() {
@@ -139,12 +144,12 @@ impl Layout {
         Self(Arc::new(LayoutParts { digest, mesh, placements, single }))
     }
 
-    /// All of it on every member.
+    /// A replicated layout.
     pub fn replicated(mesh: Mesh) -> Self {
         Self::new(mesh, Placements::new())
     }
 
-    /// All of it on one worker.
+    /// A layout of one worker.
     pub fn on(worker: u32) -> Self {
         Self::replicated(Mesh::line(&[worker]))
     }
@@ -157,13 +162,13 @@ impl Layout {
         &self.0.placements
     }
 
-    /// The only worker that holds it, where there is just one.
+    /// The only worker that holds the value, where there is just one.
     #[inline]
     pub fn single(&self) -> Option<u32> {
         self.0.single
     }
 
-    /// Whether every member holds all of it.
+    /// Returns true if every member holds the whole value.
     pub fn is_whole(&self) -> bool {
         self.placements().iter().all(|placement| *placement == Placement::Replicate)
     }
@@ -172,7 +177,7 @@ impl Layout {
         self.placements().iter().any(Placement::is_partial)
     }
 
-    /// The mesh dimension that cuts tensor dimension `dim`, and how.
+    /// The mesh dimension that shards tensor dimension `dim`, and the ranges.
     pub fn cut_of(&self, dim: usize) -> Option<(usize, &ShardRanges)> {
         self.placements().iter().enumerate().find_map(|(axis, placement)| match placement {
             Placement::Shard { dim: cut, ranges } if *cut == dim => Some((axis, ranges)),
@@ -180,7 +185,7 @@ impl Layout {
         })
     }
 
-    /// Which indexes of dimension `dim` (of `size`) the member at `place` holds.
+    /// Indices of dimension `dim` (of `size`) that the member at `place` holds.
     pub fn held(&self, place: usize, dim: usize, size: i64) -> Intervals {
         match self.cut_of(dim) {
             Some((axis, ranges)) => ranges.of(self.mesh().coordinate(place, axis)),
@@ -201,7 +206,7 @@ impl Layout {
         local
     }
 
-    /// The same with `placement` along mesh dimension `axis`.
+    /// The layout with `placement` along mesh dimension `axis`.
     #[must_use]
     pub fn with(&self, axis: usize, placement: Placement) -> Self {
         let mut placements = self.0.placements.clone();

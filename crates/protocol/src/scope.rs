@@ -1,8 +1,10 @@
-//! What a signal means: where the instructions that carry it run, and the layout of what they create.
+//! The meaning of a signal: the workers of the instructions that carry it, and the layout of the
+//! values that they create.
 //!
-//! A client writes it as one line of text, in the instruction `configure`; [`Scope`] is that line parsed. Both ways are
-//! exact inverses of each other: a text that [`fmt::Display`] would not have written is refused. What an inner scope has
-//! from the ones around it stands in its own line, so nobody else looks for it. Nothing is planned here.
+//! A client writes it as one line of text, in the instruction `configure`; [`Scope`] is that line
+//! parsed. Printing and parsing are exact inverses: a text that [`fmt::Display`] would not have
+//! written is refused. The line of an inner scope contains the settings of the scopes around it, so
+//! no reader looks further. Nothing is planned here.
 
 use crate::placement::MESH_DIMS_MAX;
 use crate::value::DIMS_MAX;
@@ -11,47 +13,50 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-/// Workers that one scope names: with their commas they fit the longest text of an instruction.
+/// Maximum number of workers that one scope names: with their commas they fit the longest text of
+/// an instruction.
 pub const WORKERS_MAX: usize = 512;
-/// A worker's index is below this, so that nobody makes a table as long as an index.
+/// Limit of a worker's index, so that no table indexed by it gets too long.
 pub const WORKER_INDEX_MAX: u32 = 1 << 16;
-/// Bytes of a mesh dimension's name.
+/// Maximum bytes of a mesh dimension's name.
 pub const MESH_NAME_BYTES_MAX: usize = 64;
-/// Parts that a dimension consists of, each of which is cut (a fused QKV has three).
+/// Maximum number of blocks of a dimension, each of which is sharded (a fused QKV has three).
 pub const BLOCKS_MAX: u32 = 1024;
 
-/// What a signal means. All of it may be absent: an empty text is the scope that says nothing.
+/// Meaning of a signal. Every part may be absent: an empty text is the scope without settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Where it runs, in the order of the shards; nothing where the planner chooses.
+    /// Workers that it runs on, in the order of the shards; `None` where the planner chooses.
     pub workers: Option<Box<[u32]>>,
-    /// The dimension to cut of what is created here, and of the weight of a product (negative: from the end).
+    /// The sharded dimension of values that are created here, and of the weight of a product
+    /// (negative: from the end).
     pub axis: Option<i64>,
-    /// What is created here is held whole by every worker.
+    /// True if values that are created here are replicated on every worker.
     pub replicated: bool,
-    /// Names and sizes of the dimensions in which the workers are arranged.
+    /// Names and sizes of the mesh dimensions in which the workers are arranged.
     pub mesh: Box<[MeshDim]>,
-    /// One placement a dimension of the mesh (of the plain row of workers where there is no mesh).
+    /// One placement for each mesh dimension (for the one-dimensional list of workers where there
+    /// is no mesh).
     pub placements: Box<[ScopePlacement]>,
-    /// The cut dimension consists of this many parts, each of which is cut.
+    /// The sharded dimension consists of this many blocks, each of which is sharded.
     pub blocks: Option<u32>,
     /// The signal that the gradients carry.
     pub backward: Option<u32>,
-    /// What runs here is to be compiled.
+    /// True if instructions here are to be compiled.
     pub compile: bool,
 }
 
 /// A mesh dimension's name and size.
 pub type MeshDim = (Box<str>, u32);
 
-/// What a user asks for on one dimension of a mesh.
+/// Placement along one dimension of a mesh that a user asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScopePlacement {
     Replicate,
     Shard { dim: i64 },
 }
 
-/// Why a text is no scope.
+/// Reason why a text is no scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
     #[error(
@@ -62,8 +67,8 @@ pub enum ScopeError {
     Contradiction(String),
 }
 
-/// `workers=[0,1] axis=1 replicated=true mesh=dp:2,tp:2 placements=replicate,shard(1) blocks=3 backward=4 compile=true`,
-/// in this order, each only where it says something.
+/// `workers=[0,1] axis=1 replicated=true mesh=dp:2,tp:2 placements=replicate,shard(1) blocks=3
+/// backward=4 compile=true`, in this order; settings that are absent are left out.
 impl fmt::Display for Scope {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words: Vec<String> = Vec::new();
@@ -107,7 +112,8 @@ impl FromStr for Scope {
             }
         }
         match scope.contradiction() {
-            // The order, a word said twice and signs such as `+1` show in what would be written.
+            // Comparing with the printed form refuses a wrong order, repeated words, and signs such
+            // as `+1`.
             None if scope.to_string() == text => Ok(scope),
             None => Err(ScopeError::Contradiction(clipped(text))),
             Some(word) => Err(ScopeError::Contradiction(word.to_owned())),
@@ -146,7 +152,7 @@ impl Scope {
                 self.blocks = (2..=BLOCKS_MAX).contains(&blocks).then_some(blocks);
                 self.blocks?;
             }
-            // Of the width that an instruction's header has.
+            // Width of the signal in an instruction's header.
             "backward" => self.backward = Some(u32::from(value.parse::<NonZeroU16>().ok()?.get())),
             "compile" => self.compile = value == "true",
             _ => return None,
@@ -154,7 +160,7 @@ impl Scope {
         Some(())
     }
 
-    /// The word that does not go with the others.
+    /// The first setting that contradicts the others.
     fn contradiction(&self) -> Option<&'static str> {
         let cuts = self
             .placements
@@ -184,7 +190,7 @@ fn joined<T: ToString>(words: impl Iterator<Item = T>) -> String {
     words.map(|word| word.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// The comma-separated parts of a text, at least one and at most `max`.
+/// Parses the comma-separated parts of a text, at least one and at most `max`.
 fn limited<T>(text: &str, max: usize, read: impl Fn(&str) -> Option<T>) -> Option<Box<[T]>> {
     if text.split(',').take(max + 1).count() > max {
         return None;
@@ -218,13 +224,13 @@ fn is_mesh_name(name: &str) -> bool {
         && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())
 }
 
-/// A dimension that some tensor may have.
+/// Parses a dimension that some tensor may have.
 fn dim(text: &str) -> Option<i64> {
     let most = i64::try_from(DIMS_MAX).ok()?;
     text.parse().ok().filter(|dim| (-most..most).contains(dim))
 }
 
-/// Of a peer's text no more than a line is told back.
+/// Clips a peer's text to at most one line, for an error message.
 fn clipped(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -1,4 +1,4 @@
-//! What tests of several modules share, and the tests of released frames.
+//! Helpers of several modules' tests, and the tests of released frames.
 
 pub(crate) mod arbitrary;
 mod released;

@@ -1,4 +1,4 @@
-//! The text form: one line an instruction, the exact inverse of the instruction in memory.
+//! The text form: one line for each instruction, the exact inverse of the instruction in memory.
 //!
 //! ```text
 //! %3 = matmul %1! %2 @layer1 ~12   # f32[128,64] train.py:42
@@ -7,8 +7,9 @@
 //! free %1 %2
 //! ```
 //!
-//! In this order stand: results, `=`, operator, operands (`_` absent, `!` consumed), attributes by name, `@` signal,
-//! `~` source position, payload. Everything behind `#` is derived and never parsed. `docs/wire.md` has the grammar.
+//! The order is: results, `=`, operator, operands (`_` absent, `!` consumed), attributes by name,
+//! `@` signal, `~` source position, payload. Everything behind `#` is derived and never parsed.
+//! `docs/wire.md` has the grammar.
 
 mod hash;
 mod literal;
@@ -25,10 +26,10 @@ pub use print::TextLine;
 use crate::instruction::Instruction;
 use crate::message::Failure;
 
-/// Which name a signal's id has, where one is known.
+/// Names of signals' ids, where they are known.
 pub trait Names {
     fn signal_name(&self, id: u16) -> Option<&str>;
-    /// The id of a name; a table may give out a new one here.
+    /// The id of a name; an implementation may assign a new one here.
     fn signal_id(&mut self, name: &str) -> Option<u16>;
 }
 
@@ -46,16 +47,17 @@ impl Names for NoNames {
     }
 }
 
-/// How a payload is printed.
+/// Form in which a payload is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadText {
     /// In full, so that the line can be parsed again.
     Full,
-    /// Where it is longer than [`PAYLOAD_INLINE_BYTES`], its hash and length: for logs.
+    /// Hash and length in place of a payload longer than [`PAYLOAD_INLINE_BYTES`]: for logs.
     Reference,
 }
 
-/// A payload of a few numbers is worth reading; a longer one is noise.
+/// Maximum bytes of a payload that a log prints in full: a few numbers are worth reading, more are
+/// noise.
 pub const PAYLOAD_INLINE_BYTES: usize = 64;
 
 /// The line of an instruction, without a line break.
@@ -63,18 +65,19 @@ pub fn format(instruction: &Instruction<'_>, names: &dyn Names, payload: Payload
     TextLine { instruction, names, payload }.to_string()
 }
 
-/// The comment that a log gets when a worker reports a failure: the instruction's own line was written before it ran.
+/// The log comment for a failure that a worker reports: the instruction's own line was written
+/// before it ran.
 pub fn failure(failure: &Failure<'_>, time: &str) -> String {
     let op = failure.op.map_or("", |op| op.info().name);
     let text = failure.text.replace(['\n', '\r'], " ");
     format!("# ERROR %{} {op}: {text} {time} s{}", failure.number, failure.session)
 }
 
-/// A line that is no instruction.
+/// Error of a line that is no instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: expected {expected}, found {actual}")]
 pub struct ParseError {
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
     pub expected: String,
     pub actual: String,

@@ -1,4 +1,4 @@
-//! What is known of a value without its bytes: the dtype of its elements, its shape. Nothing here knows of operators.
+//! Metadata of a value: the dtype of its elements, and its shape. Nothing here knows of operators.
 
 pub mod dtype;
 pub mod meta;

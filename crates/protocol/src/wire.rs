@@ -1,7 +1,8 @@
-//! The binary form of an instruction: little-endian 32-bit words, the same in a ring and in a TCP frame.
+//! The binary form of an instruction: little-endian 32-bit words, the same in a ring and in a TCP
+//! frame.
 //!
-//! `docs/wire.md` specifies it. Only the form is here: what an instruction means is in its rule, and how words travel is
-//! the transport's concern.
+//! `docs/wire.md` specifies it. Only the form is here: rules define the meaning of an instruction,
+//! and the transport carries the words.
 
 pub mod cut;
 mod decode;
@@ -25,28 +26,29 @@ compile_error!(
     "words are viewed as bytes without a copy, which is right on little-endian machines only"
 );
 
-/// The header's length field has 16 bits; a longer instruction would also hold up the others in its ring.
+/// Maximum words of a frame: the header's length field has 16 bits. A longer instruction would also
+/// delay the others in its ring.
 pub const FRAME_WORDS_MAX: usize = 0xffff;
 /// Op code and length, tag, consumed operands and signal.
 pub const HEADER_WORDS: usize = 3;
-/// A shard of an upload: long enough that its header costs nothing (0.1 %), short enough that a ring of 64 KiB holds one
-/// while the next is being written.
+/// Maximum bytes of one chunk of an upload: long enough that its header is negligible (0.1 %),
+/// short enough that a ring of 64 KiB holds one while the next is being written.
 pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
-/// Names of signals and source positions; Linux's longest path.
+/// Maximum bytes of names of signals and source positions: Linux's longest path.
 pub const TEXT_BYTES_MAX: usize = 4096;
-/// Numbers in a list: one a member of a group, and there are no groups of more workers. Three such lists are the most
-/// that a row has, and fit a frame.
+/// Maximum length of a list: one number for each member of a group. A row has at most three such
+/// lists, which fit a frame.
 pub const LIST_MAX: usize = MESH_MEMBERS_MAX;
-/// Slots are below this; the words above it have a meaning of their own.
+/// Limit of slots; words from here on have meanings of their own.
 pub const SLOT_LIMIT: u32 = 0xffff_0000;
-/// In an operand's place: the optional operand is not there.
+/// Operand word of an absent optional operand.
 pub const NONE: u32 = 0xffff_ffff;
-/// In an operand's place: a scalar, whose three words follow the operands.
+/// Operand word of a scalar, whose three words follow the operands.
 pub const IMMEDIATE: u32 = 0xffff_fffe;
-/// Codes from here on are messages, so that they can never be taken for an operator's.
+/// First code of messages, so that they can never be confused with an operator's.
 pub const MESSAGE_CODE_FIRST: u16 = 0xf000;
 
-/// Our own mistake or the user's: an instruction that has no binary form.
+/// Error of an instruction that has no binary form: a bug of ours or a user's mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     #[error("{op}: {words} words, the limit is {FRAME_WORDS_MAX}")]
@@ -77,7 +79,8 @@ pub enum EncodeError {
     Attr { op: &'static str, attr: &'static str },
 }
 
-/// The peer's mistake: words that are no instruction or message. `word` is the place where reading stopped.
+/// The peer's mistake: words that are no instruction or message. `word` is the index at which
+/// reading stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("word {word}: {reason}")]
 pub struct WireError {
@@ -85,7 +88,7 @@ pub struct WireError {
     pub reason: WireReason,
 }
 
-/// What was wrong with the words.
+/// Fault in the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireReason {
     #[error("the words end inside a frame")]
@@ -116,12 +119,12 @@ pub enum WireReason {
     Disagreement(&'static str),
 }
 
-/// Whether instructions of this operator carry tensor bytes.
+/// Returns true if instructions of this operator carry tensor bytes.
 pub fn has_payload(op: Op) -> bool {
     op.info().payload
 }
 
-/// The mask of consumable positions among `values`, whose item k says whether operand k is a value.
+/// The mask of operands that may be consumed; item k of `values` is true if operand k is a value.
 pub(crate) fn consumable(values: impl Iterator<Item = bool>) -> u16 {
     let mut mask = 0;
     for (position, is_value) in values.take(16).enumerate() {
@@ -130,7 +133,7 @@ pub(crate) fn consumable(values: impl Iterator<Item = bool>) -> u16 {
     mask
 }
 
-/// Words that a string of `bytes` bytes fills, with its padding.
+/// Number of words of a string of `bytes` bytes, with its padding.
 const fn words_of(bytes: usize) -> usize {
     bytes.div_ceil(4)
 }

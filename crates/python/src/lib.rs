@@ -1,6 +1,7 @@
 //! The Python module `gt._core`: the client (tensors, tape, emitter) and the worker's engine.
 //!
-//! **Architecture invariant:** with `transport` the only Rust with `unsafe`, and the only one that knows Python.
+//! **Architecture invariant:** besides `transport` this is the only Rust crate with `unsafe`, and
+//! the only one that knows Python.
 
 mod client;
 mod worker;
@@ -15,7 +16,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     worker::register(module)
 }
 
-/// The GIL is the client's lock, so a build of Python without one is refused.
+/// Refuses free-threaded builds of Python: the GIL is the client's lock.
 fn refuse_free_threading(py: Python<'_>) -> PyResult<()> {
     let flags: String = py.import("sys")?.getattr("abiflags")?.extract()?;
     if !flags.contains('t') {

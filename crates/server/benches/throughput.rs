@@ -1,6 +1,7 @@
 //! The dispatcher process under load: round trips of a read, instructions a second, a light user beside a flooding one.
 //!
-//! `cargo bench -p gt-server`. The worker executes nothing, so what is measured is the way there and back.
+//! `cargo bench -p gt-server`. The worker executes nothing, so the benchmark measures the path
+//! there and back.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -21,16 +22,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const READS: usize = 2000;
-/// Each is an add and a free of its operand.
+/// Number of steps; each is an add and a free of its operand.
 const STEPS: u32 = 500_000;
 
-/// What an addition of four elements costs a worker on torch.
+/// Time that an addition of four elements takes on a worker with torch.
 const ADD: Duration = Duration::from_nanos(550);
 
 fn main() {
     let _ = gt_transport::set_timer_slack_1us();
-    // As the dispatcher and workers do. With the default slice, beside them on one CPU, this thread's turn came 22 us
-    // after each yield of theirs; with it a hot read takes 4.
+    // The dispatcher and workers do the same. With the default slice, beside them on one CPU, this
+    // thread's turn came 22 us after each of their yields; with it a hot read takes 4.
     let _ = gt_transport::set_short_slice();
     for (name, cost) in [("that computes nothing", Duration::ZERO), ("with 0.55 us an add", ADD)] {
         println!("--- one worker {name}");

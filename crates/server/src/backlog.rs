@@ -1,39 +1,40 @@
-//! Words on their way to a ring or a channel that has no room for them yet. An instruction may be as long as a ring, and
-//! what goes before it longer, so they move on message by message: as one group they might never fit.
+//! Words waiting for room in a ring or a channel. An instruction may be as long as a ring, and the
+//! words before it longer, so they are sent message by message: as one group they might never fit.
 
 use gt_protocol::wire::cut;
 use gt_transport::Producer;
 
-/// Words that may wait before the buffer is given back to the allocator once all of them have moved on.
+/// Number of waiting words up to which the buffer's allocation is kept once all of them have been
+/// sent.
 pub(crate) const KEPT_WORDS: usize = 64 * 1024;
 
 /// Whole instructions and messages, in order.
 #[derive(Debug, Default)]
 pub struct Backlog {
     words: Vec<u32>,
-    /// Of those, the words that have moved on.
+    /// Number of words at the front that have been sent.
     start: usize,
 }
 
 impl Backlog {
-    /// Where to append whole instructions and messages.
+    /// Buffer to which whole instructions and messages are appended.
     pub fn buffer(&mut self) -> &mut Vec<u32> {
         &mut self.words
     }
 
-    /// Words that wait.
+    /// Number of words that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.len() - self.start
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Sends whole messages behind those that wait; what does not fit waits too.
+    /// Sends whole messages behind those that wait; messages that do not fit wait too.
     pub fn send(&mut self, producer: &mut Producer, parts: &[&[u32]]) {
         if self.is_empty() && producer.write(parts) {
             return;
@@ -44,7 +45,7 @@ impl Backlog {
         self.flush(producer);
     }
 
-    /// Moves what fits into a ring, in whole messages; how many words moved.
+    /// Moves whole messages into a ring, as far as they fit; returns the number of words moved.
     #[inline]
     pub fn flush(&mut self, producer: &mut Producer) -> usize {
         self.hand_on(|waiting| {
@@ -55,7 +56,8 @@ impl Backlog {
         })
     }
 
-    /// Shows `take` what waits until it takes no more; how many words it took.
+    /// Passes the waiting words to `take` until it takes no more; returns the number of words
+    /// taken.
     #[inline]
     pub fn hand_on(&mut self, mut take: impl FnMut(&[u32]) -> usize) -> usize {
         let before = self.start;
@@ -79,7 +81,8 @@ impl Backlog {
             self.words.clear();
             self.words.shrink_to(KEPT_WORDS);
         } else if self.start > self.words.len() / 2 {
-            // Moves fewer words than have left, so that a long answer is moved twice at most.
+            // This moves fewer words than have been sent, so that a long answer is moved twice at
+            // most.
             self.words.drain(..self.start);
             self.start = 0;
         }
@@ -92,7 +95,7 @@ mod tests {
     use gt_protocol::integer::to_usize;
     use gt_transport::{Consumer, Producer, create};
 
-    /// A message of so many words, by its first one.
+    /// A message with this many words.
     fn message(words: u32, fill: u32) -> Vec<u32> {
         let mut message = vec![fill; to_usize(words)];
         message[0] = 1 | words << 16;

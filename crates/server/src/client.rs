@@ -1,4 +1,4 @@
-//! A client's stream on its way into the core: a quantum at a time.
+//! A client's stream on its way into the core, one quantum at a time.
 
 use crate::link::{Inbound, SlabPayloads};
 use crate::outbox::{Load, Outbox};
@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 /// Instructions of one client before the next one's turn: 5 to 10 us of planning.
 const QUANTUM_INSTRUCTIONS: usize = 64;
-/// Words of one client before the next one's turn: a chunk of an upload, or the quantum of anything else.
+/// Words of one client before the next one's turn: a chunk of an upload, or the quantum of anything
+/// else.
 const QUANTUM_WORDS: usize = 8 * 1024;
-/// Of an instruction, until behind its operands.
+/// Number of words of an instruction's head, up to its operands.
 const HEAD_WORDS: usize = 16;
 /// A client counts as active for this long after its last instruction; a read every millisecond is active.
 const ACTIVE: Duration = Duration::from_millis(100);
@@ -24,17 +25,17 @@ pub(crate) struct ServedClient {
     pub name: String,
     pub inbound: Inbound,
     pub active_until: Instant,
-    /// When it last asked for an answer.
+    /// Time of its last request for an answer.
     pub asked_at: Instant,
-    /// It came when no worker was there: its stream waits for the first one.
+    /// True if it connected when there was no worker: its stream waits for the first one.
     pub waits_for_worker: bool,
-    /// It had something to say, but a worker's ring was full.
+    /// True if it had instructions to run, but a worker's ring was full.
     pub held_back: bool,
     /// Workers that its last instructions went to.
     workers: Vec<WorkerIndex>,
 }
 
-/// Why a session ends.
+/// Reason why a session ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Breach {
     #[error("{0}")]
@@ -63,12 +64,12 @@ impl ServedClient {
         }
     }
 
-    /// Its words are there, but not wanted yet: no waker for them.
+    /// Returns true if its words are there but not served yet: it needs no waker.
     pub fn is_on_hold(&self) -> bool {
         self.waits_for_worker || self.held_back
     }
 
-    /// Gives the core the client's next instructions; says whether there were any.
+    /// Passes the client's next instructions to the core; returns true if there were any.
     pub fn quantum(
         &mut self,
         now: Instant,
@@ -104,11 +105,11 @@ impl ServedClient {
     }
 }
 
-/// What became of a quantum.
+/// Result of a quantum.
 struct Quantum {
-    /// Of the frames that were run.
+    /// Number of words of the frames that were run.
     words: usize,
-    /// Somebody waits for an answer to one of them.
+    /// True if an answer to one of them is awaited.
     has_request: bool,
     outcome: Result<(), Breach>,
 }
@@ -132,7 +133,7 @@ fn run(
         let frame = unread.get_mut(..length).unwrap_or_default();
         quantum.words += length;
         quantum.has_request |= asks(frame);
-        // Planning writes the workers' slots over the client's.
+        // A copy, because planning overwrites the client's slots with the workers'.
         let head = frame.get(..HEAD_WORDS).unwrap_or(frame);
         let head: SmallVec<[u32; HEAD_WORDS]> = SmallVec::from_slice(head);
         outbox.begin_instruction();
@@ -153,14 +154,14 @@ fn run(
     quantum
 }
 
-/// Whether somebody waits for an answer to this.
+/// Returns true if an answer to this frame is awaited.
 fn asks(frame: &[u32]) -> bool {
     let Some(&first) = frame.first() else { return false };
     let (code, _) = wire::halves(first);
     cut::is_message(first) || [Op::Read, Op::Synchronize].iter().any(|op| op.info().code == code)
 }
 
-/// A chunk of an upload: its bytes came beside the words, or are their end.
+/// Handles a chunk of an upload: its bytes are beside the words, or at their end.
 #[cold]
 fn chunk(
     frame: &[u32],
@@ -176,7 +177,8 @@ fn chunk(
     Ok(dispatcher.instruction(session, &instruction, outbox)?)
 }
 
-/// Whether the first frame is a chunk that may be without bytes: its last word, else their count, is zero.
+/// Returns true if the first frame may be a chunk without bytes: its last word, the bytes' count,
+/// is zero.
 fn names_slab(words: &[u32]) -> bool {
     let Some(&first) = words.first() else { return false };
     let (code, length) = (first & 0xffff, usize::try_from(first >> 16).unwrap_or(0));
@@ -184,7 +186,7 @@ fn names_slab(words: &[u32]) -> bool {
         && length.checked_sub(1).and_then(|last| words.get(last)) == Some(&0)
 }
 
-/// The payload, if it is what the instruction asks for.
+/// The payload, if it is the one that the instruction names.
 fn its_own<'l>(
     instruction: &Instruction<'_>,
     slab: Option<(u64, &'l [u8])>,

@@ -1,7 +1,9 @@
-//! The thread that owns the core: takes words and events in, lets the core plan, sends in batches, then sleeps.
+//! The thread that owns the core: it takes words and events in, lets the core plan, sends in
+//! batches, then sleeps.
 //!
-//! **Architecture invariant:** no socket is touched here; the sockets' thread hands over links, and takes them back
-//! when their cancel token is dropped. Nothing here blocks but [`EventLoop::sleep`].
+//! **Architecture invariant:** no socket is touched here; the sockets' thread passes links in, and
+//! takes them back when their cancel token is dropped. Nothing here blocks except
+//! [`EventLoop::sleep`].
 
 use crate::client::{Breach, ServedClient};
 use crate::link::{Inbound, Outbound, PeerLink, SlabPayloads};
@@ -18,26 +20,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Messages and words of one worker before the next one's turn: two chunks of a long answer, or many short ones.
+/// Messages and words of one worker before the next one's turn: two chunks of a long answer, or
+/// many short ones.
 const QUANTUM_MESSAGES: usize = 64;
 const QUANTUM_WORDS: usize = 32 * 1024;
-/// How long what is left may take to leave when the dispatcher stops.
+/// Time limit for sending the remaining words when the dispatcher stops.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// The last words to all.
+/// Reason given to all peers when the dispatcher stops.
 const STOPPING: &str = "the dispatcher stops";
 
 /// The thread's state.
 pub(crate) struct EventLoop {
     dispatcher: Dispatcher,
     outbox: Outbox,
-    /// In the order of their turns.
+    /// Clients in the order of their turns.
     clients: Vec<ServedClient>,
     workers: BTreeMap<WorkerIndex, Inbound>,
     events: mpsc::UnboundedReceiver<NetEvent>,
     waker: Arc<Waker>,
     sleeper: EpollSleeper,
     probing: Option<Probing>,
-    /// Whose turn is first.
+    /// Index of the client whose turn is first.
     turn: usize,
 }
 
@@ -57,7 +60,8 @@ impl EventLoop {
 
     /// Runs until it is told to stop.
     pub fn run(mut self) -> Result<(), SleepError> {
-        // A woken thread that waits for its slice showed as 1.5 ms (p99) in a light user's read.
+        // A woken thread that waited for its slice showed as 1.5 ms (p99) in another user's short
+        // read.
         let _ = gt_transport::set_short_slice();
         let _ = gt_transport::set_timer_slack_1us();
         let mut busy_at = Instant::now();
@@ -79,7 +83,7 @@ impl EventLoop {
             let idle = now.saturating_duration_since(busy_at);
             let held_back = self.clients.iter().any(|client| client.held_back)
                 || self.probing.as_ref().is_some_and(Probing::is_waiting);
-            // A worker on this CPU makes no room while we poll for it.
+            // A worker on this CPU makes no room while this thread polls for it.
             if sleep::is_due(idle, held_back) || held_back && self.outbox.shares_cpu() {
                 self.sleep(idle, held_back)?;
             } else {
@@ -90,10 +94,10 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Takes what the sockets' thread tells; `None` to stop.
+    /// Takes the events of the sockets' thread; `None` to stop.
     fn receive_events(&mut self) -> Option<bool> {
         let mut progress = false;
-        // Ends: every round takes one of a finite number of events, and there are few.
+        // The loop ends: every round takes one of a finite number of events.
         while let Ok(event) = self.events.try_recv() {
             progress = true;
             match event {
@@ -192,7 +196,8 @@ impl EventLoop {
         probing.step(quiet, dispatcher, outbox)
     }
 
-    /// Gives each client its quantum. Whoever was held back is first next time: room that frees up then goes round.
+    /// Gives each client its quantum. The first one that was held back is first next time, so that
+    /// room is shared out in turn.
     fn serve_clients(&mut self, now: Instant) -> bool {
         let active = || self.clients.iter().filter(|client| client.active_until > now);
         let asked_at = active().map(|client| client.asked_at).max();
@@ -218,7 +223,7 @@ impl EventLoop {
         progress
     }
 
-    /// Ends a session for what its client did.
+    /// Ends the session of a client that broke the protocol.
     fn expel(&mut self, session: SessionId, breach: &Breach) {
         let name = self.clients.iter().find(|client| client.session == session);
         let name = name.map_or("", |client| client.name.as_str()).to_owned();
@@ -233,10 +238,11 @@ impl EventLoop {
         self.close_session(session);
     }
 
-    /// Ends whom the outbox could not reach; `false` to stop.
+    /// Ends the sessions of peers that the outbox could not reach; `false` to stop.
     fn drop_lost(&mut self) -> bool {
         let lost = self.outbox.take_lost();
-        // A socket's task says why its peer is gone before it lets go of the way there: that reason is the better one.
+        // A socket's task reports the reason of its peer's end before it closes the channel: that
+        // reason is the better one.
         if !lost.is_empty() && self.receive_events().is_none() {
             return false;
         }
@@ -279,7 +285,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Says goodbye to all, and gives what is left a moment to leave.
+    /// Says goodbye to all peers, and sends the remaining words within a time limit.
     fn farewell(&mut self) {
         for (index, inbound) in &self.workers {
             tracing::info!("worker {index}: received {} bytes", inbound.arrived_bytes());
@@ -301,7 +307,7 @@ impl EventLoop {
     }
 }
 
-/// Gives the core a worker's next messages; says whether there were any.
+/// Passes a worker's next messages to the core; returns true if there were any.
 fn answers(
     index: WorkerIndex,
     inbound: &mut Inbound,

@@ -9,8 +9,9 @@
 //! - `waker` and channels with limits stand between the two.
 //! - [`trace`]: the instruction log; [`LineLog`]: its file, which may fail.
 //!
-//! **Architecture invariant:** what an instruction means is the core's to know. Only this crate knows tokio, and tokio
-//! never comes near the thread that owns the core. Nothing is left in a file system when the process ends.
+//! **Architecture invariant:** only the core knows the meaning of an instruction. Only this crate
+//! knows tokio, and tokio is not used on the thread that owns the core. Nothing is left in a file
+//! system when the process ends.
 
 mod backlog;
 mod client;
@@ -50,7 +51,7 @@ use tokio::sync::{mpsc, oneshot};
 use trace::Trace;
 use waker::Waker;
 
-/// Why a dispatcher does not start, or ends early.
+/// Reason why a dispatcher does not start, or ends early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -72,7 +73,7 @@ pub enum ServeError {
     Panic,
 }
 
-/// What the process tells the shell for a command line that it cannot read, and for one that it cannot serve.
+/// Exit code for a command line that cannot be read, and for one that cannot be served.
 const USAGE: u8 = 2;
 const FAILED: u8 = 1;
 
@@ -89,7 +90,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Serves until SIGINT or SIGTERM. Prints where it listens on stdout.
+/// Serves until SIGINT or SIGTERM. Prints its addresses on stdout.
 ///
 /// # Errors
 /// [`ServeError`]: it could not start, or a thread of it failed.
@@ -105,14 +106,14 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     }
     let probing = options.prices.clone().filter(|_| options.probe).map(Probing::new);
     let waker = Arc::new(Waker::new()?);
-    // Without a limit: see `NetEvent`.
+    // The channel is unbounded: see `NetEvent`.
     let (events, inbox) = mpsc::unbounded_channel();
     let event_loop =
         EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?;
     let (ended, core_ended) = oneshot::channel();
     let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
         let outcome = event_loop.run();
-        // The sockets' thread has ended first if nobody receives this.
+        // If this is not received, the sockets' thread has ended first.
         let _: Result<(), ()> = ended.send(());
         outcome
     })?;
@@ -122,7 +123,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     Ok(served?)
 }
 
-/// The prices in a file; the defaults where it `may_be_absent` and is.
+/// Reads the prices from a file; the defaults if it `may_be_absent` and is.
 fn read_cost_model(path: &Path, may_be_absent: bool) -> Result<CostModel, ServeError> {
     let failed = |why: String| ServeError::CostModel { path: path.to_owned(), why };
     let text = match std::fs::read_to_string(path) {
@@ -144,14 +145,15 @@ fn start_log(options: &ServerOptions) {
         .with_target(false)
         .with_ansi(false)
         .with_writer(io::stderr);
-    // Refused where the program around us logs already.
+    // Refused if the surrounding program already has a logger.
     let _ = log.try_init();
 }
 
-/// Each peer costs up to three descriptors; the usual soft limit of 1024 is there for programs that use `select`.
+/// Raises the limit of descriptors: each peer needs up to three, and the usual soft limit of 1024
+/// exists for programs that use `select`.
 fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Refused in a sandbox; then fewer peers fit, and accepting says so.
+    // Refused in a sandbox; then fewer peers fit, and accepting reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
@@ -160,7 +162,7 @@ fn say(text: &str) -> u8 {
 }
 
 fn complain(error: &dyn std::error::Error, code: u8) -> u8 {
-    // Nobody reads stderr if this fails.
+    // If this fails, nobody reads stderr.
     let _ = writeln!(io::stderr(), "gt-dispatcher: {error}");
     code
 }

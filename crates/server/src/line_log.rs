@@ -1,5 +1,5 @@
-//! A log of lines in a file. A disk that is full, or another failure of the file, does not end who writes: the log ends at the last
-//! whole line, the lines after it are counted, and a notice says so.
+//! A log of lines in a file. A full disk, or another failure of the file, does not end the program:
+//! the log ends at the last whole line, the lines after it are counted, and a notice reports that.
 
 use gt_protocol::integer::to_u64;
 use std::fs::File;
@@ -14,33 +14,33 @@ const WRITE_BYTES: usize = 8 * 1024;
 pub struct LineLog {
     path: PathBuf,
     file: File,
-    /// Whole lines that are not in the file yet, then the one that is being made.
+    /// Whole lines that are not in the file yet, then the unfinished one.
     text: String,
     lines: u64,
     /// Bytes of whole lines in the file.
     kept_bytes: u64,
-    /// Once the file has failed: lines that are not in it.
+    /// Number of lines that are missing in the file, once it has failed.
     lost: Option<u64>,
     notice: Option<String>,
 }
 
 impl LineLog {
-    /// A log that goes on at the end of the file.
+    /// A log that appends to the file.
     ///
     /// # Errors
-    /// What the file system says.
+    /// An error of the file system.
     pub fn new(path: PathBuf, file: File) -> io::Result<Self> {
         let kept_bytes = file.metadata()?.len();
         let (text, lines, lost, notice) = (String::new(), 0, None, None);
         Ok(Self { path, file, text, lines, kept_bytes, lost, notice })
     }
 
-    /// Where the next line is made; [`Self::end_line`] ends it.
+    /// Buffer for the next line; [`Self::end_line`] ends it.
     pub fn line(&mut self) -> &mut String {
         &mut self.text
     }
 
-    /// The line is whole.
+    /// Ends the line.
     pub fn end_line(&mut self) {
         self.text.push('\n');
         self.lines += 1;
@@ -49,7 +49,7 @@ impl LineLog {
         }
     }
 
-    /// Writes what waits into the file.
+    /// Writes the waiting lines into the file.
     pub fn flush(&mut self) {
         let (bytes, lines) = (to_u64(self.text.len()), std::mem::take(&mut self.lines));
         if let Some(lost) = &mut self.lost {
@@ -62,18 +62,19 @@ impl LineLog {
         self.text.clear();
     }
 
-    /// The log ends: this many lines, and all that follow, are lost.
+    /// Ends the log: this many lines, and all that follow, are lost.
     pub fn fail(&mut self, error: &io::Error, lines: u64) {
         self.lost = Some(lines);
         let path = self.path.display();
         self.notice = Some(format!(
             "the instruction log {path} ends here: {error}; the program goes on, and what it logs from now on is lost"
         ));
-        // Half a line would be read as another one. What is no regular file has no length, and refuses.
+        // Half a line would be read as another one. A file that is not regular has no length, and
+        // refuses.
         let _ = self.file.set_len(self.kept_bytes);
     }
 
-    /// Writes what waits; where lines were lost the notice says how many.
+    /// Writes the waiting lines; if lines were lost, the notice gives their number.
     pub fn end(&mut self) {
         self.flush();
         if let Some(lost) = self.lost.filter(|&lost| lost > 0) {
@@ -89,7 +90,7 @@ impl LineLog {
         }
     }
 
-    /// What people are to be told, once.
+    /// Notice for the user, returned once.
     pub fn take_notice(&mut self) -> Option<String> {
         self.notice.take()
     }

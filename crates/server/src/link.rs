@@ -1,4 +1,5 @@
-//! The two directions of a connection as the core's thread sees them: a ring, or a channel from a socket's task.
+//! The two directions of a connection as the core's thread uses them: a ring, or a channel from a
+//! socket's task.
 
 use crate::backlog::{Backlog, KEPT_WORDS};
 use gt_protocol::handshake::FRAME_BYTES_MAX;
@@ -12,34 +13,35 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Words of a ring between the dispatcher and a client or worker: 256 KiB stay in the second-level cache.
 pub(crate) const RING_WORDS: u32 = 1 << 16;
-/// Frames in the channel between a socket's task and the core's thread, 1 MiB each at most: enough that neither waits
-/// for the other at every frame.
+/// Number of frames in the channel between a socket's task and the core's thread, 1 MiB each at
+/// most: enough that neither waits for the other at every frame.
 pub(crate) const CHANNEL_FRAMES: usize = 8;
-/// Words taken from a ring at a time: one chunk of an upload and a few hundred small instructions.
+/// Words read from a ring at a time: one chunk of an upload and a few hundred small instructions.
 const REFILL_WORDS: usize = 16 * 1024;
-/// How long a look at a peer's speed takes: some hundred small instructions.
+/// Duration of a measurement of a peer's speed: some hundred small instructions.
 const DRAIN_WINDOW: Duration = Duration::from_millis(1);
 
-/// A connection that the sockets' thread hands to the core's thread.
+/// A connection that the sockets' thread passes to the core's thread.
 #[derive(Debug)]
 pub(crate) struct PeerLink {
     pub source: WordSource,
     pub target: WordTarget,
     /// Dropped with the link: the sockets' thread then closes the connection.
     pub cancel: oneshot::Sender<()>,
-    /// What the peer lays beside its words, and where we do.
+    /// Slab with payloads from the peer, and the one for ours.
     pub slab: Option<SlabPayloads>,
     pub slab_down: Option<SlabWriter>,
-    /// The peer's process, where that is on this host.
+    /// The peer's process, if that is on this host.
     pub process: Option<u32>,
 }
 
-/// Payloads and chunks of answers that a peer puts into a slab. Each is copied out before anybody looks at it.
+/// Payloads and chunks of answers that a peer puts into a slab. Each is copied before it is looked
+/// at.
 #[derive(Debug)]
 pub(crate) struct SlabPayloads {
     slab: SlabReader,
     bytes: Vec<u8>,
-    /// Bytes that have come in all.
+    /// Number of bytes received in total.
     arrived: u64,
 }
 
@@ -48,7 +50,7 @@ impl SlabPayloads {
         Self { slab, bytes: Vec::new(), arrived: 0 }
     }
 
-    /// The next one, and the offset that it was sent for; nothing where none has come.
+    /// The next payload, and the offset that it was sent for; `None` if none has arrived.
     pub fn take(&mut self) -> Option<(u64, &[u8])> {
         let [low, high, ..] = self.slab.take(&mut self.bytes)?;
         self.arrived += to_u64(self.bytes.len());
@@ -56,11 +58,11 @@ impl SlabPayloads {
     }
 }
 
-/// Where words come from.
+/// Source of words.
 #[derive(Debug)]
 pub(crate) enum WordSource {
-    /// The peer writes to the waker when it writes words while the core's thread sleeps. One waker a peer: a shared one could be
-    /// silenced or filled by any of them.
+    /// A ring, whose peer writes to the waker when it writes words while the core's thread sleeps.
+    /// There is one waker for each peer: a shared one could be silenced or filled by any of them.
     Ring {
         consumer: Consumer,
         waker: OwnedFd,
@@ -68,7 +70,7 @@ pub(crate) enum WordSource {
     Socket(mpsc::Receiver<Vec<u32>>),
 }
 
-/// Where words go.
+/// Destination of words.
 #[derive(Debug)]
 pub(crate) enum WordTarget {
     Ring(Producer),
@@ -81,7 +83,7 @@ pub(crate) struct Inbound {
     source: WordSource,
     words: Vec<u32>,
     start: usize,
-    /// Words that the peer has sent in all.
+    /// Number of words received in total.
     arrived: u64,
     slab: Option<SlabPayloads>,
 }
@@ -91,17 +93,18 @@ impl Inbound {
         Self { source, words: Vec::new(), start: 0, arrived: 0, slab }
     }
 
-    /// What has arrived and was not consumed, and what was put beside it.
+    /// Words that have arrived and were not consumed, and the payloads beside them.
     pub fn unread_and_slab(&mut self) -> (&mut [u32], Option<&mut SlabPayloads>) {
         (self.words.get_mut(self.start..).unwrap_or_default(), self.slab.as_mut())
     }
 
-    /// What has arrived and was not consumed.
+    /// Words that have arrived and were not consumed.
     pub fn unread(&self) -> &[u32] {
         self.words.get(self.start..).unwrap_or_default()
     }
 
-    /// Bytes that the peer has sent in all. Between workers no payload passes here: of a worker's, only answers do.
+    /// Number of bytes received in total. Payloads between workers do not pass here: of a worker's
+    /// bytes only answers do.
     pub fn arrived_bytes(&self) -> u64 {
         self.arrived * 4 + self.slab.as_ref().map_or(0, |slab| slab.arrived)
     }
@@ -114,12 +117,13 @@ impl Inbound {
         }
     }
 
-    /// Makes sure that a whole frame is there, if one has come.
+    /// Reads until a whole frame is there, if one has arrived.
     ///
     /// # Errors
-    /// The peer's words cannot be cut into frames, or its ring's counters are impossible.
+    /// The peer's words cannot be split into frames, or its ring's counters are
+    /// impossible.
     pub fn fill(&mut self) -> Result<bool, WireError> {
-        // Ends: a frame has at most 64 Ki words, and each round adds some.
+        // The loop ends: a frame has at most 64 Ki words, and each round adds some.
         loop {
             if cut::first(self.unread())?.is_some() {
                 return Ok(true);
@@ -156,7 +160,7 @@ impl Inbound {
         }
     }
 
-    /// The peer's ring claims the impossible.
+    /// Returns true if the counters of the peer's ring were impossible.
     pub fn is_corrupt(&self) -> bool {
         match &self.source {
             WordSource::Ring { consumer, .. } => consumer.is_corrupt(),
@@ -171,7 +175,7 @@ impl Inbound {
         }
     }
 
-    /// Before a sleep: false if words are there already.
+    /// Prepares a sleep: returns false if words are there already.
     pub fn sleep_begin(&mut self) -> bool {
         match &mut self.source {
             WordSource::Ring { consumer, .. } => consumer.park_begin(),
@@ -187,23 +191,23 @@ impl Inbound {
     }
 }
 
-/// Words to a peer: a buffer, emptied into the ring or channel as far as that has room.
+/// Words to a peer: a buffer that is emptied into the ring or channel as far as there is room.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     target: WordTarget,
     backlog: Backlog,
-    /// Words that may still be sent before the sender should look again. See `Outbox`.
+    /// Number of words that may still be sent before the sender should look again. See `Outbox`.
     pub credit: usize,
-    /// It stands in the list of those to flush.
+    /// True if it is in the list of those to flush.
     pub listed: bool,
-    /// Words that were sent in all, the buffer's not counted.
+    /// Number of words sent in total, without the buffer's.
     sent: u64,
     drain: Drain,
     slab_down: Option<SlabWriter>,
     _cancel: oneshot::Sender<()>,
 }
 
-/// How fast a peer takes its words: how many in the last window, and how long that was.
+/// Speed of a peer: the number of words that it took in the last window, and the window's length.
 #[derive(Debug, Default)]
 struct Drain {
     window: Option<(Instant, u64)>,
@@ -238,7 +242,8 @@ impl Outbound {
         Self { target, backlog, credit, listed, sent, drain, slab_down, _cancel: cancel }
     }
 
-    /// Puts bytes into the slab beside the words, if they are many and there is room: what names them is to be sent next.
+    /// Puts bytes into the slab if they are many and there is room; returns true if so, and the
+    /// words that name them must be sent next.
     pub fn send_beside(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let Some(slab) = self.slab_down.as_mut().filter(|_| bytes.len() >= PAYLOAD_BYTES_MIN)
         else {
@@ -255,7 +260,7 @@ impl Outbound {
         slab.publish(&head, bytes.len())
     }
 
-    /// Whether bytes beside the words would have to wait.
+    /// Returns true if bytes for the slab would have to wait.
     pub fn is_full(&mut self) -> bool {
         self.slab_down.as_mut().is_some_and(|slab| slab.slot().is_none() && !slab.is_corrupt())
     }
@@ -265,12 +270,12 @@ impl Outbound {
         self.backlog.buffer()
     }
 
-    /// Words in the buffer.
+    /// Number of words in the buffer.
     pub fn waiting(&self) -> usize {
         self.backlog.len()
     }
 
-    /// Words that the ring or channel can take beside those in the buffer.
+    /// Number of words that the ring or channel can take in addition to those in the buffer.
     pub fn room(&mut self) -> usize {
         let space = match &mut self.target {
             WordTarget::Ring(producer) => producer.space(),
@@ -279,12 +284,13 @@ impl Outbound {
         space.saturating_sub(self.waiting())
     }
 
-    /// Words that the peer has not taken yet.
+    /// Number of words that the peer has not taken yet.
     pub fn in_flight(&mut self) -> usize {
         self.inside() + self.waiting()
     }
 
-    /// Of those, the words in the ring. What a socket's task has taken in, nobody here knows.
+    /// Number of words in the ring. For a socket the number that its task holds is unknown here,
+    /// and counts as 0.
     fn inside(&mut self) -> usize {
         match &mut self.target {
             WordTarget::Ring(producer) => producer.capacity() - producer.space(),
@@ -292,14 +298,14 @@ impl Outbound {
         }
     }
 
-    /// Words that the peer takes in a time, as it has lately; asked often by whoever wants to know.
+    /// Number of words that the peer takes in a window, at its recent speed; to be called often.
     pub fn drained_in(&mut self, window: Duration, now: Instant) -> usize {
         let inside = to_u64(self.inside());
         self.drain.note(now, self.sent.saturating_sub(inside));
         self.drain.words_in(window)
     }
 
-    /// Whether the peer took its last words on the CPU of the calling thread.
+    /// Returns true if the peer took its last words on the CPU of the calling thread.
     pub fn shares_cpu(&self) -> bool {
         match &self.target {
             WordTarget::Ring(producer) => producer.shares_cpu(),
@@ -307,7 +313,8 @@ impl Outbound {
         }
     }
 
-    /// The peer's ring claims the impossible, or its socket's task is gone.
+    /// Returns true if the counters of the peer's ring were impossible, or its socket's task is
+    /// gone.
     pub fn is_broken(&self) -> bool {
         match &self.target {
             WordTarget::Ring(producer) => producer.is_corrupt(),
@@ -315,7 +322,7 @@ impl Outbound {
         }
     }
 
-    /// Moves what fits, in whole frames; says whether anything moved.
+    /// Sends whole frames, as far as they fit; returns true if anything moved.
     pub fn flush(&mut self) -> bool {
         let moved = match &mut self.target {
             WordTarget::Ring(producer) => self.backlog.flush(producer),

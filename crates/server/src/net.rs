@@ -1,4 +1,4 @@
-//! The sockets' thread: listeners, handshakes, life lines, frames. It never touches the core.
+//! The sockets' thread: listeners, handshakes, lifelines, frames. It never touches the core.
 
 #![deny(
     clippy::expect_used,
@@ -33,10 +33,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
-/// How long connections may take to close when the dispatcher stops.
+/// Time limit for connections to close when the dispatcher stops.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// What all tasks of the sockets' thread share.
+/// State that all tasks of the sockets' thread share.
 pub(crate) struct Net {
     events: mpsc::UnboundedSender<NetEvent>,
     waker: Arc<Waker>,
@@ -50,30 +50,30 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Tells the core's thread something, and wakes it.
+    /// Sends an event to the core's thread, and wakes it.
     pub fn tell(&self, event: NetEvent) {
-        // Refused only when the core's thread has ended; then the process is about to.
+        // Refused only when the core's thread has ended; then the process is ending too.
         let _ = self.events.send(event);
         self.waker.wake();
     }
 }
 
-/// What the sockets' thread starts with.
+/// Parameters of the sockets' thread.
 pub(crate) struct Start {
     pub listeners: Listeners,
     pub tokens: Option<TokenList>,
     pub events: mpsc::UnboundedSender<NetEvent>,
     pub waker: Arc<Waker>,
-    /// Ends when the core's thread ends.
+    /// Resolves when the core's thread ends.
     pub core_ended: oneshot::Receiver<()>,
 }
 
-/// Serves until a signal comes or the core's thread ends.
+/// Serves until a signal arrives or the core's thread ends.
 pub(crate) fn serve(start: Start, options: &ServerOptions) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
     let served = local.block_on(&runtime, serve_all(start, options));
-    // Tasks that did not end in time end here.
+    // Tasks that did not end in time are dropped here.
     drop(local);
     served
 }

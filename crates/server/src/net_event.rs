@@ -1,12 +1,12 @@
-//! What the sockets' thread tells the core's thread.
+//! Events from the sockets' thread to the core's thread.
 
 use crate::link::PeerLink;
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::message::Reach;
 use tokio::sync::oneshot;
 
-/// Each connection sends a few of these and waits for the answer of the first, so the
-/// channel needs no limit of its own.
+/// Each connection sends a few of these and waits for the answer of the first, so the channel needs
+/// no limit of its own.
 #[derive(Debug)]
 pub(crate) enum NetEvent {
     /// A client was admitted; its link follows.
@@ -24,7 +24,7 @@ pub(crate) enum NetEvent {
     Worker {
         index: WorkerIndex,
         link: PeerLink,
-        /// Of it and to it, before any work.
+        /// Introductions of it and to it, before any work.
         introductions: Vec<Introduction>,
     },
     WorkerGone {
@@ -34,7 +34,7 @@ pub(crate) enum NetEvent {
     Stop,
 }
 
-/// What one worker is to be told of another.
+/// Introduction of one worker to another.
 #[derive(Debug)]
 pub(crate) struct Introduction {
     pub to: u32,

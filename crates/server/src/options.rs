@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! Options of the command line.
 
 use gt_transport::tcp::LinkLimits;
 use std::ffi::OsString;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::Level;
 
-/// Where a dispatcher listens when nobody says where.
+/// Default address of a dispatcher.
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 12345;
 
-/// What `--help` prints.
+/// Text of `--help`.
 pub const HELP: &str = "\
 The dispatcher of GT: clients and workers connect to it.
 
@@ -42,14 +42,14 @@ pub struct ServerOptions {
     pub log_level: Level,
     pub instruction_log: Option<PathBuf>,
     pub prices: Option<PathBuf>,
-    /// Measure what `prices` does not say, and write it there.
+    /// True to measure the prices that `prices` lacks, and to write them there.
     pub probe: bool,
     pub log_payloads: bool,
-    /// Of links to other hosts.
+    /// Limits of links to other hosts.
     pub links: LinkLimits,
 }
 
-/// What the command line asks for.
+/// Request of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Serve(ServerOptions),
@@ -57,7 +57,7 @@ pub enum Command {
     Version,
 }
 
-/// A command line that cannot be understood.
+/// Error of a command line that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
     #[error("{0}")]
@@ -75,10 +75,10 @@ pub enum UsageError {
 }
 
 impl Command {
-    /// Reads the arguments, the program's name not among them.
+    /// Parses the arguments, without the program's name.
     ///
     /// # Errors
-    /// [`UsageError`] says what to type instead.
+    /// [`UsageError`] gives the correct form.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, UsageError> {
         use lexopt::prelude::{Long, Short, ValueExt};
         let mut parser = lexopt::Parser::from_args(arguments);
@@ -170,7 +170,7 @@ mod tests {
     use gt_transport::tcp::{LinkLimits, Probes};
     use std::time::Duration;
 
-    /// The address of a command line, or the error.
+    /// Checks the address of a command line, or its error.
     fn check(line: &str, expected: &str) {
         let arguments = line.split_whitespace().map(Into::into);
         let command = match Command::parse(arguments) {
@@ -186,7 +186,7 @@ mod tests {
         let line = "--ask-seconds 0.5 --asks 7 --resume-seconds 0";
         let Ok(Command::Serve(options)) = Command::parse(line.split_whitespace().map(Into::into))
         else {
-            panic!("{line} is understood");
+            panic!("{line} was accepted");
         };
         let probes = Probes { interval: Duration::from_millis(500), count: 7 };
         assert_eq!(options.links, LinkLimits { probes, resume: None });

@@ -1,5 +1,5 @@
-//! The core's outputs on their way to rings and sockets. Nothing here waits: what finds no room stays in a buffer, and
-//! whoever feeds the core looks at the room first.
+//! The core's outputs on their way to rings and sockets. Nothing here waits: words without room
+//! stay in a buffer, and the caller checks the room before it feeds the core.
 
 use crate::link::Outbound;
 use crate::trace::Trace;
@@ -11,37 +11,42 @@ use gt_protocol::{Attr, Instruction, Op, wire};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A worker that falls this far behind (64 MiB beside its ring) is given up. Only endings of sessions get near it:
-/// clients are held back much earlier.
+/// Number of waiting words (64 MiB beside its ring) at which a worker is given up. Only endings of
+/// sessions get near it: clients are held back much earlier.
 const WORKER_WAITING_WORDS_MAX: usize = 16 << 20;
-/// Answers that a client leaves unread (1 GiB) before its session is closed.
+/// Words of answers that a client leaves unread (1 GiB) before its session is closed.
 const SESSION_WAITING_WORDS_MAX: usize = 256 << 20;
-/// Answers that a client leaves unread (4 MiB) before its next instruction waits.
+/// Words of answers that a client leaves unread (4 MiB) before its next instruction waits.
 const SESSION_BUSY_WORDS: usize = 1 << 20;
-/// Kept free in a worker's ring when a client is let in: a chunk of an upload and its header, twice.
+/// Words kept free in a worker's ring when a client is admitted: a chunk of an upload and its
+/// header, twice.
 const RESERVE_WORDS: usize = 16 * 1024;
-/// While several clients are active, words in a worker's ring at least: about 75 instructions. Without a bound a light
-/// user's read took 4.5 ms beside a flooding one, with it 81 us (`hot_path.md`, section 6).
+/// Minimum of words allowed in a worker's ring while several clients are active: about 75
+/// instructions. Without a bound another user's read took 4.5 ms beside a flooding client, with it
+/// 81 us (`hot_path.md`, section 6).
 const SHARED_WORDS: usize = 512;
-/// The longer nobody has read, the more a worker's ring may hold: what it drains in this part of that time, so that the
-/// next read comes later by no larger part.
+/// Fraction (one in this many) of the time since the last read that determines the words allowed in a
+/// worker's ring: as many as it drains in that fraction, so that the next read is delayed by no larger
+/// fraction.
 const QUIET_PART: u32 = 8;
-/// But no more than it drains in this time. It covers a slice of each client where they share the dispatcher's core.
+/// Limit of that time. It covers a time slice of each client where they share the dispatcher's
+/// core.
 const FLOOD: Duration = Duration::from_millis(2);
-/// And never more than half a ring.
+/// Limit of the allowed words: half a ring.
 const SHARED_WORDS_MAX: usize = 32 * 1024;
-/// Instructions for a worker leave the buffer at this many words, so that it starts while the rest is planned.
+/// Number of words at which instructions for a worker leave the buffer, so that it starts while the
+/// rest is planned.
 const FLUSH_WORDS: usize = 256;
 
-/// How many clients use the workers at present.
+/// Number of clients that use the workers at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     One,
-    /// None of whom has asked for a value for this long.
+    /// Several, with the time since one of them last asked for a value.
     Several(Duration),
 }
 
-/// Who has to be dropped.
+/// Peer that has to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LostPeer {
     Worker(WorkerIndex, &'static str),
@@ -52,19 +57,19 @@ pub(crate) enum LostPeer {
 pub(crate) struct Outbox {
     workers: Vec<Option<Outbound>>,
     sessions: BTreeMap<SessionId, Outbound>,
-    /// Those whose buffers are not empty.
+    /// Workers whose buffers are not empty.
     listed_workers: Vec<WorkerIndex>,
     listed_sessions: Vec<SessionId>,
-    /// Workers that got something since [`Self::admit`].
+    /// Workers that got words since [`Self::admit`].
     touched: Vec<WorkerIndex>,
-    /// Workers that got something of the instruction that is being planned.
+    /// Workers that got words of the instruction that is being planned.
     reached: Vec<WorkerIndex>,
-    /// One of them has used up its credit.
+    /// True if one of them has used up its credit.
     tight: bool,
     turns: Turns,
     lost: Vec<LostPeer>,
     trace: Option<Trace>,
-    /// A session of the dispatcher's own, and whether its last answer was a failure.
+    /// A session of the dispatcher's own, whose answers are kept here.
     listened: Option<SessionId>,
     answer: Option<bool>,
 }
@@ -100,8 +105,9 @@ impl Outbox {
         self.sessions.remove(&session)
     }
 
-    /// Whether a client that used these workers last time may go on, and how far until [`Self::is_tight`].
-    /// `held_back`: it was refused before, and waits for more than a few words, or it would wait at every instruction.
+    /// Returns true if a client that used these workers last time may go on, until
+    /// [`Self::is_tight`]. `held_back`: it was refused before, and waits for more than a few words,
+    /// or it would wait at every instruction.
     pub fn admit(
         &mut self,
         session: SessionId,
@@ -139,12 +145,12 @@ impl Outbox {
         free
     }
 
-    /// An instruction is about to be planned.
+    /// Notes that an instruction is about to be planned.
     pub fn begin_instruction(&mut self) {
         self.reached.clear();
     }
 
-    /// Charges a session for the instruction that has been planned, on all workers that got some of it.
+    /// Charges a session for the planned instruction, on all workers that got words of it.
     pub fn charge(&mut self, session: SessionId, estimate: (Op, f64)) {
         let now = Instant::now();
         let Self { workers, turns, listed_workers, reached, tight, .. } = self;
@@ -163,7 +169,7 @@ impl Outbox {
         self.turns.passed(index, request, Instant::now())
     }
 
-    /// Whether these workers have room for payloads beside their words.
+    /// Returns true if these workers have free slots for payloads.
     pub fn has_free_slot(&mut self, workers: &[WorkerIndex]) -> bool {
         workers.iter().all(|&index| {
             let worker = self.workers.get_mut(place(index)).and_then(Option::as_mut);
@@ -171,17 +177,17 @@ impl Outbox {
         })
     }
 
-    /// Whether a worker has got as much as it should for now.
+    /// Returns true if a worker has got as much as it should for now.
     pub fn is_tight(&self) -> bool {
         self.tight
     }
 
-    /// The workers that got something since [`Self::admit`], into `workers` for next time.
+    /// Moves the workers that got words since [`Self::admit`] to `workers`, for next time.
     pub fn swap_touched(&mut self, workers: &mut Vec<WorkerIndex>) {
         std::mem::swap(&mut self.touched, workers);
     }
 
-    /// Moves what fits into rings and channels; says whether anything moved.
+    /// Sends as far as rings and channels have room; returns true if anything moved.
     pub fn flush(&mut self) -> bool {
         let Self { workers, sessions, listed_workers, listed_sessions, lost, .. } = self;
         let mut moved = false;
@@ -208,32 +214,32 @@ impl Outbox {
         moved
     }
 
-    /// Peers that broke or fell behind too far; asked after [`Self::flush`].
+    /// Peers that broke or fell behind too far; to be called after [`Self::flush`].
     pub fn take_lost(&mut self) -> Vec<LostPeer> {
         std::mem::take(&mut self.lost)
     }
 
-    /// Whose answers are kept for [`Self::take_answer`] instead of sent.
+    /// Session whose answers are kept for [`Self::take_answer`] instead of sent.
     pub fn listen_to(&mut self, session: Option<SessionId>) {
         self.listened = session;
     }
 
-    /// Whether the answer that has come, if one has, was a failure.
+    /// Takes the kept answer, if one has come: true if it was a failure.
     pub fn take_answer(&mut self) -> Option<bool> {
         self.answer.take()
     }
 
-    /// Whether a worker took its last words on the CPU of the calling thread.
+    /// Returns true if a worker took its last words on the CPU of the calling thread.
     pub fn shares_cpu(&self) -> bool {
         self.workers.iter().flatten().any(Outbound::shares_cpu)
     }
 
-    /// Whether something waits for room.
+    /// Returns true if words wait for room.
     pub fn is_waiting(&self) -> bool {
         !self.listed_workers.is_empty() || !self.listed_sessions.is_empty()
     }
 
-    /// Before a sleep: writes the trace to its file.
+    /// Writes the trace to its file, before a sleep.
     pub fn flush_trace(&mut self) {
         if let Some(trace) = &mut self.trace {
             trace.flush();
@@ -249,7 +255,7 @@ impl Outbox {
         }
     }
 
-    /// Accounts for words that were put into a worker's buffer.
+    /// Counts words that were put into a worker's buffer.
     fn sent(&mut self, index: WorkerIndex, words: usize) {
         let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
             return;
@@ -276,7 +282,7 @@ impl Outbox {
         match message {
             ToClient::Reply(_) | ToClient::SpacedReply(_) => self.answer = Some(false),
             ToClient::FailedReply { .. } => self.answer = Some(true),
-            // What else a session is told of needs no answer.
+            // Other messages to the session answer no request of it.
             ToClient::Done { .. }
             | ToClient::Failure(_)
             | ToClient::WorkerStats { .. }
@@ -298,7 +304,7 @@ impl Sink for Outbox {
         let instruction = match offset_of_chunk(instruction) {
             Some(offset) if worker.send_beside(offset, instruction.payload) => {
                 words_only = Instruction { payload: &[], ..instruction.clone() };
-                // Who sends more than the worker takes is to wait.
+                // A client that sends more than the worker takes has to wait.
                 self.tight |= worker.is_full();
                 &words_only
             }
@@ -369,7 +375,7 @@ impl Sink for Outbox {
     }
 }
 
-/// Puts a message behind all that a worker was sent.
+/// Appends a message to the words for a worker.
 fn send(
     index: WorkerIndex,
     worker: &mut Outbound,
@@ -385,14 +391,14 @@ fn send(
     }
 }
 
-/// A log that loses lines says so once, and at its end how many.
+/// Logs that the trace loses lines, once, and at its end how many were lost.
 fn tell_notice(trace: &mut Trace) {
     for line in trace.take_notice().iter().flat_map(|notice| notice.lines()) {
         tracing::error!("{line}");
     }
 }
 
-/// Where a chunk's bytes belong.
+/// Offset of a chunk's bytes.
 fn offset_of_chunk(instruction: &Instruction<'_>) -> Option<u64> {
     let Attr::Int(offset) = instruction.attrs.first().filter(|_| instruction.op == Op::Chunk)?
     else {
@@ -431,7 +437,7 @@ mod tests {
         (outbox, consumer)
     }
 
-    /// Batches that are sent until the worker has got as much as it should.
+    /// Number of batches that are sent until the worker has got as much as it should.
     fn batches(outbox: &mut Outbox, now: Instant, quiet: Duration) -> usize {
         let load = Load::Several(quiet);
         for count in 0.. {
@@ -448,7 +454,7 @@ mod tests {
     fn a_shared_ring_holds_what_the_worker_drains_in_an_eighth_of_the_quiet() {
         let (mut outbox, mut worker) = one_worker();
         let (start, quiet) = (Instant::now(), Duration::from_millis(4));
-        // Nothing is known of its speed yet.
+        // Its speed is unknown yet.
         assert_eq!(batches(&mut outbox, start, quiet), 2);
         // It takes 16 batches in 4 ms: 1000 words in half a millisecond, 4000 in two.
         for _ in 0..16 {

@@ -1,5 +1,5 @@
-//! `--probe`: measures the links of workers that join, and keeps what it found in the file of `--prices`. What stands
-//! there is not measured again, so that later runs plan alike.
+//! `--probe`: measures the links of workers that join, and writes the results into the file of
+//! `--prices`. Prices in that file are not measured again, so that later runs make the same plans.
 
 use crate::outbox::Outbox;
 use gt_dispatcher::{Dispatcher, Measured, Probe, WorkerIndex};
@@ -21,7 +21,7 @@ impl Probing {
         Self { probe: Probe::default(), path, began: Instant::now() }
     }
 
-    /// Asks for the links between a new worker and the others that are not known yet.
+    /// Adds the unknown links between a new worker and the others.
     pub fn joined(
         &mut self,
         index: WorkerIndex,
@@ -38,12 +38,13 @@ impl Probing {
         self.probe.left(index);
     }
 
-    /// Whether it waits for a quiet moment.
+    /// Returns true if it waits for a quiet moment.
     pub fn is_waiting(&self) -> bool {
         !self.probe.is_idle()
     }
 
-    /// Goes on, where `quiet`: a lap begins only when no client is at work. Says whether it did anything.
+    /// Continues if `quiet`: a lap starts only when no client is active. Returns true if it did
+    /// anything.
     pub fn step(&mut self, quiet: bool, core: &mut Dispatcher, outbox: &mut Outbox) -> bool {
         if self.probe.is_idle() {
             return false;
@@ -78,7 +79,7 @@ impl Probing {
     }
 }
 
-/// Whole or not at all: by a neighbouring file.
+/// Writes the file atomically, by a temporary file beside it.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
@@ -89,7 +90,7 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
         .and_then(|()| file.sync_all())
         .and_then(|()| std::fs::rename(&neighbour, path));
     if written.is_err() {
-        // It may not even be there.
+        // It may not exist.
         let _ = std::fs::remove_file(&neighbour);
     }
     written

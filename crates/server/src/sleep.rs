@@ -1,43 +1,44 @@
-//! How the core's thread waits: it polls for a moment, then sleeps in epoll until it is woken.
+//! Waiting of the core's thread: it polls for a moment, then sleeps in epoll until it is woken.
 
 use crate::link::Inbound;
 use rustix::event::{Timespec, epoll};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Polling before a sleep: a wake-up costs the waker 5 to 8 us and the sleeper starts 20 to 50 us later. Longer would
-/// take the CPU from the workers and clients that are waited for.
+/// Time of polling before a sleep: a wake-up costs the waker 5 to 8 us and the sleeper starts 20 to
+/// 50 us later. More would take the CPU from the workers and clients that are waited for.
 const POLL: Duration = Duration::from_micros(30);
-/// Polling for room in a worker's ring, which with several clients holds some 40 us of small operations: a nap would
-/// leave the worker without work.
+/// Time of polling for room in a worker's ring, which with several clients holds some 40 us of
+/// small operations: a nap would leave the worker without work.
 const POLL_FOR_ROOM: Duration = Duration::from_micros(200);
-/// The shortest and longest nap while a full ring is waited for. Rings have no waker for room; a nap of a quarter of the
-/// time that has passed is late by a quarter at most, and a full ring keeps its reader busy for longer than that.
+/// The shortest and longest nap while a full ring is waited for. Rings have no waker for room. A
+/// nap is a quarter of the time waited so far, so it overshoots by a quarter at most, and a full
+/// ring keeps its reader busy for longer than that.
 const NAP_MIN: Duration = Duration::from_micros(20);
 const NAP_MAX: Duration = Duration::from_millis(2);
-/// Eventfds that may be written at once; the rest are seen at the next poll.
+/// Maximum number of eventfds reported at once; the others are seen at the next poll.
 const EVENTS: usize = 16;
 
-/// Whether a thread that has made no progress for this long should sleep.
+/// Returns true if a thread that has made no progress for this long should sleep.
 pub(crate) fn is_due(idle: Duration, held_back: bool) -> bool {
     idle >= if held_back { POLL_FOR_ROOM } else { POLL }
 }
 
-/// What the thread sleeps for.
+/// Condition that ends a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doze {
-    /// Until a waker is written to.
+    /// A write to a waker.
     Sound,
-    /// Also for room in a ring, after this long without any.
+    /// A write to a waker, or possibly room in a ring, after this long without any.
     Nap(Duration),
 }
 
-/// Why the thread cannot wait.
+/// Reason why the thread cannot wait.
 #[derive(Debug, thiserror::Error)]
 #[error("epoll failed: {0}")]
 pub struct SleepError(#[from] rustix::io::Errno);
 
-/// The epoll instance. Eventfds are watched by their edges, so nobody has to empty them.
+/// The epoll instance. Eventfds are edge-triggered, so they need not be drained.
 #[derive(Debug)]
 pub(crate) struct EpollSleeper {
     epoll: OwnedFd,
@@ -58,12 +59,13 @@ impl EpollSleeper {
 
     pub fn watch(&self, inbound: &Inbound) {
         if let Some(Err(error)) = inbound.waker().map(|waker| self.add(waker)) {
-            // Out of memory for watches: its words are found whenever another waker wakes the thread.
+            // Without memory for a watch its words are found whenever another waker wakes the
+            // thread.
             tracing::error!("cannot watch a ring's waker: {error}");
         }
     }
 
-    /// A peer keeps its copy of the waker; without this it could go on waking us.
+    /// Removes a peer's waker: the peer keeps a copy, with which it could go on waking us.
     pub fn forget(&self, inbound: &Inbound) {
         if let Some(waker) = inbound.waker() {
             let _ = epoll::delete(&self.epoll, waker);

@@ -1,4 +1,4 @@
-//! Who may connect: the token file.
+//! Access control: the token file.
 
 use gt_protocol::handshake::{TOKEN_BYTES_MAX, Token};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct TokenList(Vec<(String, Token)>);
 
-/// What is wrong with a token file.
+/// Fault of a token file.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     #[error("cannot read the token file {}: {source}", path.display())]
@@ -47,7 +47,7 @@ impl TokenList {
         Ok(Self(tokens))
     }
 
-    /// The name that goes with a token. Looks at every entry, so that the time tells nothing of which one it is.
+    /// The user of a token. Looks at every entry, so that the time does not depend on the match.
     pub fn user(&self, token: &Token) -> Option<&str> {
         let mut owner = None;
         for (name, own) in &self.0 {

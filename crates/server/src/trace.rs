@@ -1,4 +1,4 @@
-//! The instruction log: a text line for each instruction, in the form that `gt trace` reads back.
+//! The instruction log: a text line for each instruction, in the form that `gt trace` reads.
 
 use crate::line_log::LineLog;
 use gt_dispatcher::TraceNotes;
@@ -19,10 +19,11 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Starts a log; with `payloads`, what is longer than a line can show goes into `FILE.d/`, named by its hash.
+    /// Starts a log; with `payloads`, a payload too long for a line goes into `FILE.d/`, named by
+    /// its hash.
     ///
     /// # Errors
-    /// The file or folder cannot be made.
+    /// The file or folder cannot be created.
     pub fn create(path: &Path, payloads: bool) -> io::Result<Self> {
         let log = LineLog::new(path.to_owned(), File::create(path)?)?;
         let mut folder = path.as_os_str().to_owned();
@@ -44,23 +45,23 @@ impl Trace {
         }
     }
 
-    /// Writes what a worker said of an instruction that it could not execute.
+    /// Writes the failure that a worker reported for an instruction.
     pub fn write_failure(&mut self, failure: &Failure<'_>) {
         self.log.line().push_str(&text::failure(failure, &clock(SystemTime::now())));
         self.log.end_line();
     }
 
-    /// Writes what waits into the file.
+    /// Writes the waiting lines into the file.
     pub fn flush(&mut self) {
         self.log.flush();
     }
 
-    /// Writes what waits, for the last time.
+    /// Writes the waiting lines, for the last time.
     pub fn end(&mut self) {
         self.log.end();
     }
 
-    /// What people are to be told, once: where the file has failed.
+    /// Notice for the user, returned once: the file has failed.
     pub fn take_notice(&mut self) -> Option<String> {
         self.log.take_notice()
     }

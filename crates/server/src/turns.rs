@@ -1,29 +1,34 @@
-//! Turns by time: what each session has waiting on each worker, in estimated microseconds. A session may have a budget of it
-//! there; the rest of its stream stays where it can still be put behind somebody else's, or dropped.
+//! Turns by time: the work that each session has waiting on each worker, in estimated microseconds.
+//! A session has a budget for it there; the rest of its stream stays where other sessions can still
+//! overtake it, and where it can be dropped.
 //!
-//! Marks in a worker's stream say how far it has come. The time between two of them, beside what was estimated for it,
-//! corrects later estimates: a factor for each operator and size class.
+//! Marks in a worker's stream show its progress. The time between two of them, compared with the
+//! estimate, corrects later estimates: a factor for each operator and size class.
 
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::Op;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// A session's budget on a worker while it is the only active one: what a second user waits for when they come.
+/// A session's budget on a worker while it is the only active one: the time that a second user
+/// waits when they join.
 const BUDGET_ALONE: Duration = Duration::from_millis(20);
-/// The same while several are active: what each waits for the others at every turn.
+/// A session's budget on a worker while several are active: the time that each waits for the others
+/// at every turn.
 const BUDGET_SHARED: Duration = Duration::from_millis(2);
-/// A mark follows this part of a budget.
+/// Number of marks in a budget.
 const MARKS: f64 = 4.0;
-/// Requests of marks have this bit; those of the core never do.
+/// Bit that requests of marks have, and those of the core never.
 const MARK_BIT: u64 = 1 << 63;
-/// A new measurement's weight beside all earlier ones of the same operator and size.
+/// Weight of a new measurement against all earlier ones of the same operator and size.
 const WEIGHT: f64 = 0.5;
-/// Corrections stay between this and its inverse: a worker may have been stopped.
+/// Limit of corrections (and its inverse): a worker may have been stopped.
 const FACTOR_MAX: f64 = 1e4;
-/// Work below this (us) is not waited for when its operator is new: a hundred of it is a short turn.
+/// Microseconds of work below which a new operator is not waited for: a hundred of such
+/// instructions are a short turn.
 const SMALL: f64 = 16.0;
-/// A mark follows so many instructions at the latest: estimates that are too low are found out.
+/// Maximum number of instructions between two marks, so that estimates that are too low are
+/// detected.
 const SPAN_MAX: u32 = 64;
 
 /// A session's instructions between two marks.
@@ -31,22 +36,25 @@ const SPAN_MAX: u32 = 64;
 struct Span {
     session: SessionId,
     count: u32,
-    /// As charged, in microseconds.
+    /// Microseconds charged.
     charged: f64,
-    /// What took most of it: operator and size class, its share, and that share before correction.
+    /// Operator and size class with the largest share, that share, and that share before
+    /// correction.
     main: (Class, f64, f64),
 }
 
-/// Operators cost by their own law each, so sizes are apart: a class has four times the work of the one below.
+/// Operator and size class: each operator has its own cost law, so sizes are separate; a class has
+/// four times the work of the one below.
 type Class = (u16, u32);
 
-/// A mark on its way.
+/// A mark in flight.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     number: u64,
-    /// Charged for everybody's instructions between the mark before it and this one.
+    /// Microseconds charged for all sessions' instructions between the previous mark and this one.
     sent: f64,
-    /// The worker has no pause between the two: all of it was there when it came to the first one.
+    /// True if the worker has no pause between the two: all of that work was in its stream when it
+    /// reached the previous mark.
     is_dense: bool,
     span: Span,
 }
@@ -54,12 +62,12 @@ struct Mark {
 /// One worker's stream.
 #[derive(Debug)]
 struct WorkerQueue {
-    /// Charged for all sessions since the last mark.
+    /// Microseconds charged for all sessions since the last mark.
     sent: f64,
     open: Vec<Span>,
     marks: VecDeque<Mark>,
     waiting: BTreeMap<SessionId, f64>,
-    /// Since when the worker has been at what comes before the first mark.
+    /// Time at which the worker started the work before the first mark.
     begun: Instant,
     factors: BTreeMap<Class, f64>,
 }
@@ -73,14 +81,14 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Several sessions are active, or one.
+    /// Tells if several sessions are active, or one.
     pub fn share(&mut self, is_shared: bool) {
         let budget = if is_shared { BUDGET_SHARED } else { BUDGET_ALONE };
         self.budget = budget.as_secs_f64() * 1e6;
     }
 
-    /// Whether a session may send a worker more. `mark` is called with a request that the worker is to answer, where it may not
-    /// and nothing would say when.
+    /// Returns true if a session may send a worker more. If it may not and no mark is in flight
+    /// that would tell when, `mark` is called with a request for the worker to answer.
     pub fn admits(
         &mut self,
         session: SessionId,
@@ -99,7 +107,8 @@ impl Turns {
         false
     }
 
-    /// Charges a session for an instruction that a worker was sent; true where that is as much as it may have there.
+    /// Charges a session for an instruction that a worker was sent; returns true if that uses up
+    /// its budget there.
     pub fn charge(
         &mut self,
         session: SessionId,
@@ -114,7 +123,7 @@ impl Turns {
         let charged = match known {
             Some(factor) => estimate * factor,
             None if estimate < SMALL => estimate,
-            // Nothing is known of it: what comes next waits until it is over.
+            // Nothing is known of its time: later instructions wait until it is over.
             None => estimate.max(self.budget),
         };
         queue.sent += charged;
@@ -197,7 +206,7 @@ impl WorkerQueue {
         Self { sent: 0.0, open, marks, waiting, begun, factors }
     }
 
-    /// What a session has sent since its last mark.
+    /// Span of a session since its last mark.
     fn span(&mut self, session: SessionId) -> &mut Span {
         let place = self.open.iter().position(|span| span.session == session);
         let place = place.unwrap_or_else(|| {
@@ -207,13 +216,14 @@ impl WorkerQueue {
         &mut self.open[place]
     }
 
-    /// A span is over: the session has so much less waiting, and its main operator's estimate is corrected.
+    /// Handles the end of a span: the session's waiting work is reduced, and its main operator's
+    /// estimate is corrected.
     fn learn(&mut self, &Mark { sent, is_dense, span, .. }: &Mark, now: Instant) {
         let passed = now.saturating_duration_since(self.begun).as_secs_f64() * 1e6;
         self.begun = now;
         if let Some(waiting) = self.waiting.get_mut(&span.session) {
             *waiting -= span.charged;
-            // Less than rounding may leave, or nothing.
+            // Less than this is rounding error.
             if *waiting < 1e-3 {
                 self.waiting.remove(&span.session);
             }
@@ -222,14 +232,14 @@ impl WorkerQueue {
         if !is_dense || sent <= 0.0 || estimate <= 0.0 {
             return;
         }
-        // Of the time that passed, the operator's share of all that was charged.
+        // The operator's share of all charges gives its share of the elapsed time.
         let measured = (passed * charged / sent / estimate).clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
         let factor = self.factors.entry(class).or_insert(measured);
         *factor += WEIGHT * (measured - *factor);
     }
 }
 
-/// Four times the work is one class more.
+/// The size class of an amount of work; four times the work is one class more.
 #[allow(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
@@ -252,7 +262,7 @@ mod tests {
     struct Worker {
         turns: Turns,
         now: Instant,
-        /// Instructions (`None`) and marks that it has not come to.
+        /// Instructions (`None`) and marks that it has not reached.
         stream: VecDeque<Option<u64>>,
         seconds: f64,
     }
@@ -263,7 +273,7 @@ mod tests {
             Self { turns, now, stream, seconds: milliseconds / 1e3 }
         }
 
-        /// Sends until the session has to wait; how many instructions that were.
+        /// Sends until the session has to wait; returns the number of instructions.
         fn pour(&mut self, session: SessionId, estimate: f64) -> usize {
             let Self { turns, now, stream, .. } = self;
             let mut marks = Vec::new();
@@ -279,10 +289,10 @@ mod tests {
                 });
                 stream.extend(marks.drain(..).map(Some));
             }
-            panic!("it never has to wait");
+            panic!("the session never has to wait");
         }
 
-        /// Executes all that it was sent.
+        /// Executes everything that it was sent.
         fn drain(&mut self) {
             while let Some(next) = self.stream.pop_front() {
                 match next {
@@ -310,7 +320,11 @@ mod tests {
                 let count = worker.pour(ALICE, estimate);
                 let held = f64::from(u32::try_from(count).unwrap()) * 0.5;
                 assert!((milliseconds..=milliseconds + 0.5).contains(&held), "{held} ms");
-                assert!(worker.turns.admits(BOB, 0, worker.now, |_| panic!("nothing to mark")));
+                assert!(
+                    worker
+                        .turns
+                        .admits(BOB, 0, worker.now, |_| panic!("a mark was requested for no work"))
+                );
             }
         }
     }
@@ -332,7 +346,7 @@ mod tests {
         turns.share(false);
         for _ in 0..SPAN_MAX - 1 {
             let estimate = (Op::Add, SMALL / 2.0);
-            turns.charge(ALICE, 0, estimate, now, |_| panic!("a mark before its time"));
+            turns.charge(ALICE, 0, estimate, now, |_| panic!("a mark was requested too early"));
         }
         turns.budget = SMALL;
         let mut marks = 0;
@@ -371,8 +385,8 @@ mod tests {
         worker.pour(BOB, MILLISECOND);
         worker.turns.forget_worker(0);
         assert!(worker.turns.admits(BOB, 0, worker.now, |_| panic!("there is no worker")));
-        // Answers of what was sent before are nobody's.
+        // Answers to earlier marks belong to no session.
         worker.drain();
-        assert!(!worker.turns.passed(0, 7, worker.now), "a request of the core's");
+        assert!(!worker.turns.passed(0, 7, worker.now), "request 7 is the core's, not a mark's");
     }
 }

@@ -1,11 +1,11 @@
-//! How the sockets' thread wakes the core's thread out of epoll.
+//! Waking the core's thread out of epoll, by the sockets' thread.
 
 use gt_transport::DescriptorError;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// An eventfd that is written only while the core's thread sleeps: a system call a message would cost more than most
-/// messages do.
+/// An eventfd that is written only while the core's thread sleeps: a system call for each message
+/// would cost more than most messages do.
 #[derive(Debug)]
 pub(crate) struct Waker {
     eventfd: OwnedFd,
@@ -17,7 +17,7 @@ impl Waker {
         Ok(Self { eventfd: gt_transport::eventfd()?, sleeping: AtomicBool::new(false) })
     }
 
-    /// Wakes the core's thread, after something was put into a channel that it reads.
+    /// Wakes the core's thread, after a message was put into a channel that it reads.
     pub fn wake(&self) {
         // Pairs with the fence in `sleep_begin`: either the sleeper sees the channel filled, or we see it sleeping.
         fence(Ordering::SeqCst);
@@ -27,7 +27,7 @@ impl Waker {
         }
     }
 
-    /// Says that the core's thread is about to sleep; it then looks at its channels once more.
+    /// Announces that the core's thread is about to sleep; it then looks at its channels once more.
     pub fn sleep_begin(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Clients and workers of one dispatcher process, by every way that words can travel.
+//! Clients and workers of one dispatcher process, over every transport.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ fn three_ways_to_the_same_numbers() {
         assert_eq!(peer.read(1, 1, 3).unwrap(), [2.0, 4.0, 6.0]);
         peer.free(0);
     }
-    // Each holds one; the last one's free may still be on its way.
+    // Each holds one value; the last one's free may still be in flight.
     while peers[0].values_on_workers() > 3 {
         std::thread::yield_now();
     }
@@ -107,7 +107,8 @@ fn a_client_may_come_before_the_workers() {
     let mut early = Peer::unix(&server, client());
     early.upload(0, &[4.0]);
     early.ask(1, 0, 1);
-    // Another session's round trip through the dispatcher: the early one's words have been there by now.
+    // Another session's round trip through the dispatcher: the early one's words have arrived by
+    // then.
     drop(Peer::moved(&server, client()));
     let _toy = worker::spawn(&server);
     let frame = early.frame().unwrap();
@@ -195,7 +196,8 @@ fn a_dropped_link_is_resumed() {
     peer.upload(0, &[1.0]);
     assert_eq!(peer.read(1, 0, 1).unwrap(), [1.0]);
     peer.upload(1, &[5.0]);
-    // Their numbers come again, and what they say counts once: a second upload into the slot would be a fault.
+    // Their frame numbers are sent again, but count once: a second upload into the slot would be a
+    // fault.
     peer.ask(2, 1, 1);
     assert_eq!(peer.answer(2).unwrap(), [5.0]);
     peer.forget_last_frames();
@@ -238,7 +240,8 @@ fn a_long_upload_and_answer_pass_every_way() {
     }
 }
 
-/// A client that emits adds, each freeing its operand, up to about `words` words, and asks for some of the sums.
+/// A client that emits adds, each freeing its operand, up to about `words` words, and asks for some
+/// of the sums.
 fn flooding(server: &Server, words: usize) -> Peer {
     let mut peer = Peer::unix(server, client());
     peer.upload(0, &[1.0]);
@@ -259,7 +262,8 @@ fn one_client_has_the_whole_ring_and_two_that_read_share_a_short_queue() {
     const WORDS: usize = 40_000;
     for clients in [1, 2] {
         let server = Server::start(&format!("share-{clients}"), &[]);
-        // Before there is a worker, so that both have as much to say when it comes.
+        // Started before there is a worker, so that both have the same number of words waiting when
+        // it joins.
         let flooding: Vec<Peer> = (0..clients).map(|_| flooding(&server, WORDS)).collect();
         let mut worker = Peer::unix(&server, hello(Role::Worker));
         let (mut shares, mut current) = (std::collections::BTreeMap::new(), 0);

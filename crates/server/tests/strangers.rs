@@ -1,4 +1,4 @@
-//! Connections that mean harm, or are mistaken: one log line each, and nobody else notices.
+//! Connections that are malicious or mistaken: one log line each, without effect on others.
 
 #![allow(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ fn each_stranger_is_one_line() {
 
     let half_open = connect(&server);
     let mut random = connect(&server);
-    // The dispatcher closes after the first bytes, so the rest may find nobody.
+    // The dispatcher closes after the first bytes, so the rest may not be read.
     let _ = random.write_all(&noise(1, 1 << 20));
     until_closed(&mut random);
 
@@ -61,7 +61,7 @@ fn each_stranger_is_one_line() {
     }
     let mut gibberish = Peer::tcp(&server, hello(Role::Client));
     if let common::peer::Way::Frames { stream, .. } = &mut gibberish.way {
-        // A good header, and 2^63 - 1 as the words' claim of themselves.
+        // A valid header, with a claimed length of 2^63 - 1.
         let mut bytes = vec![8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend([0xff; 8]);
         stream.write_all(&bytes).unwrap();
@@ -89,7 +89,7 @@ fn each_stranger_is_one_line() {
     assert_eq!(warnings.len(), 4, "{log}");
 }
 
-/// A chunk without bytes: they are beside it.
+/// A chunk without bytes: they are in the slab.
 fn chunk(offset: i64) -> Instruction<'static> {
     let mut chunk = Instruction::new(Op::Chunk);
     chunk.operands.push(Operand::Value(Id::slot(0)));
@@ -97,7 +97,7 @@ fn chunk(offset: i64) -> Instruction<'static> {
     chunk
 }
 
-/// Lays bytes down, as if for the chunk of that offset.
+/// Puts bytes into the slab, for the chunk of that offset.
 fn write_beside(peer: &mut Peer, offset: u32, bytes: &[u8]) {
     let slab = &mut peer.slabs.as_mut().unwrap().writes;
     slab.slot().unwrap()[..bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,5 @@
-//! A simulated client: draws its program, writes it as instructions, and holds every answer against the oracle.
+//! A simulated client: draws its program, encodes it as instructions, and compares every answer
+//! with the oracle.
 
 use crate::exact::exact;
 mod answers;
@@ -18,11 +19,11 @@ use gt_protocol::wire::{self, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Questions without an answer that a client lets stand before it waits.
+/// Maximum number of open requests of a client before it waits.
 const PENDING_MAX: usize = 4;
-/// Instructions of a client that emits nonsense, after its honest ones.
+/// Number of instructions of a client that emits nonsense, after its valid ones.
 const NONSENSE_STEPS: u64 = 30;
-/// Requests of client n are numbered from n times this, so that an answer gone astray is seen.
+/// Distance of the request numbers of two clients, so that a misdirected answer is detected.
 const REQUESTS_PER_CLIENT: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -31,10 +32,10 @@ enum OpenRequest {
         value: Id,
         expected: Expectation,
         start: u64,
-        /// Which of the elements that were asked for have come.
+        /// True for each requested element that has arrived.
         arrived: Vec<bool>,
     },
-    /// Instructions before this number are done when the answer comes.
+    /// Waits for all instructions before this number.
     Synchronize {
         before: u64,
     },
@@ -50,32 +51,32 @@ pub struct Client {
     /// The signal that instructions carry.
     signal: u16,
     fresh: Option<Id>,
-    /// What the last step has computed of elements.
+    /// Value of the last step that computed elements.
     last: Option<Id>,
     retry: Option<Retry>,
     pub oracle: Oracle,
-    /// Steps still to be taken.
+    /// Number of steps still to be taken.
     remaining: u64,
-    /// What it does instead of drawing its steps, and what it has done.
+    /// Steps to take instead of drawn ones, and the steps taken.
     script: Script,
     breach: Option<BreachKind>,
-    /// What it emits is nonsense by now: its answers mean nothing.
+    /// True once it emits nonsense: its answers mean nothing.
     is_nonsense: bool,
     /// Slots that nonsense has defined.
     nonsense: Vec<u32>,
     live: Vec<Id>,
     slots: BTreeMap<Id, u32>,
-    /// Metadata of every value there has been: the dispatcher may not have met its `free` yet.
+    /// Metadata of every value so far: the dispatcher may not have handled its `free` yet.
     metas: BTreeMap<Id, Meta>,
     slots_free: Vec<u32>,
     pending: BTreeMap<u64, OpenRequest>,
     first_request: u64,
     next_request: u64,
-    /// Failures that this client has heard of, by number.
+    /// Failures that this client has received, by number.
     reported: BTreeSet<u64>,
     pub answers: u64,
     pub failures: u64,
-    /// The session is over; nothing is expected any more.
+    /// True once the session is over; nothing is expected any more.
     pub closed: bool,
 }
 
@@ -124,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Has nothing to say any more.
+    /// Returns true if it has nothing more to send.
     pub fn finished(&self) -> bool {
         self.closed || self.remaining == 0 && self.script.is_over()
     }
@@ -133,7 +134,7 @@ impl Client {
         if self.closed || self.is_nonsense { 0 } else { self.pending.len() }
     }
 
-    /// Whether it would break the protocol or has done so.
+    /// Returns true if it will break the protocol or has done so.
     pub fn is_hostile(&self) -> bool {
         self.breach.is_some()
     }
@@ -147,7 +148,7 @@ impl Client {
         &self.live
     }
 
-    /// The words of the next few steps; none while answers are waited for.
+    /// The words of the next few steps; empty while answers are waited for.
     pub fn turn(&mut self) -> Vec<u32> {
         let mut words = Vec::new();
         let steps = self.random.between(1, 6);
@@ -171,7 +172,7 @@ impl Client {
         words
     }
 
-    /// Frees everything it holds and asks when that is done.
+    /// Frees all of its values and synchronizes.
     pub fn free_all(&mut self) -> Vec<u32> {
         let mut words = Vec::new();
         if !self.live.is_empty() {
@@ -212,8 +213,8 @@ impl Client {
         }
     }
 
-    /// Now and then operands whose last reference goes with the instruction; they are freed after it. More often the one that the
-    /// instruction before has made, as in an expression.
+    /// Chooses operands that are consumed by the instruction; they are freed after it. The result
+    /// of the previous instruction is chosen more often, as in an expression.
     fn choose_dying(&mut self, step: &mut ProgramStep) -> Vec<Id> {
         let ProgramStep::Compute { terms, consumes, .. } = step else { return Vec::new() };
         let mut dying = Vec::new();
@@ -282,7 +283,7 @@ impl Client {
             }
             ProgramStep::Stats => {
                 let request = self.ask(OpenRequest::Stats);
-                // Short enough for every frame.
+                // It is short enough for every frame.
                 let _ = message::encode(&FromClient::StatsRequest { request }, words);
             }
         }
@@ -335,7 +336,7 @@ impl Client {
         }
     }
 
-    /// Names the results and writes the instruction. Its source position is its number plus one.
+    /// Names the results and encodes the instruction. Its source position is its number plus one.
     fn define(
         &mut self,
         mut instruction: Instruction<'_>,
@@ -369,13 +370,14 @@ impl Client {
         }
     }
 
-    /// What a value is, or would be if it had not failed; nothing where no rule could say.
+    /// Metadata that a value has, or would have if it had not failed; `None` where no rule could
+    /// tell it.
     pub fn meta_of(&self, id: Id) -> Option<Meta> {
         self.metas.get(&id).copied()
     }
 }
 
-/// Source position of a number, as this client counts them.
+/// Source position of a number, by this client's count.
 fn site_of(number: u64) -> u32 {
     exact::<_, u32>(number) + 1
 }

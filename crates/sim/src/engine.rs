@@ -1,4 +1,5 @@
-//! What computes in a simulated worker: toy tensors, with a mark on memory that a result has taken over.
+//! The engine of a simulated worker: toy tensors, with a mark on memory that a result has taken
+//! over.
 
 use crate::arithmetic::compute::Compute;
 use crate::arithmetic::kernels::{KernelArg, KernelError};
@@ -18,13 +19,14 @@ use std::rc::Rc;
 
 #[derive(Debug, Default)]
 pub struct ToyEngine {
-    /// It announces a backend of collectives, and refuses each: its members negotiate before their bytes
-    /// go.
+    /// True if it announces a backend of collectives, and refuses each: its members then negotiate
+    /// before they send bytes.
     pub negotiates: bool,
 }
 
-/// A tensor and the memory that it shares with its views. A real engine writes a result over an operand that nobody
-/// reads again; the toy marks that memory instead, so that a later reader is caught.
+/// A tensor and the memory that it shares with its views. A real engine writes a result over an
+/// operand that is not read again; the toy marks that memory instead, so that a later reader is
+/// detected.
 #[derive(Debug)]
 pub struct Stored {
     tensor: ToyTensor,
@@ -47,10 +49,11 @@ impl Stored {
     }
 }
 
-/// Borrowed bytes of tensors: copies, for a tensor here is no bytes.
+/// Borrowed bytes of tensors: copies, because a toy tensor does not consist of bytes.
 #[derive(Debug, Default)]
 pub struct BorrowedTensors {
-    /// The mark on the operand's memory: what is sent from there is nonsense once a result has taken it over.
+    /// The mark on the operand's memory: bytes sent from there are wrong once a result has taken it
+    /// over.
     overwritten: Rc<Cell<bool>>,
     operand: Vec<u8>,
     result: Vec<u8>,
@@ -70,7 +73,7 @@ impl BorrowedBuffers for BorrowedTensors {
     }
 }
 
-/// A result has taken over the memory of these operands.
+/// Marks the memory of these operands as taken over by a result.
 fn mark(operands: &[EngineOperand<'_, Stored>], reuse: u16) {
     for (position, operand) in operands.iter().take(16).enumerate() {
         if let EngineOperand::Value(value) = operand
@@ -81,7 +84,7 @@ fn mark(operands: &[EngineOperand<'_, Stored>], reuse: u16) {
     }
 }
 
-/// An operand of an instruction that follows: the result before it where it is absent.
+/// An operand of a following instruction: the result before it if it is absent.
 fn of_step<'a>(made: &'a Stored, other: &EngineOperand<'a, Stored>) -> EngineOperand<'a, Stored> {
     match other {
         EngineOperand::Absent => EngineOperand::Value(made),
@@ -121,7 +124,7 @@ impl Engine for ToyEngine {
             KernelError::Form(text) => internal(format!("{name}: {text}")),
         })?;
         if !as_inferred(instruction, &args, &results) {
-            // The instruction of a client that writes any attributes: a worker counts on what the rules infer.
+            // The client wrote arbitrary attributes: a worker relies on the rules' inference.
             let text = format!("{name}: no toy for {:?}", instruction.attrs);
             return Err(Fault::new(FailureClass::NotImplemented, text));
         }
@@ -156,7 +159,7 @@ impl Engine for ToyEngine {
             made = results.pop()?;
             joined += 1;
         }
-        // Where none joins nothing has been done: no operand is marked.
+        // If no instruction joins, nothing has been done: no operand is marked.
         if joined != 0 {
             mark(operands, reuse);
         }
@@ -318,7 +321,7 @@ impl Engine for ToyEngine {
     }
 }
 
-/// Whether results have the dtypes and dimensions that the rules infer, where they can.
+/// Returns true if results have the dtypes and dimensions that the rules infer, where they can.
 fn as_inferred(
     instruction: &Instruction<'_>,
     args: &[KernelArg<'_>],
@@ -340,7 +343,7 @@ fn as_inferred(
     })
 }
 
-/// Rows whose result a real engine lays over its operand's memory.
+/// Returns true for rows whose result shares its operand's memory in a real engine.
 fn is_view(op: Op) -> bool {
     matches!(op, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Select | Op::Diagonal)
 }

@@ -1,16 +1,17 @@
-//! One end of a client's connection over TCP: a stream of bytes, cut anywhere, with frames in it.
+//! One end of a client's connection over TCP: a stream of bytes, split anywhere, that contains
+//! frames.
 
 use crate::exact::exact;
 use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::{Keep, Link, LinkError};
 
-/// What an end keeps at most: more than the other side takes before it acknowledges.
+/// Bytes that an end keeps at most: more than the other side accepts before it acknowledges.
 const KEPT_BYTES_MAX: usize = 384 * 1024;
 
 #[derive(Debug)]
 pub struct FramedEnd {
     link: Link,
-    /// Bytes of a frame that is not all there.
+    /// Bytes of an incomplete frame.
     unread: Vec<u8>,
 }
 
@@ -22,19 +23,19 @@ impl Default for FramedEnd {
 }
 
 impl FramedEnd {
-    /// Whether the other side has acknowledged enough for more to be sent.
+    /// Returns true if the other side has acknowledged enough for more to be sent.
     pub fn may_send(&self) -> bool {
         self.link.may_send()
     }
 
-    /// The bytes of whole instructions and messages.
+    /// Encodes whole instructions and messages as bytes.
     pub fn send(&mut self, words: Vec<u32>) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.link.send(words, &mut bytes);
         bytes
     }
 
-    /// The words of the frames that are complete with these bytes.
+    /// The words of the frames that these bytes complete.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Vec<u32>, LinkError> {
         self.unread.extend_from_slice(bytes);
         let mut words = Vec::new();
@@ -52,7 +53,7 @@ impl FramedEnd {
         Ok(words)
     }
 
-    /// A frame that only acknowledges, where one is due.
+    /// A frame that only acknowledges, if one is due.
     pub fn acknowledgement(&mut self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         self.link.owes_acknowledgement().then(|| self.link.acknowledge(&mut bytes))?;
@@ -64,7 +65,8 @@ impl FramedEnd {
         self.link.received()
     }
 
-    /// Goes on over a new connection whose other end has had all up to `acknowledged`: what is to be sent again.
+    /// Continues over a new connection whose other end has received everything up to
+    /// `acknowledged`: returns the bytes to be sent again.
     pub fn resume(&mut self, acknowledged: u64) -> Result<Vec<u8>, LinkError> {
         self.unread.clear();
         self.link.resume(acknowledged)?;

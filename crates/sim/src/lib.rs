@@ -1,10 +1,11 @@
 //! The simulator: the real core and real worker machines with simulated clients, links and clock, all from one seed.
 //!
-//! Every answer is held against an oracle that executes each client's program on its own, in plain arithmetic modulo a
-//! prime; what the dispatcher says it holds is held against a shadow accounting at every step.
+//! Every answer is compared with an oracle that executes each client's program by itself, in plain
+//! arithmetic modulo a prime; the dispatcher's own counts are compared with a shadow accounting at
+//! every step.
 //!
-//! **Architecture invariant:** no thread, clock, hash map or randomness but `random::Random`. The oracle and the
-//! arithmetic know nothing of the rules, the planner or the sharding.
+//! **Architecture invariant:** no thread, clock, hash map or randomness except `random::Random`.
+//! The oracle and the arithmetic know nothing of the rules, the planner or the sharding.
 
 #![allow(
     clippy::indexing_slicing,

@@ -1,7 +1,7 @@
 //! `gt-sim SEED` runs one simulation and prints its trace; `gt-sim --range A..B` runs many and prints the first that
 //! breaks a rule.
 
-#![allow(clippy::print_stdout, reason = "what a command prints is what it is for")]
+#![allow(clippy::print_stdout, reason = "a command prints its result")]
 
 use gt_sim::exact::exact;
 use gt_sim::{Detail, Mistake, Scenario, Simulation, SimulationResult, Summary, shrink, simulate};
@@ -21,7 +21,7 @@ gt-sim --programs A..B [--steps N]
   --trace     each instruction of a worker and each message as well
 ";
 
-/// Which simulations.
+/// Kind of run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Single,
@@ -29,7 +29,7 @@ enum Mode {
     Programs,
 }
 
-/// What the command line asks for.
+/// Parsed command line.
 struct CommandLine {
     seeds: Range<u64>,
     mode: Mode,
@@ -102,7 +102,7 @@ impl CommandLine {
         Simulation { seed, steps: self.steps, faults: self.faults, detail, mistake, scenario }
     }
 
-    /// The options that a seed was run with, for the line that repeats it.
+    /// The options of a seed's run, for the line that repeats it.
     fn options(&self) -> String {
         let steps = self.steps.map(|steps| format!(" --steps {steps}")).unwrap_or_default();
         let faults = if self.faults { "" } else { " --faults none" };

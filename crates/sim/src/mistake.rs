@@ -1,5 +1,5 @@
-//! Mistakes planted in what the core puts out, as if it had made them: the simulator must find each. The core itself has
-//! no word of them; its outputs are spoiled before anybody receives them.
+//! Mistakes planted in the core's outputs, as if it had made them: the simulator must detect each.
+//! The core itself knows nothing of them; its outputs are altered before they are delivered.
 
 use crate::shadow::ShadowAccounts;
 use gt_dispatcher::{Dispatcher, Event, SessionId, WorkerIndex};
@@ -8,7 +8,7 @@ use gt_protocol::wire::{self, MESSAGE_CODE_FIRST};
 use gt_protocol::{Attr, Id, Instruction, Op};
 use std::collections::BTreeMap;
 
-/// What is done wrong.
+/// Kind of mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// An answer goes to the oldest session.
@@ -17,15 +17,15 @@ pub enum Mistake {
     CauseLost,
     /// An operand is freed before the instruction that it was gathered for.
     FreeEarly,
-    /// Shards are put together in the wrong order.
+    /// Shards are joined in the wrong order.
     GatherOrder,
-    /// What a client held stays when it leaves.
+    /// The values of a client stay when it leaves.
     LeakOnLeave,
-    /// Partial results are taken for whole ones.
+    /// Partial results are treated as whole ones.
     ReductionDropped,
-    /// Of a replicated value only one copy is freed with it.
+    /// Only one copy of a replicated value is freed.
     ReplicaForgotten,
-    /// Nobody answers a request whose worker is gone.
+    /// A request to a lost worker is never answered.
     RequestLost,
 }
 
@@ -43,7 +43,7 @@ impl Mistake {
     ];
 }
 
-/// Why the core has put something out.
+/// Occasion of an output of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     Instruction,
@@ -68,12 +68,12 @@ impl Occasion {
 type ToWorkers = Vec<(WorkerIndex, Vec<u32>)>;
 type ToSessions = Vec<(SessionId, Vec<u32>)>;
 
-/// A mistake, and what has to be known to make it.
+/// A mistake, and the state that is needed to make it.
 pub struct Planted {
     mistake: Mistake,
     /// The numbers of the values that were read, by session and request.
     reads: BTreeMap<(SessionId, u64), u64>,
-    /// The present instruction frees values that are whole on several workers each.
+    /// True if the present instruction frees values that are replicated on several workers.
     frees_replicas: bool,
 }
 
@@ -105,7 +105,7 @@ impl Planted {
         }
     }
 
-    /// Makes the mistake in what the core has put out.
+    /// Makes the mistake in the core's outputs.
     pub fn spoil(
         &mut self,
         occasion: Occasion,
@@ -171,7 +171,7 @@ fn is_answer(words: &[u32]) -> bool {
     matches!(client_message(words), ToClient::FailedReply { .. } | ToClient::Done { .. })
 }
 
-/// Moves each `free` before the instruction that uses the slot last.
+/// Moves each `free` before the last instruction that uses the slot.
 fn free_early(to_workers: &mut ToWorkers) {
     for place in 0..to_workers.len() {
         let (worker, words) = &to_workers[place];
@@ -188,7 +188,7 @@ fn free_early(to_workers: &mut ToWorkers) {
     }
 }
 
-/// A group of which only this worker is left.
+/// Reduces a group to this worker.
 fn reduce_alone(worker: WorkerIndex, group: &mut Vec<i64>) {
     group.retain(|&member| member == i64::from(worker));
 }
@@ -213,7 +213,7 @@ fn change(
     }
 }
 
-/// The instruction for a worker, where these words are none of its messages.
+/// The instruction for a worker; `None` if these words are a message.
 fn instruction(words: &[u32]) -> Option<Instruction<'_>> {
     let (code, _) = wire::halves(words[0]);
     let decoded = || wire::decode(words).expect("the core's instructions have a binary form").0;

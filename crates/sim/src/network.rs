@@ -1,13 +1,14 @@
-//! Simulated time and links. A link keeps its order; links overtake each other.
+//! Simulated time and links. A link keeps its order; messages on different links may overtake each
+//! other.
 
 use crate::random::Random;
 use crate::worker::PeerPayload;
 use gt_worker::{MessageId, PeerId};
 use std::collections::BTreeMap;
 
-/// Ticks of the slowest link's ordinary delay.
+/// Maximum ordinary delay of a link in ticks.
 const LATENCY_MAX: u64 = 20;
-/// Ticks of a hiccup.
+/// Maximum delay of a hiccup in ticks.
 const HICCUP_MAX: u64 = 300;
 
 /// A one-way link.
@@ -19,15 +20,16 @@ pub enum Route {
     ToWorker(u32),
     /// From one worker to another.
     Peer(u32, u32),
-    /// To a worker, of others that have joined: earlier or later than the instructions that mean it.
+    /// To a worker, news of others that have joined: earlier or later than the instructions that
+    /// mean them.
     News(u32),
 }
 
 #[derive(Debug)]
 pub enum Packet {
-    /// Part of a worker's ring of words; cut anywhere.
+    /// A part of a worker's ring of words, split anywhere.
     Words(Vec<u32>),
-    /// Part of a client's stream of bytes; cut anywhere.
+    /// A part of a client's stream of bytes, split anywhere.
     Bytes(Vec<u8>),
     PeerMessage {
         from: PeerId,
@@ -36,7 +38,7 @@ pub enum Packet {
     },
     /// The other end is gone.
     Closed,
-    /// The worker at the other end is.
+    /// The worker at the other end is gone.
     PeerGone(PeerId),
     PeerJoined(PeerId),
 }
@@ -57,14 +59,14 @@ pub enum NetworkEvent {
 #[derive(Debug)]
 struct LinkState {
     latency: u64,
-    /// When the last thing on it arrives.
+    /// Time at which the last packet on it arrives.
     last: u64,
     words: usize,
-    /// Things sent before the link was cut for the n-th time do not arrive.
+    /// Number of times that the link was cut; packets sent before a cut do not arrive.
     cuts: u32,
 }
 
-/// All links, and everything that is going to happen.
+/// All links, and all future events.
 pub struct Network {
     random: Random,
     now: u64,
@@ -82,7 +84,7 @@ impl Network {
         self.now
     }
 
-    /// Sends words or bytes in one or two parts, or anything else as it is.
+    /// Sends words or bytes in one or two parts, or any other packet as it is.
     pub fn send(&mut self, route: Route, packet: Packet) {
         match packet {
             Packet::Words(words) => self.send_parts(route, words, Packet::Words),
@@ -115,7 +117,7 @@ impl Network {
         self.schedule(at, NetworkEvent::Arrive { route, packet }, cuts);
     }
 
-    /// What is on its way there does not arrive.
+    /// Drops all packets in flight on a route.
     pub fn cut(&mut self, route: Route) {
         if let Some(link) = self.links.get_mut(&route) {
             link.cuts += 1;
@@ -123,7 +125,7 @@ impl Network {
         }
     }
 
-    /// Words on the way.
+    /// Number of words in flight.
     pub fn in_flight(&self, route: Route) -> usize {
         self.links.get(&route).map_or(0, |link| link.words)
     }
@@ -137,7 +139,7 @@ impl Network {
         self.queue.insert((at, self.sequence), (event, cuts));
     }
 
-    /// The next thing that happens; time moves on to it.
+    /// The next event; time advances to it.
     pub fn next(&mut self) -> Option<NetworkEvent> {
         while let Some(((at, _), (event, cuts))) = self.queue.pop_first() {
             self.now = at;

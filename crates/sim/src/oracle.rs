@@ -1,6 +1,7 @@
-//! What a client's program means: its instructions executed at once, in order, on whole tensors.
+//! Meaning of a client's program: its instructions executed at once, in order, on whole tensors.
 //!
-//! Nothing here knows of workers, placements or slots, and nothing of the rules or the planner may be used.
+//! Nothing here knows of workers, placements or slots, and nothing of the rules or the planner may
+//! be used.
 
 use crate::arithmetic::compute::Compute;
 use crate::arithmetic::kernels::{KernelArg, KernelError};
@@ -33,12 +34,12 @@ pub enum ProgramStep {
         source: Id,
         target: DistributeTarget,
     },
-    /// A signal gets a meaning.
+    /// Gives a signal a meaning.
     Configure {
         signal: u16,
         text: String,
     },
-    /// What follows carries this signal.
+    /// Sets the signal that the following instructions carry.
     Enter(u16),
     Free(Vec<Id>),
     Read {
@@ -50,38 +51,40 @@ pub enum ProgramStep {
     Stats,
 }
 
-/// The layout that a value is to have.
+/// The requested layout of a value.
 #[derive(Clone, Debug)]
 pub enum DistributeTarget {
-    /// Cut along this dimension over all workers, or whole on each.
+    /// Sharded along this dimension over all workers, or replicated.
     Dim(Option<i64>),
-    /// As this text says.
+    /// The layout in this text.
     Layout(String),
 }
 
-/// What a number stands for.
+/// Expected result of an instruction.
 #[derive(Clone, Debug)]
 pub enum Expectation {
     Value(Rc<ToyTensor>),
-    /// Numbers of the instructions that may be its first cause, and a tensor of its shape where that is known.
+    /// Numbers of the instructions that may be its first cause, and a tensor of its shape if that
+    /// is known.
     Failed {
         causes: BTreeSet<u64>,
         shape: Option<Rc<ToyTensor>>,
-        /// Not if it does without the operands that failed, and the planner computes it apart.
+        /// False if the result needs none of the failed operands, and the planner computes it
+        /// separately.
         certain: bool,
     },
 }
 
-/// Who notices that an instruction fails of itself.
+/// Place at which an instruction's own failure is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     Dispatcher,
     Worker,
-    /// Perhaps: another worker's shard of an operand fails too.
+    /// Uncertain: another worker's shard of an operand fails too.
     Perhaps,
 }
 
-/// What a step would do, before anybody has decided to take it.
+/// Results of a step, before it is decided to take it.
 pub struct Evaluated {
     pub outcomes: Vec<Expectation>,
     pub root: Option<Root>,
@@ -99,7 +102,7 @@ impl Oracle {
         self.next_number
     }
 
-    /// Which instructions fail of themselves.
+    /// Instructions with a failure of their own.
     pub fn roots(&self) -> &BTreeMap<u64, Root> {
         &self.roots
     }
@@ -108,7 +111,7 @@ impl Oracle {
         self.values.get(&id)
     }
 
-    /// A tensor of the value's shape; the value itself where it has not failed.
+    /// A tensor of the value's shape; the value itself if it has not failed.
     pub fn shape(&self, id: Id) -> Option<&Rc<ToyTensor>> {
         match self.values.get(&id)? {
             Expectation::Value(tensor) => Some(tensor),
@@ -116,7 +119,7 @@ impl Oracle {
         }
     }
 
-    /// Takes a step; the names of what it defines.
+    /// Takes a step; returns the names of its results.
     pub fn commit(&mut self, evaluated: Evaluated) -> Vec<Id> {
         let number = self.next_number;
         self.next_number += 1;
@@ -130,7 +133,7 @@ impl Oracle {
         ids
     }
 
-    /// The program cannot name this value any more; its number stays.
+    /// Removes a value from those that the program can name; its number stays.
     pub fn forget(&mut self, id: Id) {
         self.values.remove(&id);
     }
@@ -162,7 +165,7 @@ impl Oracle {
             let mut shapes = shapes.into_iter().map(Rc::new);
             let failed = |output| {
                 let shape = shapes.next();
-                // Nothing of a failed shard is in a result without elements.
+                // A result without elements contains nothing of a failed shard.
                 let empty =
                     shape.as_ref().is_some_and(|tensor: &Rc<ToyTensor>| tensor.data.is_empty());
                 let needs = !empty && self.needs_failed(compute, terms, output);
@@ -197,14 +200,15 @@ impl Oracle {
         }
     }
 
-    /// Whether this output cannot be without the operands that have failed.
+    /// Returns true if this output needs the operands that have failed.
     fn needs_failed(&self, compute: &Compute, terms: &[StepOperand], output: usize) -> bool {
         let needed = match (compute.op, output) {
             // Mean and deviation, and the gradients of weight and bias.
             (Op::LayerNorm, 1 | 2) | (Op::LayerNormBackward, 2) | (Op::RmsNorm, 1) => 1,
             (Op::LayerNormBackward, 1) => 4,
             (Op::RmsNormBackward, 1) => 3,
-            // The total weight: of no reduction it is zero. A shard may be where nothing failed.
+            // The total weight: without a reduction it is zero. A view's shard may contain nothing
+            // that failed.
             (Op::NllLoss, 1) | (Op::Slice | Op::Select | Op::Diagonal, _) => 0,
             _ => terms.len(),
         };
@@ -226,7 +230,7 @@ impl Oracle {
     }
 }
 
-/// The results' shapes do not hang on the indices, which are the operand of whole numbers.
+/// The results' shapes, which do not depend on the indices, the integer operand.
 fn shapes_with_good_indices(compute: &Compute, args: &[KernelArg<'_>]) -> Vec<ToyTensor> {
     let place = if compute.op == Op::NllLossBackward { 2 } else { 1 };
     let Some(indices) = args.get(place).and_then(|arg| arg.optional()) else { return Vec::new() };
@@ -236,7 +240,7 @@ fn shapes_with_good_indices(compute: &Compute, args: &[KernelArg<'_>]) -> Vec<To
     compute.run(&args).unwrap_or_else(|error| panic!("{:?} of index 0: {error:?}", compute.op))
 }
 
-/// Elements of a value, as a read counts them.
+/// Number of elements of a value, as a read counts them.
 pub fn count(tensor: &ToyTensor) -> u64 {
     wide(tensor.data.len()).cast_unsigned()
 }

@@ -1,6 +1,7 @@
-//! Random programs: the next step of a client, drawn from what it holds.
+//! Random programs: the next step of a client, drawn from its values.
 //!
-//! A step that does not suit (too large, no operand fits) is drawn again. Now and then one is drawn that must fail.
+//! A step that does not fit (too large, no suitable operand) is drawn again. Some steps are drawn
+//! so that they must fail.
 
 use crate::exact::exact;
 mod layouts;
@@ -18,16 +19,16 @@ use gt_protocol::{Attr, Dims, Dtype, Id, Op, Scalar};
 
 pub use layouts::Cluster;
 
-/// Elements of a value: more would only cost time.
+/// Maximum number of elements of a value: more would only cost time.
 const ELEMENTS_MAX: usize = 10_000;
-/// Values a client keeps; above, it frees.
+/// Maximum number of values that a client keeps; above it, it frees.
 const LIVE_MAX: usize = 24;
-/// Signals that a client uses.
+/// Number of signals that a client uses.
 const SIGNALS: u64 = 4;
-/// Attempts at one step before a value is made instead.
+/// Number of attempts at one step before a value is created instead.
 const DRAWS_MAX: usize = 12;
 
-/// What the next step is drawn from.
+/// State that the next step is drawn from.
 pub struct Scene<'a> {
     pub random: &'a mut Random,
     pub oracle: &'a Oracle,
@@ -40,31 +41,33 @@ pub struct Scene<'a> {
     pub spread: u64,
     /// The meshes and layouts that this client uses.
     pub cluster: &'a Cluster,
-    /// A value that the last step has made.
+    /// A value that the last step has created.
     pub fresh: Option<Id>,
-    /// What the last step has computed of elements.
+    /// Value of the last step that computed elements.
     pub last: Option<Id>,
-    /// What the last step made an operand for.
+    /// Step for which the last step created an operand.
     pub retry: &'a mut Option<Retry>,
-    /// The operand to begin with.
+    /// The operand to start with.
     pub focus: Option<Id>,
-    /// The operand that was begun with.
+    /// The operand that was the first.
     pub first: Option<Id>,
 }
 
-/// A step that lacked an operand: the rolls that led to it lead there again once the operand has been made.
+/// A step that lacked an operand: the random numbers that led to it lead there again once the
+/// operand exists.
 pub struct Retry {
     rolls: Random,
     first: Id,
 }
 
-/// A step, or another that makes an operand for it.
+/// A step, or another that creates an operand for it.
 type StepOrOperand = Result<DrawnStep, DrawnStep>;
 
-/// A step with what it does, where it defines something.
+/// A step with its results, if it defines any.
 pub type DrawnStep = (ProgramStep, Option<Evaluated>);
 
-/// Sizes for one program: mostly small, sometimes with one that makes reductions larger than one message.
+/// Sizes for one program: mostly small, sometimes with one that makes reductions larger than one
+/// message.
 pub fn palette(random: &mut Random) -> Vec<usize> {
     if random.percent(2) {
         return vec![64, 64, 3];
@@ -124,7 +127,8 @@ impl Scene<'_> {
         Some((ProgramStep::Read { value, start, count }, None))
     }
 
-    /// As the client's layouts say, or along the first dimension, as a batch is.
+    /// Distributes a new value: by the client's layouts, or along the first dimension, like a
+    /// batch.
     fn distribute_fresh(&mut self) -> Option<DrawnStep> {
         let source = self.fresh.filter(|_| self.random.percent(self.spread))?;
         let shape = self.oracle.shape(source)?.clone();
@@ -153,7 +157,7 @@ impl Scene<'_> {
         (ProgramStep::Distribute { source, target }, Some(self.oracle.copy_of(source)))
     }
 
-    /// A signal gets a meaning, or what follows carries another signal.
+    /// Gives a signal a meaning, or makes the following instructions carry another signal.
     fn scope(&mut self) -> Option<DrawnStep> {
         if !self.random.percent(self.cluster.layouts) {
             return None;
@@ -173,7 +177,7 @@ impl Scene<'_> {
         self.make(&dims, dtype)
     }
 
-    /// A new value of this shape.
+    /// Creates a value of this shape.
     fn make(&mut self, dims: &[usize], dtype: Dtype) -> DrawnStep {
         match self.random.below(4) {
             0 if is_float(dtype) && self.random.percent(50) => {
@@ -204,7 +208,7 @@ impl Scene<'_> {
         }
     }
 
-    /// An operator on values.
+    /// Applies an operator to values.
     fn call(
         &self,
         op: Op,
@@ -214,14 +218,14 @@ impl Scene<'_> {
         self.computed(op, attrs, values.into_iter().map(StepOperand::Value).collect())
     }
 
-    /// The shape of what an operator yields.
+    /// The shape of an operator's result.
     fn shape_of(&self, op: Op, attrs: &[Attr], value: Id) -> Option<Vec<usize>> {
         let compute = Compute::new(op, attrs.iter().cloned());
         let results = compute.run(&[KernelArg::ToyTensor(self.oracle.shape(value)?)]).ok()?;
         results.into_iter().next().map(|tensor| tensor.dims)
     }
 
-    /// The number of a draw.
+    /// The next draw number.
     fn number(&mut self) -> i64 {
         wide(self.random.index(1 << 16))
     }
@@ -240,7 +244,7 @@ impl Scene<'_> {
     fn compute(&mut self) -> Option<DrawnStep> {
         let (mut rolls, focus) = match self.retry.take() {
             Some(Retry { rolls, first }) if self.live.contains(&first) => (rolls, Some(first)),
-            // An expression goes on with what its last operator has made.
+            // An expression continues with the result of its last operator.
             Some(_) | None => (self.random.fork(), self.last.filter(|_| self.random.percent(40))),
         };
         let before = rolls.clone();
@@ -275,7 +279,7 @@ impl Scene<'_> {
             _ => self.loss(),
         }?;
         let refused = evaluated.as_ref().is_some_and(|evaluated| evaluated.root.is_some());
-        // What was meant to work and does not is no interesting mistake.
+        // A step that was meant to work and fails is no useful mistake.
         if refused { None } else { Some((step, evaluated)) }
     }
 
@@ -327,7 +331,7 @@ impl Scene<'_> {
     }
 
     fn any(&mut self) -> Option<Id> {
-        // The newest are drawn more often: chains are longer then.
+        // The newest values are drawn more often, which makes longer chains.
         let skip = if self.random.percent(50) { self.live.len().saturating_sub(6) } else { 0 };
         let drawn = self.random.pick(&self.live[skip..]).copied();
         let chosen = self.focus.take().or(drawn);
@@ -335,7 +339,7 @@ impl Scene<'_> {
         chosen
     }
 
-    /// A value of this shape and dtype, or a step that makes one.
+    /// A value of this shape and dtype, or a step that creates one.
     fn like(&mut self, dims: &[usize], dtype: Dtype) -> Result<Id, DrawnStep> {
         let fits = |id: &&Id| {
             self.oracle
@@ -362,11 +366,15 @@ impl Scene<'_> {
     fn dtype(&mut self) -> Dtype {
         // Mostly one dtype, so that values fit each other.
         let usual = self.random.percent(70);
-        if usual { Dtype::F32 } else { *self.random.pick(&DTYPES).expect("there are dtypes") }
+        if usual {
+            Dtype::F32
+        } else {
+            *self.random.pick(&DTYPES).expect("the list of dtypes is not empty")
+        }
     }
 }
 
-/// The step that was wanted, or one that makes what it lacks.
+/// The intended step, or one that creates its missing operand.
 fn either(choice: StepOrOperand) -> DrawnStep {
     choice.unwrap_or_else(|makes| makes)
 }
@@ -384,14 +392,14 @@ fn upload(tensor: ToyTensor, ranges: usize) -> DrawnStep {
     (ProgramStep::Upload { tensor, ranges }, Some(evaluated))
 }
 
-/// Whether the step only makes a value for others.
+/// Returns true if the step only creates a value for others.
 pub fn makes(step: &ProgramStep) -> bool {
     let creates = |op| matches!(op, Op::Full | Op::Arange | Op::Uniform);
     matches!(step, ProgramStep::Upload { .. })
         || matches!(step, ProgramStep::Compute { compute, .. } if creates(compute.op))
 }
 
-/// Whether results are small enough, and of a rank that leaves room for another dimension.
+/// Returns true if results are small enough, and leave room for another dimension.
 fn fits((_, evaluated): &DrawnStep) -> bool {
     let Some(evaluated) = evaluated else { return true };
     evaluated.outcomes.iter().all(|outcome| {

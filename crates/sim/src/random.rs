@@ -1,4 +1,5 @@
-//! The one source of chance: splitmix64. Nothing else in a simulation may differ from run to run.
+//! The only source of randomness: splitmix64. Nothing else in a simulation may differ from run to
+//! run.
 
 /// A stream of numbers that follows from its seed.
 #[derive(Clone, Debug)]
@@ -17,22 +18,22 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// A stream of its own, so that what one part draws does not shift the others.
+    /// A separate stream, so that draws of one part do not shift those of others.
     pub fn fork(&mut self) -> Self {
         Self(self.next())
     }
 
-    /// Below `limit`; 0 where the limit is 0.
+    /// A number below `limit`; 0 where the limit is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next().checked_rem(limit).unwrap_or(0)
     }
 
     pub fn index(&mut self, length: usize) -> usize {
         let limit = u64::try_from(length).expect("a length has 64 bits at most");
-        usize::try_from(self.below(limit)).expect("what is below a length is a place")
+        usize::try_from(self.below(limit)).expect("a number below a length fits usize")
     }
 
-    /// Both bounds included.
+    /// A number between both bounds, inclusive.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }

@@ -1,5 +1,5 @@
-//! A shadow accounting: what each session holds and where it has been, kept from the instructions that went in and
-//! compared with what the dispatcher says of itself.
+//! Shadow accounting: the values of each session and the workers that have held them, derived from
+//! the instructions and compared with the dispatcher's own counts.
 
 use crate::exact::exact;
 use gt_dispatcher::{Dispatcher, SessionId};
@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 struct SlotEntry {
     id: Id,
-    /// Workers that hold a shard, by layout: the value's own and those of its copies; none where it has failed.
+    /// Workers that hold a shard, by layout: the value's own and those of its copies; empty if it
+    /// has failed.
     holdings: Vec<Holding>,
     live: bool,
 }
@@ -18,7 +19,7 @@ struct SlotEntry {
 #[derive(Debug)]
 struct Holding {
     members: Vec<u32>,
-    /// Each member holds all of it.
+    /// True if each member holds the whole value.
     whole: bool,
 }
 
@@ -28,7 +29,7 @@ impl Holding {
         Self { members: members(layout), whole }
     }
 
-    /// Whether it is still complete without that worker.
+    /// Returns true if it is still complete without that worker.
     fn survives(&self, worker: u32) -> bool {
         let elsewhere = self.members.iter().any(|&member| member != worker);
         self.whole && elsewhere || !self.members.contains(&worker)
@@ -41,11 +42,11 @@ impl SlotEntry {
     }
 }
 
-/// Where a number's value and its operands have been.
+/// History of a number's value and its operands: the workers that have held them.
 #[derive(Clone, Debug, Default)]
 struct NumberHistory {
     holders: BTreeSet<u32>,
-    /// Nobody was there to make it.
+    /// True if no worker was there to compute it.
     homeless: bool,
 }
 
@@ -61,7 +62,7 @@ pub struct ShadowAccounts {
     accounts: BTreeMap<SessionId, Account>,
 }
 
-/// What should be held.
+/// Expected totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     pub values: usize,
@@ -92,7 +93,7 @@ impl ShadowAccounts {
             }
             return;
         }
-        // The instruction may have given its operands another layout.
+        // The instruction may have changed its operands' layouts.
         for &slot in &operands {
             account.refresh(slot, session, dispatcher);
         }
@@ -116,10 +117,11 @@ impl ShadowAccounts {
         self.alive.insert(index);
     }
 
-    /// Looks at everything anew: a worker has gone. What another one holds a copy of must live on.
+    /// Updates all values after a worker is gone. A value with a copy on another worker must
+    /// survive.
     ///
     /// # Errors
-    /// A value that was given up.
+    /// A value that the dispatcher gave up wrongly.
     pub fn worker_left(&mut self, index: u32, dispatcher: &Dispatcher) -> Result<(), String> {
         self.alive.remove(&index);
         for (&session, account) in &mut self.accounts {
@@ -148,7 +150,7 @@ impl ShadowAccounts {
         Totals { values: entries().filter(|entry| entry.live).count(), ranges }
     }
 
-    /// Numbers of the values that a session holds, and whether the dispatcher takes each for alive.
+    /// Numbers of a session's values, each with true if the dispatcher counts it as alive.
     pub fn held(&self, session: SessionId) -> impl Iterator<Item = (Id, bool)> {
         let account = self.accounts.get(&session);
         account
@@ -169,7 +171,7 @@ impl ShadowAccounts {
         self.origin(session, number).is_some_and(|origin| origin.homeless)
     }
 
-    /// The number of the value in a slot, where the session holds one there.
+    /// The number of the value in a slot, if the session has one there.
     pub fn number_of(&self, session: SessionId, slot: u32) -> Option<u64> {
         let entry = self.accounts.get(&session)?.slots.get(&slot)?;
         Some(entry.id.parts().0)
@@ -217,7 +219,8 @@ impl Account {
         let place = exact::<_, usize>(entry.id.parts().0);
         if let Some(origin) = self.origins.get_mut(place) {
             origin.holders.extend(entry.members());
-            // What is not made yet is lost with the last worker, of those that it was to be made on too.
+            // A deferred value is lost with the last worker, including those on which it was to be
+            // created.
             origin.holders.extend(layout.iter().flat_map(|layout| members(layout)));
         }
     }

@@ -1,4 +1,5 @@
-//! What a server does around the core: takes words in, gives words out, closes sessions that break the protocol.
+//! A server's work around the core: it passes words in, sends words out, and closes sessions that
+//! break the protocol.
 
 use crate::mistake::{Mistake, Occasion, Planted};
 use crate::shadow::ShadowAccounts;
@@ -10,11 +11,11 @@ use gt_protocol::{Family, Id, Instruction, Meta, Op};
 use gt_worker::PeerId;
 use std::collections::BTreeMap;
 
-/// How much is written down.
+/// Level of detail of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
     Nothing,
-    /// Each instruction of a client, and what goes wrong.
+    /// Each instruction of a client, and faults.
     Clients,
     /// Each instruction of a worker and each message as well.
     Everything,
@@ -32,16 +33,18 @@ pub struct Shell {
 struct SimConnection {
     client: usize,
     inbox: Vec<u32>,
-    /// As a client in the same process: it infers before it emits and frees without an instruction.
+    /// True for a client in the same process: it infers before it emits and frees without an
+    /// instruction.
     embedded: bool,
-    /// The client has closed its end: when its words are through, so is the session.
+    /// True once the client has closed its end: when its words are processed, the session ends.
     closing: bool,
 }
 
-/// What an embedded client knows of a result before it emits; nothing where it would have raised an error.
+/// Metadata that an embedded client infers before it emits; `None` where it would have raised an
+/// error.
 pub type InferredMeta<'a> = &'a dyn Fn(Id) -> Option<Meta>;
 
-/// What came of a client's words.
+/// Outcome of processing a client's words.
 pub enum Intake {
     /// Everything complete was taken.
     Drained,
@@ -59,7 +62,7 @@ pub struct CoreOutputs {
     pub to_sessions: Vec<(SessionId, Vec<u32>)>,
     pub detail: Detail,
     pub lines: Vec<String>,
-    /// Something that has no binary form.
+    /// Error of an output that has no binary form.
     pub error: Option<String>,
     pub collectives: u64,
 }
@@ -167,7 +170,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Through the entry point that this kind of client uses.
+    /// Plans through the entry point that this kind of client uses.
     fn plan(
         &mut self,
         session: SessionId,
@@ -199,7 +202,8 @@ impl Shell {
         self.handle(Event::SessionClosed { session });
     }
 
-    /// It and the others hear of each other before any instruction that means one of them.
+    /// Adds a worker: it and the others are introduced to each other before any instruction that
+    /// means one of them.
     pub fn worker_joined(&mut self, id: PeerId, others: &[PeerId]) {
         let index = id.index;
         let peer = |id: PeerId| {
@@ -229,7 +233,7 @@ impl Shell {
         self.plant(occasion);
     }
 
-    /// Spoils what the core has just put out, where a mistake is planted.
+    /// Alters the core's last outputs, if a mistake is planted.
     fn plant(&mut self, occasion: Occasion) {
         let oldest = self.connections.keys().next().copied();
         if let Some(planted) = &mut self.planted {

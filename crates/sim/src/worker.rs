@@ -1,6 +1,7 @@
-//! A simulated worker: the real machine and its stream, a queue of words before it, and messages between workers that take
-//! time. There are no threads here: the stream moves on between instructions, or only when nothing else is left to do, as
-//! the dice have it. A machine that waits for a collective leaves its instruction for a later turn.
+//! A simulated worker: the real machine and its stream, a queue of words before it, and messages
+//! between workers that take time. There are no threads here: the stream advances between
+//! instructions, or only when nothing else is left to do, by a random choice. A machine that waits
+//! for a collective leaves its instruction for a later turn.
 
 use crate::engine::{BorrowedTensors, ToyEngine};
 use crate::exact::exact;
@@ -40,15 +41,15 @@ impl PeerPayload {
     }
 }
 
-/// What a turn sends out.
+/// Outputs of a turn.
 #[derive(Default)]
 pub struct Effects {
-    /// To the dispatcher.
+    /// Words to the dispatcher.
     pub words: Vec<u32>,
-    /// To other workers: whom, which message, what.
+    /// Messages to other workers: receiver, message id, payload.
     pub peer_messages: Vec<(PeerId, MessageId, PeerPayload)>,
     pub progress: bool,
-    /// What must not happen to a worker.
+    /// Violation of a rule by the worker.
     pub violation: Option<String>,
 }
 
@@ -56,14 +57,14 @@ pub struct SimWorker {
     pub id: PeerId,
     machine: Machine<ToyEngine>,
     stream: SimStream,
-    /// Words that the dispatcher has sent.
+    /// Words from the dispatcher.
     inbox: Vec<u32>,
-    /// Ticks for a turn: some workers are slow.
+    /// Duration of a turn in ticks: some workers are slow.
     pub ticks: u64,
     is_new: bool,
 }
 
-/// Messages that have come, by sender.
+/// Messages that have arrived, by sender.
 type PeerMessages = BTreeMap<(PeerId, MessageId), VecDeque<Result<Vec<u8>, Cause>>>;
 
 impl SimWorker {
@@ -96,7 +97,7 @@ impl SimWorker {
         peers.has_news |= peers.incarnations.lose_earlier(peer) | peers.joined.insert(peer);
     }
 
-    /// Words not yet executed.
+    /// Number of words not yet executed.
     pub fn backlog(&self) -> usize {
         self.inbox.len()
     }
@@ -105,7 +106,7 @@ impl SimWorker {
         self.backlog() == 0 && !self.stream.stream.is_busy() && !self.stream.stream.has_ended()
     }
 
-    /// Values and bytes that it holds.
+    /// Number of its values, and their bytes.
     pub fn held(&self) -> (u64, u64) {
         let stats = self.machine.stats(0);
         (stats.values, stats.bytes)
@@ -120,8 +121,8 @@ impl SimWorker {
         format!("worker {}: {stream} stream, then {:x?}", self.id.index, self.inbox)
     }
 
-    /// Executes up to `frames_max` instructions. A stream that `lags` moves on only where one of them waits for it, or where
-    /// there are none.
+    /// Executes up to `frames_max` instructions. A stream that `lags` advances only if one of them
+    /// waits for it, or if there are none.
     pub fn turn(&mut self, frames_max: usize, lags: bool) -> Effects {
         let mut effects = Effects::default();
         let mut outbox = WorkerOutbox::default();
@@ -150,7 +151,7 @@ impl SimWorker {
         effects
     }
 
-    /// How many words the next frames have.
+    /// Number of words of the next frames.
     fn next_frames(&self, frames_max: usize) -> usize {
         let mut length = 0;
         for _ in 0..frames_max {
@@ -173,7 +174,7 @@ struct SimStream {
 }
 
 impl SimStream {
-    /// As far as it goes; whether that was anywhere.
+    /// Advances as far as possible; returns true if anything moved.
     fn move_on(&mut self) -> bool {
         let mut moved = false;
         while self.stream.pass() || self.stream.pass_over_all() {
@@ -227,24 +228,24 @@ impl Replies for WorkerOutbox {
     }
 }
 
-/// What has come from other workers, and what is to go to them.
+/// Messages from other workers, and messages to them.
 #[derive(Debug, Default)]
 struct SimPeers {
     messages: PeerMessages,
-    /// How much of each first message has been read.
+    /// Number of bytes read of each first message.
     read: BTreeMap<(PeerId, MessageId), usize>,
     incarnations: Incarnations,
-    /// Who can be sent something.
+    /// Workers that can be sent messages.
     joined: BTreeSet<PeerId>,
-    /// Somebody has joined or is gone of whom the stream does not know.
+    /// True if a worker has joined or is gone without the stream's knowledge.
     has_news: bool,
-    /// Tags of collectives that have failed here: what still comes under them is for nobody.
+    /// Tags of collectives that have failed here: messages that still arrive for them are dropped.
     ended: BTreeSet<u64>,
     peer_messages: Vec<(PeerId, MessageId, PeerPayload)>,
 }
 
 impl SimPeers {
-    /// False while nobody has said that it is there.
+    /// Returns false while the receiver is not known.
     fn put(
         &mut self,
         peer: PeerId,
@@ -270,7 +271,7 @@ impl Peers for SimPeers {
     }
 
     fn begin(&mut self, tag: u64) {
-        debug_assert!(!self.ended.contains(&tag), "{tag} is over");
+        debug_assert!(!self.ended.contains(&tag), "collective {tag} has ended already");
     }
 
     fn end(&mut self, tag: u64, well: bool) {
@@ -347,7 +348,7 @@ impl Peers for SimPeers {
     }
 }
 
-/// Whether a worker's failure is one that no client can cause.
+/// Returns true if a worker's failure is one that no client can cause.
 pub fn is_our_mistake(failure: &Failure<'_>) -> bool {
     use gt_protocol::message::FailureClass::{Internal, Protocol};
     matches!(failure.class, Internal | Protocol)

@@ -1,4 +1,4 @@
-//! One simulation: everything that happens, in an order that follows from the seed.
+//! One simulation: all events, in an order that follows from the seed.
 
 mod clients;
 mod faults;
@@ -19,35 +19,35 @@ use gt_protocol::wire::cut;
 pub use shrink::shrink;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A simulation that takes more steps than this does not come to rest.
+/// Maximum number of steps: a simulation that takes more does not come to rest.
 const STEPS_MAX: u64 = 400_000;
 
-/// Who takes part.
+/// Participants of a simulation.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Scenario<'a> {
-    /// Several clients; workers come and go.
+    /// Several clients; workers join and leave.
     #[default]
     ManyClients,
     /// One client with layouts on workers that stay. It reads everything at its end.
     OneClient,
-    /// The same with this program.
+    /// One client that runs this program.
     Program(&'a [ProgramLine]),
 }
 
-/// What to simulate.
+/// Parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulation<'a> {
     pub seed: u64,
-    /// Steps of each client; drawn where not given.
+    /// Steps of each client; drawn if not given.
     pub steps: Option<u64>,
     pub faults: bool,
     pub detail: Detail,
-    /// Planted in what the core puts out, to be found.
+    /// Planted in the core's outputs, to be detected.
     pub mistake: Option<Mistake>,
     pub scenario: Scenario<'a>,
 }
 
-/// What was seen.
+/// Counts of a simulation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
     pub steps: u64,
@@ -57,12 +57,12 @@ pub struct Summary {
     pub answers: u64,
     pub failures: u64,
     pub crashes: u64,
-    /// Workers that took the index of a crashed one.
+    /// Number of workers that took the index of a crashed one.
     pub replaced: u64,
     pub breaches: u64,
-    /// Broken connections that were taken up again.
+    /// Number of broken connections that were resumed.
     pub resumed: u64,
-    /// Instructions that ran with one before them, of the workers that are there at the end.
+    /// Number of instructions that ran together with an earlier one, on the workers at the end.
     pub joined: u64,
     pub sessions: usize,
 }
@@ -84,7 +84,7 @@ impl Summary {
     }
 }
 
-/// A rule that was broken.
+/// A violated rule.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("step {step}, tick {tick}: {text}")]
 pub struct Violation {
@@ -96,7 +96,7 @@ pub struct Violation {
 pub struct SimulationResult {
     pub result: Result<Summary, Violation>,
     pub trace: Vec<String>,
-    /// The program of a client that was alone.
+    /// The program, if there was a single client.
     pub program: Vec<ProgramLine>,
 }
 
@@ -118,7 +118,7 @@ pub fn simulate(config: &Simulation<'_>) -> SimulationResult {
 struct ClientConnection {
     client: Client,
     session: Option<SessionId>,
-    /// Words of the dispatcher.
+    /// Words from the dispatcher.
     inbox: Vec<u32>,
     /// The connection's two ends, and whether it is broken at present.
     near: FramedEnd,
@@ -140,24 +140,24 @@ struct World {
     shell: Shell,
     clients: Vec<ClientConnection>,
     workers: BTreeMap<u32, WorkerHost>,
-    /// Words of workers that are not complete yet.
+    /// Words of workers that are incomplete so far.
     worker_words: BTreeMap<u32, Vec<u32>>,
     crashed: BTreeSet<u32>,
-    /// Of the crashed, whose end the dispatcher has heard of: another worker may take the index.
+    /// Indices of crashed workers whose end the dispatcher knows: another worker may take them.
     vacant: BTreeSet<u32>,
-    /// Of the crashed: another worker is to take the index as soon as it is vacant.
+    /// Indices of crashed workers that another worker is to take as soon as they are vacant.
     awaited: BTreeSet<u32>,
-    /// How many workers have had an index before the one that has it, or had it last.
+    /// Number of workers that had an index before the one that has it now, or had it last.
     incarnations: BTreeMap<u32, u32>,
     next_worker: u32,
     faults: Faults,
     steps_per_client: Option<u64>,
-    /// Collectives are talked about before their bytes go.
+    /// True if collectives are negotiated before their bytes are sent.
     negotiates: bool,
     step: u64,
     exchanges: u64,
     breaches: u64,
-    /// Broken connections that were taken up again.
+    /// Number of broken connections that were resumed.
     resumed: u64,
 }
 
@@ -193,7 +193,7 @@ impl World {
             } else {
                 defaults.defer_bytes_min
             },
-            // Whatever is partial is reduced with others, or what a program repeats.
+            // Reduces partial values early for every third seed, else as the history expects.
             reduce_early: config.seed.is_multiple_of(3),
             fast_path: !config.seed.is_multiple_of(5),
         };
@@ -218,7 +218,7 @@ impl World {
             random,
         };
         world.shell.dispatcher.set_cost_model(drawn_cost_model(config.seed));
-        // Now and then more than one collective can name.
+        // Sometimes there are more workers than a collective can name.
         let many = world.random.percent(3);
         let most = if many_clients { 4 } else { 8 };
         let workers = if many { 10 } else { world.random.between(1, most) };
@@ -314,7 +314,7 @@ impl World {
         }
     }
 
-    /// Sends what the core has put out.
+    /// Sends the core's outputs.
     fn flush(&mut self) -> Checked {
         if let Some(error) = self.shell.outputs.error.take() {
             return Err(error);
@@ -371,7 +371,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether what this session asks for has no meaning: its workers may say so.
+    /// Returns true if this session's instructions have no meaning: its workers may report that.
     fn is_nonsense(&self, session: u32) -> bool {
         let client = self.shell.client_of(SessionId(session));
         client.is_none_or(|client| self.clients[client].client.emits_nonsense())
@@ -402,7 +402,7 @@ impl World {
         Ok(())
     }
 
-    /// Sessions that waited for room go on, each in its turn.
+    /// Serves the sessions that waited for room, each in its turn.
     fn take_in_all(&mut self) -> Checked {
         for session in self.shell.sessions() {
             self.take_in(session)?;
@@ -411,12 +411,13 @@ impl World {
     }
 }
 
-/// Prices by the seed, for two seeds of three: whatever a rule offers is the cheapest under some, so that every strategy
-/// meets random operands and attributes.
+/// Prices drawn from the seed, for two seeds of three: every strategy is the cheapest under some of
+/// them, so that each meets random operands and attributes.
 fn drawn_cost_model(seed: u64) -> CostModel {
     let usual = CostModel::default();
-    // So many bytes are reduced together at the most.
-    let bucket = [0, 64, 4096, usual.bucket][usize::try_from(seed / 6 % 4).expect("below 4")];
+    // Maximum bytes of a bucket.
+    let bucket = [0, 64, 4096, usual.bucket]
+        [usize::try_from(seed / 6 % 4).expect("a remainder of 4 fits usize")];
     if seed.is_multiple_of(3) {
         return CostModel { bucket, ..usual };
     }
@@ -433,7 +434,7 @@ fn drawn_cost_model(seed: u64) -> CostModel {
     }
 }
 
-/// Words of the first message, where all of it is there.
+/// Number of words of the first message, if it is complete.
 fn whole_length(words: &[u32]) -> Result<Option<usize>, String> {
     let first = cut::first(words).map_err(|error| error.to_string())?;
     Ok(first.map(<[u32]>::len))

@@ -1,10 +1,11 @@
-//! Ranges of seeds: right, and wrong somewhere with each mistake that can be planted in what the core puts out.
+//! Ranges of seeds: all correct, and failing for some seeds with each mistake that can be planted
+//! in the core's outputs.
 
 use gt_protocol::text::{self, NoNames, PayloadText};
 use gt_sim::{Detail, Mistake, Scenario, Simulation, simulate};
 use std::ops::Range;
 
-/// A planted mistake has to be found in these seeds.
+/// Seeds in which a planted mistake has to be detected.
 const PLANTED_SEEDS: Range<u64> = 0..200;
 
 fn config(seed: u64, faults: bool) -> Simulation<'static> {
@@ -114,7 +115,7 @@ fn a_trace_is_text_that_parses_back() {
     let mut lines = 0;
     for line in simulate(&config).trace {
         let (code, _) = line.split_once('#').unwrap();
-        // A long payload is only named in a log.
+        // A log contains only a reference to a long payload.
         if code.is_empty() || code.contains("payload=@") {
             continue;
         }

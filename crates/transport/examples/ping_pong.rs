@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gt_transport::{Consumer, Producer, RingError, create};
 
-/// What the embedded client uses: 256 KiB stay in the second-level cache.
+/// Words of the embedded client's ring: 256 KiB stay in the second-level cache.
 const RING_WORDS: u32 = 1 << 16;
 /// An instruction of the hot path.
 const GROUP: [u32; 6] = [7, 1, 2, 3, 4, 5];
@@ -49,7 +49,7 @@ fn median_ns(mut measure: impl FnMut() -> Result<Duration, RingError>) -> Result
     Ok(median.as_secs_f64() * 1e9 / f64::from(GROUPS))
 }
 
-/// One thread does both sides: the cost of the instructions, without any cache line moving.
+/// One thread runs both sides: the cost of the instructions, without any cache line moving.
 fn alone() -> Result<Duration, RingError> {
     let (mut producer, mut consumer) = ring()?;
     let mut words = Vec::new();
@@ -67,7 +67,7 @@ fn alone() -> Result<Duration, RingError> {
     Ok(spent)
 }
 
-/// The producer's time for all groups while a consumer takes them out as fast as it can.
+/// The producer's time for all groups while a consumer reads them as fast as it can.
 fn beside_a_consumer(batch: usize) -> Result<Duration, RingError> {
     let (mut producer, mut consumer) = ring()?;
     let parts = vec![&GROUP[..]; batch];
@@ -92,7 +92,7 @@ fn beside_a_consumer(batch: usize) -> Result<Duration, RingError> {
     Ok(spent)
 }
 
-/// Median and 99th percentile of one group there and one back.
+/// Median and 99th percentile of one group's round trip.
 fn round_trip(spin: Duration) -> Result<(Duration, Duration), RingError> {
     let (mut request, mut request_end) = ring()?;
     let (mut reply, mut reply_end) = ring()?;

@@ -1,5 +1,6 @@
-//! Connections between workers of different hosts: who calls says who it is and shows a secret, who is called lets those in
-//! of whom it has been told. A call may come before the word about it.
+//! Connections between workers of different hosts: the caller gives its index and shows a secret;
+//! the called worker admits callers that the dispatcher has announced. A call may arrive before its
+//! announcement.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -8,15 +9,15 @@ use std::time::Duration;
 
 /// Bytes of a secret.
 pub const SECRET_BYTES: usize = 16;
-/// Connections that have not shown a secret yet, or one of whom nobody has told us; a stranger's are the oldest and go
-/// first.
+/// Maximum number of connections that have not shown a secret yet, or not one that is announced;
+/// the oldest are dropped first.
 pub const STRANGERS_MAX: usize = 64;
 
-/// A host that does not answer is not there.
+/// Time limit of a connection attempt.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// First bytes of a connection between workers.
 const MAGIC: [u8; 4] = *b"GTd\x01";
-/// Magic, index, secret.
+/// Bytes of a call: magic, index, secret.
 const CALL_BYTES: usize = MAGIC.len() + size_of::<u32>() + SECRET_BYTES;
 
 /// Calls the worker at an address, as the worker `index`, and shows the secret.
@@ -29,13 +30,13 @@ pub fn call(address: &str, index: u32, secret: &[u8; SECRET_BYTES]) -> io::Resul
     Ok(stream)
 }
 
-/// Connections that workers of other hosts open to us, until they have shown whose they are.
+/// Incoming connections of workers of other hosts, until they are identified.
 ///
-/// A `Secret` is compared in a time that does not depend on where two of them differ.
+/// A `Secret` is compared in constant time.
 #[derive(Debug)]
 pub struct Callers<Secret> {
     listener: Option<TcpListener>,
-    /// Whom the dispatcher has announced, and the secret that each has to show.
+    /// The announced workers, and the secret that each has to show.
     expected: BTreeMap<u32, Secret>,
     strangers: Vec<Stranger>,
 }
@@ -48,39 +49,40 @@ struct Stranger {
 }
 
 impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
-    /// Without a listener nobody comes.
+    /// Without a listener no worker can call.
     pub fn new(listener: Option<TcpListener>) -> Self {
         let listener = listener.filter(|listener| listener.set_nonblocking(true).is_ok());
         Self { listener, expected: BTreeMap::new(), strangers: Vec::new() }
     }
 
-    /// Announces a worker: whoever calls as `peer` has to show this secret, whether it has called already or not.
+    /// Announces a worker: a caller with the index `peer` has to show this secret, also if it has
+    /// called already.
     pub fn expect(&mut self, peer: u32, secret: Secret) {
         self.expected.insert(peer, secret);
     }
 
-    /// Whoever was announced by this index is not expected any more.
+    /// Withdraws the announcement of this index.
     pub fn forget(&mut self, peer: u32) {
         self.expected.remove(&peer);
     }
 
-    /// Whether anybody announced has not come.
+    /// Returns true if an announced worker has not called yet.
     pub fn is_expecting(&self) -> bool {
         !self.expected.is_empty()
     }
 
-    /// Whether this one is announced and has not come.
+    /// Returns true if this worker is announced and has not called yet.
     pub fn expects(&self, peer: u32) -> bool {
         self.expected.contains_key(&peer)
     }
 
-    /// Whether callers can only be on this host.
+    /// Returns true if callers can only be on this host.
     pub fn is_loopback(&self) -> bool {
         let address = self.listener.as_ref().and_then(|listener| listener.local_addr().ok());
         address.is_some_and(|address| address.ip().is_loopback())
     }
 
-    /// Those who have come and are who they should be. Their streams do not block.
+    /// The identified callers. Their streams are non-blocking.
     pub fn arrived(&mut self) -> Vec<(u32, TcpStream)> {
         if self.expected.is_empty() {
             return Vec::new();
@@ -99,11 +101,11 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
                             arrived.push((peer, stranger.stream));
                         }
                         Some(_) => {}
-                        // The dispatcher has told it of us, and us not yet of it.
+                        // It was announced to them before it was announced here.
                         None => self.strangers.push(stranger),
                     }
                 }
-                // Dropped: it has gone, or broke the rules.
+                // Dropped: it has closed, or broke the protocol.
                 Err(_) => {}
             }
         }
@@ -125,7 +127,7 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
 }
 
 impl Stranger {
-    /// Reads what is here; true once all of it is here.
+    /// Reads the available bytes; returns true once all are there.
     fn listen(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.greeting.get_mut(self.length..).filter(|rest| !rest.is_empty())
         {
@@ -141,7 +143,7 @@ impl Stranger {
     }
 }
 
-/// Who calls, and the secret that it shows.
+/// Index of the caller, and the secret that it shows.
 fn caller(greeting: &[u8; CALL_BYTES]) -> Option<(u32, [u8; SECRET_BYTES])> {
     let (magic, rest) = greeting.split_first_chunk::<4>()?;
     let (index, secret) = rest.split_first_chunk::<4>()?;

@@ -1,51 +1,54 @@
 //! Sixteen-byte records with descriptors attached, over the Unix socket between two processes of one host.
 //!
-//! The socket carries nothing else: it hands over rings, and its end of file is the peer's death.
+//! The socket carries nothing else: it passes descriptors of rings, and its end of file means the
+//! peer's death.
 
 use crate::descriptors::{DescriptorError, receive_with_fds, send_with_fds};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 16;
-/// Most descriptors of a record: a ring each way, an eventfd, and a slab each way.
+/// Maximum number of descriptors of a record: a ring each way, an eventfd, and a slab each way.
 pub const RECORD_FDS: usize = 5;
 
-/// The `value` of a setup with slabs: how many they are.
+/// The `value` of a setup with slabs: their number.
 pub const SLABS: u64 = 2;
 
-/// What a record says.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlKind {
-    /// Two descriptors: the ring that the receiver reads, and the ring that it writes. `index` is its worker index.
-    /// A dispatcher that serves many peers adds a third: the eventfd of the ring that the receiver writes
-    /// ([`Producer::set_waker`](crate::ring::Producer::set_waker)). Where `value` is [`SLABS`], two more stand at the end: the slab
-    /// that the receiver reads, and the slab that it writes.
+    /// A setup. Two descriptors: the ring that the receiver reads, and the ring that it writes.
+    /// `index` is its worker index. A dispatcher that serves many peers adds a third: the eventfd
+    /// of the ring that the receiver writes
+    /// ([`Producer::set_waker`](crate::ring::Producer::set_waker)). If `value` is [`SLABS`], two
+    /// more follow at the end: the slab that the receiver reads, and the slab that it writes.
     Setup,
-    /// Two descriptors: the slab to write to worker `index`, and the slab to read from it. `value`: how many workers have had
-    /// the index before it.
+    /// A new worker. Two descriptors: the slab to write to worker `index`, and the slab to read
+    /// from it. `value` is the number of workers that had the index before it.
     Peer,
-    /// The worker `index` that so many (`value`) have had the index before is gone.
+    /// A worker is gone: the one with `index`, before which `value` workers had that index.
     PeerGone,
-    /// The receiver ends.
+    /// The receiver must end.
     Shutdown,
-    /// One descriptor, a worker's control socket: its process is to be forked. The answer has the descriptor of the process,
-    /// and its number as the `value`.
+    /// A request to fork. One descriptor: a worker's control socket. The answer has the descriptor
+    /// of the new process, and its number as the `value`.
     Fork,
 }
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlRecord {
-    /// What it says.
+    /// Kind of the record.
     pub kind: ControlKind,
     /// The worker that it is about.
     pub index: u32,
-    /// Free for the kind's own use.
+    /// Meaning depends on the kind.
     pub value: u64,
 }
 
 impl ControlRecord {
-    /// Of a setup's descriptors the slabs at the end: the one that the receiver reads, and the one that it writes.
+    /// Splits the slabs off a setup's descriptors, where they come last: the one that the receiver
+    /// reads, and the one that it writes.
     #[must_use]
     pub fn split(&self, mut descriptors: Vec<OwnedFd>) -> (Vec<OwnedFd>, Option<[OwnedFd; 2]>) {
         if self.value != SLABS || descriptors.len() < 2 {
@@ -103,7 +106,7 @@ pub fn send_record(
     send_with_fds(socket, &record.encode(), descriptors)
 }
 
-/// The next record and its descriptors; `None` at the end of the stream or after bytes that are no record.
+/// The next record and its descriptors; `None` at the end of the stream or after malformed bytes.
 ///
 /// # Errors
 /// The socket failed.

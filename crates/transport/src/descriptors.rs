@@ -1,5 +1,5 @@
-//! Unix sockets between GT's processes: bytes with file descriptors, and whether a peer is gone.
-//! What the bytes mean is for others to say.
+//! Unix sockets between GT's processes: bytes with file descriptors, and detection of a closed
+//! peer. The bytes have no meaning here.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,34 +14,35 @@ use rustix::net::{
 };
 use thiserror::Error;
 
-/// Descriptors in one message: a few rings, an eventfd and a slab. The kernel allows 253.
+/// Maximum number of descriptors in one message: a few rings, an eventfd and a slab. The kernel
+/// allows 253.
 pub const FDS_MAX: usize = 16;
-/// How long a peer may leave a socket full before sending to it fails. These messages are small and
-/// rare, so a peer that has not read for this long does not live.
+/// Time for which a peer may leave a socket full before sending to it fails. These messages are
+/// small and rare, so a peer that has not read for this long is dead.
 const SEND_STALL_MAX: Duration = Duration::from_secs(5);
 /// Room for control data with [`FDS_MAX`] descriptors.
 const CONTROL_BYTES_MAX: usize = rustix::cmsg_space!(ScmRights(FDS_MAX));
 
-/// Why bytes or descriptors did not get across.
+/// Reason why bytes or descriptors were not transferred.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
     /// More descriptors than a message may have: ours to send, or a caller's limit above ours.
     #[error("{count} descriptors in one message: at most {FDS_MAX} are allowed")]
     TooMany {
-        /// How many.
+        /// Number of descriptors.
         count: usize,
     },
-    /// Descriptors travel with a byte; a message without bytes would lose them.
+    /// Descriptors need a byte to carry them; a message without bytes would lose them.
     #[error("{count} descriptors to send, but no byte to carry them")]
     NoBytes {
-        /// How many.
+        /// Number of descriptors.
         count: usize,
     },
-    /// The peer sent more descriptors than the receiver takes. All of them are closed.
+    /// The peer sent more descriptors than the receiver accepts. All of them are closed.
     #[error("a peer sent more than the {limit} descriptors expected")]
     Truncated {
-        /// How many the receiver takes.
+        /// Number of descriptors that the receiver accepts.
         limit: usize,
     },
     /// The peer did not read for some seconds.
@@ -57,7 +58,7 @@ pub enum DescriptorError {
     System {
         /// Name of the call.
         call: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
@@ -68,11 +69,11 @@ impl DescriptorError {
     }
 }
 
-/// Sends all the bytes; the descriptors go with the first of them. The peer gets copies of its own.
+/// Sends all the bytes; the descriptors go with the first of them. The peer gets duplicates.
 ///
 /// # Errors
-/// [`DescriptorError`]: too many descriptors, none of the bytes they need, a peer that does not read,
-/// or what the kernel says (`EPIPE` from a closed peer; there is no SIGPIPE).
+/// [`DescriptorError`]: too many descriptors, no byte to carry them, a peer that does not
+/// read, or an error of the kernel (`EPIPE` from a closed peer; there is no SIGPIPE).
 pub fn send_with_fds(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -85,7 +86,7 @@ pub fn send_with_fds(
         return Err(DescriptorError::NoBytes { count: fds.len() });
     }
     let (mut unsent, mut fds) = (bytes, fds);
-    // Ends because each round sends something, or waits for room, which has a limit.
+    // The loop ends because each round sends something, or waits for room, which has a time limit.
     while !unsent.is_empty() {
         match send_some(socket, unsent, fds) {
             Ok(sent) => {
@@ -105,12 +106,13 @@ pub fn send_with_fds(
     Ok(())
 }
 
-/// Receives up to `buffer.len()` bytes and the descriptors that came with them, closed on exec. Zero
-/// bytes are the end of the stream. On a stream a message may arrive in chunks.
+/// Receives up to `buffer.len()` bytes and the descriptors that came with them, closed on exec.
+/// Zero bytes mean the end of the stream. Zero bytes are the end of the stream. On a stream a
+/// message may arrive in chunks.
 ///
 /// # Errors
-/// [`DescriptorError`]: `max_fds` above [`FDS_MAX`], more descriptors than `max_fds` (none is kept),
-/// or what the kernel says (`WouldBlock` on a non-blocking socket).
+/// [`DescriptorError`]: `max_fds` above [`FDS_MAX`], more descriptors than `max_fds` (none
+/// is kept), or an error of the kernel (`WouldBlock` on a non-blocking socket).
 pub fn receive_with_fds(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -138,7 +140,7 @@ pub fn receive_with_fds(
 /// Two connected stream sockets, closed on exec.
 ///
 /// # Errors
-/// What the kernel says: no descriptors left.
+/// An error of the kernel: no descriptors left.
 pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), DescriptorError> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(DescriptorError::system("socketpair"))
@@ -148,16 +150,16 @@ pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), DescriptorError> {
 /// drained by the consumer's thread.
 ///
 /// # Errors
-/// What the kernel says: no descriptors left.
+/// An error of the kernel: no descriptors left.
 pub fn eventfd() -> Result<OwnedFd, DescriptorError> {
     rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(DescriptorError::system("eventfd"))
 }
 
-/// Sets an eventfd back to zero and returns how often it was written since.
+/// Resets an eventfd to zero and returns its count of writes.
 ///
 /// # Errors
-/// What the kernel says, if the descriptor is no non-blocking eventfd.
+/// An error of the kernel, if the descriptor is no non-blocking eventfd.
 pub fn drain_eventfd(eventfd: BorrowedFd<'_>) -> Result<u64, DescriptorError> {
     let mut count = [0_u8; 8];
     match rustix::io::read(eventfd, &mut count) {
@@ -167,20 +169,20 @@ pub fn drain_eventfd(eventfd: BorrowedFd<'_>) -> Result<u64, DescriptorError> {
     }
 }
 
-/// Whether the peer of a stream socket has closed it (or died). Never blocks, takes no bytes. What
-/// the peer wrote before it closed can still be received.
+/// Returns true if the peer of a stream socket has closed it (or died). Never blocks, and consumes
+/// no bytes. Bytes that the peer wrote before it closed can still be received.
 #[must_use]
 pub fn peer_closed(socket: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::new(&socket, PollFlags::IN | PollFlags::RDHUP)];
     let ready = rustix::event::poll(&mut polled, Some(&Timespec::default()));
     let events = polled.map(|one| one.revents()).into_iter().next().unwrap_or(PollFlags::empty());
     if ready.is_err() {
-        return false; // Interrupted: not known to be closed; callers ask again.
+        return false; // Interrupted: it may be closed; callers ask again.
     }
     if events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
         return true;
     }
-    // A peer that only ended its sending side shows as end of stream.
+    // A peer that only shut down its sending side is detected by the end of stream.
     events.intersects(PollFlags::IN | PollFlags::RDHUP) && at_end(socket)
 }
 
@@ -226,7 +228,7 @@ fn writable_in_time(socket: BorrowedFd<'_>) -> Result<bool, DescriptorError> {
     let mut polled = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
     match rustix::event::poll(&mut polled, Some(&limit)) {
         Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(true), // Tries again; sendmsg tells.
+        Err(Errno::INTR) => Ok(true), // The caller tries again; sendmsg reports errors.
         Err(errno) => Err(DescriptorError::system("poll")(errno)),
     }
 }

@@ -1,5 +1,6 @@
-//! How GT's processes talk: on one host by a ring of 32-bit words in shared memory, descriptors over a Unix socket, and the
-//! few scheduler calls that make a woken process start at once; how workers of two hosts meet over TCP.
+//! Communication of GT's processes: on one host by a ring of 32-bit words in shared memory,
+//! descriptors over a Unix socket, and the few scheduler calls that make a woken process start at
+//! once; between hosts by TCP connections of workers.
 //!
 //! The map:
 //! - [`ring`]: [`create`] a sealed memfd, then one [`Producer`] and one [`Consumer`] attach to it.
@@ -9,14 +10,15 @@
 //! - [`calls`]: workers of different hosts meet over TCP.
 //! - [`tcp`]: options of a connection between hosts.
 //! - [`packing`]: fewer bytes on a slow link.
-//! - [`memory`]: large pages for what is large, and copying past the caches.
-//! - [`process`]: whether another process is stopped, and how long it has computed.
+//! - [`memory`]: large pages for large blocks, and copying past the caches.
+//! - [`process`]: state of another process: stopped or not, and its processor time.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
 //! - [`vectors`]: the widest vector instructions that the processor has.
-//! - [`shared_cpu`]: when a worker leaves its client's CPU, and for which.
+//! - [`shared_cpu`]: moving a worker away from its client's CPU.
 //!
-//! What must not be in here: any meaning of a word. This crate does not know what an instruction,
-//! a batch or a session is, and starts no thread. It is, with `python`, the only Rust with `unsafe`.
+//! **Architecture invariant:** no word has a meaning in here. This crate does not know what an
+//! instruction, a batch or a session is, and starts no thread. Besides `python` it is the only Rust
+//! crate with `unsafe`.
 //!
 //! A peer may be hostile: descriptors are checked before they are mapped, counters in shared memory
 //! are checked at every read, each word is copied out once, and the reader of the words checks them.

@@ -1,20 +1,20 @@
-//! What a process tells the kernel of its own memory, and copying past the caches.
+//! Advice to the kernel about a process's own memory, and copying past the caches.
 
 #![allow(unsafe_code, reason = "std has no madvise and no streaming stores")]
 
 use rustix::mm::Advice;
 
-/// Smaller blocks have few pages of 2 MiB, or none.
+/// Bytes below which a block has few pages of 2 MiB, or none.
 pub const HUGE_BYTES_MIN: u64 = 4 << 20;
 
 const PAGE_BYTES: usize = 4096;
-/// Of a cache; streaming stores that fill one whole need not read it.
+/// Bytes of a cache line; streaming stores that fill a whole line need not read it.
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
-/// Asks for large pages for these bytes, for when they are touched for the first time: 100 MB in pages of 4 KiB take
-/// 34 ms to touch, in pages of 2 MiB less than a third of that. What is there stays as it is; a kernel that has no large
-/// pages goes on with small ones.
+/// Asks for large pages for these bytes when they are first touched: 100 MB in pages of 4 KiB take
+/// 34 ms to touch, in pages of 2 MiB less than a third of that. Existing pages stay; a kernel
+/// without large pages uses small ones.
 pub fn prefer_huge_pages(address: usize, length: usize) {
     let start = address.checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
     let length = address.saturating_add(length).saturating_sub(start) / PAGE_BYTES * PAGE_BYTES;
@@ -22,24 +22,22 @@ pub fn prefer_huge_pages(address: usize, length: usize) {
         return;
     }
     let start = std::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: this advice changes how pages are backed, never what is in them or who may touch them; for a range that is
-    // not mapped it is an error, which nobody needs to hear of.
+    // SAFETY: this advice changes the pages' size, never their content or access rights; for a
+    // range that is not mapped it fails without effect.
     let _ = unsafe { rustix::mm::madvise(start, length, Advice::LinuxHugepage) };
 }
 
-/// Copies `from` to `to`, which is as long, by stores that go past the caches, and takes no line from another core's. Done when
-/// it returns, for whoever sees what is written afterwards.
+/// Copies `from` to `to`, of the same length, by stores that bypass the caches, so that no line is
+/// taken from another core's. When it returns, the bytes are visible before anything written
+/// afterwards.
 ///
 /// # Panics
-/// Where they are not equally long.
+/// The lengths differ.
 #[cfg(target_arch = "x86_64")]
-#[allow(
-    clippy::cast_ptr_alignment,
-    reason = "what is loaded may be anywhere, what is stored to is aligned"
-)]
+#[allow(clippy::cast_ptr_alignment, reason = "loads may be unaligned, stores are aligned")]
 pub fn copy_streaming(to: &mut [u8], from: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-    assert_eq!(to.len(), from.len(), "bytes to copy");
+    assert_eq!(to.len(), from.len(), "source and target have different lengths");
     let before = to.as_ptr().align_offset(LINE_BYTES).min(to.len());
     let (head, rest) = to.split_at_mut(before);
     let (from_head, from_rest) = from.split_at(before);
@@ -48,7 +46,8 @@ pub fn copy_streaming(to: &mut [u8], from: &[u8]) {
     let (from_lines, from_tail) = from_rest.as_chunks::<LINE_BYTES>();
     for (line, from) in lines.iter_mut().zip(from_lines) {
         let (line, from) = (line.as_mut_ptr().cast::<__m128i>(), from.as_ptr().cast::<__m128i>());
-        // SAFETY: both are LINE_BYTES bytes, four vectors; `line` is aligned to them, for `before` bytes are before the first.
+        // SAFETY: both are LINE_BYTES bytes, four vectors; `line` is aligned to them, because
+        // `before` bytes precede the first.
         unsafe {
             let vectors = [0, 1, 2, 3].map(|place| _mm_loadu_si128(from.add(place)));
             _mm_stream_si128(line, vectors[0]);
@@ -58,15 +57,15 @@ pub fn copy_streaming(to: &mut [u8], from: &[u8]) {
         }
     }
     tail.copy_from_slice(from_tail);
-    // Streaming stores have no order among others: without this a counter could be seen before the bytes that it counts.
-    // SAFETY: every processor of this architecture has it.
+    // Streaming stores are not ordered: without this a counter could become visible before the
+    // bytes that it counts. SAFETY: every processor of this architecture has it.
     unsafe { _mm_sfence() };
 }
 
-/// Processors without such stores copy as ever.
+/// Copies normally on processors without such stores.
 ///
 /// # Panics
-/// Where they are not equally long.
+/// The lengths differ.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn copy_streaming(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);

@@ -1,14 +1,16 @@
-//! Fewer bytes on a slow link, without loss. What the bytes mean is not known here: a look at them says which form is
-//! shortest, and anything comes back as it was. What loses bits has happened before, to the numbers themselves
-//! (`gt_worker`'s codecs); the forms only leave out what such numbers do not say.
+//! Lossless packing of bytes for a slow link. The meaning of the bytes is not known here: a sample
+//! decides which form is shortest, and unpacking restores them exactly. Lossy codecs (in
+//! `gt_worker`) have rounded the numbers before; the forms only leave out the bits that are then
+//! redundant.
 //!
-//! | form | of what | bytes of 16 |
+//! | form | elements | bytes of 16 |
 //! |---|---|---|
 //! | planes | 16-bit elements with few exponents | 12 |
 //! | halves | float32 whose lower halves are zero | 8 |
 //! | multiples | float32 that are small multiples of one number, block by block | 4.1 |
 //!
-//! A packed chunk: bytes before packing, the form in the two highest bits (4), then what the form's file says.
+//! A packed chunk: the number of bytes before packing, with the form in the two highest bits (4
+//! bytes), then the content that the form's file describes.
 
 mod choice;
 mod halves;
@@ -17,10 +19,10 @@ mod planes;
 
 pub use choice::{PackingChoice, PackingPolicy};
 
-/// Smaller chunks are not worth a look.
+/// Bytes below which chunks are not worth a try.
 pub const PACKED_BYTES_MIN: usize = 16 * 1024;
 
-/// Where the form stands in the head.
+/// Position of the form in the head.
 const FORM_SHIFT: u32 = 30;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +50,8 @@ impl PackedForm {
     }
 }
 
-/// Appends the shortest form that the bytes have; false, with `out` as it was, where none saves at least an eighth.
+/// Appends the shortest form that fits the bytes; returns false, with `out` unchanged, where none
+/// saves at least an eighth.
 pub fn pack(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let Ok(length) = u32::try_from(bytes.len()) else { return false };
     if bytes.len() < PACKED_BYTES_MIN || length >> FORM_SHIFT != 0 {
@@ -65,8 +68,8 @@ pub fn pack(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     false
 }
 
-/// Writes what [`pack`] was given over the front of `out`, which grows where it must, and says how many bytes that are; none
-/// where `packed` is nothing that [`pack`] makes of at most `bytes_max`.
+/// Unpacks the output of [`pack`] to the front of `out`, which grows if necessary, and returns the
+/// number of bytes; `None` where `packed` is no output of [`pack`] for at most `bytes_max` bytes.
 pub fn unpack(packed: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Option<usize> {
     let (head, body) = packed.split_first_chunk::<4>()?;
     let head = u32::from_le_bytes(*head);

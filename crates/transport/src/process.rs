@@ -1,22 +1,23 @@
-//! What the kernel tells of another process of this host: whether it is stopped, and how long it has computed.
+//! State of another process of this host, from the kernel: whether it is stopped, and its processor
+//! time.
 
 use std::fs;
 
-/// A look at a process.
+/// State of a process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessState {
-    /// A signal (`SIGSTOP`, Ctrl-Z) or a debugger holds it.
+    /// True if a signal (`SIGSTOP`, Ctrl-Z) or a debugger stops it.
     pub is_stopped: bool,
-    /// Processor time of all its threads, in ticks of the kernel (a hundredth of a second).
+    /// Processor time of all its threads, in ticks of the kernel (1/100 s).
     pub ticks: u64,
 }
 
-/// The state of the process with this number; nothing where there is none, or it is hidden.
+/// The state of the process with this number; `None` where there is none, or it is hidden.
 pub fn process_state(process: u32) -> Option<ProcessState> {
     parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// Fields by their place behind the name, which is in brackets and may have spaces and brackets itself.
+/// Parses the fields behind the name, which is in brackets and may contain spaces and brackets.
 fn parse(stat: &str) -> Option<ProcessState> {
     const STATE: usize = 0;
     const USER_TICKS: usize = 11;

@@ -1,19 +1,19 @@
 //! The word ring: a pipe of 32-bit words from one producer to one consumer in a sealed memfd.
 //!
 //! There is no framing. The producer publishes a group of words by one store of the tail, so the
-//! consumer sees all of a group or none of it. Where a group ends is for the words themselves to say.
+//! consumer sees all of a group or none of it. The words themselves tell the end of a group.
 //!
 //! Layout: one page of header (see `mapping`), then a power-of-two number of words. The capacity is
-//! not written anywhere: both sides derive it from the size of the memfd, which the seals fix.
+//! not stored: both sides derive it from the size of the memfd, which the seals fix.
 //!
-//! Who wakes whom: every publication stores the tail, fences, and loads the consumer's parked word.
-//! A consumer that parks stores that word, fences, and re-reads the tail. So one of the two always
-//! sees the other (the same holds for the head and a parked producer), and while the consumer runs,
-//! the producer makes no system call: the ring itself is the batch.
+//! Wake-ups: every publication stores the tail, fences, and loads the consumer's parked word. A
+//! consumer that parks stores that word, fences, and re-reads the tail. So one of the two always
+//! sees the other (likewise for the head and a parked producer), and while the consumer runs, the
+//! producer makes no system call: the ring itself is the batch.
 //!
 //! After `fork` the mapping does not exist in the child (`MADV_DONTFORK`): a child that touches an
 //! inherited [`Producer`] or [`Consumer`] dies by SIGSEGV instead of moving its parent's counters.
-//! Whoever may fork checks that before calling in here. Only dropping one in a child is harmless.
+//! A caller that may be forked must check that first. Dropping one in a child is harmless.
 
 mod consumer;
 mod mapping;
@@ -30,22 +30,24 @@ pub use consumer::Consumer;
 pub(crate) use mapping::{CacheLine, check_seals, to_usize};
 pub use producer::Producer;
 
-/// The smallest ring: one page of words, so that hysteresis of a quarter still means many groups.
+/// The smallest ring: one page of words, so that a hysteresis of a quarter still covers many
+/// groups.
 pub const CAPACITY_WORDS_MIN: u32 = 1 << 10;
-/// The largest ring, 256 MiB: what one peer can make another map. Larger payloads go by slab.
+/// The largest ring, 256 MiB: the maximum that one peer can make another map. Larger payloads go
+/// through a slab.
 pub const CAPACITY_WORDS_MAX: u32 = 1 << 26;
 
-/// Without these a peer could shrink the file below the mapping: SIGBUS at the next access.
+/// Seals without which a peer could shrink the file below the mapping: SIGBUS at the next access.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Why a ring could not be made or attached to.
+/// Reason why a ring could not be made or attached to.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RingError {
     /// The caller asked for a ring larger than the limit.
     #[error("ring of {requested} words: at most {CAPACITY_WORDS_MAX} are allowed")]
     Capacity {
-        /// Words asked for.
+        /// Number of words requested.
         requested: u32,
     },
     /// The descriptor is no memfd, or a peer could still resize it.
@@ -53,10 +55,11 @@ pub enum RingError {
     Seals {
         /// Seals of the descriptor, as in `F_GET_SEALS`; 0 for a file that cannot have any.
         found: u32,
-        /// Seals that must be there.
+        /// Seals that must be set.
         needed: u32,
     },
-    /// The file is no header page with a power of two of words within the limits (or, for a slab, its slots).
+    /// The file's size is not that of a header page with a power of two of words within the limits
+    /// (or, for a slab, of its slots).
     #[error("ring descriptor of {bytes} bytes: not a header and an allowed power of two of words")]
     Size {
         /// Size of the file.
@@ -65,11 +68,11 @@ pub enum RingError {
     /// The counters in the header claim more words than the ring holds.
     #[error("ring header has tail {tail} and head {head}, more than {capacity} words apart")]
     Counters {
-        /// Words published so far, wrapping.
+        /// Number of words published, wrapping.
         tail: u32,
-        /// Words consumed so far, wrapping.
+        /// Number of words consumed, wrapping.
         head: u32,
-        /// Words that the ring holds.
+        /// Capacity of the ring in words.
         capacity: u32,
     },
     /// A system call failed.
@@ -77,7 +80,7 @@ pub enum RingError {
     System {
         /// Name of the call.
         call: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
@@ -100,7 +103,7 @@ pub fn create(capacity_words: u32) -> Result<OwnedFd, RingError> {
     sealed_memfd("gt-ring", mapping::bytes_of(capacity))
 }
 
-/// Memory of so many bytes that nobody can resize.
+/// Memory of this many bytes that cannot be resized.
 pub(crate) fn sealed_memfd(name: &str, bytes: u64) -> Result<OwnedFd, RingError> {
     let fd = memfd(name)?;
     rustix::fs::ftruncate(&fd, bytes).map_err(RingError::system("ftruncate"))?;
@@ -108,7 +111,7 @@ pub(crate) fn sealed_memfd(name: &str, bytes: u64) -> Result<OwnedFd, RingError>
     Ok(fd)
 }
 
-/// Kernels before 6.3 do not know `NOEXEC_SEAL`; hardened newer ones demand it.
+/// Creates a memfd; kernels before 6.3 do not know `NOEXEC_SEAL`, hardened newer ones require it.
 fn memfd(name: &str) -> Result<OwnedFd, RingError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {

@@ -1,5 +1,5 @@
-//! What a process tells the scheduler so that a hand-off between two processes is fast, and the
-//! polling that all waits in this crate begin with. Every call here is about the calling thread.
+//! Scheduler settings that make a hand-off between two processes fast, and the polling with which
+//! all waits in this crate begin. Every call here concerns the calling thread.
 
 #![allow(unsafe_code, reason = "neither std nor rustix has sched_setattr")]
 
@@ -10,17 +10,18 @@ use std::mem;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Without it a woken worker waited up to 5.6 ms (p99) for a busy client on its CPU; with it 110 us.
+/// Time slice of a thread. Without it a woken worker waited up to 5.6 ms (p99) for a busy client on
+/// its CPU; with it 110 us.
 const SLICE: Duration = Duration::from_micros(100);
-/// The default of 50 us would be added to every short sleep.
+/// Timer slack. The default of 50 us would be added to every short sleep.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
-/// About 0.3 us between two yields. Longer polls block the very peer that is waited for when both
-/// share a CPU (112 us a round trip instead of 6.4), shorter ones are only system calls.
+/// Number of polls between two yields, about 0.3 us. More block the awaited peer when both share a
+/// CPU (112 us for a round trip instead of 6.4), fewer only make more system calls.
 const POLLS_PER_YIELD: u32 = 12;
 
 /// Asks for a time slice of 100 us, so that this thread preempts a busy one soon after it is woken.
-/// Keeps policy and nice value. False where it has no effect: under a real-time policy, or where the
-/// kernel (or a sandbox) refuses; kernels before 6.12 accept and ignore it.
+/// Keeps policy and nice value. Returns false where it has no effect: under a real-time policy, or
+/// where the kernel (or a sandbox) refuses; kernels before 6.12 accept and ignore it.
 #[must_use = "drop the answer with `let _ =` where it does not matter"]
 pub fn set_short_slice() -> bool {
     let Some(mut attributes) = scheduling_attributes() else {
@@ -42,7 +43,7 @@ pub fn set_short_slice() -> bool {
 /// Lets timed sleeps of this thread end within 1 us of their time instead of 50.
 ///
 /// # Errors
-/// What the kernel says; it refuses only in sandboxes.
+/// An error of the kernel, which refuses only in sandboxes.
 pub fn set_timer_slack_1us() -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS))?)
 }
@@ -52,17 +53,18 @@ pub fn set_timer_slack_1us() -> io::Result<()> {
 /// compare `getppid` afterwards, and watch a socket to it as well.
 ///
 /// # Errors
-/// What the kernel says; it refuses only in sandboxes.
+/// An error of the kernel, which refuses only in sandboxes.
 pub fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
 }
 
-/// One more than the number of the CPU on which the calling thread runs at the moment.
+/// Number of the CPU on which the calling thread runs, plus one.
 pub(crate) fn current_cpu() -> u32 {
     u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// Moves the calling thread to one of the CPUs on which it may run; those stay what they are. False where a sandbox refuses.
+/// Moves the calling thread to one of the CPUs on which it may run; the set of these is unchanged.
+/// Returns false where a sandbox refuses.
 #[must_use = "drop the answer with `let _ =` where it does not matter"]
 pub fn move_to_cpu(cpu: usize) -> bool {
     let Ok(allowed) = sched_getaffinity(None) else { return false };
@@ -71,7 +73,7 @@ pub fn move_to_cpu(cpu: usize) -> bool {
     sched_setaffinity(None, &only).is_ok() && sched_setaffinity(None, &allowed).is_ok()
 }
 
-/// Whether the calling thread may run on a CPU and does not at the moment.
+/// Returns true if the calling thread may run on a CPU on which it does not run now.
 pub(crate) fn may_move_to(cpu: usize) -> bool {
     cpu < CpuSet::MAX_CPU
         && cpu != rustix::thread::sched_getcpu()
@@ -83,7 +85,7 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// Polls and yields in turn until `ready` or until the time is over; says whether it became ready.
+/// Polls and yields in turn until `ready` or until the limit; returns true if it became ready.
 pub fn poll_until(limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while start.elapsed() < limit {
@@ -99,7 +101,7 @@ pub fn poll_until(limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
 }
 
 fn scheduling_attributes() -> Option<libc::sched_attr> {
-    // SAFETY: a struct of integers, for which all zeros is a value.
+    // SAFETY: the struct has integers only, for which all zeros is a valid value.
     let mut attributes: libc::sched_attr = unsafe { mem::zeroed() };
     let size = u32::try_from(size_of::<libc::sched_attr>()).ok()?;
     let (this_thread, no_flags) = (0, 0);

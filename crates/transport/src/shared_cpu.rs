@@ -1,23 +1,26 @@
-//! A worker that finds itself on its client's CPU, wait after wait, goes to an idle one.
+//! Moving a worker that finds itself on its client's CPU, wait after wait, to an idle one.
 //!
-//! The two of them otherwise take turns: each answer costs two switches of the thread instead of a few cache lines (8 us
-//! instead of 2 for a number that is read). The kernel's balancer sees two threads that sleep half of the time and may
-//! leave them where they are for as long as the program runs. Onto a busy CPU it must not go: there every answer waits
-//! for a slice of another program's, 50 us and more.
+//! On one CPU the two take turns: each answer costs two thread switches instead of a few cache
+//! lines (8 us instead of 2 for reading a number). The kernel's balancer sees two threads that
+//! sleep half of the time and may leave them there for as long as the program runs. The worker must
+//! not move to a busy CPU: there every answer waits for a time slice of another program, 50 us and
+//! more.
 
 use crate::scheduling;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// So many waits in a row: one alone is a client that the kernel just moved, and may move again.
+/// Number of such waits in a row before a move: a single one may be a client that the kernel just
+/// moved, and may move again.
 const WAITS: u32 = 3;
-/// The span over which a CPU must have been idle, and the least time between two moves. The kernel counts idle time in
-/// hundredths of a second.
+/// Time for which a CPU must have been idle, and minimum time between two moves. The kernel counts
+/// idle time in 1/100 s.
 const SPAN: Duration = Duration::from_millis(50);
-/// Doubled up to this where no CPU was idle: a look at the counters of a large machine costs a millisecond.
+/// Limit to which the span is doubled while no CPU is idle: reading the counters of a large machine
+/// takes a millisecond.
 const SPAN_MAX: Duration = Duration::from_secs(5);
 
-/// What a worker remembers of its last waits.
+/// State of a worker's last waits.
 #[derive(Debug)]
 pub struct SharedCpu {
     waits: u32,
@@ -32,8 +35,8 @@ impl Default for SharedCpu {
 }
 
 impl SharedCpu {
-    /// Notes a wait that begins, and whether its client's CPU is ours; true where it no longer is because this thread has
-    /// left it.
+    /// Notes the start of a wait, and whether the client is on this CPU; returns true if this
+    /// thread has moved to another one.
     pub fn leave(&mut self, shares_cpu: bool) -> bool {
         if !shares_cpu {
             self.waits = 0;
@@ -47,7 +50,8 @@ impl SharedCpu {
         self.idle_cpu().is_some_and(scheduling::move_to_cpu)
     }
 
-    /// Another CPU that has had little to do since the last look; `None` too where that was just now or long ago.
+    /// Another CPU that was mostly idle since the last look; `None` too if that look was too recent
+    /// or too long ago.
     fn idle_cpu(&mut self) -> Option<usize> {
         if let Some((at, _)) = &self.earlier
             && at.elapsed() < self.span
@@ -67,12 +71,13 @@ impl SharedCpu {
     }
 }
 
-/// How long each CPU has had nothing to do, in hundredths of a second since the machine started.
+/// Idle time of each CPU, in 1/100 s since the machine started.
 #[derive(Debug, Default)]
 pub struct IdleTimes(Vec<(usize, u64)>);
 
 impl IdleTimes {
-    /// Of the text of `/proc/stat`: `cpu3 user nice system idle iowait …` (proc(5)). Lines of another form are left out.
+    /// Parses the text of `/proc/stat`: `cpu3 user nice system idle iowait …` (proc(5)). Lines of
+    /// another form are skipped.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let idle_of = |line: &str| {
@@ -84,7 +89,7 @@ impl IdleTimes {
         Self(text.lines().filter_map(idle_of).collect())
     }
 
-    /// The CPUs that had nothing to do for three quarters of the time since then or more.
+    /// The CPUs that were idle for at least three quarters of the time since then.
     pub fn idle_since(&self, earlier: &Self, passed: Duration) -> impl Iterator<Item = usize> {
         let least = passed.as_millis() * 3 / 4;
         let pairs = self.0.iter().zip(&earlier.0);

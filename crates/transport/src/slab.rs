@@ -1,15 +1,18 @@
-//! A slab: slots of bytes in a sealed memfd, from one writer to one reader, for what is too large for a word ring.
+//! A slab: slots of bytes in a sealed memfd, from one writer to one reader, for payloads too large
+//! for a word ring.
 //!
-//! The writer fills a slot in place, straight from wherever the bytes are, and publishes it with a few words of
-//! head; the reader reads it in place and gives it back. So bytes are copied once on either side, and both sides
-//! are at work at once.
+//! The writer fills a slot in place, directly from the source, and publishes it with a few words of
+//! head; the reader reads it in place and gives it back. So bytes are copied once on either side,
+//! and both sides work at the same time.
 //!
-//! Layout: one page of header, then [`SLOTS`] slots of [`SLOT_BYTES`]. A slot begins with a cache line (length and head);
-//! its bytes follow, aligned to that line. Who wakes whom is as in a word ring: a publication stores the tail, fences and
-//! loads the reader's parked word; a reader that parks stores that word, fences and re-reads the tail.
+//! Layout: one page of header, then [`SLOTS`] slots of [`SLOT_BYTES`]. A slot begins with a cache
+//! line (length and head); its bytes follow, aligned to that line. Who wakes whom is as in a word
+//! ring: a publication stores the tail, fences and loads the reader's parked word; a reader that
+//! parks stores that word, fences and re-reads the tail.
 //!
-//! The two sides trust each other with the bytes (they were introduced by somebody that both trust): a peer that breaks
-//! the protocol can give the other wrong bytes, and nothing else. Seals, size, counters and lengths are checked.
+//! The two sides trust each other with the bytes (a party that both trust introduced them): a peer
+//! that breaks the protocol can give the other wrong bytes, and do nothing else. Seals, size,
+//! counters and lengths are checked.
 
 mod mapping;
 mod stores;
@@ -24,22 +27,25 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 pub use stores::StoreChoice;
 
-/// Slots of a slab: enough that a side which is scheduled late finds work for as long as the other may be away.
+/// Number of slots of a slab: enough that a side which is scheduled late finds work for as long as
+/// the other may be away.
 pub const SLOTS: u32 = 16;
-/// Bytes of a slot, its first line included: small enough that a chunk is reduced while it is in the second-level cache,
-/// large enough that the hand-over (a fence each side) is under 1 % of copying it. With [`SLOTS`] a slab has 1 MiB and a
-/// page, a pair of workers twice that: the most that a pair holds, and only once they have used it.
+/// Bytes of a slot, with its first line: small enough that a chunk is reduced while it is in the
+/// second-level cache, large enough that the hand-over (a fence on each side) takes under 1 % of
+/// copying it. With [`SLOTS`] a slab has 1 MiB and a page, a pair of workers twice that, allocated
+/// only when it is used.
 pub const SLOT_BYTES: usize = 64 * 1024;
-/// Words of head in a slot.
+/// Number of head words of a slot.
 pub const HEAD_WORDS: usize = 8;
-/// Bytes that fit into one slot; a multiple of every element's size.
+/// Maximum bytes of a chunk in one slot; a multiple of every element's size.
 pub const CHUNK_BYTES_MAX: usize = SLOT_BYTES - mapping::LINE_BYTES;
 
-/// Payloads of a word stream from this size on are worth a slot of their own beside it: half a microsecond more for the
-/// hand-over, and a word's way through a ring takes as long as four through a slab.
+/// Bytes from which a payload of a word stream is worth a slot beside it: the hand-over takes half
+/// a microsecond more, and a word through a ring takes as long as four through a slab.
 pub const PAYLOAD_BYTES_MIN: usize = 4 * 1024;
 
-/// Slots that must be free before a writer that sleeps is woken: a wake-up for each one would be one for each chunk.
+/// Number of slots that must be free before a sleeping writer is woken: a wake-up for each slot
+/// would be one for each chunk.
 const RESUME_SLOTS: u32 = SLOTS / 4;
 
 /// Makes an empty slab.
@@ -50,17 +56,17 @@ pub fn create() -> Result<OwnedFd, RingError> {
     sealed_memfd("gt-slab", mapping::FILE_BYTES)
 }
 
-/// The writing side; one a slab, used by one thread at a time.
+/// The writing side; one for each slab, used by one thread at a time.
 #[derive(Debug)]
 pub struct SlabWriter {
     mapping: SlabMapping,
     tail: u32,
-    /// As last read and found plausible; the true one is at least this far.
+    /// Head as last read and found plausible; the true one is at least this far.
     head: u32,
     corrupt: bool,
 }
 
-/// The reading side; one a slab, used by one thread at a time.
+/// The reading side; one for each slab, used by one thread at a time.
 #[derive(Debug)]
 pub struct SlabReader {
     mapping: SlabMapping,
@@ -69,28 +75,29 @@ pub struct SlabReader {
     corrupt: bool,
 }
 
-/// What stands at the front of a slab.
+/// Chunk at the front of a slab.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk<'a> {
-    /// The words that the writer gave it.
+    /// The head words that the writer gave it.
     pub head: [u32; HEAD_WORDS],
     /// Its bytes, in the slot.
     pub bytes: &'a [u8],
 }
 
 impl SlabWriter {
-    /// Attaches to a slab, going on where its counters are.
+    /// Attaches to a slab, continuing at its counters.
     ///
     /// # Errors
     /// [`RingError`] when the descriptor is not a sealed slab, or its counters contradict each other.
-    #[allow(clippy::needless_pass_by_value, reason = "a slab's descriptor is used up by attaching")]
+    #[allow(clippy::needless_pass_by_value, reason = "attaching consumes a slab's descriptor")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = SlabMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
         Ok(Self { mapping, tail, head, corrupt: false })
     }
 
-    /// True after the reader's counter claimed the impossible; nothing is written from then on.
+    /// Returns true after the reader's counter had an impossible value; nothing is written from
+    /// then on.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
@@ -108,8 +115,9 @@ impl SlabWriter {
         Some(self.mapping.bytes_mut(self.tail))
     }
 
-    /// Publishes the first `length` bytes of the slot that [`slot`](Self::slot) gave; wakes the reader if it sleeps.
-    /// False, with nothing published, without a free slot or for a length beyond it.
+    /// Publishes the first `length` bytes of the slot that [`slot`](Self::slot) gave; wakes the
+    /// reader if it sleeps. Returns false, with nothing published, if there is no free slot or
+    /// `length` exceeds it.
     pub fn publish(&mut self, head: &[u32; HEAD_WORDS], length: usize) -> bool {
         let Ok(words) = u32::try_from(length) else { return false };
         if length > CHUNK_BYTES_MAX || self.free() == 0 {
@@ -129,8 +137,9 @@ impl SlabWriter {
         true
     }
 
-    /// Waits until a slot is free: polls and yields until `spin` is over, then sleeps until `timeout` is. True when one
-    /// is free. May return early with false, so callers loop and check the peer's life.
+    /// Waits until a slot is free: polls and yields for `spin`, then sleeps until `timeout`.
+    /// Returns true when one is free. May return early with false, so callers loop and check the
+    /// peer's life.
     pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout.min(WAIT_MAX);
         let ready = || {
@@ -157,9 +166,9 @@ impl SlabWriter {
         parked.store(RUNNING, Ordering::Relaxed);
     }
 
-    /// First half of a sleep on several words at once: after true, the reader wakes who sleeps on
-    /// [`parked`](Self::parked). False when a slot is free: do not sleep. After the sleep call
-    /// [`unpark`](Self::unpark).
+    /// First half of a sleep on several words at once: after true, the reader wakes a thread that
+    /// sleeps on [`parked`](Self::parked). Returns false when a slot is free: do not sleep then.
+    /// After the sleep call [`unpark`](Self::unpark).
     pub fn park(&mut self) -> bool {
         self.mapping.header().writer_parked.word.store(RESUME_SLOTS, Ordering::Relaxed);
         // Pairs with the fence in SlabReader::release.
@@ -172,12 +181,12 @@ impl SlabWriter {
         sleeps
     }
 
-    /// Second half: the reader wakes nobody any more.
+    /// Second half: the reader no longer wakes this side.
     pub fn unpark(&mut self) {
         self.mapping.header().writer_parked.word.store(RUNNING, Ordering::Relaxed);
     }
 
-    /// What to sleep on after [`park`](Self::park).
+    /// Futex word to sleep on after [`park`](Self::park).
     #[must_use]
     pub fn parked(&self) -> Parked {
         Parked::new(self.mapping.parked(false), RESUME_SLOTS)
@@ -187,7 +196,7 @@ impl SlabWriter {
         if self.corrupt { 0 } else { SLOTS - self.tail.wrapping_sub(self.head) }
     }
 
-    /// The true head is between the last known one and the tail; anything else is false.
+    /// The true head is between the last known one and the tail; anything else is corrupt.
     fn refresh(&mut self) {
         let head = self.mapping.header().head.word.load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) > self.tail.wrapping_sub(self.head) {
@@ -199,24 +208,25 @@ impl SlabWriter {
 }
 
 impl SlabReader {
-    /// Attaches to a slab, going on where its counters are.
+    /// Attaches to a slab, continuing at its counters.
     ///
     /// # Errors
     /// [`RingError`] when the descriptor is not a sealed slab, or its counters contradict each other.
-    #[allow(clippy::needless_pass_by_value, reason = "a slab's descriptor is used up by attaching")]
+    #[allow(clippy::needless_pass_by_value, reason = "attaching consumes a slab's descriptor")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = SlabMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
         Ok(Self { mapping, head, tail, corrupt: false })
     }
 
-    /// True after the writer claimed the impossible; nothing is read from then on.
+    /// Returns true after the writer's counter had an impossible value; nothing is read from then
+    /// on.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
     }
 
-    /// Looks whether more was published; true if a chunk is there.
+    /// Looks for newly published chunks; returns true if a chunk is there.
     pub fn refresh(&mut self) -> bool {
         let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
         let published = tail.wrapping_sub(self.head);
@@ -227,7 +237,7 @@ impl SlabReader {
         self.has_chunk()
     }
 
-    /// The first chunk of those that the last [`refresh`](Self::refresh) saw.
+    /// The first chunk among those that the last [`refresh`](Self::refresh) saw.
     #[must_use]
     pub fn front(&self) -> Option<Chunk<'_>> {
         if !self.has_chunk() {
@@ -239,8 +249,9 @@ impl SlabReader {
         Some(Chunk { head, bytes })
     }
 
-    /// Takes the first chunk out: its bytes in place of what `bytes` held, its slot given back. For a peer that may go on
-    /// writing there: what is looked at is a copy. Nothing where no chunk is there.
+    /// Takes the first chunk out: copies its bytes over the content of `bytes`, and gives its slot
+    /// back. For a peer that may go on writing there: only the copy is looked at. `None` if there
+    /// is no chunk.
     pub fn take(&mut self, bytes: &mut Vec<u8>) -> Option<[u32; HEAD_WORDS]> {
         if !self.has_chunk() && !self.refresh() {
             return None;
@@ -252,7 +263,7 @@ impl SlabReader {
         Some(head)
     }
 
-    /// Gives the first chunk's slot back; wakes the writer if it sleeps and enough are free.
+    /// Gives the first chunk's slot back; wakes the writer if it sleeps and enough slots are free.
     pub fn release(&mut self) {
         if !self.has_chunk() {
             return;
@@ -273,8 +284,8 @@ impl SlabReader {
         }
     }
 
-    /// Waits for a chunk: polls and yields until `spin` is over, then sleeps until `timeout` is. True when one is there.
-    /// May return early with false, so callers loop and check the peer's life.
+    /// Waits for a chunk: polls and yields for `spin`, then sleeps until `timeout`. Returns true
+    /// when one is there. May return early with false, so callers loop and check the peer's life.
     pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout.min(WAIT_MAX);
         let ready = || self.refresh() || self.corrupt;
@@ -293,9 +304,10 @@ impl SlabReader {
         self.refresh()
     }
 
-    /// First half of a sleep on several words at once: after true, the writer wakes who sleeps on
-    /// [`parked`](Self::parked). False when there is more than the last [`refresh`](Self::refresh) saw: do not sleep.
-    /// After the sleep call [`unpark`](Self::unpark).
+    /// First half of a sleep on several words at once: after true, the writer wakes a thread that
+    /// sleeps on [`parked`](Self::parked). Returns false when there is more than the last
+    /// [`refresh`](Self::refresh) saw: do not sleep then. After the sleep call
+    /// [`unpark`](Self::unpark).
     pub fn park(&mut self) -> bool {
         let last_tail = self.tail;
         self.mapping.header().reader_parked.word.store(PARKED_ON_FUTEX, Ordering::Relaxed);
@@ -309,12 +321,12 @@ impl SlabReader {
         sleeps
     }
 
-    /// Second half: the writer wakes nobody any more.
+    /// Second half: the writer no longer wakes this side.
     pub fn unpark(&mut self) {
         self.mapping.header().reader_parked.word.store(RUNNING, Ordering::Relaxed);
     }
 
-    /// What to sleep on after [`park`](Self::park).
+    /// Futex word to sleep on after [`park`](Self::park).
     #[must_use]
     pub fn parked(&self) -> Parked {
         Parked::new(self.mapping.parked(true), PARKED_ON_FUTEX)

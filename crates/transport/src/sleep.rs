@@ -1,5 +1,5 @@
-//! Sleeping until any of several others has something: other processes, by the words at which they would wake us, and
-//! threads of our own, by a [`FutexWaker`].
+//! Sleeping until one of several sources has something: other processes, by the words with which
+//! they would wake us, and threads of our own, by a [`FutexWaker`].
 
 pub(crate) mod park;
 
@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
-/// No wait is longer than this, so that every deadline is representable; callers wait in a loop.
+/// Limit of every wait, so that every deadline is representable; callers wait in a loop.
 pub const WAIT_MAX: Duration = Duration::from_hours(24);
-/// Words that the kernel takes at once.
+/// Maximum number of words that the kernel accepts at once.
 const WORDS_MAX: usize = 128;
-/// How long one sleep lasts where not all words can be slept on: under a kernel before 5.16, or in a large group.
+/// Duration of one sleep where not all words can be slept on: under a kernel before 5.16, or in a
+/// large group.
 const NAP: Duration = Duration::from_millis(1);
 
 /// A word to sleep on while it has a value.
@@ -27,14 +28,14 @@ pub struct Sleeping<'a> {
     pub(crate) value: u32,
 }
 
-/// A word to sleep on, whoever else uses what it belongs to meanwhile.
+/// A word to sleep on, which may be held beside its owner's use.
 #[derive(Debug, Clone)]
 pub struct Parked {
     word: Arc<dyn ParkedWord>,
     value: u32,
 }
 
-/// What keeps a word to sleep on where it is: a mapping, or memory of our own.
+/// Owner that keeps a word to sleep on alive: a mapping, or memory of our own.
 pub(crate) trait ParkedWord: fmt::Debug + Send + Sync {
     fn word(&self) -> &AtomicU32;
 }
@@ -57,14 +58,15 @@ impl Parked {
     }
 }
 
-/// By which threads of one process wake a thread that sleeps, at the price of a load while it does not.
+/// Lets threads of one process wake a sleeping thread, at the price of a load while it does not
+/// sleep.
 #[derive(Debug, Clone, Default)]
 pub struct FutexWaker {
     word: Arc<AtomicU32>,
 }
 
 impl FutexWaker {
-    /// Wakes who sleeps, or is about to: call it after the change that it should see.
+    /// Wakes a thread that sleeps, or is about to: call it after the change that it should see.
     pub fn wake(&self) {
         // Pairs with the fence in `park`: either we see it parked, or it our change.
         fence(Ordering::SeqCst);
@@ -75,27 +77,29 @@ impl FutexWaker {
         }
     }
 
-    /// First half of a sleep: afterwards look whether there is anything, and sleep on [`parked`](Self::parked) if not.
+    /// First half of a sleep: look for work afterwards, and sleep on [`parked`](Self::parked) if
+    /// there is none.
     pub fn park(&self) {
         self.word.store(PARKED_ON_FUTEX, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Second half.
+    /// Second half of a sleep.
     pub fn unpark(&self) {
         self.word.store(RUNNING, Ordering::Relaxed);
     }
 
-    /// What to sleep on after [`park`](Self::park).
+    /// Futex word to sleep on after [`park`](Self::park).
     #[must_use]
     pub fn parked(&self) -> Parked {
         Parked::new(Arc::<AtomicU32>::clone(&self.word), PARKED_ON_FUTEX)
     }
 }
 
-/// Sleeps until one of the words has another value or is woken; false when `limit` is over before, or a signal came. May
-/// return early: callers look at what they wait for. The first word is the most urgent: where the kernel takes too few, the others are noticed with
-/// the next look, after a millisecond.
+/// Sleeps until one of the words has another value or is woken; returns false if `limit` is over
+/// before, or after a signal. May return early: callers check their condition. The first word is
+/// the most urgent: if the kernel accepts too few, the others are noticed at the next look, after a
+/// millisecond.
 pub fn sleep_on_any(words: &[Sleeping<'_>], limit: Duration) -> bool {
     let limit = limit.min(WAIT_MAX);
     let Some(first) = words.first() else { return false };
@@ -107,7 +111,7 @@ pub fn sleep_on_any(words: &[Sleeping<'_>], limit: Duration) -> bool {
     match waitv(&waits, WaitvFlags::empty(), deadline(limit).as_ref(), ClockId::Monotonic) {
         Ok(_) | Err(Errno::AGAIN) => true,
         Err(Errno::INTR | Errno::TIMEDOUT) => false,
-        // The kernel does not have the call, or a sandbox does not allow it: as after a wake-up, but not for long.
+        // The kernel lacks the call, or a sandbox forbids it: sleep on the first word, briefly.
         Err(_) => park::sleep_on(first.word, first.value, limit.min(NAP)) != Sleep::Interrupted,
     }
 }
@@ -120,7 +124,7 @@ fn wait_of(sleeping: &Sleeping<'_>) -> Wait {
     wait
 }
 
-/// The moment by the monotonic clock: this call takes no spans.
+/// The end of a span by the monotonic clock: this call takes no durations.
 fn deadline(limit: Duration) -> Option<Timespec> {
     let limit = Timespec::try_from(limit).ok()?;
     clock_gettime(rustix::time::ClockId::Monotonic).checked_add(limit)

@@ -1,5 +1,5 @@
-//! TCP connections between hosts: their options (no delay, large buffers, probes of a peer that says nothing), and whether the
-//! other host acknowledges what was sent.
+//! TCP connections between hosts: their options (no delay, large buffers, probes of a silent peer),
+//! and acknowledgement by the other host.
 
 #![allow(unsafe_code, reason = "std and rustix have no TCP_INFO")]
 
@@ -10,26 +10,27 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Buffer that is asked for in each direction: bytes in flight on 2.5 Gbit/s and 50 ms.
+/// Requested buffer size in each direction: bytes in flight on 2.5 Gbit/s and 50 ms.
 pub const BUFFER_BYTES: usize = 16 << 20;
-/// A process whose connection was closed connects again within this time, one lost packet included.
+/// Time limit for a process whose connection was closed to connect again, one lost packet included.
 const RETURN_MAX: Duration = Duration::from_millis(500);
-/// The kernel's probes have a grain of whole seconds.
+/// Granularity of the kernel's probes: whole seconds.
 const PROBE_MIN: Duration = Duration::from_secs(1);
-/// Linux counts the bookkeeping of a buffer into its size, and doubles what is asked for.
+/// Factor between requested and reported buffer size: Linux counts the bookkeeping of a buffer into
+/// its size, and doubles the request.
 const GRANTED_FOR_ASKED: usize = 2;
 
-/// How a connection finds out that the other host does not answer.
+/// Probes by which a connection detects that the other host does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probes {
     /// Silence before each probe.
     pub interval: Duration,
-    /// Probes without an answer, after which the connection is broken.
+    /// Number of unanswered probes after which the connection is broken.
     pub count: u32,
 }
 
 impl Probes {
-    /// As many as the time takes, which is endless where it is zero.
+    /// Probes for a time limit; a limit of zero means none.
     #[must_use]
     pub fn within(time: Duration, interval: Duration) -> Self {
         if time.is_zero() || interval.is_zero() {
@@ -47,18 +48,18 @@ impl Default for Probes {
     }
 }
 
-/// How long a link outlives its connection.
+/// Limits for resuming a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLimits {
-    /// When a connection counts as broken.
+    /// Probes after which a connection counts as broken.
     pub probes: Probes,
-    /// After so long without a connection the link is lost; `None` for never.
+    /// Time without a connection after which the link is lost; `None` for never.
     pub resume: Option<Duration>,
 }
 
 impl LinkLimits {
-    /// How long to wait for the other side where the connection ended so. A process that ends closes its connections; one that
-    /// lives connects again at once.
+    /// Time to wait for the other side, depending on the way in which the connection ended. A
+    /// process that ends closes its connections; one that lives connects again at once.
     #[must_use]
     pub fn patience(&self, ended: ErrorKind) -> Option<Duration> {
         let is_closed = matches!(
@@ -78,7 +79,8 @@ impl Default for LinkLimits {
     }
 }
 
-/// Sets a connection's options. Before a connect or a listen is best: the buffers are then there from the first packet.
+/// Sets a connection's options, best before a connect or a listen: the buffers then exist from the
+/// first packet.
 ///
 /// # Errors
 /// The kernel refuses an option: it is no TCP socket.
@@ -92,8 +94,8 @@ pub fn tune(stream: impl AsFd, probes: Probes) -> io::Result<()> {
     tune_buffers(stream)
 }
 
-/// Whether the other host acknowledges, looked at once an interval. Silence of a host that is there, but busy, is none: its
-/// kernel acknowledges, and answers when it is asked whether there is room.
+/// Watches if the other host acknowledges, with one look in each interval. A host that is there,
+/// but busy, is not silent: its kernel acknowledges, and answers when it is asked for room.
 #[derive(Clone, Debug)]
 pub struct AnswerWatch {
     probes: Probes,
@@ -102,22 +104,23 @@ pub struct AnswerWatch {
 }
 
 impl AnswerWatch {
-    /// From now on.
+    /// A watch that starts now.
     #[must_use]
     pub fn new(probes: Probes) -> Self {
         Self { probes, next: Instant::now() + probes.interval, unanswered: 0 }
     }
 
-    /// Time between two looks; `None` where nothing is looked at.
+    /// Time between two looks; `None` if there are none.
     #[must_use]
     pub fn interval(&self) -> Option<Duration> {
         Some(self.probes.interval).filter(|interval| !interval.is_zero())
     }
 
-    /// Looks, if it is time to.
+    /// Looks, if an interval is over.
     ///
     /// # Errors
-    /// [`ErrorKind::TimedOut`]: the kernel has sent something again at one look more than there may be probes.
+    /// [`ErrorKind::TimedOut`]: the kernel was retransmitting at one look more than the
+    /// allowed number of probes.
     pub fn look(&mut self, stream: impl AsFd) -> io::Result<()> {
         let now = Instant::now();
         if self.interval().is_none() || now < self.next {
@@ -132,8 +135,8 @@ impl AnswerWatch {
         Ok(())
     }
 
-    /// Writes all of the bytes, however long the other side has no room for them, as long as its host answers. The stream has
-    /// [`Self::interval`] as the time-out of its writes.
+    /// Writes all of the bytes, however long the other side has no room for them, as long as its
+    /// host answers. The stream's write timeout is [`Self::interval`].
     ///
     /// # Errors
     /// The connection is broken, or does not answer.
@@ -152,14 +155,15 @@ impl AnswerWatch {
     }
 }
 
-/// Whether the kernel has sent something again that the other host still has not acknowledged, or has asked for room more
-/// than once without an answer.
+/// Returns true if the kernel has retransmitted something that the other host has not acknowledged,
+/// or has asked for room more than once without an answer.
 fn is_unacknowledged(stream: &impl AsFd) -> io::Result<bool> {
-    /// Fields of `tcp_info`: state, state of congestion, repeated sends, repeated questions for room.
+    /// Bytes read of `tcp_info`: state, congestion state, retransmits, window probes.
     const INFO_BYTES: usize = 4;
     let mut info = [0_u8; INFO_BYTES];
     let mut length = libc::socklen_t::try_from(INFO_BYTES).unwrap_or(0);
-    // SAFETY: the kernel writes at most `length` bytes, which are there, and both outlive the call.
+    // SAFETY: the kernel writes at most `length` bytes, which the buffer has, and both outlive the
+    // call.
     let answer = unsafe {
         libc::getsockopt(
             stream.as_fd().as_raw_fd(),
@@ -176,7 +180,8 @@ fn is_unacknowledged(stream: &impl AsFd) -> io::Result<bool> {
     Ok(repeated_sends > 0 || repeated_questions > 1)
 }
 
-/// Asks for large buffers where that gives more than the kernel's own tuning would: a size that is set ends the tuning.
+/// Asks for large buffers where that gives more than the kernel's own tuning would: a fixed size
+/// ends the tuning.
 ///
 /// # Errors
 /// The kernel refuses an option.
@@ -191,7 +196,7 @@ pub fn tune_buffers(stream: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Says how to get the buffers that are asked for, where the kernel grants less.
+/// Explains how to get the requested buffers, where the kernel grants less.
 #[must_use]
 pub fn clipped_buffers() -> Option<String> {
     let SocketBuffers { send, receive } = SocketBuffers::of_this_host();
@@ -206,7 +211,7 @@ pub fn clipped_buffers() -> Option<String> {
     })
 }
 
-/// What the kernel makes of a request for [`BUFFER_BYTES`], and how far it would go by itself.
+/// Size that the kernel grants for a request of [`BUFFER_BYTES`], and maximum of its own tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BufferLimits {
     granted: usize,
@@ -239,7 +244,7 @@ impl SocketBuffers {
     }
 }
 
-/// Buffers to send and to receive of a socket that has asked for them.
+/// Send and receive buffers of a socket that has requested them.
 fn granted() -> io::Result<[usize; 2]> {
     let trial = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     sockopt::set_socket_send_buffer_size(&trial, BUFFER_BYTES)?;
@@ -247,7 +252,8 @@ fn granted() -> io::Result<[usize; 2]> {
     Ok([sockopt::socket_send_buffer_size(&trial)?, sockopt::socket_recv_buffer_size(&trial)?])
 }
 
-/// Third of the numbers in the file: least, first and largest size. Unknown is endless: the kernel's tuning stays.
+/// Third number in the file, after the least and the first size: the largest. Unknown counts as
+/// unlimited: the kernel's tuning stays.
 fn tuned_max(file: &str) -> usize {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.split_whitespace().nth(2).and_then(|word| word.parse().ok()).unwrap_or(usize::MAX)

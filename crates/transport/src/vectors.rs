@@ -1,27 +1,30 @@
-//! The processor's vector instructions, for loops that the compiler makes such instructions of.
+//! Selection of the processor's vector instructions, for loops that the compiler vectorises.
 //!
-//! All of GT is compiled for the oldest processors of an architecture. A loop that is worth more is run by [`widest`]: it is
-//! compiled for each set of instructions once, and what runs is that of the widest set that the processor has. The
-//! arithmetic is the same: no set here joins a product and a sum into one rounding.
+//! All of GT is compiled for the oldest processors of an architecture. A loop that is worth more is
+//! run by [`widest`]: it is compiled once for each instruction set, and the variant for the
+//! processor's widest set runs. The arithmetic is the same: no set here fuses a product and a sum
+//! into one rounding.
 
-#![allow(unsafe_code, reason = "what is compiled for a processor runs only there")]
+#![allow(unsafe_code, reason = "code for a processor's instructions runs only on that processor")]
 
 use std::sync::OnceLock;
 
-/// A loop that is compiled for each set. A closure would not do: the compiler puts it in one place, for the oldest processors.
+/// A loop that is compiled for each set. A closure would not do: the compiler compiles it once, for
+/// the oldest processors.
 pub trait VectorLoop {
-    /// To be `#[inline(always)]`, and all that it calls: what is not is compiled for the oldest processors.
+    /// The loop. It and all functions that it calls must be `#[inline(always)]`: others are
+    /// compiled for the oldest processors.
     fn run(self);
 }
 
 /// A set of vector instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {
-    /// Those that every processor of the architecture has.
+    /// Instructions that every processor of the architecture has.
     Baseline,
     /// Vectors of 32 bytes.
     Avx2,
-    /// The same, and those of 64 bytes with masks.
+    /// Vectors of 64 bytes, with masks.
     Avx512,
 }
 
@@ -49,11 +52,12 @@ impl Vectors {
         self == Self::Baseline
     }
 
-    /// Runs a loop as it is compiled for this set, or for the baseline where the processor does not have it.
+    /// Runs the variant of a loop for this set, or for the baseline if the processor does not have
+    /// it.
     pub fn run(self, work: impl VectorLoop) {
         #[cfg(target_arch = "x86_64")]
         match self {
-            // SAFETY: the processor has these instructions, as the line itself has asked.
+            // SAFETY: the processor has these instructions, as the guard has checked.
             Self::Avx512 if self.is_there() => return unsafe { with_avx512(work) },
             // SAFETY: as above.
             Self::Avx2 if self.is_there() => return unsafe { with_avx2(work) },
@@ -63,7 +67,7 @@ impl Vectors {
     }
 }
 
-/// Runs a loop as it is compiled for the widest set that the processor has.
+/// Runs the variant of a loop for the processor's widest set.
 pub fn widest(work: impl VectorLoop) {
     static WIDEST: OnceLock<Vectors> = OnceLock::new();
     let widest = WIDEST.get_or_init(|| Vectors::available().last().unwrap_or(Vectors::Baseline));

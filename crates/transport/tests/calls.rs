@@ -1,5 +1,5 @@
-//! Who is let in, and when: callers before and after they are announced, and strangers. Nothing here waits for a time:
-//! each loop ends when what it asks for has happened, and a test that never ends has failed.
+//! Admission of callers: before and after their announcement, and strangers. No test waits for a
+//! time: each loop ends when its condition holds, and a test that never ends has failed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -12,7 +12,7 @@ type Secret = [u8; SECRET_BYTES];
 
 const EARLY: (u32, Secret) = (3, [3; SECRET_BYTES]);
 const OTHER: (u32, Secret) = (7, [7; SECRET_BYTES]);
-/// Announced, and never comes: without anybody announced nobody is listened to.
+/// Announced, but never calls: without an announcement the listener is not read.
 const NOBODY: (u32, Secret) = (9, [9; SECRET_BYTES]);
 
 struct House {
@@ -35,7 +35,7 @@ impl House {
         call(&self.address, peer, &secret).unwrap()
     }
 
-    /// The next that is let in.
+    /// The next caller that is admitted.
     fn next(&mut self) -> (u32, TcpStream) {
         loop {
             let mut arrived = self.callers.arrived();
@@ -47,7 +47,7 @@ impl House {
         }
     }
 
-    /// Looks, and lets nobody in, until the caller's connection is closed.
+    /// Looks, admitting no caller, until the caller's connection is closed.
     fn turns_away(&mut self, caller: &mut TcpStream) {
         caller.set_nonblocking(true).unwrap();
         loop {
@@ -62,7 +62,7 @@ impl House {
     }
 }
 
-/// What the caller says next is what the other end reads.
+/// Checks that bytes of the caller arrive at the other end.
 fn assert_connected(caller: &mut TcpStream, stream: &mut TcpStream) {
     stream.set_nonblocking(false).unwrap();
     caller.write_all(b"hello").unwrap();
@@ -89,7 +89,7 @@ fn a_worker_that_calls_before_it_is_announced_is_let_in_when_it_is() {
     house.expect(OTHER);
     let mut early = house.called_by(EARLY);
     let _other = house.called_by(OTHER);
-    // It stands behind the early one, which has been listened to once it is let in.
+    // It is behind the early one, which has been read once it is admitted.
     let (peer, _stream) = house.next();
     assert_eq!(peer, OTHER.0);
     house.expect(NOBODY);
@@ -134,7 +134,7 @@ fn who_shows_another_secret_or_speaks_otherwise_is_turned_away() {
     let mut browser = TcpStream::connect(&house.address).unwrap();
     browser.write_all(b"GET / HTTP/1.1\r\nHost: workers\r\n").unwrap();
     house.turns_away(&mut browser);
-    // An early one whose secret turns out to be another's.
+    // An early caller whose secret turns out to be another's.
     let mut early = house.called_by((EARLY.0, OTHER.1));
     house.expect(EARLY);
     house.turns_away(&mut early);

@@ -1,4 +1,4 @@
-//! Bytes and descriptors over a Unix socket, and peers that go away.
+//! Bytes and descriptors over a Unix socket, and peers that close.
 
 #![allow(
     clippy::unwrap_used,

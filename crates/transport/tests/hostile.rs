@@ -1,4 +1,5 @@
-//! The ring with a hostile peer: every false value is an error or a corrupt ring, never a panic or SIGBUS.
+//! The ring with a hostile peer: every false value is an error or a corrupt ring, never a panic or
+//! SIGBUS.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +31,7 @@ fn memfd(bytes: u64, seals: SealFlags) -> OwnedFd {
     fd
 }
 
-/// What attaching either end says; they must agree.
+/// Result of attaching either end; the two must agree.
 fn attach(fd: &OwnedFd) -> Result<(), RingError> {
     let consumer = Consumer::new(copy(fd)).map(drop);
     let producer = Producer::new(copy(fd)).map(drop);
@@ -175,8 +176,8 @@ fn an_eventfd_that_cannot_be_rung_is_corruption() {
     assert!(producer.is_corrupt());
 }
 
-/// Random words all over the header, between honest calls: only the absence of panics and hangs is
-/// checked, and that no call hands out more than the ring holds.
+/// Random words all over the header, between valid calls: checks only that nothing panics or hangs,
+/// and that no call returns more than the ring holds.
 #[test]
 fn random_headers_never_panic() {
     for seed in 0..500 {

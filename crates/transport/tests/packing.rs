@@ -1,4 +1,5 @@
-//! Packed bytes come back as they were, whatever they are; bfloat16 gets shorter; packing is chosen by what was measured.
+//! Packing: bytes are restored exactly, whatever they are; bfloat16 gets shorter; measurements
+//! decide.
 
 use gt_transport::packing::{PACKED_BYTES_MIN, PackingChoice, PackingPolicy, pack, unpack};
 use proptest::prelude::*;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 const BYTES_MAX: usize = 1 << 20;
 
-/// Numbers about zero as training has them: sums of uniform ones, in bfloat16.
+/// Numbers about zero as in training: sums of uniform ones, in bfloat16.
 fn gaussian(count: usize, scale: f32) -> Vec<u8> {
     let mut state = 7_u64;
     let mut uniform = move || {
@@ -44,12 +45,12 @@ fn singles(count: usize, scale: f32) -> Vec<f32> {
     pairs.iter().enumerate().map(number).collect()
 }
 
-/// As a cast to bfloat16 and back leaves them.
+/// Numbers after a cast to bfloat16 and back.
 fn as_brain(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| (number.to_bits() & 0xffff_0000).to_le_bytes()).collect()
 }
 
-/// As 8-bit multiples of a scale for each block leave them.
+/// Numbers rounded to 8-bit multiples of a scale for each block.
 fn as_multiples(numbers: &[f32], block: usize) -> Vec<u8> {
     let rounded = |block: &[f32]| {
         let largest = block.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
@@ -153,7 +154,8 @@ proptest! {
     }
 }
 
-/// How many of a hundred chunks are tried, on a link and with a packer of so many nanoseconds a kilobyte.
+/// Number of chunks among a hundred that are tried, on a link and with a packer of so many
+/// nanoseconds a kilobyte.
 fn tried(packing: PackingPolicy, link: u64, packer: u64, saved: usize) -> usize {
     const CHUNK: usize = 256 * 1024;
     let mut choice = PackingChoice::new(packing);
@@ -173,9 +175,9 @@ fn packing_is_chosen_by_the_measured_link() {
     let quarter = 64 * 1024;
     // 100 MB/s, packed at 1 GB/s: the first MiB is for measuring.
     assert!(tried(PackingPolicy::Measured, 10_000, 1000, quarter) >= 95);
-    // 8 GB/s: a look at two chunks.
+    // 8 GB/s: two chunks are tried.
     assert!(tried(PackingPolicy::Measured, 125, 1000, quarter) <= 2);
-    // What cannot be packed is not tried again and again.
+    // Chunks that cannot be packed are rarely tried again.
     assert!(tried(PackingPolicy::Measured, 10_000, 1000, 0) <= 2);
     assert_eq!(tried(PackingPolicy::Never, 10_000, 1000, quarter), 0);
     assert_eq!(tried(PackingPolicy::Always, 125, 1000, quarter), 100);

@@ -1,4 +1,5 @@
-//! The ring with honest ends: words in order, a full ring, parking and waking both ways, the eventfd.
+//! The ring with valid ends: words in order, a full ring, parking and waking both ways, the
+//! eventfd.
 
 #![allow(
     clippy::unwrap_used,

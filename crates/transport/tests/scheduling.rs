@@ -28,7 +28,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 #[test]
 fn a_short_slice_keeps_the_nice_value() {
     let before = getpriority_process(None).unwrap();
-    // A sandbox may refuse; both answers are right, a changed priority is not.
+    // A sandbox may refuse; both answers are valid, a changed priority is not.
     let _ = set_short_slice();
     assert_eq!(getpriority_process(None).unwrap(), before);
 }
@@ -60,7 +60,7 @@ fn a_signal_ends_a_wait_early() {
     }
     let waiter = thread::spawn(move || consumer.wait(NEVER_SPIN, FOREVER));
     memory.until_not_zero(CONSUMER_PARKED);
-    // Again and again, because the first may come between the parked word and the sleep.
+    // Repeated, because the first signal may come between the parked word and the sleep.
     while !waiter.is_finished() {
         // SAFETY: the thread has not been joined, so its id is valid.
         unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGUSR1) };

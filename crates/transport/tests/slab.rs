@@ -1,4 +1,4 @@
-//! Slabs: what arrives, who waits and wakes, and what a peer cannot do.
+//! Slabs: delivery, waiting and waking, and limits of a hostile peer.
 
 #![allow(
     clippy::unwrap_used,
@@ -64,7 +64,7 @@ fn what_is_taken_out_is_a_copy_and_gives_its_slot_back() {
         assert_eq!(reader.take(&mut bytes), Some(head(number)));
         assert_eq!(bytes, number.to_le_bytes());
     }
-    // A length beyond the slot is false; what is copied stays inside of it.
+    // A length beyond the slot is corrupt; the copy stays inside of it.
     assert!(write(&mut writer, 1, b"short"));
     memory.forge(SLOT_START, u32::MAX);
     assert_eq!(reader.take(&mut bytes), Some(head(1)));
@@ -119,7 +119,7 @@ fn a_long_message_passes_between_two_threads_that_sleep() {
 fn a_sleeping_side_is_woken() {
     let (mut writer, mut reader, memory) = both();
     let reading = beside(move || {
-        // Ends early on a signal only.
+        // It ends early on a signal only.
         while !reader.wait(Duration::ZERO, HANG) {}
         reader
     });
@@ -133,7 +133,7 @@ fn a_sleeping_side_is_woken() {
     let writing = beside(move || while !writer.wait(Duration::ZERO, HANG) {});
     memory.until_not_zero(384);
     reader.refresh();
-    // One slot would be enough, but a sleeper is woken for a quarter of them.
+    // One slot would suffice, but a sleeper is woken for a quarter of them.
     for _ in 0..SLOTS / 4 {
         reader.release();
     }

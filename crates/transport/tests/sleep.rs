@@ -1,5 +1,6 @@
-//! One sleep on several words: whoever wakes one of them ends it, and a change before the sleep too. A wake-up that is
-//! lost shows as a test that does not end: each limit is far above the time that a test may take.
+//! One sleep on several words: a wake-up of any of them ends it, and so does a change before the
+//! sleep. A lost wake-up shows as a test that does not end: each limit is far above the time that a
+//! test may take.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -48,7 +49,7 @@ fn any_of_several_wakers_wakes_every_sleeper() {
         rung.fetch_add(1, Ordering::SeqCst);
         wakers.get(usize::from(round % 2 == 0)).unwrap().wake();
     }
-    // Who parked after the last ring has seen its number.
+    // A sleeper that parked after the last wake-up has seen its number.
     for sleeper in sleepers {
         sleeper.join().unwrap();
     }

@@ -48,8 +48,8 @@ fn produce(producer: &mut Producer, seed: u64) {
     }
 }
 
-/// Takes every whole group from the front of `words`; a group is published whole, so what a read of
-/// everything ends with is never a part of one.
+/// Takes every whole group from the front of `words`; a group is published whole, so a read of
+/// everything never ends inside one.
 fn check(words: &mut Vec<u32>, next: &mut u32, seed: u64) {
     let mut rest = &words[..];
     while let Some(&length) = rest.first() {
@@ -104,8 +104,8 @@ fn counters_may_overflow() {
     writer.join().unwrap();
 }
 
-/// Every turn parks, so each of the orders in which parking and publishing can meet comes up. A lost
-/// wake-up is a hang.
+/// Every turn parks, so that every order of parking and publishing occurs. A lost wake-up is a
+/// hang.
 #[test]
 fn no_wake_up_is_lost() {
     const TURNS: u32 = 5000;
@@ -131,14 +131,14 @@ fn no_wake_up_is_lost() {
     echo.join().unwrap();
 }
 
-/// Both sides of one meeting start at once, with a random lag each.
+/// Starts both sides of one meeting at the same time, with a random lag each.
 fn meet(turn: &AtomicU32, arrivals: u32, random: &mut Random) {
     turn.fetch_add(1, Ordering::AcqRel);
     for polls in 1_u32.. {
         if turn.load(Ordering::Acquire) >= arrivals {
             break;
         }
-        // Yielding at once would spoil the meeting, never yielding takes the peer's CPU.
+        // Yielding at once would desynchronise the two, never yielding takes the peer's CPU.
         if polls % 1000 == 0 { yield_now() } else { hint::spin_loop() }
     }
     for _ in 0..random.up_to(30) {
@@ -146,9 +146,10 @@ fn meet(turn: &AtomicU32, arrivals: u32, random: &mut Random) {
     }
 }
 
-/// The heart of the matter: a publication and a parking that meet. Either the consumer sees the word,
-/// or the producer sees it parked and rings. Without either of the two fences this failed within 2000
-/// turns in a release build; the unoptimised producer is too slow to show that its own is missing.
+/// The critical case: a publication and a parking at the same time. Either the consumer sees the
+/// word, or the producer sees it parked and wakes it. Without either of the two fences this failed
+/// within 2000 turns in a release build; the unoptimised producer is too slow to show that its own
+/// is missing.
 #[test]
 fn parking_and_publishing_never_miss_each_other() {
     const TURNS: u32 = 50_000;

@@ -1,5 +1,5 @@
-//! Reductions of shards, compiled for each set of vector instructions that this processor has: the bits are those of the
-//! loop over single elements.
+//! Reductions of shards, compiled for each set of vector instructions that this processor has:
+//! bit-identical to the loop over single elements.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test is a panic")]
 
@@ -22,10 +22,11 @@ const DTYPES: [Dtype; 12] = [
     Dtype::C64,
     Dtype::C128,
 ];
-/// Around one vector, several, and a chunk of sums.
+/// Element counts around one vector, several vectors, and a chunk of sums.
 const COUNTS: [usize; 12] = [0, 1, 2, 7, 16, 31, 33, 64, 67, 200, 513, 1030];
 
-/// Bytes of `count` elements of a member, `offset` bytes behind an aligned one: any bits, between those that are special.
+/// Bytes of `count` elements of a member, `offset` bytes behind an aligned one: arbitrary bits,
+/// mixed with special ones.
 fn bytes(dtype: Dtype, member: usize, count: usize, offset: usize) -> Vec<u8> {
     let size = usize::try_from(dtype.size()).unwrap();
     let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ u64::try_from(member * 7919 + count).unwrap();
@@ -47,7 +48,8 @@ fn bytes(dtype: Dtype, member: usize, count: usize, offset: usize) -> Vec<u8> {
     bytes
 }
 
-/// -0.0, the infinities, numbers that are no number, quiet or not, and the smallest ones: as often in one element as fit.
+/// Bits of -0.0, infinities, quiet and signalling NaNs, and the smallest numbers: repeated as often
+/// in one element as they fit.
 fn special(dtype: Dtype) -> Vec<u64> {
     let repeated = |bits: &[u64], width: u32| {
         let ones = (0..64 / width).fold(0_u64, |all, place| all | 1 << (place * width));
@@ -70,7 +72,8 @@ fn special(dtype: Dtype) -> Vec<u64> {
     }
 }
 
-/// The bits, but of what is no number only that: two of them are joined in an order that is the processor's.
+/// The bits, with every NaN replaced by one pattern: the result of combining two of them depends on
+/// the processor.
 fn comparable(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
     let parts: Vec<u64> = match dtype {
         Dtype::Bool | Dtype::U8 | Dtype::I8 => bytes.iter().map(|&byte| byte.into()).collect(),
@@ -110,7 +113,7 @@ impl VectorLoop for ReductionLoop<'_, '_> {
     }
 }
 
-/// Element by element, so that no vector is ever used.
+/// Reduces element by element, so that no vector is ever used.
 fn single_elements(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]]) -> Vec<u8> {
     let size = usize::try_from(dtype.size()).unwrap();
     let mut out = vec![0; shards[0].len()];

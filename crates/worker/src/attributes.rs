@@ -1,4 +1,4 @@
-//! Operands and attributes of an instruction, as the dispatcher must have written them.
+//! Parsing of an instruction's operands and attributes, in the form that the dispatcher must write.
 
 use crate::failure::Fault;
 use gt_protocol::{Attr, Id, Instruction, Scalar};
@@ -7,7 +7,7 @@ pub fn first_value(instruction: &Instruction<'_>) -> Result<Id, Fault> {
     instruction.values().next().ok_or_else(|| Fault::protocol("the operand is no value"))
 }
 
-/// An attribute that counts something.
+/// A non-negative integer attribute.
 pub fn unsigned(instruction: &Instruction<'_>, name: &str) -> Result<u64, Fault> {
     let Attr::Int(value) = instruction.attr(name) else {
         return Err(Fault::protocol(format!("{name} is missing")));
@@ -22,7 +22,7 @@ pub fn list<'a>(instruction: &'a Instruction<'_>, name: &str) -> Result<&'a [i64
     Ok(values)
 }
 
-/// Equal to the last bit: -0.0 is not 0.0 here, and a NaN equals itself.
+/// Compares bit by bit: -0.0 differs from 0.0 here, and a NaN equals itself.
 pub fn same_attr(left: &Attr, right: &Attr) -> bool {
     match (left, right) {
         (Attr::Float(left), Attr::Float(right))

@@ -1,9 +1,10 @@
-//! How a collective goes where its bytes do not pass through the workers' own messages: what a machine asks of an engine
-//! whose backend moves them itself, from device to device or by a process group.
+//! Backends of collectives whose bytes do not go through the workers' own messages: the interface
+//! to an engine whose backend moves them itself, from device to device or by a process group.
 //!
-//! The members of such a collective meet in a rendezvous: round by round each sends a payload to the others, and each
-//! backend does with what it receives what it will. The machine knows when a round is over, who has failed, and whose memory
-//! is borrowed; the payloads are the backends'. Nothing here waits for a device.
+//! The members of such a collective negotiate in rounds: in each round every member sends a payload
+//! to the others, and each backend processes the payloads that it receives. The machine knows the
+//! end of a round, the members that failed, and the memory that is borrowed; the payloads are
+//! opaque to it. Nothing here waits for a device.
 
 use crate::failure::Fault;
 use crate::strided_range::StridedRange;
@@ -11,17 +12,17 @@ use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Attr, Dtype, Instruction};
 use smallvec::SmallVec;
 
-/// Which backend, in the order of the choice of a collective's `backend`.
+/// Backend of a collective, in the order of the choice `backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// From the memory of one device to another's, on one host.
     Device,
-    /// By a process group.
+    /// Through a process group.
     Group,
 }
 
 impl Backend {
-    /// The backend that an instruction names; none where it goes by the workers' messages.
+    /// The backend that an instruction names; `None` where it uses the workers' messages.
     pub fn of(instruction: &Instruction<'_>) -> Result<Option<Self>, Fault> {
         let backend = instruction.attr("backend");
         for (index, known) in (0..).zip([Self::Device, Self::Group]) {
@@ -35,7 +36,7 @@ impl Backend {
         Err(Fault::protocol(format!("the backend {backend:?}")))
     }
 
-    /// The word of it in a trace, and the name under which a worker's kernels have it.
+    /// Its word in a trace, and its name in a worker's kernels.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -44,59 +45,61 @@ impl Backend {
     }
 }
 
-/// A collective as a backend gets it.
+/// A collective in the form that a backend gets.
 #[derive(Clone, Copy, Debug)]
 pub struct Collective<'a> {
     pub backend: Backend,
-    /// Its operator and attributes.
+    /// The instruction, for its operator and attributes.
     pub instruction: &'a Instruction<'a>,
-    /// The same at all members, and no other collective's.
+    /// Tag of the collective, the same at all members and different for every collective.
     pub tag: u64,
-    /// In the group's order; of a `send` and its `receive` each has itself first.
+    /// Members in the group's order; for a `send` and its `receive` each member lists itself first.
     pub members: &'a [u32],
-    /// Which of them we are.
+    /// Index of this worker among the members.
     pub me: usize,
 }
 
-/// What of another member's memory is copied to where in our result.
+/// Copy of a range of another member's memory to a range of our result.
 #[derive(Clone, Copy, Debug)]
 pub struct Pull {
-    /// The member's place in the group.
+    /// The member's index in the group.
     pub place: usize,
-    /// From its result, once that is reduced, instead of its operand.
+    /// True if it is copied from the member's result, once that is reduced, instead of its operand.
     pub of_result: bool,
     pub from: StridedRange,
     pub to: StridedRange,
 }
 
-/// What is reduced to where in our result.
+/// Reduction of ranges of the members' memory to a range of our result.
 #[derive(Clone, Debug)]
 pub struct ReadReduction {
     pub reduce_op: ReduceOp,
-    /// A range of each member's operand, in the group's order; our own among them.
+    /// A range of each member's operand, in the group's order, our own included.
     pub shards: SmallVec<[StridedRange; 8]>,
     pub to: StridedRange,
 }
 
-/// All that a member does by reading other members' memory: reduce first, then pull.
+/// Everything that a member does by reading other members' memory: first reductions, then copies.
 #[derive(Clone, Debug)]
 pub struct DirectReads {
     pub dtype: Dtype,
-    /// From our operand to our result.
+    /// Copy from our operand to our result.
     pub kept: Option<(StridedRange, StridedRange)>,
     pub reduction: Option<ReadReduction>,
     pub pulls: SmallVec<[Pull; 8]>,
-    /// Others read our result too, as soon as it is reduced.
+    /// True if others read our result too, as soon as it is reduced.
     pub shares_result: bool,
 }
 
-/// What a backend makes of a round.
+/// Result of a backend's round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It sends this in one more round, and does the rest when that is over.
+    /// It sends this payload in one more round, and continues when that is over.
     Continue(Vec<u8>),
-    /// All is begun that it has to do: the result can be had by [`finish`](crate::Engine::finish). This is its last payload.
+    /// It has started all of its work: [`finish`](crate::Engine::finish) gives the result. This is
+    /// its last payload.
     Done(Vec<u8>),
-    /// Somebody has no such backend: all go by messages. An engine says so only of what all members have received alike.
+    /// A member has no such backend: all members use messages. An engine may return this only for a
+    /// reason that all members have received alike.
     FallBack,
 }

@@ -1,10 +1,10 @@
-//! Bytes of values that an engine lends for a while.
+//! Bytes of values that an engine lends for a time.
 
 /// Bytes of an operand and of a result.
 #[derive(Debug)]
 pub enum Buffers<'a> {
     Two(&'a [u8], &'a mut [u8]),
-    /// The same memory is both.
+    /// Operand and result in the same memory.
     One(&'a mut [u8]),
 }
 
@@ -31,8 +31,9 @@ impl Buffers<'_> {
     }
 }
 
-/// Memory that a collective works on until it gives it back to the engine. Where another thread moves collectives on, the
-/// bytes are shown there, and the value is made and dropped where the engine is.
+/// Memory that a collective works on until it returns it to the engine. The bytes may be used on
+/// another thread, the one that advances collectives; the value is made and dropped on the engine's
+/// thread.
 pub trait BorrowedBuffers {
     fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>));
 }

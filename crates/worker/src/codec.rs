@@ -1,31 +1,34 @@
-//! Codecs of slow links that lose bits: what a reduction between hosts sends is rounded first, here and for us too, to numbers that
-//! links send in fewer bytes. So all members reduce the same numbers, whatever each of them has been asked to lose, and no link
-//! has to know of it (`gt_transport::packing` leaves out what rounded numbers do not say).
+//! Lossy codecs for slow links: the operands of a reduction between hosts are rounded first, ours
+//! included, to numbers that links can send in fewer bytes. So all members reduce the same numbers,
+//! whatever codec each of them uses, and no link has to know of the codec (`gt_transport::packing`
+//! leaves out the bits that are redundant in rounded numbers).
 //!
-//! Used only where a user has said so, for float32 sums with members on other hosts; nothing that was measured decides.
+//! Used only on a user's request, for float32 sums with members on other hosts; it does not depend
+//! on measurements.
 
 use crate::reduce_op::single_to_brain;
 
-/// Numbers that share a scale.
+/// Count of numbers that share a scale.
 const BLOCK: usize = 256;
 const MULTIPLE_MAX: f32 = 127.0;
-/// Blocks whose largest number is outside are left as they are: their scale, or a multiple of it, would not be a normal number.
+/// Range of a block's largest magnitude; other blocks are left as they are, because their scale, or
+/// a multiple of it, would not be a normal number.
 const LARGEST_MIN: f32 = 1e-30;
 const LARGEST_MAX: f32 = 1e38;
-/// Bits of a scale that stay zero, so that each of its multiples is exact.
+/// Low bits of a scale that stay zero, so that each of its multiples is exact.
 const SCALE_BITS_FREE: u32 = 7;
 
-/// To what numbers are rounded.
+/// Target of the rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// To the nearest bfloat16; relative error up to 2^-8.
+    /// The nearest bfloat16; relative error up to 2^-8.
     Bf16,
-    /// In blocks of 256 to the nearest multiple of a 127th of the largest: error up to half of that. Between more than two members the sums
-    /// go back in bfloat16.
+    /// The nearest multiple of 1/127 of the largest magnitude in blocks of 256; error up to half of
+    /// that step. With more than two members the sums are returned in bfloat16.
     Int8,
 }
 
-/// Squares of what was rounded, and of what that lost.
+/// Sums of squares of the rounded numbers, and of their errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RoundingError {
     squares: f64,
@@ -33,7 +36,7 @@ pub struct RoundingError {
 }
 
 impl RoundingError {
-    /// Root of the mean square error, relative to that of the numbers.
+    /// Root mean square error, relative to the root mean square of the numbers.
     pub fn relative(self) -> f64 {
         if self.lost == 0.0 { 0.0 } else { (self.lost / self.squares).sqrt() }
     }
@@ -43,7 +46,7 @@ impl RoundingError {
         self.lost += other.lost;
     }
 
-    /// Numbers that are not finite have no error.
+    /// Adds one number; numbers that are not finite count as exact.
     fn count(&mut self, number: f32, rounded: f32) {
         if number.is_finite() && rounded.is_finite() {
             let (number, lost) = (f64::from(number), f64::from(number) - f64::from(rounded));
@@ -54,7 +57,7 @@ impl RoundingError {
 }
 
 impl Codec {
-    /// Whether what was lost is to be made good by the next reduction.
+    /// Returns true if the error is to be compensated in the next reduction.
     pub const fn keeps_residual(self) -> bool {
         match self {
             Self::Int8 => true,
@@ -62,7 +65,8 @@ impl Codec {
         }
     }
 
-    /// Rounds float32 numbers where they are. `residual`, as long where it is any, is added first, and is what was lost afterwards.
+    /// Rounds float32 numbers in place. `residual`, of the same length or empty, is added first,
+    /// and holds the rounding errors afterwards.
     pub fn round(self, bytes: &mut [u8], residual: &mut [f32]) -> RoundingError {
         let mut error = RoundingError::default();
         let mut residuals = residual.chunks_mut(BLOCK);
@@ -100,7 +104,7 @@ impl Codec {
                 None => f32::from_bits(u32::from(single_to_brain(number)) << 16),
                 Some(scale) if scale > 0.0 => {
                     let multiple = (number / scale).round_ties_even();
-                    // Zeros are positive: their sign would take four bytes.
+                    // Zeros are made positive: a negative one would take four bytes.
                     multiple.clamp(-MULTIPLE_MAX, MULTIPLE_MAX) * scale + 0.0
                 }
                 Some(_) => number,

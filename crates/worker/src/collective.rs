@@ -1,5 +1,6 @@
-//! What the workers of a group do together: every member meets the same instruction, and a failed operand travels to
-//! the others in the place of its bytes, so that nobody waits for it. Here a collective becomes a job of the stream.
+//! Collectives of a group: every member runs the same instruction, and a failed operand is sent to
+//! the others as a failure in place of its bytes, so that no member waits for it. This file turns a
+//! collective into a job of the stream.
 
 mod coalesced;
 mod conclude;
@@ -24,7 +25,7 @@ use gt_protocol::{Dtype, Id, Instruction, Op};
 use plan::{CollectivePlan, plan, receivers, reduce_op_of, senders};
 use smallvec::SmallVec;
 
-/// An exchange with what it works on, and what it will leave.
+/// An exchange with its memory, and the results that it will leave.
 type Begun<E> = (Exchange, BucketMemory<<E as Engine>::Borrowed>, InFlightOf<E>);
 
 impl<E: Engine> MachineState<E> {
@@ -73,7 +74,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// Gives an exchange to the stream, which may be through with it at once.
+    /// Gives an exchange to the stream, which may complete it at once.
     fn submit(
         &mut self,
         in_flight: InFlightOf<E>,
@@ -89,7 +90,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// Rounds what we contribute to a sum with members on other hosts, where a user has asked for it.
+    /// Rounds our contribution to a sum with members on other hosts, on a user's request.
     fn round(
         &mut self,
         instruction: &Instruction<'_>,
@@ -126,8 +127,9 @@ impl<E: Engine> MachineState<E> {
         Ok((plan.exchange, bucket, in_flight))
     }
 
-    /// What is sent has the strides here that it will have there: kernels round by the strides of their operands, and what two workers compute
-    /// of the same value is to be the same to the last bit.
+    /// Gives a value that is sent the strides here that it will have at the receiver: kernels round
+    /// depending on their operands' strides, and two workers must compute bit-identical results
+    /// from the same value.
     fn make_as_received(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
         let Some(id) = instruction.values().next().filter(|_| instruction.op == Op::Send) else {
             return Ok(());
@@ -144,7 +146,8 @@ impl<E: Engine> MachineState<E> {
         Ok(())
     }
 
-    /// What a collective reads and writes, in memory that the engine gives; and what it will leave.
+    /// Borrows the memory that a collective reads and writes, from the engine; returns it with the
+    /// results that the collective will leave.
     fn prepare<R>(
         &mut self,
         instruction: &Instruction<'_>,
@@ -159,7 +162,7 @@ impl<E: Engine> MachineState<E> {
             in_flight.bytes = held.meta.bytes();
             let given = give(&mut self.engine, Places::One(&mut held.value));
             if given.is_err() {
-                // Nobody asks for it any more.
+                // The value is not used any more.
                 self.table.release(held.storage);
             }
             in_flight.awaited.push(Awaited { output, result: Some(held) });
@@ -192,7 +195,7 @@ impl<E: Engine> MachineState<E> {
         Ok((given, in_flight))
     }
 
-    /// The operand of a reduction, if its buffer can be the result's.
+    /// The operand of a reduction, if its buffer can become the result's.
     fn reused(&self, instruction: &Instruction<'_>, next: &[u32]) -> Option<Id> {
         if instruction.op != Op::AllReduce {
             return None;

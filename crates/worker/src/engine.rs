@@ -1,4 +1,4 @@
-//! What a machine needs from whatever computes.
+//! The interface of a machine to the engine that computes.
 
 use crate::backend::{Collective, DirectReads, Turn};
 use crate::buffers::BorrowedBuffers;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 /// The results of an instruction; nearly always one.
 pub type Values<V> = SmallVec<[V; 2]>;
 
-/// An operand as an engine gets it.
+/// An operand in the form that an engine gets.
 #[derive(Debug)]
 pub enum EngineOperand<'a, V> {
     Absent,
@@ -19,40 +19,41 @@ pub enum EngineOperand<'a, V> {
     Scalar(Scalar),
 }
 
-/// An instruction that may run with the one before it, whose result it ends.
+/// An instruction that may run together with the one before it, whose result it consumes.
 #[derive(Debug)]
 pub struct Follower<'a, V> {
     pub instruction: Instruction<'a>,
-    /// Absent where they are that result.
+    /// Operands; absent where they are that result.
     pub operands: SmallVec<[EngineOperand<'a, V>; 4]>,
-    /// Operands, a bit each, that are that result.
+    /// Bit mask of the operands that are that result.
     pub from: u16,
 }
 
-/// Whose bytes a collective needs.
+/// Values whose bytes a collective needs.
 #[derive(Debug)]
 pub enum Places<'a, V> {
     Operand(&'a V),
     Result(&'a mut V),
     Both(&'a V, &'a mut V),
-    /// The operand becomes the result.
+    /// One value that is operand and result.
     One(&'a mut V),
 }
 
-/// Executes instructions on values of its own. It owns no table and knows no slot.
+/// Executes instructions on values of its own. It has no table and no slots.
 pub trait Engine {
     /// A handle to a value: dropping it frees the value.
     type Value;
-    /// Bytes of values that a collective works on.
+    /// Borrowed bytes of values that a collective works on.
     type Borrowed: BorrowedBuffers;
-    /// Our part in a collective by a backend. It keeps what it needs of the values.
+    /// Our part in a collective by a backend. It keeps the values that it needs alive.
     type Rendezvous;
 
-    /// Computes the row's outputs. Bit k of `reuse` says that nobody reads operand k again, that it is contiguous and that
-    /// a result has its shape and dtype: its buffer may become a result's. A result shares memory with an operand only
-    /// then, and for the rows that `reuse::aliases` lists. Its bits are the same with and without.
-    /// Results of creation, and of elementwise rows and updates of contiguous operands, are contiguous or stand for an
-    /// absent state; those of other rows may have any layout.
+    /// Computes the row's outputs. Bit k of `reuse` guarantees that operand k is not read again,
+    /// that it is contiguous, and that a result has its shape and dtype: its buffer may become a
+    /// result's. A result shares memory with an operand only in this case, and for the rows that
+    /// `reuse::aliases` lists. The results are bit-identical with and without. Results of
+    /// creations, and of elementwise rows and updates of contiguous operands, are contiguous or
+    /// stand for an absent state; results of other rows may have any layout.
     fn execute(
         &mut self,
         instruction: &Instruction<'_>,
@@ -60,9 +61,11 @@ pub trait Engine {
         reuse: u16,
     ) -> Result<Values<Self::Value>, Fault>;
 
-    /// Computes several updates like `instruction` in one call, `operands` being those of one after another, of which each writes
-    /// over those in `reuse`: the results of each, which have the bits that [`execute`](Self::execute) gives. No two name the same value.
-    /// Nothing where there is no such call, or where it fails: nothing has been written then, and each is executed by itself.
+    /// Computes several updates like `instruction` in one call. `operands` concatenates their
+    /// operands; each update overwrites those in `reuse`, and no two updates name the same value.
+    /// Returns the results of each, bit-identical to [`execute`](Self::execute)'s. Returns `None`,
+    /// with nothing written, where there is no such call or where it fails: each update is then
+    /// executed by itself.
     fn execute_group(
         &mut self,
         _instruction: &Instruction<'_>,
@@ -72,9 +75,11 @@ pub trait Engine {
         None
     }
 
-    /// Computes an instruction and of its result those that follow it, the first ones, as many as go together with it here: how many of
-    /// `followers`, at least one, and the result of the last, whose bits are those of one after the other. Nothing where none
-    /// goes together with it; nothing has been done then. `reuse` is of the first, as for [`execute`](Self::execute).
+    /// Computes an instruction together with as many of `followers`, in order, as this engine can
+    /// join: each consumes the result before it. Returns their number, at least one, and the last
+    /// one's result, bit-identical to executing them one by one. Returns `None`, with nothing done,
+    /// where none can be joined. `reuse` applies to the first instruction, as in
+    /// [`execute`](Self::execute).
     fn execute_joined(
         &mut self,
         _first: &Instruction<'_>,
@@ -85,57 +90,62 @@ pub trait Engine {
         None
     }
 
-    /// Elements of an elementwise result from which on looking at what follows takes less time than the pass that it may save.
+    /// Number of elements of an elementwise result from which looking for followers takes less time
+    /// than the pass over memory that it may save.
     fn joined_elements_min(&self) -> i64 {
         1 << 12
     }
 
-    /// How many calls have run in C++, and in Python; and of GT's own kernels from either.
+    /// Number of calls that ran in C++, and in Python; and number of calls of GT's own kernels from
+    /// either.
     fn calls(&self) -> [u64; 3] {
         [0; 3]
     }
 
-    /// Says whether the next instruction is worth several threads. It follows from instructions alone, as the number of
-    /// threads may change the bits of a result.
+    /// Tells if the next instruction is worth several threads. The caller decides by instructions
+    /// alone, because the number of threads may change the bits of a result.
     fn set_large(&mut self, is_large: bool) {
         let _ = is_large;
     }
 
-    /// The worker's index is known.
+    /// Tells the engine the worker's index.
     fn set_index(&mut self, _index: u32) {}
 
-    /// An instruction begins: for an engine that records when it executes what.
+    /// Marks the start of an instruction, for an engine that records execution times.
     fn begin_instruction(&mut self) {}
 
-    /// The instruction that has begun has ended.
+    /// Marks the end of the instruction that was started.
     fn end_instruction(&mut self, _session: u32, _instruction: &Instruction<'_>) {}
 
-    /// A collective begins, under a ticket of the machine's; it is over when [`end_transfer`](Self::end_transfer) says so.
+    /// Marks the start of a collective, under the machine's ticket;
+    /// [`end_transfer`](Self::end_transfer) marks its end.
     fn begin_transfer(&mut self, _ticket: u64) {}
 
-    /// A collective is over.
+    /// Marks the end of a collective.
     fn end_transfer(&mut self, _ticket: u64, _origin: &FailedInstruction) {}
 
-    /// Somebody waits for all that was recorded, or nothing is left to do.
+    /// Writes the records that have gathered: they are waited for, or the worker is idle.
     fn flush_record(&mut self) {}
 
-    /// Positions whose buffer this engine can use again for a result of `op`.
+    /// Bit mask of operands whose buffer this engine can reuse for a result of `op`.
     fn in_place(&self, op: Op) -> u16;
 
-    /// What a value is; asked only where the shape rules cannot say (a mask's count of elements).
+    /// Metadata of a value; called only where the shape rules cannot tell it (the number of true
+    /// elements of a mask).
     fn meta(&mut self, value: &Self::Value) -> Result<Meta, Fault>;
 
-    /// Whether a result of `reshape` is its operand's memory; else it is a copy.
+    /// Returns true if a result of `reshape` shares its operand's memory, false if it is a copy.
     fn is_view(&mut self, result: &Self::Value, operand: &Self::Value) -> Result<bool, Fault>;
 
-    /// Bytes of the memory that holds a value, all of it. Asked where they need not be those of its shape: of an
-    /// optimizer's results, of which one may only stand for a state that the step does not have.
+    /// Bytes of the whole memory that holds a value. Called where they may differ from those of its
+    /// shape: for an optimizer's results, one of which may only stand for a state that the step
+    /// does not have.
     fn memory_bytes(&mut self, value: &Self::Value) -> Result<u64, Fault>;
 
-    /// A value whose bytes [`write`](Self::write) will fill.
+    /// Allocates a value whose bytes [`write`](Self::write) will fill.
     fn allocate(&mut self, meta: &Meta) -> Result<Self::Value, Fault>;
 
-    /// Puts bytes into an allocated value; the machine has checked that they fit.
+    /// Writes bytes into an allocated value; the machine has checked that they fit.
     fn write(
         &mut self,
         value: &mut Self::Value,
@@ -143,11 +153,12 @@ pub trait Engine {
         bytes: &[u8],
     ) -> Result<(), Fault>;
 
-    /// Shows all the bytes of a value, row-major, in place where they are stored so.
+    /// Passes all the bytes of a value, row-major, to `show`, in place if they are stored so.
     fn with_bytes(&mut self, value: &Self::Value, show: &mut dyn FnMut(&[u8]))
     -> Result<(), Fault>;
 
-    /// A copy with the strides that [`allocate`](Self::allocate) gives; nothing where the value has them already.
+    /// Copies a value to the strides that [`allocate`](Self::allocate) gives; `None` if it has them
+    /// already.
     fn contiguous(
         &mut self,
         _value: &Self::Value,
@@ -156,7 +167,8 @@ pub trait Engine {
         Ok(None)
     }
 
-    /// A copy with the layout of a received value, address included; nothing where the value has it.
+    /// Copies a value to the layout of a received one, alignment included; `None` if it has it
+    /// already.
     fn as_received(
         &mut self,
         _value: &Self::Value,
@@ -165,26 +177,28 @@ pub trait Engine {
         Ok(None)
     }
 
-    /// Lends the bytes of values for as long as a collective works on them, row-major, in place where they are stored so: of an
-    /// operand to be read, of a result to be written. A value to be written may be replaced by one with a better layout.
-    /// Until the buffers are returned the machine writes to none of them, and reads none that is written.
+    /// Lends the bytes of values for as long as a collective works on them, row-major, in place if
+    /// they are stored so: an operand's for reading, a result's for writing. A value to be written
+    /// may be replaced by one with a better layout. Until the buffers are returned the machine does
+    /// not write any of them, and does not read one that is written.
     fn borrow_buffers(&mut self, places: Places<'_, Self::Value>) -> Result<Self::Borrowed, Fault>;
 
-    /// Takes buffers back. What was written is the value's when this returns; `written` is the one that was to be.
+    /// Takes buffers back. When this returns, `written` has the bytes that were written.
     fn return_buffers(
         &mut self,
         borrowed: Self::Borrowed,
         written: Option<&mut Self::Value>,
     ) -> Result<(), Fault>;
 
-    /// Who can take part in collectives with us from device to device, and by a process group: those who say the same. Nothing:
-    /// nobody.
+    /// Domains of workers that can take part in collectives with this one, from device to device
+    /// and by a process group: workers with the same domain. Empty: none.
     fn domains(&self) -> [&str; 2] {
         [""; 2]
     }
 
-    /// Begins our part of a collective by a backend, and says what the others must know to read the operand, and a result
-    /// that others read too. An empty payload: it cannot be, and all go by messages. From now until
+    /// Starts our part of a collective by a backend, and returns the payload from which the others
+    /// learn how to read the operand, and a result that others read too. An empty payload means
+    /// that the backend cannot take part, and all members use messages. From now until
     /// [`end`](Self::end) the operand is not written, and the result only by this engine.
     fn rendezvous(
         &mut self,
@@ -192,8 +206,8 @@ pub trait Engine {
         places: Places<'_, Self::Value>,
     ) -> Result<(Self::Rendezvous, Vec<u8>), Fault>;
 
-    /// Goes on with what all members have sent in the last round, in the group's order, our own payload among them. After the
-    /// first one there are `reads`: what is to be read of whose memory.
+    /// Continues with the payloads of all members in the last round, in the group's order, our own
+    /// included. After the first round `reads` has the ranges to read from other members' memory.
     fn negotiate(
         &mut self,
         rendezvous: &mut Self::Rendezvous,
@@ -201,46 +215,50 @@ pub trait Engine {
         reads: Option<&DirectReads>,
     ) -> Result<Turn, Fault>;
 
-    /// Whether the result can be had without waiting for another member, or never will be. Until then the machine looks
-    /// after its other collectives.
+    /// Returns true if the result is available without waiting for another member, or never will
+    /// be. Until then the machine handles its other collectives.
     fn is_over(&mut self, _rendezvous: &mut Self::Rendezvous) -> bool {
         true
     }
 
-    /// A member of this collective is gone, and it is not over.
+    /// Tells that a member of this collective, which is not over, is gone.
     fn lose(&mut self, _rendezvous: &mut Self::Rendezvous, _peer: u32) {}
 
-    /// From now on the result is used: whatever this engine computes afterwards finds it there.
+    /// Makes the result usable: everything that this engine computes afterwards finds it complete.
     fn finish(
         &mut self,
         rendezvous: &mut Self::Rendezvous,
         result: Option<&mut Self::Value>,
     ) -> Result<(), Fault>;
 
-    /// The end of a collective, well or not: nobody begins to read our memory any more. `payloads` are the last
-    /// ones that were received, of a part that failed perhaps of an earlier round; none of members that have failed or are
-    /// gone. When this returns, the engine may write to that memory again: it sees to it itself that what the others
-    /// have begun to read is not overtaken.
+    /// Ends a collective, successful or not: no member starts to read our memory any more.
+    /// `payloads` are the last ones received, possibly of an earlier round if our part failed;
+    /// `None` for members that have failed or are gone. When this returns, the engine may write
+    /// that memory again, and must itself order such writes after the reads that other members have
+    /// started.
     fn end(&mut self, rendezvous: Self::Rendezvous, payloads: &[Option<Vec<u8>>]);
 
-    /// All go by messages after all: what [`borrow_buffers`](Self::borrow_buffers) would have given.
+    /// Switches to messages: returns the buffers that [`borrow_buffers`](Self::borrow_buffers)
+    /// would have given.
     fn fall_back(
         &mut self,
         rendezvous: Self::Rendezvous,
         result: Option<&mut Self::Value>,
     ) -> Result<Self::Borrowed, Fault>;
 
-    /// Reduces shards of one dtype and length, in the order given, into `out`, which is as long.
+    /// Reduces shards of one dtype and length, in the order given, into `out`, which has the same
+    /// length.
     fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
         reduce(dtype, reduce_op, shards, out);
     }
 
-    /// Whether the fault that it has just returned is one of all its values: a collective on a device has not come to its
-    /// end, and what was computed since may be made of its result. Said once; what comes from then on is well.
+    /// Returns true, once, if the fault that it has just returned affects all its values: a
+    /// collective on a device did not complete, and values computed since may depend on its result.
+    /// Values computed from then on are valid.
     fn take_loss(&mut self) -> bool {
         false
     }
 
-    /// Returns when everything before has run.
+    /// Returns when all earlier work has run.
     fn synchronize(&mut self) -> Result<(), Fault>;
 }

@@ -1,7 +1,8 @@
-//! What one collective sends, takes in and reduces at one member, step by step, over whatever reaches the others.
+//! One collective at one member: the messages that it sends, receives and reduces, step by step,
+//! over any kind of link.
 //!
-//! Nothing here knows of instructions that follow, of slots or of engines: the stream moves exchanges on, and a machine
-//! decides what they are of.
+//! Nothing here knows of other instructions, of slots or of engines: the stream advances exchanges,
+//! and a machine decides what they belong to.
 
 mod bucket;
 mod group;

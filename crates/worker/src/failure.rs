@@ -1,9 +1,9 @@
-//! Why an instruction has no result, and the first cause that its dependents inherit.
+//! Failures of instructions, and the first cause that dependents inherit.
 
 use gt_protocol::Op;
 use gt_protocol::message::{Failure, FailureClass, clip};
 
-/// What went wrong in one step, before it is known whose.
+/// Fault in one step, before the instruction is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Fault {
@@ -16,13 +16,14 @@ impl Fault {
         Self { class, text: text.into() }
     }
 
-    /// The dispatcher's mistake.
+    /// A mistake of the dispatcher.
     pub(crate) fn protocol(text: impl Into<String>) -> Self {
         Self::new(FailureClass::Protocol, text)
     }
 }
 
-/// A fault with the instruction that met it: what the slots of its results, and of theirs, hold.
+/// A fault with the instruction that failed: the content of its results' slots, and of dependents'
+/// slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     pub session: u32,
@@ -56,7 +57,7 @@ impl From<&Failure<'_>> for Cause {
     }
 }
 
-/// Which instruction a collective is of.
+/// Instruction of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedInstruction {
     pub session: u32,
@@ -70,7 +71,7 @@ impl FailedInstruction {
     }
 }
 
-/// Why a collective ends early.
+/// Reason why a collective ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// Another member's part has failed.

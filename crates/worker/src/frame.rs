@@ -1,15 +1,15 @@
-//! Where one instruction or message ends in a stream of words and the next one begins.
+//! Splitting a stream of words into instructions and messages.
 
 use gt_protocol::integer::to_usize;
 use gt_protocol::wire::{WireError, WireReason};
 
-/// A frame and what follows it.
+/// A frame and the words behind it.
 type Split<'a> = (&'a [u32], &'a [u32]);
 
-/// The first frame of `words` and what follows, or `None` while it is not complete.
+/// The first frame of `words` and the words behind it; `None` while it is incomplete.
 ///
 /// # Errors
-/// A frame of no words: nobody knows where the next one begins.
+/// A frame of no words: the start of the next one is unknown.
 pub fn split_frame(words: &[u32]) -> Result<Option<Split<'_>>, WireError> {
     let Some(&first) = words.first() else { return Ok(None) };
     let length = to_usize(first >> 16);

@@ -1,23 +1,24 @@
-//! Who of the workers that have had an index one after the other lives, and whom new instructions mean by it. What says so
-//! comes by two ways, in either order, so nothing here goes back.
+//! Incarnations: successive workers with one index; which of them is alive, and which one new
+//! instructions mean. The information comes over two connections, in either order, so a state never
+//! goes back.
 
 use crate::peers::PeerId;
 use std::collections::BTreeMap;
 
-/// By index. Of whom nothing was said, nobody is known before.
+/// States by index. An unknown worker has no predecessors.
 #[derive(Debug, Default)]
 pub struct Incarnations(BTreeMap<u32, Incarnation>);
 
 #[derive(Debug, Default)]
 struct Incarnation {
-    /// The one that new instructions mean.
+    /// The incarnation that new instructions mean.
     current: u32,
-    /// All before this one are gone.
+    /// All incarnations before this one are gone.
     gone_before: u32,
 }
 
 impl Incarnations {
-    /// The one that instructions mean from now on; all before it are gone.
+    /// Sets the incarnation that instructions mean from now on; all before it are gone.
     pub fn set_current(&mut self, peer: PeerId) {
         self.0.entry(peer.index).or_default().current = peer.incarnation;
         self.lose_earlier(peer);
@@ -28,17 +29,17 @@ impl Incarnations {
         PeerId { index, incarnation }
     }
 
-    /// Whether no new instruction means it.
+    /// Returns true if no new instruction means it.
     pub fn is_past(&self, peer: PeerId) -> bool {
         peer < self.current(peer.index)
     }
 
-    /// This one is gone, and all before it; false if that was known.
+    /// Marks this incarnation and all before it as gone; returns false if that was known.
     pub fn lose(&mut self, peer: PeerId) -> bool {
         self.lose_earlier(PeerId { incarnation: peer.incarnation.saturating_add(1), ..peer })
     }
 
-    /// All before this one are gone; false if that was known.
+    /// Marks all incarnations before this one as gone; returns false if that was known.
     pub fn lose_earlier(&mut self, peer: PeerId) -> bool {
         let gone_before = &mut self.0.entry(peer.index).or_default().gone_before;
         let is_news = *gone_before < peer.incarnation;
@@ -69,7 +70,7 @@ mod tests {
         assert!(!incarnations.is_gone(third));
         assert!(incarnations.lose(third));
         assert!(!incarnations.lose_earlier(third));
-        assert!(incarnations.is_gone(third), "an earlier word is not taken back");
+        assert!(incarnations.is_gone(third), "a reported loss is not undone");
     }
 
     #[test]
@@ -77,7 +78,7 @@ mod tests {
         let [first, second, _] = peers();
         let mut incarnations = Incarnations::default();
         assert_eq!(incarnations.current(4), first);
-        // It has joined, and the instructions have not come to it.
+        // The second one has joined, but instructions do not mean it yet.
         incarnations.lose_earlier(second);
         assert_eq!((incarnations.current(4), incarnations.is_past(first)), (first, false));
         incarnations.set_current(second);

@@ -1,7 +1,8 @@
-//! Instructions that run with those before them in one pass over memory. Of a product, and of the elementwise rows that a
-//! table's column names (`chains`), the result is often read by one instruction alone, which ends it. Where the engine can, it
-//! does to the value what that one would, and the next; in the first one's slot is then how many have been done, and when their
-//! turn comes the value goes on from slot to slot.
+//! Instructions that run in one pass over memory with those before them. The result of a product,
+//! or of an elementwise row of a chain (column `chains`), is often read by a single instruction,
+//! which consumes it. Where the engine can, it also applies that instruction to the value, and the
+//! next ones; the first one's slot then counts the instructions that have been applied, and when
+//! their turn comes the value moves from slot to slot.
 
 use crate::engine::{Engine, EngineOperand, Follower};
 use crate::frame::split_frame;
@@ -10,14 +11,16 @@ use crate::table::SlotTable;
 use gt_protocol::{Dtype, DtypeRule, Family, Id, Instruction, Meta, Op, Operand, wire};
 use smallvec::SmallVec;
 
-/// Instructions between two that run together: the gradients of a layer's parameters come before that of the layer below.
+/// Maximum number of instructions between two that are joined: the gradients of a layer's
+/// parameters come before that of the layer below.
 const BETWEEN_MAX: usize = 8;
-/// Instructions that run with the first one.
+/// Maximum number of instructions that run with the first one.
 const FOLLOWERS_MAX: usize = 15;
 
 type Followers<'a, V> = SmallVec<[Follower<'a, V>; 2]>;
 
-/// Whether looking for what follows may be worth it: a product that takes several threads, or a row of a chain.
+/// Returns true if looking for followers may be worth it: a product that takes several threads, or
+/// a row of a chain.
 pub fn may_begin<E: Engine>(engine: &E, op: Op, metas: &[Meta], is_large: bool) -> bool {
     let info = op.info();
     let [meta] = metas else { return false };
@@ -25,8 +28,9 @@ pub fn may_begin<E: Engine>(engine: &E, op: Op, metas: &[Meta], is_large: bool) 
     is_long || info.family == Family::Contract && is_large
 }
 
-/// Runs an instruction with as many as the engine computes with it of those that follow: how many, and the result of the last.
-/// How many of them are published depends on time: no bit does.
+/// Runs an instruction together with as many followers as the engine can join; returns their number
+/// and the last one's result. The number of published instructions depends on time; no bit of a
+/// result does.
 pub fn run<E: Engine>(
     engine: &mut E,
     table: &SlotTable<E::Value>,
@@ -44,7 +48,7 @@ pub fn run<E: Engine>(
     Some((u8::try_from(joined).ok()?, value))
 }
 
-/// The instructions that may run with `first`, of those that are published.
+/// The published instructions that may run with `first`.
 fn find<'a, V>(
     table: &'a SlotTable<V>,
     first: &Instruction<'_>,
@@ -53,7 +57,7 @@ fn find<'a, V>(
 ) -> Option<Followers<'a, V>> {
     let (&[mut made], &[meta]) = (&*first.outputs, metas) else { return None };
     let mut followers = Followers::new();
-    // What is in a slot now may be another value by then.
+    // A slot may hold another value by the time of the follower.
     let mut changed: SmallVec<[Id; 16]> = SmallVec::new();
     let mut between = 0;
     let mut rest = next;
@@ -86,7 +90,8 @@ fn find<'a, V>(
     Some(followers)
 }
 
-/// `one` as what follows, where it reads the value `made` last and nothing that is not there yet, and its result is like that.
+/// `one` as a follower, if it reads the value `made` last and no value that is not there yet, and
+/// its result has the same form.
 fn follower<'a, V>(
     table: &'a SlotTable<V>,
     one: Instruction<'a>,
@@ -111,7 +116,7 @@ fn follower<'a, V>(
             }
             Operand::Value(id) => {
                 let held = table.held(id).ok()?;
-                // A mask changes no dtype.
+                // A mask keeps the dtype.
                 let has_dtype = [meta.dtype, Dtype::Bool].contains(&held.meta.dtype);
                 let is_repeated = has_dtype && repeats(&held.meta, meta);
                 if !is_repeated || changed.contains(&id) {
@@ -128,7 +133,7 @@ fn follower<'a, V>(
     (dying & from != 0).then_some(Follower { instruction: one, operands, from })
 }
 
-/// Whether a value's dimensions are those of the other, or are broadcast to them.
+/// Returns true if a value's dimensions equal the other's, or broadcast to them.
 fn repeats(one: &Meta, whole: &Meta) -> bool {
     let (own, sizes) = (one.dims.iter().rev(), whole.dims.iter().rev());
     one.dims.len() <= whole.dims.len()

@@ -1,11 +1,12 @@
-//! The worker as a stepping machine: words of instructions in, messages out, values in slots between them.
+//! The worker as a stepping machine: words of instructions come in, messages go out, and slots hold
+//! the values.
 //!
-//! **Architecture invariant:** there is no transport, no thread and no clock here, and nothing knows of Python. What
-//! executes is an [`Engine`], what answers is a [`Replies`], what reaches other workers is a [`Peers`] behind a
-//! [`CommunicationStream`]; `crates/python` and `crates/sim` supply them.
+//! **Architecture invariant:** there is no transport, no thread and no clock here, and nothing
+//! knows of Python. An [`Engine`] executes, a [`Replies`] takes the answers, a [`Peers`] behind a
+//! [`CommunicationStream`] reaches other workers; `crates/python` and `crates/sim` supply them.
 //!
-//! The words come from a dispatcher, which may be wrong: garbage becomes a failure message, never a panic. What another
-//! worker sends is not trusted either.
+//! The words come from a dispatcher, which may be wrong: garbage becomes a failure message, never a
+//! panic. Messages of other workers are not trusted either.
 
 mod attributes;
 mod backend;

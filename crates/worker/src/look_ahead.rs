@@ -1,14 +1,14 @@
-//! How much of the stream a machine looks at before it executes an instruction.
+//! Look-ahead of a machine in its stream before it executes an instruction.
 
-/// What of the words behind an instruction is looked at. How many of them are published depends on time, so no result may
-/// depend on any of this; tests take away what they have to see that none does.
+/// Words behind an instruction that are looked at. The number of published words depends on time,
+/// so no result may depend on this; tests reduce the look-ahead to check that none does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LookAhead {
-    /// All that is published.
+    /// All published words.
     #[default]
     Published,
     Nothing,
-    /// One or the other, drawn anew for each instruction: the state of the draws.
+    /// All or none, drawn anew for each instruction; holds the generator's state.
     Drawn(u64),
 }
 
@@ -20,7 +20,7 @@ impl LookAhead {
             Self::Published => next,
             Self::Nothing => &[],
             Self::Drawn(state) => {
-                // Knuth's generator of 64 bits, whose highest ones are the best.
+                // Knuth's 64-bit generator, whose highest bits are the best.
                 *state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);

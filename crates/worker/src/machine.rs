@@ -1,4 +1,4 @@
-//! One instruction after the other: what a worker does with the words it is sent.
+//! Execution of a worker's stream, one instruction after the other.
 
 mod compute;
 mod control;
@@ -22,16 +22,16 @@ use gt_protocol::{Instruction, Kind, Op};
 use std::fmt;
 use std::rc::Rc;
 
-/// Why a machine takes no more words.
+/// Reason why a machine takes no more words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The dispatcher said goodbye.
     Goodbye,
-    /// The length of a frame is impossible, so nobody knows where the next one begins.
+    /// The length of a frame is impossible, so the start of the next one is unknown.
     Broken(WireError),
 }
 
-/// A worker: its state, and how far it looks ahead in its stream.
+/// A worker: its state, and its look-ahead in the stream.
 pub struct Machine<E: Engine> {
     state: MachineState<E>,
     executed: u64,
@@ -50,7 +50,7 @@ impl<E: Engine> Machine<E> {
         Self { state: MachineState::new(engine), executed: 0, look_ahead: LookAhead::default() }
     }
 
-    /// Tells the worker which member of a collective's group it is.
+    /// Tells the worker its index, by which collectives name it.
     pub fn set_index(&mut self, index: u32) {
         self.state.index = index;
         self.state.engine.set_index(index);
@@ -60,28 +60,29 @@ impl<E: Engine> Machine<E> {
         self.look_ahead = look_ahead;
     }
 
-    /// What other hosts are sent is rounded so, where it is summed.
+    /// Sets the codec of sums with other hosts.
     pub fn set_codec(&mut self, codec: Option<Codec>) {
         self.state.rounding = codec.map(Rounding::new);
     }
 
-    /// Whether the stream works on a collective, or has ended one that is not taken in.
+    /// Returns true if the stream works on a collective, or has completed one that is not taken in
+    /// yet.
     pub fn is_in_flight(&self) -> bool {
         self.state.is_in_flight()
     }
 
-    /// Takes in what collectives that have ended since leave: a caller that waits for words calls this when there is
-    /// something.
+    /// Takes in the results of completed collectives: a caller that waits for words calls this when
+    /// there are any.
     pub fn catch_up(&mut self, replies: &mut impl Replies, driver: &mut impl Driver<E::Borrowed>) {
         self.state.catch_up(replies, driver);
     }
 
-    /// Nothing is left to do for now.
+    /// Writes the engine's records, when the worker is idle.
     pub fn flush_record(&mut self) {
         self.state.engine.flush_record();
     }
 
-    /// Tells the dispatcher which backends may move its collectives, before anything else.
+    /// Tells the dispatcher the backends of its collectives, before any other message.
     pub fn announce(&self, is_far: bool, replies: &mut impl Replies) {
         let [device, group] = self.state.engine.domains().map(message::clip);
         if !device.is_empty() || !group.is_empty() {
@@ -111,9 +112,10 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// Executes the complete frames at the front of `words` and returns how many words they have. All of `words` may be
-    /// looked at, so a caller hands over everything that has been published. It stops before an instruction that
-    /// needs the result of a collective for which the driver does not wait.
+    /// Executes the complete frames at the front of `words` and returns their length in words. All
+    /// of `words` may be looked at, so a caller passes everything that has been published. It stops
+    /// before an instruction that needs the result of a collective for which the driver does not
+    /// wait.
     pub fn run(
         &mut self,
         words: &[u32],
@@ -121,7 +123,8 @@ impl<E: Engine> Machine<E> {
         driver: &mut impl Driver<E::Borrowed>,
     ) -> Result<usize, Stop> {
         let mut rest = words;
-        // One for all: it has 300 bytes, and moving it takes longer than decoding into it.
+        // One instruction for all frames: it has 300 bytes, and moving it takes longer than
+        // decoding into it.
         let mut instruction = Instruction::new(Op::Free);
         while let Some((frame, next)) = split_frame(rest).map_err(Stop::Broken)? {
             if frame.first().is_some_and(|first| first & 0xffff >= MESSAGE_CODE_FIRST.into()) {
@@ -158,7 +161,7 @@ impl<E: Engine> Machine<E> {
         replies.send(&FromWorker::Failure(cause.message()));
     }
 
-    /// False where it has to wait for a collective before it.
+    /// Returns false if it has to wait for an earlier collective.
     #[cold]
     fn message(
         &mut self,
@@ -167,7 +170,7 @@ impl<E: Engine> Machine<E> {
         driver: &mut impl Driver<E::Borrowed>,
     ) -> Result<bool, Stop> {
         let fault = match message::decode(frame) {
-            // Counted is what there is when everything before is over, whoever is fast or slow.
+            // The counters are those after all earlier work, so they do not depend on time.
             Ok((ToWorker::StatsRequest { request }, _)) => {
                 let is_over = self.state.wait_for_all(replies, driver);
                 if is_over {
@@ -179,12 +182,13 @@ impl<E: Engine> Machine<E> {
                 return Ok(is_over);
             }
             Ok((ToWorker::Mark { request }, _)) => {
-                // An instruction that failed has been reported, and a read of its result will be told.
+                // A failed instruction has been reported, and a read of its result gets the
+                // failure.
                 let _ = self.state.engine.synchronize();
                 replies.send(&FromWorker::Done { request });
                 return Ok(true);
             }
-            // Others count on what we have begun to send.
+            // Other members depend on messages that were started.
             Ok((ToWorker::Goodbye { .. }, _)) => {
                 return if self.state.wait_for_all(replies, driver) {
                     Err(Stop::Goodbye)
@@ -226,7 +230,8 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// Marks the results, answers who waits for this instruction, and reports a first cause once.
+    /// Marks the results as failed, answers requests of this instruction, and reports a first cause
+    /// once.
     #[cold]
     fn fail(&mut self, instruction: &Instruction<'_>, why: &NoValue, replies: &mut impl Replies) {
         let cause = Rc::new(self.state.cause(instruction, why));

@@ -1,7 +1,8 @@
-//! Reducing the shards of a group, element by element in the group's order.
+//! Reduction of the shards of a group, element by element in the group's order.
 //!
-//! Loops over fixed-size chunks of bytes, so that the compiler makes vector instructions of them and no alignment is
-//! needed. Half precision is added in single precision and rounded once, at the end, as a kernel on one device does.
+//! Loops over fixed-size chunks of bytes, so that the compiler vectorises them and no alignment is
+//! needed. Half precision is added in single precision and rounded once, at the end, as in a kernel
+//! on one device.
 
 #![allow(clippy::inline_always, reason = "the caller's vector instructions are to be used")]
 
@@ -9,14 +10,14 @@ use gt_protocol::Dtype;
 use gt_protocol::placement::ReduceOp;
 use std::marker::PhantomData;
 
-/// How shards are reduced: [`Engine::reduce`](crate::Engine::reduce) of the engine in use.
+/// Reduction function: [`Engine::reduce`](crate::Engine::reduce) of the engine in use.
 pub type ReduceBytes = fn(Dtype, ReduceOp, &[Shard<'_>], &mut [u8]);
 
 /// One member's contribution to a reduction.
 #[derive(Clone, Copy, Debug)]
 pub enum Shard<'a> {
     Bytes(&'a [u8]),
-    /// What stands where the result will: it is read before it is written over.
+    /// Contribution in the result's memory: it is read before it is overwritten.
     InPlace,
 }
 
@@ -30,7 +31,7 @@ impl<'a> Shard<'a> {
     }
 }
 
-/// An element: read from bytes, reduced in a type of its own that may be wider, written back.
+/// An element: read from bytes, reduced in a type that may be wider, written back.
 trait Element<const SIZE: usize> {
     type Wide: Copy;
     fn read(bytes: [u8; SIZE]) -> Self::Wide;
@@ -41,10 +42,10 @@ trait Element<const SIZE: usize> {
     fn min(left: Self::Wide, right: Self::Wide) -> Self::Wide;
 }
 
-/// Reduces `shards`, each as long as `out`, in their order into `out`. Integers wrap, a NaN stays, bools are numbers of
-/// one bit: their sum is "any".
+/// Reduces `shards`, each as long as `out`, in their order into `out`. Integers wrap, a NaN stays,
+/// bools are one-bit numbers: their sum is "any".
 ///
-/// Inlined, so that whoever calls it chooses the vector instructions that its loops are compiled to.
+/// Inlined, so that the caller chooses the vector instructions to which its loops are compiled.
 #[inline(always)]
 pub fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
     match dtype {
@@ -77,7 +78,7 @@ fn by_op<T: Element<SIZE>, const SIZE: usize>(
     }
 }
 
-/// Elements whose wide sums are kept at a time, in the first-level cache.
+/// Number of elements whose wide sums are kept at a time, in the first-level cache.
 const CHUNK: usize = 512;
 
 #[inline(always)]
@@ -111,14 +112,16 @@ fn all<T: Element<SIZE>, const SIZE: usize>(
                 *to = T::write(join(T::read(left), T::read(*to)));
             }
         }
-        [Shard::InPlace, Shard::InPlace] => unreachable!("one member's shard is ours"),
+        [Shard::InPlace, Shard::InPlace] => {
+            unreachable!("two of the shards are in the result's memory")
+        }
         [first, second, ref middle @ .., last] => {
             several::<T, SIZE>([first, second, last], middle, out, join);
         }
     }
 }
 
-/// Three shards or more: `middle` is what is between the first two and the last.
+/// Reduces three shards or more: `middle` has those between the first two and the last.
 #[inline(always)]
 fn several<T: Element<SIZE>, const SIZE: usize>(
     [first, second, last]: [Shard<'_>; 3],
@@ -223,12 +226,12 @@ impl Element<1> for Bit {
     }
 }
 
-/// The larger of two, or the first that is no number.
+/// The larger of two, or the first NaN.
 #[inline(always)]
 fn larger<T: PartialOrd + Copy>(left: T, right: T) -> T {
     #[allow(
         clippy::neg_cmp_op_on_partial_ord,
-        reason = "it is false for what is no number, and must be"
+        reason = "a comparison with NaN is false, as it must be"
     )]
     let right_wins = !(left >= right) && is_number(&left);
     if right_wins { right } else { left }
@@ -238,7 +241,7 @@ fn larger<T: PartialOrd + Copy>(left: T, right: T) -> T {
 fn smaller<T: PartialOrd + Copy>(left: T, right: T) -> T {
     #[allow(
         clippy::neg_cmp_op_on_partial_ord,
-        reason = "it is false for what is no number, and must be"
+        reason = "a comparison with NaN is false, as it must be"
     )]
     let right_wins = !(left <= right) && is_number(&left);
     if right_wins { right } else { left }
@@ -281,8 +284,8 @@ macro_rules! float {
     )*};
 }
 
-/// A complex number: its real part, then its imaginary one. Complex numbers have no order, and the rules let no extreme
-/// one be asked for.
+/// A complex number: real part, then imaginary part. Complex numbers have no order, and the rules
+/// refuse their extrema.
 struct Complex<T>(PhantomData<T>);
 
 macro_rules! complex {
@@ -340,13 +343,13 @@ float! {
 const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
 const SIGN: u32 = 0x8000_0000;
 
-/// Without branches: shifted into place, a half is too small by 2^112, subnormal or not.
+/// Conversion without branches: shifted into place, a half is too small by 2^112, subnormal or not.
 #[inline(always)]
 fn half_to_single(half: u16) -> f32 {
     let bits = u32::from(half);
     let magnitude = (bits & 0x7fff) << 13;
     let scaled = (f32::from_bits(magnitude) * REBIAS).to_bits();
-    // Infinities and NaNs keep their largest exponent.
+    // Infinities and NaNs keep the largest exponent.
     let scaled = if magnitude >= 0x0f80_0000 { magnitude | 0x7f80_0000 } else { scaled };
     f32::from_bits(scaled | (bits & 0x8000) << 16)
 }
@@ -356,10 +359,10 @@ fn half_to_single(half: u16) -> f32 {
 pub(crate) fn single_to_half(single: f32) -> u16 {
     let bits = single.to_bits();
     let magnitude = bits & !SIGN;
-    // A number that is normal as a half: rebias, and round what is shifted out.
+    // A number that is a normal half: rebias, and round the bits that are shifted out.
     let odd = magnitude >> 13 & 1;
     let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
-    // One that is not: adding 0.5 leaves the rounded bits at the end of the fraction.
+    // A number that is not: adding 0.5 leaves the rounded bits at the end of the fraction.
     let small = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
     let finite = if magnitude < 113 << 23 { small } else { normal };
     let overflown = if magnitude >= 0x477f_f000 { 0x7c00 } else { finite };
@@ -375,7 +378,11 @@ pub(crate) fn single_to_brain(single: f32) -> u16 {
     low(if bits & !SIGN > 0x7f80_0000 { bits >> 16 | 0x40 } else { rounded })
 }
 
-#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "the low half is meant")]
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "only the low half is needed"
+)]
 const fn low(bits: u32) -> u16 {
     bits as u16
 }

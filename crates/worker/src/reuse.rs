@@ -1,4 +1,4 @@
-//! When a result may take an operand's buffer, and what is known of results before they are computed.
+//! Reuse of operands' buffers by results, and the metadata of results before they are computed.
 
 use crate::table::SlotTable;
 use gt_protocol::dtype::Category;
@@ -7,19 +7,20 @@ use gt_protocol::rules::RuleArg;
 use gt_protocol::{Dims, Dtype, DtypeRule, Family, Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 
-/// Words before the list of a `free`: header and count.
+/// Number of words before the list of a `free`: header and count.
 const FREE_WORDS_BEFORE: usize = 4;
-/// A `free` of more values is not searched: it is no temporary's.
+/// Maximum number of values of a `free` that is searched: a longer one frees no temporaries.
 const FREE_SLOTS_SEARCHED_MAX: usize = 8;
 
-/// Whether the result of `op` may be another view of operand 0's memory.
+/// Returns true if the result of `op` may be a view of operand 0's memory.
 pub fn aliases(op: Op) -> bool {
     op.info().view.is_some()
 }
 
-/// Operands, of those the engine can write to, whose buffer a result may take: nobody reads them again, nothing else
-/// shares their memory, and a result has their shape and dtype. They are contiguous, as every fresh result is. How far the
-/// stream can be seen depends on time; a result's bits and strides, and those of all that follows from it, do not.
+/// Bit mask of operands whose buffer a result may take, among those that the engine can overwrite:
+/// they are not read again, nothing else shares their memory, and a result has their shape and
+/// dtype. They are contiguous, as every fresh result is. The visible part of the stream depends on
+/// time; the bits and strides of results do not.
 pub fn reusable<V>(
     table: &SlotTable<V>,
     instruction: &Instruction<'_>,
@@ -48,7 +49,7 @@ pub fn reusable<V>(
     reuse
 }
 
-/// Metadata of the results; empty where the rules cannot tell it from the operands' metadata.
+/// Metadata of the results; empty where the rules cannot derive it from the operands' metadata.
 #[inline]
 pub fn results<V>(table: &SlotTable<V>, instruction: &Instruction<'_>) -> SmallVec<[Meta; 2]> {
     let mut metas = SmallVec::new();
@@ -71,11 +72,11 @@ fn inferred<V>(table: &SlotTable<V>, instruction: &Instruction<'_>) -> Option<Sm
     gt_protocol::rules::infer(instruction.op, &args, &instruction.attrs).ok()
 }
 
-/// The metadata of an elementwise result that is its operands', by one comparison: most of a stream, and the rules
-/// would take longer than the rest of a step.
+/// The metadata of an elementwise result that equals its operands', found by one comparison: the
+/// most common case, in which the rules would take longer than the rest of a step.
 fn unchanged<'a, V>(table: &'a SlotTable<V>, instruction: &Instruction<'_>) -> Option<&'a Meta> {
     let info = instruction.op.info();
-    // What a condition is says nothing of what is chosen.
+    // The condition's metadata does not determine that of the chosen elements.
     if info.family != Family::Elementwise || !info.attrs.is_empty() || info.first_selected() > 0 {
         return None;
     }
@@ -95,7 +96,7 @@ fn unchanged<'a, V>(table: &'a SlotTable<V>, instruction: &Instruction<'_>) -> O
     }
     let meta = found?;
     let keeps = match info.dtype {
-        // Of bools an operator may make numbers, as square does.
+        // Bools may become numbers, as in square.
         DtypeRule::First | DtypeRule::Promote => meta.dtype != Dtype::Bool,
         DtypeRule::Float => meta.dtype.is_float(),
         DtypeRule::Bool
@@ -109,8 +110,8 @@ fn unchanged<'a, V>(table: &'a SlotTable<V>, instruction: &Instruction<'_>) -> O
     (keeps && fits).then_some(meta)
 }
 
-/// Operands that the instruction after this one frees. Only what is published already can be seen: a worker that has
-/// caught up allocates instead.
+/// Bit mask of operands that the next instruction frees. Only published words can be seen: a worker
+/// that has caught up allocates instead.
 pub fn freed_next(instruction: &Instruction<'_>, next: &[u32]) -> u16 {
     let Some(&first) = next.first() else { return 0 };
     if first & 0xffff != u32::from(Op::Free.info().code) {
@@ -132,7 +133,8 @@ pub fn freed_next(instruction: &Instruction<'_>, next: &[u32]) -> u16 {
     dying
 }
 
-/// An elementwise kernel reads each element before it writes it, so an operand may stand in two places.
+/// Returns true for an elementwise operator: it reads each element before it writes it, so an
+/// operand may occur twice.
 fn elementwise(op: Op) -> bool {
     op.info().family == Family::Elementwise
 }
@@ -141,7 +143,7 @@ fn once(instruction: &Instruction<'_>, id: Id) -> bool {
     instruction.values().filter(|&other| other == id).count() == 1
 }
 
-/// `dims` with another size in one place; `None` where there is no such place.
+/// `dims` with another size in one dimension; `None` where there is no such dimension.
 pub fn with_size(dims: &Dims, dim: usize, size: i64) -> Option<Dims> {
     let mut dims = *dims;
     *dims.as_mut_slice().get_mut(dim)? = size;

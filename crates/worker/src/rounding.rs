@@ -1,4 +1,5 @@
-//! Rounding of what a worker contributes to sums with other hosts: which values, what was lost of them before, and how much in all.
+//! Rounding of a worker's contributions to sums with other hosts: the values that are rounded,
+//! their residuals, and statistics.
 
 mod residuals;
 
@@ -9,24 +10,25 @@ use crate::peers::PeerId;
 use gt_protocol::{Id, Instruction};
 use residuals::Residuals;
 
-/// Sums of fewer bytes are left as they are: links would not pack them.
+/// Bytes below which sums are not rounded: links would not pack them.
 pub const ROUNDED_BYTES_MIN: usize = 16 * 1024;
 
-/// Of what was reduced, on its way to the other members: element by element, since it is done wherever chunks end.
+/// Codec of reduced sums on their way to the other members: one that works element by element,
+/// because chunks may end anywhere.
 const OF_SUMS: Codec = Codec::Bf16;
 
-/// For a message, which counts in whole numbers.
+/// Converts an error for a message, which has integers only.
 #[allow(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "positive, and more than fits becomes the most that fits"
+    reason = "positive, and too large a number saturates"
 )]
 pub const fn parts_of_billion(share: f64) -> u64 {
     (share * 1e9).round() as u64
 }
 
-/// What has been rounded by a worker.
+/// Statistics of a worker's rounding.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundingStats {
     pub reductions: u64,
@@ -43,7 +45,7 @@ impl RoundingStats {
     }
 }
 
-/// What one worker rounds, and has rounded.
+/// Rounding of one worker: its codec, residuals and statistics.
 #[derive(Debug)]
 pub struct Rounding {
     codec: Codec,
@@ -56,9 +58,9 @@ pub struct Rounding {
 pub struct RoundedReduction<'a> {
     pub session: u32,
     pub members: &'a [PeerId],
-    /// Of each value.
+    /// Id of each value.
     pub ids: &'a [Id],
-    /// Members pass on what they have reduced.
+    /// True if members pass on reduced values in a second hop.
     pub is_two_hops: bool,
 }
 
@@ -71,19 +73,20 @@ impl Rounding {
         self.stats
     }
 
-    /// An instruction is about to run.
+    /// Counts an instruction that is about to run.
     pub fn seen(&mut self, session: u32, instruction: &Instruction<'_>) {
         if self.codec.keeps_residual() {
             self.residuals.seen(session, instruction);
         }
     }
 
-    /// A worker has been introduced, perhaps in the place of another.
+    /// Drops the residuals for a worker that has been introduced, perhaps in place of an earlier
+    /// one.
     pub fn forget_member(&mut self, member: u32) {
         self.residuals.forget_member(member);
     }
 
-    /// Rounds what a bucket's values contribute.
+    /// Rounds the contributions of a bucket's values.
     pub fn round<M: BorrowedBuffers>(
         &mut self,
         bucket: &mut BucketMemory<M>,

@@ -1,4 +1,4 @@
-//! What a worker holds: its engine, the values in their slots, and the collectives in flight.
+//! State of a worker: its engine, the values in their slots, and the collectives in flight.
 
 mod in_flight;
 mod negotiation;
@@ -24,16 +24,16 @@ pub struct MachineState<E: Engine> {
     pub table: SlotTable<E::Value>,
     /// This worker's index, by which collectives name it.
     pub index: u32,
-    /// Whom collectives mean by other indexes.
+    /// The workers that collectives mean by other indices.
     pub incarnations: Incarnations,
     pub session: u32,
     /// Collectives in flight, in the order of their instructions.
     pub in_flight: Vec<InFlightOf<E>>,
-    /// What is rounded for other hosts, if anything.
+    /// Rounding for other hosts, if it is on.
     pub rounding: Option<Rounding>,
-    /// Updates whose results are there before their turn.
+    /// Updates whose results were computed before their turn.
     pub group: UpdateGroup<E::Value>,
-    /// Instructions that have run with one before them.
+    /// Number of instructions that ran together with one before them.
     pub joined: u64,
     tickets: u64,
 }
@@ -63,7 +63,7 @@ impl<E: Engine> MachineState<E> {
         self.engine.allocate(meta)
     }
 
-    /// A collective that is about to begin, without results yet.
+    /// A collective that is about to start, without results yet.
     pub fn in_flight_new(&mut self, instruction: &Instruction<'_>) -> InFlightOf<E> {
         self.tickets += 1;
         self.engine.begin_transfer(self.tickets);
@@ -72,7 +72,7 @@ impl<E: Engine> MachineState<E> {
         InFlight::new(self.tickets, origin)
     }
 
-    /// Why an instruction has no result.
+    /// The cause of an instruction's failure.
     pub fn cause(&self, instruction: &Instruction<'_>, why: &NoValue) -> Cause {
         match why {
             NoValue::Failed(cause) => Cause::clone(cause),
@@ -82,7 +82,7 @@ impl<E: Engine> MachineState<E> {
 
     pub fn cause_of(&self, instruction: &Instruction<'_>, mut fault: Fault) -> Cause {
         let (session, tag, op) = (self.session, instruction.tag, Some(instruction.op));
-        // The operands of what computes are the user's.
+        // Operands of computing instructions come from the user.
         if instruction.op.info().kind() == Kind::Compute && fault.class != FailureClass::Protocol {
             fault.text.push_str("; ");
             fault.text.push_str(&self.described(instruction));
@@ -90,7 +90,8 @@ impl<E: Engine> MachineState<E> {
         Cause { session, tag, op, fault }
     }
 
-    /// The operator with its operands as they are here: `gather f32[3] i64[1]`, `aten::linalg_inv f32[2,2]`.
+    /// The operator with its operands as this worker has them: `gather f32[3] i64[1]`,
+    /// `aten::linalg_inv f32[2,2]`.
     #[cold]
     fn described(&self, instruction: &Instruction<'_>) -> String {
         let operands: SmallVec<[RuleArg<'_>; 4]> = instruction

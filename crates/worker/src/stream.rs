@@ -1,8 +1,8 @@
-//! The communication stream: collectives that are in flight side by side, each moved on a step at a time by whoever has
-//! time for it, while the machine goes on with other instructions.
+//! The communication stream: collectives in flight side by side, each advanced one step at a time
+//! by the thread that drives it, while the machine runs other instructions.
 //!
-//! The state is here, and no thread: `crates/python` moves a stream on from a thread of its own, the simulator and the
-//! tests between instructions.
+//! The state is here, but no thread: `crates/python` drives a stream from a thread of its own, the
+//! simulator and the tests drive it between instructions.
 
 mod drain;
 mod job;
@@ -18,59 +18,64 @@ use drain::ExchangeDrain;
 use gt_protocol::message::Peer;
 use job::Work;
 
-/// Steps of a new job before the machine goes on: what is small and has come already is over by then, and a large value
-/// has not moved by more than as many chunks.
+/// Number of steps of a new job before the machine goes on: a small job whose messages have arrived
+/// is over by then, and a large one has moved at most this many chunks.
 const FIRST_STEPS: usize = 3;
 
-/// Bytes from which on a collective is large: moving them takes longer than waking a thread for it, 10 us or so.
+/// Bytes from which a collective is large: moving them takes longer than waking a thread for it,
+/// about 10 us.
 const LARGE_BYTES: usize = 64 * 1024;
 
-/// Whoever moves a stream on, as its machine sees it.
+/// The driver of a stream, as its machine sees it.
 pub trait Driver<M> {
-    /// The dispatcher says how another worker is reached.
+    /// Handles the introduction of another worker.
     fn introduce(&mut self, peer: &Peer<'_>);
 
-    /// Takes a job, and gives it back if it is over at once.
+    /// Takes a job, and returns it if it is over at once.
     fn submit(&mut self, job: Job<M>) -> Option<Ended<M>>;
 
-    /// Our part in a collective has failed before it was a job: the others are to be told.
+    /// Tells the other members of a collective that our part failed before it was a job.
     fn abort(&mut self, abort: Abort);
 
-    /// Between two instructions while jobs are in flight: those that are over since, one a call. It may also move the
-    /// others on.
+    /// Called between two instructions while jobs are in flight: returns one job that is over, if
+    /// there is one. It may also advance the others.
     fn ended(&mut self) -> Option<Ended<M>>;
 
-    /// The machine is about to compute, and will not look at the jobs that are in flight meanwhile.
+    /// Tells that the machine is about to compute, and will not look at the jobs in flight
+    /// meanwhile.
     fn compute(&mut self) {}
 
-    /// Moves jobs on until this one is over, or until any is: the machine reports its outcome. False where that needs an event from outside,
-    /// for which the caller of [`Machine::run`](crate::Machine::run) waits: the instruction is then run again.
+    /// Advances jobs until this one or any other is over: the machine handles the outcome. Returns
+    /// false if that needs an event from outside, for which the caller of
+    /// [`Machine::run`](crate::Machine::run) waits: the instruction is then run again.
     fn wait(&mut self, ticket: u64) -> bool;
 
-    /// Moves jobs on while the machine waits for what the stream does not do, or sleeps a little where nothing can be moved;
-    /// so many `times` already without a change.
+    /// Advances jobs while the machine waits for a condition outside of the stream, or sleeps
+    /// briefly where nothing can be advanced; `times` is the number of calls so far without a
+    /// change.
     fn doze(&mut self, times: u32);
 
-    /// Bytes that have left packed for workers of other hosts: before it, and as they left.
+    /// Bytes that were sent packed to workers of other hosts: before and after packing.
     fn packed_bytes(&mut self) -> [u64; 2] {
         [0; 2]
     }
 
-    /// Whether a worker is known to be gone.
+    /// Returns true if a worker is known to be gone.
     fn is_gone(&mut self, peer: PeerId) -> bool;
 
-    /// Whether what goes to a worker may be packed, because it leaves this host or because somebody asks for it.
+    /// Returns true if bytes for a worker may be packed, because it is on another host or on
+    /// request.
     fn is_packed(&mut self, _peer: PeerId) -> bool {
         false
     }
 }
 
-/// Jobs that are in flight, and what is left to do of those that have failed.
+/// Jobs in flight, and the drains of failed ones.
 #[derive(Debug)]
 pub struct CommunicationStream<P, M> {
     peers: P,
     jobs: Vec<Job<M>>,
-    /// How many of the jobs were large when they began.
+    /// Number of jobs that were large when they started.
     large: usize,
     drains: Vec<ExchangeDrain>,
     ended: Vec<Ended<M>>,
@@ -89,12 +94,12 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
         &mut self.peers
     }
 
-    /// Whether anything waits to be moved on.
+    /// Returns true if there is anything to advance.
     pub fn is_busy(&self) -> bool {
         !self.jobs.is_empty() || !self.drains.is_empty()
     }
 
-    /// Whether a job is over that nobody has asked for.
+    /// Returns true if a completed job has not been taken.
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -103,8 +108,8 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
         self.jobs.iter().all(|job| job.ticket != ticket)
     }
 
-    /// Whether there is enough to do for a thread that sleeps to be woken for it: a large collective, or a failure of which
-    /// the others are to hear, or that they still send something to.
+    /// Returns true if there is enough work to wake a sleeping thread for: a large collective, or a
+    /// failure that other members must be told of, or whose messages must be drained.
     pub const fn is_worth_waking_for(&self) -> bool {
         self.large > 0 || !self.drains.is_empty()
     }
@@ -132,14 +137,15 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
         self.finish_drains();
     }
 
-    /// A step of every job that has got something, or may have; true if anything moved.
+    /// Makes a step of every job that has received something, or may have; returns true if anything
+    /// moved.
     pub fn pass(&mut self) -> bool {
         let is_news = self.peers.poll();
         self.step_jobs(is_news)
     }
 
-    /// The same before a sleep, for which nothing must be left: a step of every job, and what stands in another's way is
-    /// cleared away.
+    /// Makes a last pass before a sleep: a step of every job, and sets aside chunks that block a
+    /// link.
     pub fn pass_over_all(&mut self) -> bool {
         self.peers.poll();
         self.step_jobs(true) || self.clear_links()
@@ -172,7 +178,7 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
         moved | self.finish_drains()
     }
 
-    /// A job that is over, the first first.
+    /// Takes a job that is over, in order of completion.
     pub fn take_ended(&mut self) -> Option<Ended<M>> {
         if self.ended.is_empty() { None } else { Some(self.ended.remove(0)) }
     }
@@ -201,7 +207,8 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
         Ended { ticket, outcome }
     }
 
-    /// Tells and takes in what is left of failed parts; true if anything moved.
+    /// Sends the failures of failed parts and drains their messages; returns true if anything
+    /// moved.
     fn finish_drains(&mut self) -> bool {
         let Self { peers, drains, .. } = self;
         let mut moved = false;
@@ -216,8 +223,8 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
         moved
     }
 
-    /// Chunks that one job cannot take yet must not be in another's way for ever: two members may have sent the chunks of
-    /// two collectives in different orders.
+    /// Sets aside chunks that one job cannot take yet and that would block another's forever: two
+    /// members may have sent the chunks of two collectives in different orders.
     fn clear_links(&mut self) -> bool {
         let Self { peers, jobs, drains, .. } = self;
         let mut moved = false;
@@ -235,7 +242,7 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
     }
 }
 
-/// Moved on only between instructions, and where the machine waits as far as it goes.
+/// Driven only between instructions, and while the machine waits as far as it gets.
 impl<P: Peers, M: BorrowedBuffers> Driver<M> for CommunicationStream<P, M> {
     fn introduce(&mut self, peer: &Peer<'_>) {
         self.peers.introduce(peer);

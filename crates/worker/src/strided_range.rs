@@ -1,22 +1,23 @@
-//! Where a shard's bytes are among those of a value.
+//! Position of a shard's bytes among those of a value.
 
 use crate::failure::Fault;
 use gt_protocol::Meta;
 use gt_protocol::peer::ByteRows;
 use std::ops::Range;
 
-/// Rows of bytes at equal distances in a value's contiguous memory; read in order they are a message.
+/// Rows of bytes at equal distances in a value's contiguous memory; concatenated they form a
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StridedRange {
     pub start: usize,
     pub rows: usize,
-    /// Bytes of a row, and from one row's start to the next's.
+    /// Bytes of a row, and distance in bytes between the starts of two rows.
     pub run: usize,
     pub stride: usize,
 }
 
 impl StridedRange {
-    /// Bytes without a gap.
+    /// A range of bytes without a gap.
     pub const fn contiguous(start: usize, length: usize) -> Self {
         Self { start, rows: 1, run: length, stride: length }
     }
@@ -35,7 +36,7 @@ impl StridedRange {
         else {
             return Err(Fault::protocol(format!("sizes {sizes:?} along {dim} of a {whole}")));
         };
-        // Saturating: nobody can allocate what does not fit.
+        // Saturating: a size that does not fit cannot be allocated.
         let product =
             |dims: &[i64], one| dims.iter().copied().map(count).fold(one, usize::saturating_mul);
         let (before, after) = whole.dims.as_slice().split_at(dim);
@@ -53,12 +54,12 @@ impl StridedRange {
         Ok(sizes.iter().map(shard).collect())
     }
 
-    /// Saturating: another worker may have written the numbers.
+    /// Number of bytes; saturating, because another worker may have written the numbers.
     pub const fn bytes(&self) -> usize {
         self.rows.saturating_mul(self.run)
     }
 
-    /// From the first to the last of `length` bytes, the first at `offset`.
+    /// The range from the first to the last of `length` bytes, the first at `offset`.
     pub const fn hull(&self, offset: usize, length: usize) -> Range<usize> {
         if length == 0 {
             return self.start..self.start;
@@ -71,7 +72,7 @@ impl StridedRange {
         self.start + offset / self.run * self.stride + offset % self.run
     }
 
-    /// The place of the first of `length` bytes, at `offset`, if there is no gap between them.
+    /// The position of the first of `length` bytes, at `offset`, if there is no gap between them.
     pub const fn place_of(&self, offset: usize, length: usize) -> Option<usize> {
         if self.run == 0 || length > self.run - offset % self.run {
             return None;
@@ -79,8 +80,8 @@ impl StridedRange {
         Some(self.place(offset))
     }
 
-    /// The runs without a gap of `length` bytes, the first at `offset`: the place of each, how many bytes are before it, and
-    /// its length.
+    /// The runs without a gap of `length` bytes, the first at `offset`: the position of each, the
+    /// number of bytes before it, and its length.
     pub fn runs(&self, offset: usize, length: usize, mut each: impl FnMut(usize, usize, usize)) {
         let mut done = 0;
         while done < length {
@@ -101,7 +102,8 @@ impl From<StridedRange> for ByteRows {
     }
 }
 
-/// As another worker says: what does not fit has more bytes than anything that is expected.
+/// Conversion of another worker's numbers: one that does not fit is clamped, and has more bytes
+/// than any expected message.
 impl From<ByteRows> for StridedRange {
     fn from(rows: ByteRows) -> Self {
         let number = |one: u64| usize::try_from(one).unwrap_or(usize::MAX);
@@ -111,7 +113,7 @@ impl From<ByteRows> for StridedRange {
     }
 }
 
-/// How much of the interval of shard `mine` is in each of the shards of another cut of the same dimension.
+/// Sizes of the intersections of shard `mine` with each shard of another cut of the same dimension.
 pub fn overlaps(cut: &[i64], mine: usize, other: &[i64]) -> Vec<i64> {
     let start: i64 = cut[..mine].iter().sum();
     let end = start + cut[mine];
@@ -135,5 +137,5 @@ pub fn element_bytes(meta: &Meta) -> usize {
 
 /// A size that is checked not to be negative.
 fn count(size: i64) -> usize {
-    usize::try_from(size).unwrap_or_else(|_| panic!("a size of {size}"))
+    usize::try_from(size).unwrap_or_else(|_| panic!("size {size} is negative"))
 }

@@ -1,17 +1,18 @@
-//! The slots of a worker, and which of them share memory.
+//! The slots of a worker, and the sharing of memory among them.
 
 use crate::failure::{Cause, Fault};
 use gt_protocol::integer::to_usize;
 use gt_protocol::{Id, Meta};
 use std::rc::Rc;
 
-/// Slots that a dispatcher may use: far more than live values. At about 100 bytes each they are 400 MB.
+/// Maximum number of slots that a dispatcher may use: far more than live values. At about 100 bytes
+/// each they are 400 MB.
 const SLOTS_MAX: usize = 1 << 22;
-/// How far above all earlier slots a new one may be. A dispatcher gives them out densely, so this only limits what a
-/// wrong one can make us allocate at once.
+/// Maximum distance of a new slot above all earlier ones. A dispatcher assigns them densely, so
+/// this only limits the memory that a faulty one can make us allocate at once.
 const SLOTS_AHEAD_MAX: usize = 1 << 16;
 
-/// Which memory a value has.
+/// Identifies the memory of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageId(usize);
 
@@ -20,16 +21,18 @@ pub struct StorageId(usize);
 pub struct Held<V> {
     pub value: V,
     pub meta: Meta,
-    /// Values with the same one share memory.
+    /// Memory of the value; values with the same id share it.
     pub storage: StorageId,
-    /// Its elements are row-major with the strides of a fresh result, in memory that begins with them. Views of
-    /// other forms do not. A result may only take memory that would not show afterwards that it was taken.
+    /// True if its elements are row-major with the strides of a fresh result, in memory that begins
+    /// with them; false for other views. A result may take over only such memory, so that its bits
+    /// and strides do not depend on the reuse.
     pub contiguous: bool,
-    /// Of the instructions that alone read this value, then each other's results, how many have been done to it already.
+    /// Number of following instructions that have been applied to this value already: each is the
+    /// only reader of the value before it.
     pub ahead: u8,
 }
 
-/// Why a slot has no value.
+/// Reason why a slot has no value.
 #[derive(Debug)]
 pub enum NoValue {
     Failed(Rc<Cause>),
@@ -41,9 +44,9 @@ enum TableSlot<V> {
     Empty,
     Value(Held<V>),
     Failed(Rc<Cause>),
-    /// The job with this ticket will fill it.
+    /// The job with this ticket will fill the slot.
     Pending(u64),
-    /// Its buffer became a result's; only a `free` may follow.
+    /// The value's buffer became a result's; only a `free` may follow.
     Consumed,
 }
 
@@ -78,9 +81,10 @@ impl<V> Default for SlotTable<V> {
 }
 
 impl<V> SlotTable<V> {
-    /// Live values, the bytes of their memory, and the most bytes there have been. Memory that several values share
-    /// counts once and in full, as long as one of them lives: a view counts nothing of its own and keeps all of what it
-    /// is a view of. What an engine holds besides values (temporaries, caches) does not count.
+    /// Number of live values, bytes of their memory, and the maximum of these bytes so far. Memory
+    /// that several values share counts once and in full, as long as one of them lives: a view adds
+    /// nothing and keeps the whole memory of its base. Memory that an engine uses besides values
+    /// (temporaries, caches) is not counted.
     pub fn counters(&self) -> (u64, u64, u64) {
         (self.values, self.bytes, self.bytes_peak)
     }
@@ -100,17 +104,18 @@ impl<V> SlotTable<V> {
         }
     }
 
-    /// Whether no other slot shares the memory of this value.
+    /// Returns true if no other slot shares the memory of this value.
     pub fn is_alone(&self, held: &Held<V>) -> bool {
         self.storages[held.storage.0].holders == 1
     }
 
-    /// Whether there is something in the slot: a value, a failure, or what one of them leaves until it is freed.
+    /// Returns true if the slot is in use: it has a value, a failure, or the remains of one until
+    /// it is freed.
     pub fn is_taken(&self, id: Id) -> bool {
         !matches!(self.slots.get(index(id)), None | Some(TableSlot::Empty))
     }
 
-    /// Whether results may go into these slots.
+    /// Checks that results may go into these slots.
     pub fn check_vacant(&self, ids: &[Id]) -> Result<(), Fault> {
         for &id in ids {
             match self.slots.get(index(id)) {
@@ -132,12 +137,13 @@ impl<V> SlotTable<V> {
         Ok(())
     }
 
-    /// Puts a contiguous value with memory of its own into a vacant slot.
+    /// Stores a contiguous value with memory of its own in a vacant slot.
     pub fn put(&mut self, id: Id, value: V, meta: Meta) {
         self.put_in(id, value, meta, meta.bytes());
     }
 
-    /// Puts a value into a vacant slot that is alone in so many bytes of memory: contiguous, unless those are too few.
+    /// Stores a value with memory of its own, of so many bytes, in a vacant slot: contiguous,
+    /// unless the bytes are too few.
     pub fn put_in(&mut self, id: Id, value: V, meta: Meta, bytes: u64) {
         let held = self.adopt(value, meta, bytes);
         self.fill(id, TableSlot::Value(held));
@@ -147,20 +153,20 @@ impl<V> SlotTable<V> {
     /// Counts the memory of a value that is in no slot: [`release`](Self::release) gives it back.
     pub fn adopt(&mut self, value: V, meta: Meta, bytes: u64) -> Held<V> {
         let storage = self.storage_new(bytes);
-        // Saturating: the shapes are as an engine tells them, and these are counters only.
+        // Saturating: the shapes come from an engine, and these are counters only.
         self.bytes = self.bytes.saturating_add(bytes);
         self.bytes_peak = self.bytes_peak.max(self.bytes);
         let contiguous = bytes >= meta.bytes();
         Held { value, meta, storage, contiguous, ahead: 0 }
     }
 
-    /// Puts a value whose memory is counted into a slot that is vacant or waits for it.
+    /// Stores a value whose memory is counted in a slot that is vacant or waits for it.
     pub fn put_held(&mut self, id: Id, held: Held<V>) {
         self.take(id, TableSlot::Value(held));
         self.values += 1;
     }
 
-    /// Keeps a slot for the result of a job.
+    /// Reserves a slot for the result of a job.
     pub fn pend(&mut self, id: Id, ticket: u64) {
         self.fill(id, TableSlot::Pending(ticket));
         self.values += 1;
@@ -177,7 +183,7 @@ impl<V> SlotTable<V> {
         }
     }
 
-    /// Takes a value out of its slot, which counts as consumed; its memory stays counted.
+    /// Takes a value out of its slot, which becomes consumed; its memory stays counted.
     pub fn withdraw(&mut self, id: Id) -> Result<Held<V>, NoValue> {
         let Some(slot) = self.slots.get_mut(index(id)) else { return Err(no_value::<V>(None, id)) };
         match std::mem::replace(slot, TableSlot::Consumed) {
@@ -196,13 +202,13 @@ impl<V> SlotTable<V> {
         }
     }
 
-    /// One more that shares this memory, which is none of the slots: nothing is written to it meanwhile, and it stays
+    /// Adds a holder of this memory that is no slot: the memory is not written meanwhile, and stays
     /// counted until it is [`released`](Self::release).
     pub fn hold(&mut self, storage: StorageId) {
         self.storages[storage.0].holders += 1;
     }
 
-    /// Puts a value that shares the memory `storage` into a vacant slot.
+    /// Stores a value that shares the memory `storage` in a vacant slot.
     pub fn put_alias(&mut self, id: Id, held: Held<V>) {
         self.hold(held.storage);
         self.fill(id, TableSlot::Value(held));
@@ -215,7 +221,7 @@ impl<V> SlotTable<V> {
         }
     }
 
-    /// Every value fails.
+    /// Marks every value as failed.
     pub fn poison_all(&mut self, cause: &Rc<Cause>) {
         for place in 0..self.slots.len() {
             if let TableSlot::Value(held) = &self.slots[place] {
@@ -232,7 +238,8 @@ impl<V> SlotTable<V> {
         self.take(id, TableSlot::Consumed);
     }
 
-    /// Puts a value that took over the buffer of the one in `from` into a vacant slot; false if there is none.
+    /// Stores a value that took over the buffer of the one in `from` in a vacant slot; returns
+    /// false if there is none.
     #[must_use]
     pub fn succeed(&mut self, from: Id, to: Id, value: V) -> bool {
         let Some(slot) = self.slots.get_mut(index(from)) else { return false };
@@ -251,7 +258,7 @@ impl<V> SlotTable<V> {
         }
     }
 
-    /// Empties a slot; false where there was nothing.
+    /// Empties a slot; returns false if it was empty.
     #[must_use]
     pub fn free(&mut self, id: Id) -> bool {
         match self.slots.get(index(id)) {
@@ -280,7 +287,7 @@ impl<V> SlotTable<V> {
         self.slots[place] = new;
     }
 
-    /// Replaces what a slot holds, and gives its share of memory back.
+    /// Replaces the content of a slot, and releases its memory.
     fn take(&mut self, id: Id, new: TableSlot<V>) {
         match self.slots.get(index(id)) {
             Some(TableSlot::Value(held)) => {
@@ -304,7 +311,7 @@ impl<V> SlotTable<V> {
         StorageId(self.storages.len() - 1)
     }
 
-    /// One that shared this memory is gone.
+    /// Removes one holder of this memory.
     pub fn release(&mut self, storage: StorageId) {
         let entry = &mut self.storages[storage.0];
         entry.holders -= 1;
@@ -332,7 +339,7 @@ fn no_value<V>(slot: Option<&TableSlot<V>>, id: Id) -> NoValue {
     }
 }
 
-/// The place of a slot: an instruction of the wire names nothing else.
+/// The index of a slot: an instruction on the wire has no other ids.
 fn index(id: Id) -> usize {
     match id.as_slot() {
         Some(slot) => to_usize(slot),

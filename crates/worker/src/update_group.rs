@@ -1,5 +1,6 @@
-//! A run of updates that is one call: the results of all of them are computed with the first, and each takes its own when
-//! its turn comes. Nothing else happens early: slots are filled, frees are executed and failures are told in the stream's order.
+//! A run of updates in one call: the results of all of them are computed with the first, and each
+//! takes its own when its turn comes. Nothing else happens early: slots are filled, frees are
+//! executed and failures are reported in the stream's order.
 
 use crate::attributes::same_attr;
 use crate::engine::{Engine, EngineOperand, Values};
@@ -11,22 +12,25 @@ use gt_protocol::{Dtype, Id, Instruction, Op, Operand, wire};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Operands of the updates that join a first one, 256 of `AdamW`'s: what a worker reads of its stream at a time has fewer.
+/// Maximum number of operands of the updates that join a first one, as many as 256 of `AdamW` have:
+/// the words that a worker reads at a time have fewer.
 const OPERANDS_MAX: usize = 1280;
-/// Values freed between two updates; each update frees what it has read and what it has replaced, six or so.
+/// Maximum number of values freed between two updates; each update frees the values that it has
+/// read and replaced, about six.
 const FREED_MAX: usize = 16;
 
 /// Updates of one call whose turn has not come.
 #[derive(Debug)]
 pub struct UpdateGroup<V> {
-    /// `None`: it is to be executed by itself.
+    /// Results; `None` if the update is to be executed by itself.
     results: VecDeque<Option<Values<V>>>,
-    /// Operands that each of them writes over.
+    /// Bit mask of operands that each of them overwrites.
     reuse: u16,
     slots: SlotMarks,
 }
 
-/// An update that has been looked at before its turn: the operands that it writes over, and its results if there are any yet.
+/// An update that was examined before its turn: the operands that it overwrites, and its results if
+/// they were computed.
 pub type Early<V> = (u16, Option<Values<V>>);
 
 impl<V> Default for UpdateGroup<V> {
@@ -46,7 +50,8 @@ impl<V> UpdateGroup<V> {
         self.results.pop_front().map(|results| (self.reuse, results))
     }
 
-    /// The results of an update that writes over the operands in `reuse`, where those that follow can be computed with it.
+    /// The results of an update that overwrites the operands in `reuse`, computed together with the
+    /// following ones where possible.
     pub fn run<E: Engine<Value = V>>(
         &mut self,
         engine: &mut E,
@@ -77,7 +82,7 @@ impl<V> UpdateGroup<V> {
         first
     }
 
-    /// Operands of the updates right after this one that may be computed with it, one after another.
+    /// Operands, concatenated, of the following updates that may be computed with this one.
     fn followers(
         &mut self,
         table: &SlotTable<V>,
@@ -114,11 +119,11 @@ impl<V> UpdateGroup<V> {
     }
 }
 
-/// What the updates of a run and the frees between them do to slots.
+/// Changes of slots by the updates of a run and the frees between them.
 #[derive(Debug, Default)]
 struct SlotMarks {
     run: u64,
-    /// By slot: the run that last named it, and whether it is vacant since.
+    /// Marks by slot: the run that last named it, and true if it is vacant since.
     marks: Vec<(u64, bool)>,
 }
 
@@ -136,7 +141,7 @@ impl SlotMarks {
         (run == self.run).then_some(is_vacant)
     }
 
-    /// The slot is one of the table's, or may become one.
+    /// Sets the mark of a slot, which is in the table or may get there.
     fn set(&mut self, id: Id, is_vacant: bool) {
         let place = to_usize(id.as_slot().expect("an instruction of the wire names slots"));
         if place >= self.marks.len() {
@@ -152,7 +157,8 @@ impl SlotMarks {
     }
 }
 
-/// Marks what a `free` frees; false where that is nothing, so that only slots of the table have marks.
+/// Marks the slots that a `free` frees; returns false for one that is not in use, so that only
+/// slots of the table have marks.
 fn vacate<V>(table: &SlotTable<V>, slots: &mut SlotMarks, free: &Instruction<'_>) -> bool {
     for id in free.values() {
         if !slots.is_named(id) && !table.is_taken(id) {
@@ -163,8 +169,9 @@ fn vacate<V>(table: &SlotTable<V>, slots: &mut SlotMarks, free: &Instruction<'_>
     true
 }
 
-/// Whether an update may be computed with the first one of its run: it does the same, to values that are there already and that no
-/// other one of the run names, and it will find its results' slots vacant.
+/// Returns true if an update may be computed with the first one of its run: it is the same
+/// operation, on values that are there already and that no other update of the run names, and its
+/// results' slots will be vacant.
 fn joins<V>(
     table: &SlotTable<V>,
     slots: &SlotMarks,
@@ -197,8 +204,8 @@ fn joins<V>(
         && reuse::reusable(table, one, reuse, next, &metas) == reuse
 }
 
-/// The dtype of all operands, where they have one: an update of several makes copies, and may fail for want of memory when others of
-/// its call have been written.
+/// The dtype of all operands, if they have the same one: an update with several dtypes makes
+/// copies, and may fail for lack of memory after others of its call have been written.
 fn dtype<V>(table: &SlotTable<V>, one: &Instruction<'_>) -> Option<Dtype> {
     let mut dtypes = one.values().map(|id| table.held(id).ok().map(|held| held.meta.dtype));
     let first = dtypes.next()??;

@@ -1,19 +1,20 @@
-//! How much an instruction computes: whether it is worth waking several threads for.
+//! Amount of work of an instruction: decides if it is worth waking several threads for.
 
 use crate::table::SlotTable;
 use gt_protocol::{Family, Instruction, Meta};
 
-/// Elements of an operator of one pass from which several threads are faster than one. Threads that sleep between two
-/// instructions (they must not spin: the core is the client's) take 20 to 50 us to begin and to end; so many elements
-/// take 50 us (an addition) to 400 us (an exponential).
+/// Number of elements of a one-pass operator from which several threads are faster than one.
+/// Threads that sleep between two instructions (they must not spin, because the core is the
+/// client's) take 20 to 50 us to start and to end; this many elements take 50 us (an addition) to
+/// 400 us (an exponential).
 const ELEMENTS_MIN: i64 = 1 << 19;
-/// Multiplications of a product that take as long as one element of an operator of one pass.
+/// Number of multiplications in a product that take as long as one element of a one-pass operator.
 const PRODUCTS_PER_ELEMENT: i64 = 16;
-/// Passes of the operators that read and write each element several times.
+/// Number of passes of the operators that read and write each element several times.
 const PASSES: i64 = 4;
 
-/// Whether several threads are faster than one. It follows from the instruction and its operands' shapes alone, never from
-/// load: with the number of threads the bits of a result may change.
+/// Returns true if several threads are faster than one. It depends only on the instruction and its
+/// operands' shapes, never on load: the number of threads may change the bits of a result.
 #[inline]
 pub fn is_large<V>(table: &SlotTable<V>, instruction: &Instruction<'_>, results: &[Meta]) -> bool {
     let operands = || instruction.values().filter_map(|id| table.held(id).ok());

@@ -1,5 +1,5 @@
-//! Why a value has its layout, what moved for it, and what a session has counted: for people and tests. Nothing is
-//! decided here.
+//! Descriptions of a value's layout and its reasons, of the transfers for it, and of a session's
+//! counters: for people and tests. Nothing is decided here.
 
 use crate::cost::CostModel;
 use crate::event::{ClientFault, WorkerIndex};
@@ -74,15 +74,16 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The indexes of the workers that are connected, in one line.
+    /// The indices of the connected workers, in one line.
     fn indexes(&self) -> String {
         let alive = self.core.workers.alive().iter();
         let words: SmallVec<[String; 8]> = alive.map(ToString::to_string).collect();
         words.join(" ")
     }
 
-    /// A line for each worker: its index, its process (0 where that is not known), and whether this session has a request
-    /// that it has not answered (0 or 1). A worker that is asked may itself wait for one that is not.
+    /// A line for each worker: its index, its process (0 where that is not known), and whether it
+    /// has an unanswered request of this session (0 or 1). A worker with a request may itself wait
+    /// for one without.
     fn unanswered(&self) -> String {
         let open = self.core.requests.open.values().filter(|request| request.session == self.id);
         let waiting: SmallVec<[WorkerIndex; 8]> =
@@ -118,7 +119,7 @@ enum DescribeRequest {
     Unanswered,
 }
 
-/// `name: text` a line, in the order in which a person wants to know.
+/// One `name: text` a line, most important first.
 fn explanation(session: &Session, value: &Value, cost_model: &CostModel) -> String {
     let mut lines = vec![
         format!("value: {} {}", named(value), value.meta()),
@@ -148,7 +149,7 @@ fn explanation(session: &Session, value: &Value, cost_model: &CostModel) -> Stri
     lines.join("\n")
 }
 
-/// What the trace calls a value.
+/// Name of a value in the trace.
 fn named(value: &Value) -> String {
     match value.output {
         0 => format!("%{}", value.number()),
@@ -184,7 +185,7 @@ fn why(session: &Session, value: &Value) -> String {
     };
     match provenance.decider {
         Decider::UploadHistory => "what this line sent before was needed in this layout".to_owned(),
-        // Asked for over all workers, perhaps, before the others joined.
+        // The layout may have been requested for all workers before the others joined.
         Decider::Request if value.layout().mesh().len() == 1 => {
             "asked for by the program, over one worker: a cut over one is the whole".to_owned()
         }

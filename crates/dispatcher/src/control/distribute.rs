@@ -1,4 +1,5 @@
-//! `distribute` and `local_shard`: a value in the layout that its client asks for, and one member's shard of it.
+//! `distribute` and `local_shard`: a value in the layout that its client requests, and one member's
+//! shard of it.
 
 use crate::event::ClientFault;
 use crate::number::{first_slot, signed};
@@ -11,7 +12,7 @@ use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Instruction, Meta};
 use smallvec::smallvec;
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Copy)]
 enum LayoutRequest {
     Value,
@@ -98,8 +99,8 @@ impl Planner<'_> {
         Ok(Ok(Results { decider, ..Results::ready(smallvec![result], before) }))
     }
 
-    /// The layout that a client asks for: a text, or one dimension over all workers. The workers that it names may have
-    /// left meanwhile, which is no fault of the client's.
+    /// The requested layout: a text, or one dimension over all workers. Workers that it names may
+    /// have left meanwhile, which is no fault of the client's.
     fn requested_layout(
         &self,
         instruction: &Instruction<'_>,
@@ -114,7 +115,7 @@ impl Planner<'_> {
         if let Attr::Text(text) = instruction.attr("layout") {
             let layout = match Layout::parse_over(text, dims, value.layout()) {
                 Ok(layout) => layout,
-                // Right or wrong by the value's own layout.
+                // The text is valid or not depending on the value's own layout.
                 Err(error) if text.contains("keep") || text.contains("reduce") => {
                     return mistake(error.to_string());
                 }

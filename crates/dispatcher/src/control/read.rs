@@ -1,5 +1,6 @@
-//! Reads: one worker is asked for a value that it holds whole, each holder for its shard of one that is cut. Shards go on
-//! to the client as they come; it puts them where they belong, so that no worker ever holds more than its share.
+//! Reads: for a replicated value one worker is asked, for a sharded one each holder for its shard.
+//! Shards are passed on to the client as they arrive; the client places them, so that no worker
+//! ever holds more than its share.
 
 use crate::event::ClientFault;
 use crate::number::first_slot;
@@ -11,7 +12,7 @@ use gt_protocol::placement::{Footprint, Layout};
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};
 use smallvec::{SmallVec, smallvec};
 
-/// A worker, its slot, and which elements of its shard are wanted.
+/// A worker, its slot, and the requested elements of its shard.
 struct ShardRead {
     worker: u32,
     slot: u32,
@@ -45,7 +46,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Asks one worker that has, or gets, all of it.
+    /// Asks one worker that holds, or gets, the whole value.
     fn read_whole(&mut self, instruction: &Instruction<'_>, number: u64, slot: u32) {
         let value = self.value(slot);
         let kind = RequestKind::Read { value: value.number() };
@@ -101,7 +102,8 @@ impl Planner<'_> {
     }
 }
 
-/// The shards of a value that is cut which hold what is asked for; nothing where it has to be gathered.
+/// The shards of a sharded value that hold the requested elements; `None` where the value has to be
+/// gathered.
 fn parts(value: &Value, instruction: &Instruction<'_>) -> Option<SmallVec<[ShardRead; 4]>> {
     let (layout, slots) = (value.layout(), value.slots());
     let (&Attr::Int(start), &Attr::Int(count)) =
@@ -119,7 +121,7 @@ fn parts(value: &Value, instruction: &Instruction<'_>) -> Option<SmallVec<[Shard
     for (place, (&worker, &slot)) in layout.mesh().members().iter().zip(slots).enumerate() {
         let footprint = Footprint::new(layout, &value.meta().dims, place, 1)?;
         let (from, to) = (footprint.before(start), footprint.before(end));
-        // Who has none of it is asked too: the value may have failed there.
+        // A holder without any of the elements is asked too: the value may have failed there.
         if is_first_copy(layout, place) {
             parts.push(ShardRead { worker, slot, footprint, from, to });
         }
@@ -127,14 +129,15 @@ fn parts(value: &Value, instruction: &Instruction<'_>) -> Option<SmallVec<[Shard
     Some(parts)
 }
 
-/// Whether no member before this one holds the same shard.
+/// Returns true if no member before this one holds the same shard.
 fn is_first_copy(layout: &Layout, place: usize) -> bool {
     let axes = layout.placements().iter().enumerate();
     axes.filter(|(_, placement)| placement.cut().is_none())
         .all(|(axis, _)| layout.mesh().coordinate(place, axis) == 0)
 }
 
-/// The layout that a value is read in, on its first member. Nothing where that holds it all.
+/// The layout in which a value is read, on its first member. `None` where that member holds the
+/// whole value.
 fn read_layout(layout: &Layout) -> Option<Layout> {
     if layout.is_whole() {
         return None;

@@ -1,45 +1,46 @@
-//! What traffic between two certain workers costs, where it is not what traffic costs in general.
+//! Prices of traffic between certain pairs of workers, where they differ from the general ones.
 
 use std::fmt;
 
-/// A link's price in microseconds.
+/// Prices of a link in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkCost {
-    /// One message.
+    /// Price of one message.
     pub message: f64,
-    /// One byte.
+    /// Price of one byte.
     pub byte: f64,
 }
 
 impl LinkCost {
-    /// As slow as the slower of two, in each respect.
+    /// Maximum of two prices, for messages and for bytes.
     #[must_use]
     pub fn slower(self, other: Self) -> Self {
         Self { message: self.message.max(other.message), byte: self.byte.max(other.byte) }
     }
 }
 
-/// Workers whose links can have prices of their own: the table is a square.
+/// Number of workers whose links can have prices of their own: the table is a square.
 const WORKERS_MAX: u32 = 256;
 
-/// The prices of one direction, where they are known.
+/// The known prices of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct PairCost {
     message: Option<f64>,
     byte: Option<f64>,
 }
 
-/// Which of a link's two prices.
+/// Selects one of a link's two prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CostKind {
     Message,
     Byte,
 }
 
-/// Prices by pair of workers. Those of one direction hold for the other too, unless that has its own.
+/// Prices by pair of workers. The prices of one direction also apply to the other, unless that has
+/// its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Links {
-    /// Rows and columns of `prices`.
+    /// Number of rows and of columns of `prices`.
     workers: usize,
     costs: Vec<PairCost>,
 }
@@ -49,19 +50,19 @@ impl Links {
         self.costs.is_empty()
     }
 
-    /// Whether a pair has a price, in either direction.
+    /// Returns true if a pair has a price, in either direction.
     pub fn knows(&self, from: u32, to: u32) -> bool {
         let nothing = PairCost::default();
         self.at(from, to) != nothing || self.at(to, from) != nothing
     }
 
-    /// Sets both prices of a pair; nothing for workers beyond the table's limit.
+    /// Sets both prices of a pair; does nothing for workers beyond the table's limit.
     pub fn set(&mut self, from: u32, to: u32, link: LinkCost) {
         self.set_part(from, to, CostKind::Message, link.message);
         self.set_part(from, to, CostKind::Byte, link.byte);
     }
 
-    /// Says whether it is a pair that can have prices.
+    /// Sets one price of a pair; returns false for a pair that cannot have prices.
     pub(super) fn set_part(&mut self, from: u32, to: u32, part: CostKind, price: f64) -> bool {
         if from == to || from.max(to) >= WORKERS_MAX {
             return false;
@@ -77,7 +78,7 @@ impl Links {
         true
     }
 
-    /// The price from one worker to another, with `general` for what is not known.
+    /// The prices from one worker to another; `general` for unknown ones.
     pub fn link(&self, from: u32, to: u32, general: LinkCost) -> LinkCost {
         let (forth, back) = (self.at(from, to), self.at(to, from));
         LinkCost {
@@ -110,7 +111,7 @@ impl Links {
     }
 }
 
-/// `message[0,1]=3` and `byte[0,1]=0.0001`, a line each.
+/// Prints `message[0,1]=3` and `byte[0,1]=0.0001`, each on a line.
 impl fmt::Display for Links {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, costs) in self.costs.iter().enumerate() {
@@ -125,7 +126,7 @@ impl fmt::Display for Links {
     }
 }
 
-/// Reads `message[0,1]`.
+/// Parses `message[0,1]`.
 pub(super) fn pair(name: &str) -> Option<(CostKind, u32, u32)> {
     let (name, pair) = name.strip_suffix(']')?.split_once('[')?;
     let part = match name.trim() {

@@ -1,4 +1,4 @@
-//! What workers answer and report, passed on to the client that asked.
+//! Answers and reports of workers, passed on to the client that asked.
 
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
@@ -79,8 +79,8 @@ impl Dispatcher {
         }
     }
 
-    /// The last elements of a shard. They go on when all other shards are there: a value that has failed on one worker has
-    /// failed, whichever part of it is read.
+    /// Handles the last elements of a shard. They are passed on when all other shards have arrived:
+    /// a value that failed on one worker has failed, whichever part of it is read.
     fn part_is_there(&mut self, key: i64, reply: &Reply<'_>, sink: &mut dyn Sink) {
         let Some(open) = self.core.requests.open.get_mut(&key) else { return };
         open.waiting.clear();
@@ -99,7 +99,7 @@ impl Dispatcher {
         }
         for (place, part) in all().filter_map(|request| request.part.as_ref()).enumerate() {
             if part.total == 0 && place > 0 {
-                break; // nothing was asked for, and one says so
+                break; // nothing was requested: one reply says so
             }
             if let Some((reply, bytes)) = &part.last {
                 let reply = Reply { bytes, ..*reply };
@@ -109,7 +109,8 @@ impl Dispatcher {
         self.core.requests.forget_parts(session, number);
     }
 
-    /// A worker reports that an instruction failed there: the client hears of it, with its own source position.
+    /// Handles a worker's report that an instruction failed: the client gets it with its own source
+    /// position.
     fn failed(&mut self, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
         let session = SessionId(failure.session);
         let Some(state) = self.sessions.get_mut(&session) else { return };
@@ -128,13 +129,13 @@ impl Dispatcher {
         }
         let Some(state) = self.sessions.get_mut(&open.session) else { return };
         let number = number_of(state.next_number(), failure.number);
-        // A read may fail on one worker before another, where the instruction failed, has reported it. That a worker is gone
-        // need not be all that happened.
+        // A read may fail on one worker before another worker, where the instruction failed, has
+        // reported that. The loss of a worker may not be the only failure.
         if failure.class != FailureClass::WorkerLost && state.cause(number).is_none() {
             root_cause(state, number, failure);
         }
-        // One instruction may fail for two reasons: an index here, and a worker that was to send it an operand. Who reads that
-        // operand is told of the worker.
+        // One instruction may fail for two reasons: an index here, and the loss of a worker that
+        // was to send it an operand. Readers of that operand get the loss.
         let is_it = |cause: &RootCause| cause.number == number && cause.class == failure.class;
         let known = state.causes().find(|known| is_it(known.cause()));
         let failure = match known {
@@ -150,7 +151,7 @@ impl Dispatcher {
     }
 }
 
-/// What an instruction failed of, as this and every later read is told.
+/// Root cause of an instruction's failure, returned by this and every later read.
 fn root_cause(state: &mut Session, number: u64, failure: &message::Failure<'_>) -> ValueFailure {
     state.remember(ValueFailure::new(RootCause {
         number,
@@ -161,7 +162,7 @@ fn root_cause(state: &mut Session, number: u64, failure: &message::Failure<'_>) 
     }))
 }
 
-/// The number of a request as workers send it back; one that is open has none below 1.
+/// The number of a request as workers send it back; no open request has a number below 1.
 fn key_of(request: u64) -> i64 {
     i64::try_from(request).unwrap_or(0)
 }

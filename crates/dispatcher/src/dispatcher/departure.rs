@@ -1,4 +1,5 @@
-//! Peers that go away: a client's values are freed, a worker's values fail unless another worker holds a copy.
+//! Peers that leave: a client's values are freed; a worker's values fail unless another worker
+//! holds a copy.
 
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex};
@@ -12,7 +13,7 @@ use gt_protocol::{Id, Op};
 use smallvec::SmallVec;
 
 impl Dispatcher {
-    /// A client is gone: everything it held is freed, its open requests are forgotten.
+    /// Closes the session of a client that is gone: frees its values and drops its open requests.
     pub(super) fn close_session(&mut self, id: SessionId, sink: &mut dyn Sink) {
         let Some(session) = self.sessions.remove(&id) else { return };
         self.core.requests.open.retain(|_, request| request.session != id);
@@ -23,7 +24,7 @@ impl Dispatcher {
         }
     }
 
-    /// A worker is gone: what only it held has failed; its open requests are answered so.
+    /// Handles the loss of a worker: values that only it held fail, and so do its open requests.
     pub(super) fn worker_left(&mut self, index: WorkerIndex, reason: &str, sink: &mut dyn Sink) {
         if !self.core.workers.leave(index) {
             return;
@@ -67,8 +68,8 @@ impl Dispatcher {
     }
 }
 
-/// Values of a session that lose a shard fail; replicated ones go on with the copies that are left. Returns what is left of
-/// the failed ones, to be freed.
+/// Fails the values of a session that lose a shard; replicated ones keep the remaining copies.
+/// Returns the remaining shards of the failed ones, to be freed.
 fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(u32, u32)> {
     let mut orphans = Vec::new();
     let is_on = |value: &Value| value.worker_slots().any(|(worker, _)| worker == index);
@@ -80,7 +81,7 @@ fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(
     for slot in touched {
         let Some(value) = session.value_mut(slot) else { unreachable!("slot {slot} is live") };
         if is_target_on(value, index) {
-            // It stays where it is: a part of what was asked for is no layout.
+            // The value keeps its layout: a part of the requested layout is no layout.
             value.take_pending();
         }
         orphans.extend(forget_copies(value, index));
@@ -113,7 +114,7 @@ fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(
     orphans
 }
 
-/// Whether the value is to take a layout on that worker at its first use.
+/// Returns true if the value is to take a layout with that worker at its first use.
 fn is_target_on(value: &Value, index: WorkerIndex) -> bool {
     let target = match value.pending() {
         PendingLayout::Target(target) => Some(target),
@@ -123,7 +124,7 @@ fn is_target_on(value: &Value, index: WorkerIndex) -> bool {
     target.is_some_and(|target| target.mesh().place(index).is_some())
 }
 
-/// What is still whole without that worker.
+/// Shards that are still a whole value without that worker.
 fn remaining(shards: &Shards, index: WorkerIndex) -> Option<Shards> {
     let others: SmallVec<[(u32, u32); 2]> =
         shards.worker_slots().filter(|(worker, _)| *worker != index).collect();
@@ -135,7 +136,8 @@ fn remaining(shards: &Shards, index: WorkerIndex) -> Option<Shards> {
     Some(Shards::new(layout, others.iter().map(|(_, slot)| *slot).collect()))
 }
 
-/// Copies that lose a shard are no copies any more, but for whole ones; what is left of the others.
+/// Removes copies that lose a shard, except replicated ones; returns the remaining shards of the
+/// others.
 fn forget_copies(value: &mut Value, index: WorkerIndex) -> Vec<(u32, u32)> {
     let mut orphans = Vec::new();
     for copy in value.take_copies() {

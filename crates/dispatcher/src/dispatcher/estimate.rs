@@ -1,4 +1,4 @@
-//! How long an instruction keeps its workers busy, by the prices of the cost model.
+//! Estimate of the time for which an instruction keeps its workers busy, by the cost model.
 
 use super::Dispatcher;
 use crate::cost::real;
@@ -8,15 +8,17 @@ use crate::session::value::Value;
 use gt_protocol::{Family, Kind, Meta, Op, wire};
 use smallvec::SmallVec;
 
-/// Instructions that touch less are not worth an estimate: whoever sends many is held back by the words that they have.
+/// Bytes that an instruction touches below which it is not estimated: a client that sends many is
+/// limited by the number of their words.
 const TOUCHED_BYTES_MIN: u64 = 16 * 1024;
-/// Words of code and length, tag, and flags.
+/// Words of a header: code and length, tag, and flags.
 const HEAD_WORDS: usize = 3;
 
 impl Dispatcher {
-    /// The operator of an instruction that has just been planned, and the microseconds that each worker of its first result
-    /// computes for it. `words` are the client's, before they were rewritten; those after its operands may be absent.
-    /// `None` for what computes nothing, or little.
+    /// The operator of an instruction that has just been planned, and the microseconds that each
+    /// worker of its first result computes for it. `words` are the client's, before they were
+    /// rewritten; those after its operands may be absent. `None` for an instruction that computes
+    /// nothing, or little.
     #[inline]
     pub fn estimate(&self, session: SessionId, words: &[u32]) -> Option<(Op, f64)> {
         if self.core.touched_bytes < TOUCHED_BYTES_MIN {

@@ -1,6 +1,6 @@
-//! The fast path: the one way of `plan`, specialised for operands that are whole on one worker with nothing pending. The
-//! words of such an instruction are rewritten where they stand and go on; nothing is built or copied. What is out of the
-//! ordinary in any respect goes the general way; a property test holds both equal.
+//! The fast path: `plan` specialised for operands that are whole on one worker with nothing
+//! pending. The words of such an instruction are rewritten in place and passed on; nothing is built
+//! or copied. Any other instruction goes the general way; a property test holds both equal.
 
 use super::Dispatcher;
 use crate::event::{ClientFault, SessionId, Sink, low_half};
@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Dispatcher {
-    /// [`Dispatcher::inferred`] for an instruction without a list operand, as words that may be written to.
+    /// [`Dispatcher::inferred`] for an instruction without a list operand, given as words that may
+    /// be written to.
     ///
     /// # Errors
     /// As [`Dispatcher::instruction`], and words that are no instruction.
@@ -35,7 +36,7 @@ impl Dispatcher {
         self.general(session, &instruction, Some(outputs), sink)
     }
 
-    /// Plans words where it can, having changed nothing where it cannot (`None`).
+    /// Plans words on the fast path; returns `None`, with nothing changed, where it cannot.
     fn rewrite(
         &mut self,
         id: SessionId,
@@ -69,7 +70,8 @@ impl Dispatcher {
         Some(())
     }
 
-    /// Words that several workers get, as the same ones were planned before.
+    /// Sends the words of an instruction to several workers, if the same instruction was planned
+    /// before.
     pub(super) fn replay_words(
         &mut self,
         id: SessionId,
@@ -82,7 +84,7 @@ impl Dispatcher {
         planner.replay(op, words, known)
     }
 
-    /// The same for an instruction that is no words yet.
+    /// [`Self::replay_words`] for an instruction that is not encoded yet.
     pub(super) fn replay(
         &mut self,
         id: SessionId,
@@ -102,7 +104,7 @@ impl Dispatcher {
         planned
     }
 
-    /// [`Self::rewrite`] for an instruction that is no words yet.
+    /// [`Self::rewrite`] for an instruction that is not encoded yet.
     pub(super) fn fast(
         &mut self,
         id: SessionId,
@@ -148,7 +150,8 @@ impl Dispatcher {
 }
 
 impl Core {
-    /// Whether instructions of this operator may take the fast path. Creations follow the metadata of an operand alone.
+    /// Returns true if instructions of this operator may take the fast path. Creations depend on
+    /// the metadata of an operand only.
     #[inline]
     pub(crate) fn is_fast(&self, op: Op) -> bool {
         self.config.fast_path
@@ -163,14 +166,14 @@ impl Core {
 /// The one worker that holds all of an instruction's operands.
 struct Plain {
     worker: u32,
-    /// The session's slot of the first of them: results have its layout, and often its metadata.
+    /// The session's slot of the first operand: results have its layout, and often its metadata.
     first: u32,
-    /// Of all of them.
+    /// Bytes of all operands.
     bytes: u64,
 }
 
 impl Plain {
-    /// Nothing where the instruction has no operand, or anything about it is out of the ordinary.
+    /// `None` where the instruction has no operand, or does not qualify for the fast path.
     #[inline]
     fn of(
         session: &Session,
@@ -204,7 +207,8 @@ impl Plain {
         Some(Self { worker, first, bytes })
     }
 
-    /// Enters a result that the worker holds in slot `result_slot`: its metadata, number and place among the outputs.
+    /// Enters a result in the worker's slot `result_slot`: its metadata, number and index among the
+    /// outputs.
     #[inline]
     fn define(
         &self,

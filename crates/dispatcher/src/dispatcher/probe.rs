@@ -1,8 +1,8 @@
-//! Measures the links between workers when they join, by instructions like any client's: a value hops between two
-//! workers, once small and once large, and its last holder answers.
+//! Measures the links between workers when they join, by ordinary instructions: a value goes back
+//! and forth between two workers, once small and once large, and its last holder answers.
 //!
-//! The core has no clock: whoever owns it says what time it is, and tells of the answers that came for the probe's
-//! session. One request is on its way at a time, so that links do not disturb each other.
+//! The core has no clock: its owner passes the time, and the answers for the probe's session. One
+//! request is in flight at a time, so that links do not disturb each other.
 
 use super::Dispatcher;
 use crate::cost::LinkCost;
@@ -12,16 +12,16 @@ use smallvec::smallvec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The shortest of so many laps counts: others were disturbed.
+/// Number of laps of which the shortest counts: others were disturbed.
 const ROUNDS: usize = 3;
-/// Legs of a lap: none to subtract what the answer takes, small ones for the message, large ones for the byte. All that
-/// a pair sends stays below 1 MB.
+/// Legs of a lap: none, to subtract the time of the answer; small ones for the message; large ones
+/// for the byte. A pair sends less than 1 MB in total.
 const LEGS: [Leg; 3] = [
     Leg { hops: 0, elements: 1 },
     Leg { hops: 16, elements: 1 },
     Leg { hops: 4, elements: 16 * 1024 },
 ];
-/// Nothing is quicker, whatever the clock said.
+/// Minimum price of a message, whatever the clock measured.
 const MESSAGE_MIN: f64 = 0.1;
 const BYTE_MIN: f64 = 1e-6;
 /// The scope that creates values on the first worker of a pair.
@@ -39,7 +39,7 @@ impl Leg {
     }
 }
 
-/// What has been found out about two workers.
+/// Measured prices between two workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     pub from: WorkerIndex,
@@ -47,25 +47,25 @@ pub struct Measured {
     pub link: LinkCost,
 }
 
-/// One pair under measurement.
+/// The measurement of one pair.
 struct Course {
     from: WorkerIndex,
     to: WorkerIndex,
-    /// Of all rounds, counted through.
+    /// Index of the lap, over all rounds.
     lap: usize,
     best: [Duration; LEGS.len()],
 }
 
 enum ProbeState {
     Idle,
-    /// Made before the clock is asked.
+    /// Instructions, made before the clock is read.
     Ready(Vec<Instruction<'static>>),
     Running {
         began: Duration,
     },
 }
 
-/// Pairs that wait, and the one that is measured.
+/// The waiting pairs, and the one being measured.
 pub struct Probe {
     waiting: VecDeque<(WorkerIndex, WorkerIndex)>,
     course: Option<Course>,
@@ -82,32 +82,33 @@ impl Default for Probe {
 }
 
 impl Probe {
-    /// Asks for a pair.
+    /// Adds a pair to measure.
     pub fn add(&mut self, from: WorkerIndex, to: WorkerIndex) {
         self.waiting.push_back((from, to));
     }
 
-    /// A worker is gone: its pairs are no more.
+    /// Drops the pairs of a worker that is gone.
     pub fn left(&mut self, index: WorkerIndex) {
         self.waiting.retain(|&(from, to)| from != index && to != index);
     }
 
-    /// Whether anything is left to do.
+    /// Returns true if no pair is left.
     pub fn is_idle(&self) -> bool {
         self.course.is_none() && self.waiting.is_empty() && self.session.is_none()
     }
 
-    /// Whose answers are meant for [`Self::answered`].
+    /// Session whose answers are for [`Self::answered`].
     pub fn session(&self) -> Option<SessionId> {
         self.session
     }
 
-    /// What is known since the last call, as soon as no pair waits.
+    /// Prices measured since the last call, once no pair waits.
     pub fn take_measured(&mut self) -> Vec<Measured> {
         if self.is_idle() { std::mem::take(&mut self.measured) } else { Vec::new() }
     }
 
-    /// Goes on where nothing is waited for; says whether it did. `now` is the time since any moment.
+    /// Continues if no answer is pending; returns true if it did. `now` is the time since any fixed
+    /// moment.
     pub fn step(&mut self, now: Duration, core: &mut Dispatcher, sink: &mut dyn Sink) -> bool {
         match std::mem::replace(&mut self.state, ProbeState::Idle) {
             ProbeState::Running { began } => {
@@ -129,7 +130,7 @@ impl Probe {
         }
     }
 
-    /// The next lap; without one the session ends.
+    /// Prepares the next lap; ends the session if there is none.
     fn prepare(&mut self, core: &mut Dispatcher, sink: &mut dyn Sink) -> bool {
         if self.course.is_none() {
             let best = [Duration::MAX; LEGS.len()];
@@ -138,14 +139,15 @@ impl Probe {
         }
         if let Some(course) = &self.course {
             self.state = ProbeState::Ready(course.instructions());
-            // Before its first instruction, so that whoever owns the core knows whose answers come.
+            // Opened before its first instruction, so that the core's owner knows the session of
+            // the answers.
             self.session.get_or_insert_with(|| core.open_session());
             return true;
         }
         self.close(core, sink)
     }
 
-    /// The last holder has answered, or could not.
+    /// Handles the last holder's answer or failure.
     pub fn answered(
         &mut self,
         now: Duration,
@@ -170,12 +172,12 @@ impl Probe {
         }
         if let Some(session) = self.session {
             let slots: Vec<u32> = (0..=hops).collect();
-            // They are all there: the lap has succeeded.
+            // The slots exist, because the lap has succeeded.
             let _ = core.release(session, &slots, sink);
         }
     }
 
-    /// Leaves a pair unmeasured. What its lap has made goes with the session.
+    /// Leaves a pair unmeasured. The values of its lap are freed with the session.
     fn give_up(&mut self, core: &mut Dispatcher, sink: &mut dyn Sink) {
         (self.course, self.state) = (None, ProbeState::Idle);
         self.close(core, sink);
@@ -198,7 +200,7 @@ impl Course {
         }
     }
 
-    /// There and back, as often as the leg says, and one element from where it ends.
+    /// Sends a value back and forth as often as the leg says, and reads one element at the end.
     fn instructions(&self) -> Vec<Instruction<'static>> {
         let leg = self.leg();
         let mut lap = Vec::new();
@@ -224,7 +226,7 @@ impl Course {
         }
         let mut read = Instruction::new(Op::Read);
         read.operands.push(Operand::Value(Id::slot(leg.hops)));
-        let request = i64::try_from(self.lap).expect("a count of laps");
+        let request = i64::try_from(self.lap).expect("the number of laps is small");
         read.attrs = smallvec![Attr::Int(request), Attr::Int(0), Attr::Int(1)];
         lap.push(read);
         lap
@@ -242,14 +244,15 @@ impl Course {
     }
 }
 
-/// To 1, 2 or 5 times a power of ten: no clock knows more, and the next probe most likely says the same.
+/// Rounds to 1, 2 or 5 times a power of ten: no clock is more precise, and the next probe most
+/// likely gives the same.
 fn rounded(price: f64) -> f64 {
     let text = format!("{price:e}");
     let Some((digits, power)) = text.split_once('e') else { return price };
     let (Ok(digits), Ok(power)) = (digits.parse::<f64>(), power.parse::<i32>()) else {
         return price;
     };
-    // The borders are the middles of a logarithmic scale: the roots of 2, 10 and 50.
+    // The thresholds are midpoints on a logarithmic scale: the roots of 2, 10 and 50.
     let (digit, power) = match digits {
         ..1.414 => (1, power),
         ..3.162 => (2, power),

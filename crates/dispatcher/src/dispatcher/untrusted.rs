@@ -1,6 +1,6 @@
-//! Words of a client that is not trusted, passed on without being built into an instruction: they are checked and the
-//! results' metadata is inferred where they stand, then they take the fast path of an embedded client's. Whatever that
-//! refuses is decoded and goes the general way, to the same end.
+//! Words of an untrusted client, passed on without being decoded: they are checked and the results'
+//! metadata is inferred in place, then they take the fast path of an embedded client's. Words that
+//! it refuses are decoded and go the general way, with the same result.
 
 use super::Dispatcher;
 use crate::event::{ClientFault, SessionId, Sink};
@@ -39,8 +39,9 @@ impl Dispatcher {
         self.instruction(session, &instruction, sink)
     }
 
-    /// The metadata of its results, where all its operands are values: the same as of all operands where that is the rule,
-    /// else what the rule says. A mistake is found again, and told, by the general way.
+    /// The metadata of its results, where all its operands are values: that of all operands where
+    /// the rule keeps metadata, else by the rule. A mistake is found again, and reported, by the
+    /// general way.
     fn results_of(&self, session: SessionId, view: &InstructionView<'_>) -> Option<Outputs> {
         let state = self.sessions.get(&session)?;
         if keeps_metadata(view.op)
@@ -63,7 +64,7 @@ impl Dispatcher {
     }
 }
 
-/// The metadata that all operands have, of a float dtype and none of them a number.
+/// The metadata that all operands share, if it has a float dtype and none of them is a number.
 fn common_meta<'s>(state: &'s Session, operands: &[u32]) -> Option<&'s Meta> {
     let mut metas = operands.iter().map(|&slot| state.value(slot).map(Value::meta));
     let first = metas.next()??;

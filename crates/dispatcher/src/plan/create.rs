@@ -1,8 +1,8 @@
-//! Creations: results without operands, or of which only the metadata and the layout of one is read. Each member makes
-//! what it is to hold, and only that where a rule says how.
+//! Creations: results without operands, or with one operand of which only the metadata and the
+//! layout are read. Each member creates its shard only, if a rule says how.
 //!
-//! Large ones wait for their first use, which may say their layout: what is to be cut then never exists whole, on no
-//! worker.
+//! Large creations wait for their first use, which may determine their layout: a value that is then
+//! sharded never exists whole on any worker.
 
 use super::inputs;
 use super::place::created_layout;
@@ -25,13 +25,13 @@ use std::borrow::Cow;
 
 /// An instruction that reads no value.
 pub(super) struct Creation<'i> {
-    /// The instruction, without the operand that it reads nothing of.
+    /// The instruction, without the operand whose elements are not read.
     instruction: Cow<'i, Instruction<'i>>,
-    /// The session's value whose metadata and layout it follows.
+    /// The session's value whose metadata and layout it copies.
     like: Option<u32>,
 }
 
-/// The layout of what is created, and why.
+/// The layout of the created value, and its decider.
 struct CreatedLayout {
     layout: Layout,
     decider: Option<Decider>,
@@ -95,7 +95,7 @@ impl Planner<'_> {
     ) -> Result<CreatedLayout, PlanStop> {
         let pending = PendingLayout::Nothing;
         let follows = |like: u32| {
-            // What is drawn like something that is whole may be cut as the scope says.
+            // A draw like a replicated value may be sharded as the scope says.
             let is_drawn = creation.instruction.op.info().family == Family::Random;
             !is_drawn || scope.is_none() || !self.value(like).target().is_whole()
         };
@@ -119,7 +119,7 @@ impl Planner<'_> {
         Ok(CreatedLayout { layout: Layout::on(home), decider: None, pending })
     }
 
-    /// What is known of uploads from the same line, from a size on at which it matters.
+    /// History of uploads from the same line, for sizes at which it matters.
     fn upload_use(&mut self, instruction: &Instruction<'_>, meta: &Meta) -> Option<UploadUse> {
         let alive = self.core.workers.alive();
         let matters = meta.bytes() >= self.core.config.defer_bytes_min && alive.len() > 1;
@@ -130,8 +130,8 @@ impl Planner<'_> {
         Some(self.session.uploads.of(&kind, alive))
     }
 
-    /// The layout that a value has or will have, for another one of these dimensions: where the shape is not the same, it
-    /// is whole on its members.
+    /// The present or target layout of a value, applied to a value of these dimensions: replicated
+    /// where the shapes differ.
     fn layout_like(&self, like: u32, dims: &Dims) -> Layout {
         let value = self.value(like);
         let layout = value.target();
@@ -142,7 +142,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a creation waits for its first use: where it is large, or the value that it follows waits, too.
+    /// Returns true if a creation waits for its first use: it is large, or the value that it is
+    /// like waits too.
     fn is_deferred(
         &self,
         creation: &Creation<'_>,
@@ -160,7 +161,7 @@ impl Planner<'_> {
             && meta.bytes() >= self.core.config.defer_bytes_min
     }
 
-    /// Makes results without operands in this layout.
+    /// Creates results without operands in this layout.
     pub(super) fn create_shards(
         &mut self,
         run: Run<'_>,
@@ -182,10 +183,11 @@ impl Planner<'_> {
         Ok(cut)
     }
 
-    /// Each member makes its shard; `None` where it has to be cut out of the whole.
+    /// Creates each member's shard on that member; `None` where it has to be cut out of the whole.
     ///
-    /// A random number follows from its place in a box of the whole, and a shard of several intervals (of a fused
-    /// projection) is no box: its intervals are made one by one and joined.
+    /// A random number depends on its position in a box of the whole, and a shard of several
+    /// intervals (of a fused projection) is no box: its intervals are created one by one and
+    /// joined.
     fn create_cut(
         &mut self,
         run: Run<'_>,
@@ -214,7 +216,8 @@ impl Planner<'_> {
     }
 }
 
-/// The operator that the attribute at `place` names, with the parameters after it as that one has them.
+/// The operator that the attribute at `place` names, with the following attributes as its
+/// parameters.
 fn drawn(instruction: &Instruction<'_>, place: usize) -> Option<(Op, SmallVec<[Attr; 2]>)> {
     let kind = instruction.op.info().attrs.get(place)?.kind;
     let (AttrKind::Choice(words), Attr::Choice(word)) = (kind, instruction.attrs.get(place)?)
@@ -238,7 +241,7 @@ fn drawn(instruction: &Instruction<'_>, place: usize) -> Option<(Op, SmallVec<[A
     (attrs.len() == op.info().attrs.len()).then_some((op, attrs))
 }
 
-/// What each member makes, where one instruction makes all of its shard.
+/// Choice for a creation in which one instruction creates each member's whole shard.
 fn choice_of(run: Run<'_>, layout: &Layout) -> Option<Choice> {
     if layout.is_partial() {
         return None;
@@ -261,7 +264,8 @@ fn choice_of(run: Run<'_>, layout: &Layout) -> Option<Choice> {
     Some(Choice { inputs, outputs, local })
 }
 
-/// The first cut of which some member holds several intervals: the mesh dimension, the tensor dimension, its shards.
+/// The first sharding in which some member holds several intervals: the mesh dimension, the tensor
+/// dimension, its shards.
 fn in_intervals(layout: &Layout) -> Option<(usize, usize, &ShardRanges)> {
     layout.placements().iter().enumerate().find_map(|(axis, placement)| match placement {
         Placement::Shard { dim, ranges } if most(ranges) > 1 => Some((axis, *dim, ranges)),
@@ -269,12 +273,13 @@ fn in_intervals(layout: &Layout) -> Option<(usize, usize, &ShardRanges)> {
     })
 }
 
-/// How many intervals a member holds at the most.
+/// Maximum number of intervals of a member.
 fn most(ranges: &ShardRanges) -> usize {
     ranges.iter().map(<[_]>::len).max().expect("a mesh has members")
 }
 
-/// Everybody's first interval, everybody's second one, and so on; of those who have no such one, nothing.
+/// Every member's first interval, every member's second one, and so on; an empty one for members
+/// with fewer.
 fn one_interval_each(ranges: &ShardRanges) -> impl Iterator<Item = ShardRanges> {
     (0..most(ranges)).map(|turn| {
         let own = |held: &[_]| held.get(turn).copied().map_or_else(Intervals::new, Intervals::from);

@@ -1,4 +1,5 @@
-//! Operators that reduce what is cut: the steps of a decomposition, each planned for itself, and what they yield.
+//! Operators that reduce a sharded dimension: each step of a decomposition is planned by itself;
+//! the results of the last ones are the operator's.
 
 use super::inputs::{self, PlanOperand};
 use super::results::StepResults;
@@ -12,7 +13,8 @@ use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};
 
 impl Planner<'_> {
-    /// Runs the steps in place of an instruction; they are for what this dimension of the mesh cuts.
+    /// Runs the steps of a decomposition along this dimension of the mesh, in place of an
+    /// instruction.
     pub(super) fn run_steps(
         &mut self,
         run: Run<'_>,
@@ -37,7 +39,7 @@ impl Planner<'_> {
         results
     }
 
-    /// Runs one step and adds what it yields to `values`.
+    /// Runs one step and adds its results to `values`.
     fn run_step(
         &mut self,
         step: &DecompositionStep,
@@ -66,7 +68,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What the steps yield: results that are handed on as they are stand in `consumed_sources`.
+    /// Results of the steps; `consumed_sources` has those that are passed on unchanged.
     fn step_results(
         &mut self,
         run: Run<'_>,
@@ -93,7 +95,7 @@ impl Planner<'_> {
         Ok(results)
     }
 
-    /// A result in slots of its own, in the dtype and shape that the instruction promised.
+    /// A result in slots of its own, with the dtype and shape of the instruction's result.
     fn finished(
         &mut self,
         input: PlanOperand,
@@ -116,7 +118,7 @@ impl Planner<'_> {
         reshaped
     }
 
-    /// One step that changes the metadata of a value.
+    /// Runs one step that changes the metadata of a value.
     fn changed(
         &mut self,
         input: PlanOperand,
@@ -133,7 +135,7 @@ impl Planner<'_> {
     }
 }
 
-/// An operand of a step: the instruction's own, or what an earlier step has yielded.
+/// An operand of a step: an operand of the instruction, or a result of an earlier step.
 fn resolve(source: Source, inputs: &[PlanOperand], values: &[StepResults]) -> PlanOperand {
     match source {
         Source::Absent => PlanOperand::Absent,

@@ -1,4 +1,4 @@
-//! Operands of a plan: the session's values, and what earlier steps of the plan have made.
+//! Operands of a plan: the session's values, and results of earlier steps of the plan.
 
 use crate::session::Session;
 use crate::session::value::Shards;
@@ -16,12 +16,12 @@ pub(crate) enum PlanOperand {
     Scalar(Scalar),
     /// The session's value in this slot.
     Value(u32),
-    /// What the plan has made itself.
+    /// Result of an earlier step of this plan.
     StepResult(Box<(Meta, Shards)>),
 }
 
 impl PlanOperand {
-    /// The session's slot for it, where it has one.
+    /// The session's slot of the operand, if it has one.
     pub fn slot(&self) -> Option<u32> {
         match self {
             Self::Value(slot) => Some(*slot),
@@ -40,7 +40,7 @@ pub(super) fn of(instruction: &Instruction<'_>) -> SmallVec<[PlanOperand; 4]> {
     instruction.operands.iter().map(input).collect()
 }
 
-/// Whether all operands that are this value need it alike.
+/// Returns true if all operands that are this value need it in one layout.
 pub(super) fn needs_one_layout(
     slot: u32,
     need: &Layout,
@@ -51,7 +51,7 @@ pub(super) fn needs_one_layout(
     all.all(|(input, other)| input.slot() != Some(slot) || other == need)
 }
 
-/// Where an earlier operand is the same value, its position.
+/// Position of an earlier operand that is the same value, if there is one.
 fn twin(inputs: &[PlanOperand], position: usize) -> Option<usize> {
     let slot = inputs.get(position)?.slot()?;
     inputs.iter().take(position).position(|earlier| earlier.slot() == Some(slot))
@@ -74,7 +74,7 @@ pub(super) fn meta(session: &Session, input: &PlanOperand) -> Meta {
     *meta
 }
 
-/// Adds the operands to what a plan is looked up by.
+/// Adds the operands to the key of a plan.
 pub(super) fn add_operands<'a>(
     query: &mut Query<'a>,
     session: &'a Session,
@@ -89,7 +89,7 @@ pub(super) fn add_operands<'a>(
     }
 }
 
-/// The operands as the choice sees them, from `mesh`.
+/// The operands in the form that the choice takes, seen from `mesh`.
 pub(super) fn specs(
     session: &Session,
     inputs: &[PlanOperand],
@@ -116,7 +116,7 @@ pub(super) fn specs(
     inputs.iter().enumerate().map(spec).collect()
 }
 
-/// Metadata of the operands, as rules of shapes ask for them.
+/// Metadata of the operands, in the form that shape rules take.
 pub(super) fn args<'a>(
     session: &'a Session,
     inputs: &'a [PlanOperand],

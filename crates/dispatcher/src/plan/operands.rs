@@ -1,4 +1,5 @@
-//! Resharding a value of the session: the one operation by which values move, and what it remembers.
+//! Resharding a value of the session: the only operation that moves values, and the decision about
+//! the shards that are kept.
 
 use super::inputs::{PlanOperand, needs_one_layout};
 use super::run::Run;
@@ -16,27 +17,28 @@ use gt_protocol::placement::{Layout, Placement};
 use gt_protocol::{Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 
-/// What the value is resharded for.
+/// Policy for keeping the shards of a resharded value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeepCopy {
-    /// It has this layout from now on.
+    /// The value has this layout from now on.
     Always,
-    /// An instruction needs it so, and the next one may again.
+    /// An instruction needs the layout, and the next one may too.
     Useful,
-    /// Somebody needs it so once: a reduction is kept, which no later reader has to repeat.
+    /// The layout is needed once: only a reduction is kept, so that no later reader has to repeat
+    /// it.
     Reduced,
-    /// Nothing is to change: another operand of the same instruction is the same value.
+    /// The value must not change: another operand of the same instruction is the same value.
     Never,
 }
 
-/// What is remembered of a value that was resharded.
+/// Effect of resharding on the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
-    /// Those shards are the value from now on.
+    /// The new shards are the value from now on.
     Replace,
-    /// The value's shards stay, and more members hold it whole.
+    /// The value keeps its shards, and more members hold it whole.
     Grow,
-    /// Those shards are a copy.
+    /// The new shards are a copy.
     Copy,
     Nothing,
 }
@@ -64,7 +66,7 @@ impl Planner<'_> {
             self.materialize(slot, Some(to));
         }
         let Some(value) = self.session.value(slot) else {
-            // It was deferred, and could not be made.
+            // The value was deferred, and could not be created.
             return Resharded::borrowed(&[]);
         };
         if value.layout() == to {
@@ -92,8 +94,8 @@ impl Planner<'_> {
         Resharded { owned: false, ..resharded }
     }
 
-    /// A whole value becomes whole on more workers; the one that sends it keeps its slot, which is row-major from then on
-    /// as the copies are, and others that hold it make theirs so.
+    /// Replicates a whole value to more workers. The sender keeps its slot, whose memory becomes
+    /// row-major as the copies are; other holders make theirs row-major too.
     fn grow(&mut self, meta: Meta, from: &Shards, slot: u32, to: &Layout) -> Slots {
         let Some((source, source_slot)) = from.worker_slots().next() else {
             unreachable!("{} has members", from.layout)
@@ -114,12 +116,12 @@ impl Planner<'_> {
         slots
     }
 
-    /// Makes a value whose creation was deferred: in the layout that is asked for, else in its own.
+    /// Creates a deferred value: in the requested layout, else in its own.
     pub(crate) fn materialize(&mut self, slot: u32, asked: Option<&Layout>) {
         let Some(value) = self.session.value(slot) else { return };
         let Some(deferred) = value.deferred().cloned() else { return };
         let (meta, number, op) = (*value.meta(), value.number(), deferred.op);
-        // A partial value is made whole first: only one member would have to contribute.
+        // A partial layout is not used: only one member would have to contribute.
         let layout = asked.filter(|asked| !asked.is_partial()).unwrap_or(value.layout()).clone();
         let Some(layout) = self.among_the_living(&layout) else {
             let text = "every worker is gone, and this value was not made yet".to_owned();
@@ -132,12 +134,12 @@ impl Planner<'_> {
             Ok(Some((_, shards))) => {
                 self.value_mut(slot).replace(shards);
             }
-            Ok(None) => unreachable!("{op:?} makes one value"),
+            Ok(None) => unreachable!("{op:?} has one result"),
             Err(error) => self.fail_value(slot, op, error.class.into(), error.text),
         }
     }
 
-    /// The layout, or where this session makes new tensors if one of the layout's workers has left meanwhile.
+    /// The layout, or the session's home if one of the layout's workers has left meanwhile.
     fn among_the_living(&mut self, layout: &Layout) -> Option<Layout> {
         let mut members = layout.mesh().members().iter();
         if members.all(|&worker| self.core.workers.is_alive(worker)) {
@@ -146,7 +148,7 @@ impl Planner<'_> {
         self.home().map(Layout::on)
     }
 
-    /// Whether nothing is to be done to make the operands ready.
+    /// Returns true if the operands need no preparation.
     pub(super) fn has_ready_operands(
         &self,
         instruction: &Instruction<'_>,
@@ -163,8 +165,8 @@ impl Planner<'_> {
         is_placed && slots(instruction).all(|slot| self.value(slot).is_materialized())
     }
 
-    /// Makes an instruction's operands ready: what is pending happens, the scope's weight is placed, what is deferred is
-    /// made. Returns those whose first use is to be recorded.
+    /// Prepares an instruction's operands: applies pending layouts, places the scope's weight,
+    /// creates deferred values. Returns the operands whose first use is to be recorded.
     pub(super) fn prepare_operands(
         &mut self,
         instruction: &Instruction<'_>,
@@ -191,7 +193,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What is pending for a value happens; whether its first use is to be recorded.
+    /// Applies a value's pending layout; returns true if its first use is to be recorded.
     pub(crate) fn take_pending(&mut self, slot: u32) -> bool {
         match self.value_mut(slot).take_pending() {
             PendingLayout::Nothing => false,
@@ -204,7 +206,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Every operand in the layout that the choice needs; nothing for what is no value.
+    /// Reshards every operand to the layout that the choice needs; `None` for an operand that is no
+    /// value.
     pub(super) fn reshard_inputs(
         &mut self,
         run: Run<'_>,
@@ -236,7 +239,8 @@ impl Planner<'_> {
         operands
     }
 
-    /// Whether members hold the same indexes of a cut dimension, which no value's own layout has.
+    /// Returns true if members hold the same indices of a sharded dimension, which no value's own
+    /// layout allows.
     pub(super) fn is_held_twice(&self, slot: u32, layout: &Layout) -> bool {
         let dims = &self.value(slot).meta().dims;
         layout.placements().iter().any(|placement| match placement {
@@ -247,7 +251,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Shards that overlap, of which nothing is kept; what is partial is reduced first, and stays so.
+    /// Reshards to shards that overlap, none of which is kept; a partial value is reduced first,
+    /// and stays reduced.
     fn overlapping(&mut self, slot: u32, need: &Layout) -> Resharded {
         self.note_change(slot, need);
         let layout = self.value(slot).layout();
@@ -258,7 +263,8 @@ impl Planner<'_> {
         self.reshard(slot, need, KeepCopy::Never)
     }
 
-    /// An instruction of `op` needs a value as `need`: the next one from the same line may, too.
+    /// Records that an instruction of `op` needs a value in layout `need`: the next one from the
+    /// same line may too.
     pub(super) fn record_use(&mut self, slot: u32, op: Op, need: &Layout) {
         let value = self.value(slot);
         let layout = value.layout();
@@ -271,7 +277,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A value that was uploaded without a layout is needed in this one.
+    /// Records the layout in which a value that was uploaded without one is needed.
     pub(crate) fn record_upload_use(&mut self, slot: u32, need: &Layout) {
         let value = self.value(slot);
         if value.cause() == LayoutCause::Unknown {
@@ -280,7 +286,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A partial value is reduced, or passed on as it is.
+    /// Records that a partial value is reduced, or passed on as it is.
     fn record_reader(&mut self, slot: u32, op: Op, need: &Layout) {
         let value = self.value(slot);
         let layout = value.layout();
@@ -289,7 +295,7 @@ impl Planner<'_> {
         };
         let reduces = layout.mesh() == need.mesh() && !need.is_partial();
         if !reduces {
-            // Who has passed it on unreduced may be all that needed it.
+            // An operator that passes it on unreduced may be its only reader.
             self.session.reductions.forget(slot);
         }
         self.session.reductions.record(kind, ValueReader::from(op), reduces.then_some(need));

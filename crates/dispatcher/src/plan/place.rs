@@ -1,4 +1,4 @@
-//! Where an instruction runs, and the layouts that scopes ask for.
+//! Placement of an instruction, and the layouts that scopes request.
 
 use super::operands::KeepCopy;
 use super::slots;
@@ -11,16 +11,16 @@ use gt_protocol::scope::{Scope, ScopePlacement};
 use gt_protocol::{Dims, Family, Instruction, Operand};
 
 impl Planner<'_> {
-    /// The scope of a signal with its mesh, where it says how values are placed and any worker lives.
+    /// The scope of a signal with its mesh, if it has placements and any of its workers lives.
     pub(super) fn placing_scope(&mut self, signal: u16) -> Option<PlacingScope> {
         let workers = &self.core.workers;
         self.session.scopes.placing(signal, workers.alive(), workers.epoch())
     }
 
-    /// The mesh of an instruction's operands: the largest (the first of that size).
+    /// The mesh of an instruction's operands: the largest one, and the first among equals.
     ///
-    /// A single element is placed where the others are, if there are others. An update stays on the workers over which its
-    /// parameter is placed, wherever the gradient comes from.
+    /// A single element goes where the other operands are, if there are any. An update stays on the
+    /// workers that hold its parameter, wherever the gradient comes from.
     pub(super) fn operand_mesh(&self, instruction: &Instruction<'_>) -> Mesh {
         let updates = instruction.op.info().family == Family::Update;
         let mut chosen: Option<(bool, &Mesh)> = None;
@@ -41,13 +41,13 @@ impl Planner<'_> {
         mesh.clone()
     }
 
-    /// Whether the mesh is the one worker that holds all the operands.
+    /// Returns true if the mesh is the one worker that holds all the operands.
     pub(super) fn stays_on(&self, instruction: &Instruction<'_>, mesh: &Mesh) -> bool {
         let only = mesh.single();
         only.is_some() && slots(instruction).all(|slot| self.value(slot).layout().single() == only)
     }
 
-    /// A layer's weight takes the layout that the scope asks for, once and for good.
+    /// Gives a layer's weight the layout that the scope requests, permanently.
     pub(super) fn place_weight(&mut self, instruction: &Instruction<'_>, placing: &PlacingScope) {
         let PlacingScope { scope, mesh } = placing;
         let Some(weight) = instruction.op.info().weight else { return };
@@ -65,7 +65,7 @@ impl Planner<'_> {
         let dims = value.meta().dims;
         let members = value.layout().mesh().members();
         let elsewhere = members.iter().all(|&worker| mesh.place(worker).is_none());
-        // The scope speaks of [in, out].
+        // The scope's dimensions are those of [in, out].
         let stored = |dim: usize| if dim == 0 { weight.in_dim } else { weight.out_dim };
         let cuts = cuts(scope, mesh, 2).map(|cut| cut.map(stored));
         let layout = layout_of_cuts(scope, mesh, &dims, cuts);
@@ -75,16 +75,16 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes why a value has another layout than it was made with.
+    /// Notes the reason why a value's layout is not its original one.
     pub(super) fn note_cause(&mut self, slot: u32, cause: LayoutCause) {
-        // Making a deferred value may have failed.
+        // Creating a deferred value may have failed.
         if let Some(value) = self.session.value_mut(slot) {
             value.set_cause(cause);
         }
     }
 }
 
-/// The dimension that each dimension of the mesh is to cut, of a tensor of `rank` dimensions.
+/// The tensor dimension that each mesh dimension shards, for a tensor of `rank` dimensions.
 fn cuts<'s>(
     scope: &'s Scope,
     mesh: &'s Mesh,
@@ -101,7 +101,7 @@ fn cuts<'s>(
             return None;
         }
         if scope.placements.is_empty() {
-            // A plain axis is cut over the last dimension of the mesh.
+            // A plain axis is sharded over the last dimension of the mesh.
             return scope.axis.filter(|_| axis == last).and_then(normal);
         }
         match scope.placements.get(axis) {

@@ -1,5 +1,6 @@
-//! Reductions that are made together: those that one instruction needs, and those that the session's history expects,
-//! which wait in buckets for each other until there are enough of them or one is needed.
+//! Reductions that are launched together: those that one instruction needs, and those that the
+//! session's history expects, which wait in buckets until a bucket is full or one of them is
+//! needed.
 
 use super::inputs::{PlanOperand, needs_one_layout};
 use super::operands::KeepCopy;
@@ -15,24 +16,27 @@ use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Id, Instruction, Meta};
 use smallvec::SmallVec;
 
-/// Values in one instruction. Far below what a frame holds, and many enough that an instruction's own cost is nothing.
+/// Maximum number of values in one instruction: far fewer than a frame holds, and enough to make
+/// the instruction's own cost negligible.
 const VALUES_MAX: usize = 512;
 
 impl Planner<'_> {
-    /// Bytes up to which values are reduced together; none are where it is 0.
+    /// Maximum bytes of a bucket; 0 turns buckets off.
     fn bucket_bytes(&self) -> u64 {
         self.core.cost_model.bucket
     }
 
-    /// The reduction that is all there is to do between two layouts, unless the members of its lines share a backend that
-    /// reduces: those are not for several values.
+    /// The reduction that leads from one layout to the other, if nothing else is needed. `None` if
+    /// the members of its lines share a backend that reduces: such a backend takes one value at a
+    /// time.
     fn reduction(&self, from: &Layout, to: &Layout) -> Option<Reduction> {
         let in_bytes =
             |workers: SmallVec<[u32; 8]>| self.core.workers.backend(&workers) == Attr::Absent;
         Reduction::between(from, to).filter(|reduction| reduction.lines().all(in_bytes))
     }
 
-    /// Puts those of an instruction's results into buckets of which the session's history expects a reduction.
+    /// Puts results of an instruction into buckets if the session's history expects their
+    /// reduction.
     pub(super) fn expect_reductions(&mut self, outputs: impl Iterator<Item = u32>) {
         for slot in outputs {
             let value = self.value(slot);
@@ -65,7 +69,7 @@ impl Planner<'_> {
                     self.launch(&full);
                 }
             }
-            // Nothing is gained by waiting for others.
+            // Nothing is gained by waiting for other values.
             Some(_) | None if launch == Launch::Full => {
                 self.reshard(slot, &to, KeepCopy::Reduced);
             }
@@ -73,7 +77,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Reduces the values of the bucket that waits with this one, which is needed now.
+    /// Reduces the values of the bucket that contains this one, which is needed now.
     pub(crate) fn launch_bucket_of(&mut self, slot: u32) {
         if self.session.reductions.is_empty() {
             return;
@@ -83,14 +87,14 @@ impl Planner<'_> {
         }
     }
 
-    /// Reduces what waits with an instruction's operands.
+    /// Reduces the values of the buckets that contain an instruction's operands.
     pub(crate) fn launch_buckets_of(&mut self, instruction: &Instruction<'_>) {
         for slot in slots(instruction) {
             self.launch_bucket_of(slot);
         }
     }
 
-    /// Reduces all that waits.
+    /// Reduces the values of all buckets.
     pub(crate) fn launch_all_buckets(&mut self) {
         for bucket in self.session.reductions.take_all() {
             self.launch(&bucket);
@@ -106,8 +110,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Before an instruction's operands are resharded one by one: those that need the same reduction are reduced together,
-    /// with others of which one is expected now.
+    /// Runs before an instruction's operands are resharded one by one: reduces those together that
+    /// need the same reduction, with other values whose reduction is expected now.
     pub(super) fn reduce_inputs(&mut self, run: Run<'_>, inputs: &[PlanOperand], choice: &Choice) {
         let is_partial = |input: &PlanOperand| {
             input.slot().is_some_and(|slot| self.value(slot).layout().is_partial())
@@ -133,7 +137,7 @@ impl Planner<'_> {
         let reader = ValueReader::from(run.instruction.op);
         for (reduction, mut slots) in groups {
             let mut others = self.session.reductions.take_with(reader, &reduction);
-            // An operand that passes as it is was found so, and must not be reduced meanwhile.
+            // An operand that the plan passes on unreduced must not be reduced meanwhile.
             others.retain(|other| inputs.iter().all(|input| input.slot() != Some(*other)));
             if slots.len() + others.len() > 1 {
                 self.record_uses(run, inputs, choice, &slots);
@@ -143,7 +147,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What is otherwise recorded where an operand is resharded.
+    /// Records the uses that are otherwise recorded when an operand is resharded.
     fn record_uses(
         &mut self,
         run: Run<'_>,
@@ -159,13 +163,14 @@ impl Planner<'_> {
         }
     }
 
-    /// Reduces values of the session in their slots, by as few messages as the limit of bytes allows.
+    /// Reduces values of the session in their slots, by as few messages as the limit of bytes
+    /// allows.
     fn reduce_together(&mut self, reduction: &Reduction, slots: &[u32]) {
         let bytes_max = self.bucket_bytes();
         let mut part: Vec<u32> = Vec::new();
         let mut bytes = 0_u64;
         for &slot in slots {
-            // What has failed since, or was reduced by another instruction, waits no more.
+            // A value that has failed since, or was reduced by another instruction, is skipped.
             let value = self.session.value(slot);
             let Some(value) = value.filter(|value| reduction.fits(value.layout())) else {
                 continue;

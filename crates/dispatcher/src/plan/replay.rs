@@ -1,6 +1,7 @@
-//! An instruction on several workers that was planned before and moved nothing: the way of `plan`, specialised. The words
-//! are rewritten where they stand, once for each member; nothing is decoded, inferred or chosen. What is out of the ordinary
-//! in any respect goes the general way; a property test holds both equal.
+//! Replay: `plan` specialised for an instruction on several workers that was planned before and
+//! moved nothing. The words are rewritten in place, once for each member; nothing is decoded,
+//! inferred or chosen. Any other instruction goes the general way; a property test holds both
+//! equal.
 
 use super::run::Run;
 use crate::event::low_half;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 /// Metadata and layouts of results.
 type ResultSpecs = SmallVec<[Arc<ValueSpec>; 1]>;
 
-/// What a replay looks up; nothing where an operand is not simply there.
+/// Key of a replay; `None` where an operand is deferred, pending or failed.
 fn query<'q>(
     session: &'q Session,
     parts: Parts<'q>,
@@ -47,7 +48,7 @@ fn query<'q>(
     Some(query)
 }
 
-/// All results are for slots that are free.
+/// Checks that the slots of all results are free.
 fn check_outputs(session: &Session, parts: Parts<'_>) -> Option<()> {
     for (position, &slot) in parts.outputs.iter().enumerate() {
         session.check_definable(parts.op, Id::slot(slot)).ok()?;
@@ -58,17 +59,17 @@ fn check_outputs(session: &Session, parts: Parts<'_>) -> Option<()> {
     Some(())
 }
 
-/// The operands as the text of a failure shows them.
+/// The operands in the form that a failure's text shows.
 fn client_operands(session: &Session, parts: Parts<'_>) -> ClientOperands {
     let mut scalars = parts.scalars.as_chunks().0.iter();
     let mut operand = |&word: &u32| match word {
         wire::IMMEDIATE => {
             let words = scalars.next().expect("three words for each immediate operand");
-            ClientOperand::Scalar(wire::scalar(words).expect("words that were checked"))
+            ClientOperand::Scalar(wire::scalar(words).expect("the words were checked"))
         }
         wire::NONE => ClientOperand::Absent,
         slot => {
-            let value = session.value(slot).expect("an operand that was found");
+            let value = session.value(slot).expect("the operand was looked up before");
             ClientOperand::Value(Arc::clone(value.spec()))
         }
     };
@@ -80,8 +81,8 @@ fn client_operands(session: &Session, parts: Parts<'_>) -> ClientOperands {
 }
 
 impl Planner<'_> {
-    /// Plans words as the same ones were planned before; where it cannot, it has changed nothing. Their operator may take
-    /// the fast path. `known` as in [`Planner::define`].
+    /// Plans words by a replay; returns `None`, with nothing changed, where there is none. The
+    /// operator must be one of the fast path. `known` as in [`Planner::define`].
     pub fn replay(&mut self, op: Op, words: &mut [u32], known: Option<&[Meta]>) -> Option<()> {
         let parts = Parts::of(op, words)?;
         check_outputs(self.session, parts)?;
@@ -110,7 +111,7 @@ impl Planner<'_> {
         Some(())
     }
 
-    /// Sends the words to each member of the mesh of the results; the results' slots.
+    /// Sends the words to each member of the mesh of the results; returns the results' slots.
     fn send_replay(
         &mut self,
         op: Op,
@@ -147,8 +148,8 @@ impl Planner<'_> {
         results
     }
 
-    /// Keeps how an instruction was planned, where the same words on the same operands can only be planned so again: its
-    /// operands stay as they were before it.
+    /// Keeps the plan of an instruction for replays, if the same words on the same operands would
+    /// always be planned so: its operands must be unchanged by it.
     pub(super) fn keep_replay(
         &mut self,
         run: Run<'_>,

@@ -1,4 +1,5 @@
-//! The end of a plan: its results enter the session's table, with what an explanation needs, and the trace gets its line.
+//! The end of a plan: its results enter the session's table, with their provenance for
+//! explanations, and the trace gets its line.
 
 use super::{PlanStop, slots};
 use crate::event::TraceNotes;
@@ -12,29 +13,30 @@ use smallvec::SmallVec;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Values that a step of a plan has made.
+/// Values that a step of a plan has computed.
 pub(crate) type StepResults = SmallVec<[(Meta, Shards); 1]>;
 
-/// A value that an instruction yields.
+/// A value that an instruction computes.
 pub(crate) struct ResultValue {
     pub meta: Meta,
     pub layout: Layout,
     pub state: ValueState,
 }
 
-/// What an instruction yields.
+/// Results of an instruction.
 pub(crate) struct Results {
     pub values: SmallVec<[ResultValue; 1]>,
-    /// What decided on the layouts; nothing where they are on the one worker that holds the operands.
+    /// Decider of the layouts; `None` where the results are on the one worker that holds the
+    /// operands.
     pub decider: Option<Decider>,
-    /// What happens at the first use.
+    /// Pending layout, applied at the first use.
     pub pending: PendingLayout,
-    /// What the session had moved before.
+    /// Traffic of the session before this instruction.
     pub before: TrafficStats,
 }
 
 impl Results {
-    /// Values that are there once their workers get there.
+    /// Results that exist once their workers have run the instruction.
     pub fn ready(values: StepResults, before: TrafficStats) -> Self {
         let value = |(meta, Shards { layout, slots })| ResultValue {
             meta,
@@ -85,7 +87,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Counts an instruction that ran on several workers, and keeps how its results got their layouts.
+    /// Counts an instruction that ran on several workers, and keeps the provenance of its results.
     pub(super) fn provenance(
         &mut self,
         (op, signal, decider): (Op, u16, Decider),
@@ -103,7 +105,7 @@ impl Planner<'_> {
         Arc::new(Provenance { op, signal, decider, traffic, operands, changes })
     }
 
-    /// The trace line of an instruction that defines values.
+    /// Writes the trace line of an instruction that defines values.
     pub(crate) fn trace_line(&mut self, instruction: &Instruction<'_>, moved_before: u64) {
         if !self.core.tracing {
             return;
@@ -128,7 +130,7 @@ impl Planner<'_> {
         self.sink.trace(self.id, &line, &notes);
     }
 
-    /// The trace line of an instruction that defines nothing.
+    /// Writes the trace line of an instruction that defines nothing.
     pub(crate) fn trace_plain(&mut self, instruction: &Instruction<'_>) {
         if !self.core.tracing {
             return;
@@ -140,7 +142,8 @@ impl Planner<'_> {
     }
 }
 
-/// The instruction with numbers for slots, its results' metadata and layouts, and the error of a failed one.
+/// The instruction with numbers for slots, its results' metadata and layouts, and the error of a
+/// failed one.
 fn in_numbers<'a>(
     session: &Session,
     instruction: &Instruction<'a>,
@@ -169,7 +172,7 @@ fn in_numbers<'a>(
     (line, results, error)
 }
 
-/// What a slot is called in the trace.
+/// Number of a slot in the trace.
 fn number_of_slot(session: &Session, id: Id) -> Id {
     match id.as_slot().map(|slot| session.handle(slot)) {
         Some(Handle::Live(value)) => Id::number(value.number(), value.output),

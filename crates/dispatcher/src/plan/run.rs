@@ -1,4 +1,5 @@
-//! Running an operator on a mesh: the plan is looked up or made, operands are resharded, each member gets its words.
+//! Running an operator on a mesh: the plan is looked up or made, operands are resharded, each
+//! member gets its words.
 
 use super::inputs::{self, PlanOperand};
 use super::results::StepResults;
@@ -18,7 +19,8 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// What one step of a plan runs: an instruction, whose ids say only which operands are values, and its results' metadata.
+/// Instruction of one step of a plan, whose ids only mark operands that are values, and its
+/// results' metadata.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'r> {
     pub instruction: &'r Instruction<'r>,
@@ -26,7 +28,7 @@ pub(crate) struct Run<'r> {
 }
 
 impl Run<'_> {
-    /// An instruction of the plan's own, with so many results. Its ids are written for each member.
+    /// An instruction of the plan's own, with this many results. Its ids are set for each member.
     pub(super) fn step(
         op: Op,
         attrs: SmallVec<[Attr; 2]>,
@@ -38,18 +40,19 @@ impl Run<'_> {
     }
 }
 
-/// How an operator runs.
+/// Plan of an operator.
 pub(super) struct PlanOf {
     pub plan: Plan,
-    /// It was planned before.
+    /// True if the plan was in the cache.
     pub is_known: bool,
 }
 
-/// Operands of a step in the layouts that it needs; nothing for what is no value.
+/// Operands of a step in the layouts that it needs; `None` for an operand that is no value.
 type Operands = SmallVec<[Option<Resharded>; 4]>;
 
 impl Planner<'_> {
-    /// Runs one operator on `mesh`: by several steps where it reduces what is cut, else by one.
+    /// Runs one operator on `mesh`: by several steps if it reduces a sharded dimension, else by
+    /// one.
     pub(super) fn run(
         &mut self,
         run: Run<'_>,
@@ -75,7 +78,7 @@ impl Planner<'_> {
         }
     }
 
-    /// How to run it, as it was found before or found out now.
+    /// Plan of the instruction, from the cache or made now.
     pub(super) fn plan_of(&mut self, run: Run<'_>, inputs: &[PlanOperand], mesh: &Mesh) -> PlanOf {
         let Instruction { op, attrs, .. } = run.instruction;
         let mut query = Query::new(*op, attrs, run.outputs, mesh);
@@ -93,7 +96,7 @@ impl Planner<'_> {
         PlanOf { plan, is_known: false }
     }
 
-    /// What the prices say, or what is forced along one dimension of the mesh.
+    /// Choice by the cost model, or with a forced strategy along one dimension of the mesh.
     pub(super) fn choose(
         &self,
         run: Run<'_>,
@@ -138,7 +141,7 @@ impl Planner<'_> {
             .collect())
     }
 
-    /// The same words to each member, with its own slots in them.
+    /// Sends the same words to each member, with its own slots in them.
     fn send_to_members(
         &mut self,
         run: Run<'_>,
@@ -172,7 +175,8 @@ impl Planner<'_> {
         results
     }
 
-    /// An instruction of its own to each member: attributes differ, or operands that only the first has.
+    /// Sends a separate instruction to each member: attributes differ, or only the first member has
+    /// some operands.
     fn send_local(
         &mut self,
         run: Run<'_>,
@@ -210,8 +214,8 @@ impl Planner<'_> {
     }
 }
 
-/// The operands whose buffers a worker may reuse: those that are values of the session. What was made for this
-/// instruction is freed after it.
+/// Bit mask of the operands whose buffers a worker may reuse: those that are values of the session.
+/// Temporary shards are freed after the instruction.
 fn consumable(operands: &Operands) -> u16 {
     let bit_of = |(position, operand): (usize, &Option<Resharded>)| match operand {
         Some(operand) if !operand.owned => bit(position),
@@ -220,12 +224,13 @@ fn consumable(operands: &Operands) -> u16 {
     operands.iter().enumerate().map(bit_of).fold(0, |mask, bit| mask | bit)
 }
 
-/// An operand's bit; the later ones of a long list have none.
+/// The bit of an operand; the later ones of a long list have none.
 fn bit(position: usize) -> u16 {
     u32::try_from(position).ok().and_then(|at| 1_u16.checked_shl(at)).unwrap_or(0)
 }
 
-/// The steps in place of an operator that reduces what some dimension of the mesh cuts, and which one.
+/// The steps of an operator that reduces a sharded dimension, and the mesh dimension that shards
+/// it.
 fn decomposition(
     run: Run<'_>,
     operands: &[OperandSpec],

@@ -1,5 +1,5 @@
-//! Uploads: a client's bytes go to each member of the layout as its own shard, straight from the frame that they came in.
-//! Nothing is whole anywhere but in the client.
+//! Uploads: each member of the layout gets its own shard of a client's bytes, straight from the
+//! frame in which they arrived. Only the client has the whole value.
 
 use crate::event::ClientFault;
 use crate::number::{first_slot, wide};
@@ -9,7 +9,8 @@ use gt_protocol::placement::{Footprint, Layout, Placement, ShardRanges};
 use gt_protocol::{Attr, Dims, Id, Instruction, Meta, Op, Operand};
 
 impl Planner<'_> {
-    /// A value whose bytes are coming, and the layout that it takes at its first use, if they do not arrive in that.
+    /// Starts a value whose bytes are arriving, with the layout that it takes at its first use if
+    /// that is not the layout of arrival.
     pub(super) fn upload(
         &mut self,
         instruction: &Instruction<'_>,
@@ -25,10 +26,12 @@ impl Planner<'_> {
         (shards, target)
     }
 
-    /// The layout that a value arrives in, and the one that it takes at its first use, if that is another.
+    /// The layout in which a value arrives, and the one that it takes at its first use, if that
+    /// differs.
     fn arrival(&self, meta: &Meta, layout: &Layout) -> (Layout, Option<Layout>) {
         if Footprint::new(layout, &meta.dims, 0, 1).is_none() {
-            // Bytes in another order than they come in: put in order by a worker.
+            // A layout whose shards are not in the order of the bytes: a worker gets them all and
+            // reorders them.
             let first = layout.mesh().members().first().copied();
             let Some(first) = first else { unreachable!("{layout} has members") };
             return (Layout::on(first), Some(layout.clone()));
@@ -56,7 +59,7 @@ impl Planner<'_> {
         let fits = |offset: &u64| offset.checked_add(length).is_some_and(|end| end <= meta.bytes());
         let Some(offset) = u64::try_from(offset).ok().filter(fits) else { return Err(fault) };
         if value.deferred().is_some() {
-            // The client's mistake: it was no upload.
+            // A mistake of the client: the value is no upload.
             return Err(ClientFault::Attribute { op, name: "self" });
         }
         let (shards, number) = (value.shards(), value.number());
@@ -65,14 +68,14 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Gives each member its part of bytes of the whole.
+    /// Sends each member its part of the bytes.
     fn send_bytes(&mut self, arrived: &UploadChunk<'_>, payload: &[u8]) {
         let &UploadChunk { meta, shards, offset, op } = arrived;
         let end = offset + wide(payload.len());
         let mut gathered = std::mem::take(&mut self.core.bytes);
         for (place, (worker, slot)) in shards.worker_slots().enumerate() {
             let footprint = Footprint::new(&shards.layout, &meta.dims, place, meta.dtype.size());
-            // What is in no order any more is nothing that can still be sent.
+            // A layout without footprints accepts no further bytes.
             let Some(footprint) = footprint else { break };
             let (from, to) = (footprint.before(offset), footprint.before(end));
             if from == to && op == Op::Chunk {
@@ -94,18 +97,19 @@ impl Planner<'_> {
     }
 }
 
-/// Bytes of a value that come from its client.
+/// Bytes of a value from its client.
 #[derive(Clone, Copy)]
 struct UploadChunk<'p> {
     meta: Meta,
     shards: &'p Shards,
-    /// Where they belong in the whole.
+    /// Offset in the whole value.
     offset: u64,
-    /// Whether they are the first, and define the value, or not.
+    /// Operator of the bytes: the first ones define the value, later ones are chunks.
     op: Op,
 }
 
-/// The bytes `from..to` of a shard, out of a payload that begins at `offset` of the whole: where they are, or put together.
+/// The bytes `from..to` of a shard, from a payload that begins at `offset` of the whole: a slice of
+/// it, or assembled in a buffer.
 fn part<'b>(
     footprint: &Footprint,
     (from, to): (u64, u64),
@@ -134,7 +138,8 @@ fn part<'b>(
     gathered
 }
 
-/// The layout with its copies cut as well: each byte comes once, and the members gather it.
+/// The layout with its replicated mesh dimensions sharded as well: each byte is sent once, and the
+/// members gather the copies.
 fn scattered(layout: &Layout, dims: &Dims) -> Option<Layout> {
     let mut cut = layout.clone();
     for (axis, placement) in layout.placements().iter().enumerate() {

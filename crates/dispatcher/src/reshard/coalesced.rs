@@ -1,4 +1,5 @@
-//! Several partial values of one mesh, reduced along the same lines of it by one message between every two members.
+//! Reduction of several partial values of one mesh along the same lines, by one message between
+//! every two members.
 
 use super::collective::group;
 use crate::planner::Planner;

@@ -1,4 +1,4 @@
-//! What the members of one line of a mesh do together.
+//! Collectives among the members of one line of a mesh.
 
 use crate::number::{signed, wide};
 use crate::planner::Planner;
@@ -10,16 +10,17 @@ use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::SmallVec;
 
 impl Planner<'_> {
-    /// Reduces all members' values, onto each.
+    /// Reduces all members' values; each member gets the result.
     pub fn all_reduce(&mut self, line: &MeshLine, op: ReduceOp, meta: Meta) -> Slots {
         let tag = self.take_tag();
         let attrs = [group(line), Attr::Choice(op.choice()), tag];
-        // A ring's worth: each member sends and receives twice all but its own share.
+        // Counted as for a ring: each member sends and receives twice the bytes without its own
+        // share.
         self.count(line, Traffic::AllReduce, meta.bytes().saturating_mul(2));
         self.exchange_on(line, Op::AllReduce, &attrs)
     }
 
-    /// Reduces all members' values, one shard of dimension `dim` onto each.
+    /// Reduces all members' values; each member gets one shard of dimension `dim`.
     pub fn reduce_scatter(
         &mut self,
         line: &MeshLine,
@@ -34,7 +35,7 @@ impl Planner<'_> {
         self.exchange_on(line, Op::ReduceScatter, &attrs)
     }
 
-    /// All members' shards of dimension `dim` one after the other, on each. `meta` is the result's.
+    /// Concatenates all members' shards of dimension `dim` on each member. `meta` is the result's.
     pub fn all_gather(
         &mut self,
         line: &MeshLine,
@@ -48,7 +49,8 @@ impl Planner<'_> {
         self.exchange_on(line, Op::AllGather, &attrs)
     }
 
-    /// Shards of dimension `from` become shards of dimension `to`. `whole` is the value's.
+    /// Exchanges shards of dimension `from` for shards of dimension `to`. `whole` is the value's
+    /// metadata.
     pub fn all_to_all(
         &mut self,
         line: &MeshLine,
@@ -79,14 +81,14 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// All members of a line together move the bytes of all but one share.
+    /// Counts the bytes that the members of a line move together: all but one share.
     pub(super) fn count(&mut self, line: &MeshLine, traffic: Traffic, bytes: u64) {
         let others = wide(line.len()) - 1;
         self.count_moved(traffic, bytes.saturating_mul(others));
     }
 }
 
-/// How many bytes of a value whose shards are exchanged stay where they are.
+/// Number of bytes that stay in place when shards are exchanged.
 fn bytes_kept(
     (from, current): (usize, &ShardRanges),
     (to, target): (usize, &ShardRanges),

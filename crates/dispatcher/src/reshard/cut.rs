@@ -1,4 +1,4 @@
-//! Taking a part of a shard on one worker.
+//! Cutting a part out of a shard on one worker.
 
 use crate::number::signed;
 use crate::planner::Planner;
@@ -6,7 +6,7 @@ use gt_protocol::placement::{Interval, Intervals};
 use gt_protocol::{Attr, Dims, Meta, Op};
 use smallvec::SmallVec;
 
-/// What a shard holds of each dimension of the whole.
+/// Intervals of each dimension of the whole that a shard holds.
 pub(crate) type ShardBox = SmallVec<[Intervals; 4]>;
 
 /// Shape of a shard.
@@ -19,7 +19,8 @@ fn length(intervals: &Intervals) -> i64 {
     intervals.iter().map(|interval| interval.len()).sum()
 }
 
-/// Where the indexes of `target` stand in a shard that holds `view`: ranges in the shard, neighbours joined.
+/// Positions of `target`'s indices in a shard that holds `current`: ranges in the shard, adjacent
+/// ones joined.
 fn places(current: &Intervals, target: &Intervals) -> Intervals {
     let mut places = Intervals::new();
     for want in target {
@@ -40,7 +41,8 @@ fn places(current: &Intervals, target: &Intervals) -> Intervals {
 }
 
 impl Planner<'_> {
-    /// The part `target` of a value on `worker` that holds `view`; `None` where that is all of it.
+    /// The part `target` of a value on `worker` that holds `current`; `None` where that is all of
+    /// it.
     pub fn cut(
         &mut self,
         worker: u32,
@@ -63,7 +65,7 @@ impl Planner<'_> {
         view
     }
 
-    /// The ranges of one dimension, one after the other.
+    /// Concatenates the ranges of one dimension.
     fn take(&mut self, worker: u32, slot: u32, dim: usize, ranges: &Intervals) -> u32 {
         let dim = signed(dim);
         let slice = |planner: &mut Self, Interval { start, end }: Interval| {
@@ -80,7 +82,7 @@ impl Planner<'_> {
         }
     }
 
-    /// One after the other along `dim`; the parts are freed.
+    /// Concatenates parts along `dim` and frees them.
     pub fn join(&mut self, worker: u32, parts: &[u32], dim: i64) -> u32 {
         let joined = self.emit(worker, Op::Cat, parts, [Attr::Int(dim)]);
         for &part in parts {
@@ -89,7 +91,7 @@ impl Planner<'_> {
         joined
     }
 
-    /// A copy in memory of its own: a view keeps all that it is a part of. The view is freed.
+    /// Copies a view to memory of its own and frees it: a view keeps the whole value's memory.
     pub fn compact(&mut self, worker: u32, view: u32, meta: Meta) -> u32 {
         if meta.dims.is_empty() { view } else { self.join(worker, &[view], 0) }
     }

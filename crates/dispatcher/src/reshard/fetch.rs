@@ -1,4 +1,5 @@
-//! From one mesh to another, point to point: every member asks for its shard where the parts of it are.
+//! Point-to-point transfer from one mesh to another: every member fetches the parts of its shard
+//! from their holders.
 
 use super::Resharded;
 use super::cut::{ShardBox, dims_of};
@@ -10,20 +11,22 @@ use gt_protocol::Meta;
 use gt_protocol::placement::{Interval, Intervals, Layout, Placement};
 use smallvec::SmallVec;
 
-/// A part of a member's shard, and who sends it.
+/// A part of a member's shard, and its sender.
 struct FetchedPart {
     place: usize,
     part: ShardBox,
 }
 
 impl Planner<'_> {
-    /// `from` holds nothing partial, and at most one mesh dimension of it cuts (or it matches `to` shard by shard).
+    /// Fetches a value. `from` must not be partial, and at most one mesh dimension of it may shard
+    /// (or it matches `to` shard by shard).
     pub(super) fn fetch(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Resharded {
         let reduced = without_partial(to);
         let members = reduced.mesh().members();
         let mut slots = Slots::from_elem(u32::MAX, members.len());
-        // What is sent is row-major from then on, and where it was too: who keeps it takes it last. A copy that is not
-        // sent is made so, and all copies are alike in memory.
+        // A sent value becomes row-major, on its sender too; a member that keeps it is handled
+        // last. A copy that is not sent is made row-major too, so that all copies have the same
+        // strides.
         let mut senders: SmallVec<[usize; 4]> = SmallVec::new();
         for keeps in [false, true] {
             for ((place, &worker), slot) in members.iter().enumerate().zip(&mut slots) {
@@ -57,7 +60,7 @@ impl Planner<'_> {
         resharded
     }
 
-    /// One member's shard.
+    /// Fetches one member's shard.
     fn fetch_one(
         &mut self,
         meta: Meta,
@@ -74,13 +77,14 @@ impl Planner<'_> {
             [] => self.filled(worker, Meta::new(meta.dtype, dims_of(target)), 0),
             [only] => *only,
             several => {
-                let dim = cut_dim(&from.layout).expect("several parts come from a cut value");
+                let dim = cut_dim(&from.layout)
+                    .expect("a shard of several parts comes from a sharded value");
                 self.join(worker, several, signed(dim))
             }
         }
     }
 
-    /// One part from its holder to `worker`; a slot of its own there.
+    /// Sends one part from its holder to `worker`; returns its slot there.
     fn send_part(&mut self, meta: Meta, from: &Shards, worker: u32, part: &FetchedPart) -> u32 {
         let source = from.layout.mesh().members()[part.place];
         let slot = from.slots[part.place];
@@ -101,7 +105,7 @@ impl Planner<'_> {
     }
 }
 
-/// The layout without partial placements: those are made from whole values afterwards.
+/// The layout without partial placements: those are derived from whole values afterwards.
 pub(crate) fn without_partial(to: &Layout) -> Layout {
     let placements = to.placements().iter().map(|placement| match placement {
         Placement::Partial(_) => Placement::Replicate,
@@ -110,12 +114,12 @@ pub(crate) fn without_partial(to: &Layout) -> Layout {
     Layout::new(to.mesh().clone(), placements.collect())
 }
 
-/// The dimension that the source cuts.
+/// The dimension that the source shards.
 fn cut_dim(layout: &Layout) -> Option<usize> {
     layout.placements().iter().find_map(Placement::cut)
 }
 
-/// Who sends what, in the order in which the parts stand in the shard.
+/// Parts with their senders, in the order of the shard.
 fn parts(
     meta: Meta,
     from: &Shards,
@@ -138,7 +142,7 @@ fn parts(
                 let Some(both) = have.meet(*want) else { continue };
                 let known = along.iter().position(|(interval, _)| *interval == both);
                 match known.and_then(|position| along.get_mut(position)) {
-                    // Copies of a shard: the worker's own, else the first.
+                    // Among copies of a shard the worker's own is taken, else the first.
                     Some(other) if own == Some(at) => other.1 = at,
                     Some(_) => {}
                     None => along.push((both, at)),
@@ -157,7 +161,8 @@ fn parts(
     parts
 }
 
-/// A member that holds all of `target`: the worker itself, the member at the same place, or the first.
+/// A member that holds all of `target`: the worker itself, the member with the same index, or the
+/// first one.
 fn holder(
     meta: Meta,
     from: &Shards,

@@ -1,4 +1,4 @@
-//! The members of one line of a mesh change how they hold a value.
+//! Changes of placement among the members of one line of a mesh.
 
 use super::cut::ShardBox;
 use crate::planner::Planner;
@@ -8,10 +8,12 @@ use gt_protocol::Meta;
 use gt_protocol::placement::{Interval, Intervals, Layout, Mesh, Placement, ReduceOp, ShardRanges};
 use smallvec::SmallVec;
 
-/// Shards of several intervals are exchanged interval by interval up to so many a member; beyond, a gather is cheaper.
+/// Maximum number of intervals for each member up to which shards are exchanged interval by
+/// interval; beyond it, a gather is cheaper.
 const INTERVALS_A_MEMBER: usize = 4;
 
-/// Whether the members can exchange parts of these shards of one dimension, so that nobody holds it whole.
+/// Returns true if the members can exchange parts of these shards of one dimension, so that no
+/// member holds it whole.
 pub(super) fn are_exchanged(current: &ShardRanges, target: &ShardRanges) -> bool {
     let few = |ranges: &ShardRanges| {
         let count: usize = ranges.iter().map(<[Interval]>::len).sum();
@@ -21,7 +23,7 @@ pub(super) fn are_exchanged(current: &ShardRanges, target: &ShardRanges) -> bool
 }
 
 impl Planner<'_> {
-    /// From contributions to shards of what they reduce to.
+    /// From contributions to shards of their reduction.
     pub(super) fn reduce_to_shards(
         &mut self,
         line: &MeshLine,
@@ -36,7 +38,7 @@ impl Planner<'_> {
         slots
     }
 
-    /// From shards to the whole.
+    /// From shards to the whole value.
     pub(super) fn gather_shards(
         &mut self,
         line: &MeshLine,
@@ -65,7 +67,7 @@ impl Planner<'_> {
         if from == to { slots } else { self.in_order(line, slots, (from, current)) }
     }
 
-    /// Point to point: each member asks for its intervals where they are.
+    /// Point to point: each member fetches its intervals from their holders.
     fn exchange(
         &mut self,
         line: &MeshLine,
@@ -83,7 +85,8 @@ impl Planner<'_> {
         self.fetch(whole, &from, &cut_by(target)).slots
     }
 
-    /// Each member's value with the indexes of `dim` in the order in which the shards name them; `None` where that is so.
+    /// Reorders `dim` of each member's value to the order of the shards' intervals; `None` if it
+    /// already is.
     fn arranged(
         &mut self,
         line: &MeshLine,
@@ -101,7 +104,7 @@ impl Planner<'_> {
         Some(all.collect())
     }
 
-    /// Gathered shards in the order of the dimension.
+    /// Reorders gathered shards to the order of the dimension.
     fn in_order(
         &mut self,
         line: &MeshLine,
@@ -135,7 +138,7 @@ impl Planner<'_> {
     }
 }
 
-/// These indexes of `dim`; nothing is said of the dimensions before it.
+/// The box of these indices of `dim`; the dimensions before it are unrestricted.
 fn along(dim: usize, intervals: Intervals) -> ShardBox {
     let mut all = ShardBox::from_elem(Intervals::new(), dim);
     all.push(intervals);

@@ -1,4 +1,4 @@
-//! From one layout to another.
+//! Redistribution of a value from one layout to another.
 
 use super::Resharded;
 use super::cut::{ShardBox, dims_of};
@@ -9,13 +9,13 @@ use crate::workers::MeshLine;
 use gt_protocol::placement::{Layout, Placement, ReduceOp};
 use gt_protocol::{Dims, Meta};
 
-/// What each member of a layout holds.
+/// Intervals that a member of a layout holds, for each dimension.
 pub(crate) fn shard_box(layout: &Layout, dims: &Dims, place: usize) -> ShardBox {
     dims.iter().enumerate().map(|(dim, &size)| layout.held(place, dim, size)).collect()
 }
 
 impl Planner<'_> {
-    /// The value of `from` as `to` says.
+    /// Redistributes the value of `from` to the layout `to`.
     pub fn redistribute(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Resharded {
         if from.layout == *to {
             return Resharded::borrowed(&from.slots);
@@ -36,7 +36,7 @@ impl Planner<'_> {
         self.fetch(meta, from, to)
     }
 
-    /// What was resharded from a temporary source: that source goes, unless it is what was resharded.
+    /// Result of resharding a temporary source: frees that source, unless the result borrows it.
     fn own_result(
         &mut self,
         meta: Meta,
@@ -53,8 +53,9 @@ impl Planner<'_> {
         resharded
     }
 
-    /// On the same mesh, dimension by dimension: cuts first, which make reductions and gathers smaller, then reductions,
-    /// gathers, and the cuts of dimensions that something else has cut before.
+    /// Redistributes on the same mesh, dimension by dimension: first cuts, which make reductions
+    /// and gathers smaller, then reductions, gathers, and cuts of dimensions that another mesh
+    /// dimension sharded before.
     fn along_axes(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Resharded {
         let mut layout = from.layout.clone();
         let mut resharded = Resharded::borrowed(&from.slots);
@@ -82,7 +83,7 @@ impl Planner<'_> {
         resharded
     }
 
-    /// One mesh dimension takes another placement; new slots.
+    /// Changes the placement along one mesh dimension; returns new slots.
     fn step(
         &mut self,
         meta: Meta,
@@ -109,7 +110,8 @@ impl Planner<'_> {
         results
     }
 
-    /// The same for one line of members, by their places in the mesh and their slots.
+    /// Changes the placement of one line of members, given by their indices in the mesh and their
+    /// slots.
     fn step_of_line(
         &mut self,
         meta: Meta,
@@ -118,7 +120,7 @@ impl Planner<'_> {
         axis: usize,
         next: &Placement,
     ) -> Slots {
-        // All members of a line hold alike of the other dimensions.
+        // All members of a line hold the same part of the other dimensions.
         let first = *places.first().expect("a line has members");
         let gathered = layout.with(axis, Placement::Replicate);
         let whole = Meta::new(meta.dtype, gathered.local_dims(&meta.dims, first));
@@ -161,7 +163,8 @@ impl Planner<'_> {
         }
     }
 
-    /// What a member contributes to a reduction that yields the value: all of it, or nothing.
+    /// Contribution of a member to a reduction that gives the value: the whole value, or the
+    /// neutral element.
     fn contribution(
         &mut self,
         worker: u32,
@@ -173,7 +176,7 @@ impl Planner<'_> {
         let nothing = match op {
             ReduceOp::Sum => 0,
             ReduceOp::Prod => 1,
-            // The largest of equal values is that value.
+            // The maximum of equal values is that value.
             ReduceOp::Max | ReduceOp::Min => return self.alias(worker, slot, meta),
         };
         if coordinate == 0 {
@@ -190,40 +193,42 @@ fn placement(layout: &Layout, axis: usize) -> Placement {
     placement.clone()
 }
 
-/// How many mesh dimensions cut.
+/// Number of mesh dimensions that shard.
 fn cuts(layout: &Layout) -> usize {
     layout.placements().iter().filter(|placement| placement.cut().is_some()).count()
 }
 
-/// Slots of `to`'s members where each of them holds its shard already.
+/// Slots of `to`'s members if each of them already holds its shard.
 fn members_of(from: &Shards, to: &Layout) -> Option<Slots> {
     let whole = from.layout.is_whole() && to.is_whole();
     let slots = || to.mesh().members().iter().map(|&worker| from.on(worker)).collect();
     if whole { slots() } else { None }
 }
 
-/// Whether shards go over one to one: both meshes have the same shape, and the placements agree.
+/// Returns true if shards match one to one: both meshes have the same shape, and the placements are
+/// equal.
 fn is_matched(from: &Shards, to: &Layout) -> bool {
     from.layout.mesh().shape() == to.mesh().shape() && from.layout.placements() == to.placements()
 }
 
-/// The order in which mesh dimensions change their placements.
+/// Passes over the mesh dimensions, in the order in which they change placements.
 #[derive(Clone, Copy)]
 enum ReshardPass {
-    /// What is whole is cut, where nothing else cuts that dimension of the tensor.
+    /// Shards a replicated value where no other mesh dimension shards that tensor dimension.
     Narrow,
-    /// What is partial is reduced: to shards where it can be, else to the whole.
+    /// Reduces a partial value: to shards if possible, else to the whole.
     Reduce,
-    /// What is cut is exchanged for other shards where it can be, else gathered.
+    /// Exchanges shards for other shards if possible, else gathers them.
     Widen,
-    /// What is whole is cut, also where something else has cut that dimension until now.
+    /// Shards a replicated value, also where another mesh dimension sharded that tensor dimension
+    /// before.
     Cut,
-    /// What is whole becomes partial.
+    /// Makes a replicated value partial.
     Split,
 }
 
 impl ReshardPass {
-    /// What the placement along `axis` becomes in this pass; `None` where this pass leaves it.
+    /// Placement along `axis` after this pass; `None` if this pass leaves it unchanged.
     fn step(self, layout: &Layout, to: &Layout, axis: usize) -> Option<Placement> {
         let (have, want) = (placement(layout, axis), placement(to, axis));
         let cut_elsewhere = |dim: usize| layout.cut_of(dim).is_some_and(|(other, _)| other != axis);

@@ -1,4 +1,4 @@
-//! Failed instructions as values: the root cause that a handle carries.
+//! Failures as values: the root cause that a handle carries.
 
 use super::spec::ValueSpec;
 use crate::event::SessionId;
@@ -9,11 +9,12 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Instructions over several workers whose operands are kept for the text of a failure that may still come: about
-/// 1 MB a session. Of older ones the text shows the operands as the worker had them.
+/// Number of instructions over several workers whose operands are kept for the text of a later
+/// failure: about 1 MB a session. For older ones the text shows the operands as the worker had
+/// them.
 const SPREAD_KEPT: usize = 4096;
 
-/// Why a value does not exist. Dependents share the root cause.
+/// Failure in place of a value. Dependents share the root cause.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueFailure(Arc<RootCause>);
 
@@ -36,7 +37,7 @@ impl ValueFailure {
         &self.0
     }
 
-    /// As the client is told of it.
+    /// Message of the failure for the client.
     pub(crate) fn message(&self, session: SessionId) -> message::Failure<'_> {
         let cause = self.cause();
         message::Failure {
@@ -50,12 +51,13 @@ impl ValueFailure {
     }
 }
 
-/// The operator, unless only plans use it: then it says nothing to a user, and the client names the instruction's own.
+/// The operator, unless only plans use it: a user does not know it, and the client names the
+/// instruction's own.
 pub(crate) fn of_users(op: Op) -> Option<Op> {
     (op.info().family != Family::Collective).then_some(op)
 }
 
-/// An operand as its client sees it, whatever the workers hold of it.
+/// An operand as its client sees it, independent of its shards on workers.
 #[derive(Debug)]
 pub(crate) enum ClientOperand {
     Absent,
@@ -65,7 +67,8 @@ pub(crate) enum ClientOperand {
 
 pub(crate) type ClientOperands = SmallVec<[ClientOperand; 2]>;
 
-/// Operands of instructions that several workers execute: there a worker sees shards, and operators of the plan.
+/// Operands of instructions that several workers execute: a worker reports shards, and operators of
+/// the plan.
 #[derive(Debug, Default)]
 pub(crate) struct OperandHistory(VecDeque<(u64, Op, ClientOperands)>);
 
@@ -77,7 +80,8 @@ impl OperandHistory {
         self.0.push_back((number, op, operands));
     }
 
-    /// `reason; gather f32[2,3] i64[2,3]` for what a worker reports of its part of instruction `number`.
+    /// `reason; gather f32[2,3] i64[2,3]` for a worker's report about its part of instruction
+    /// `number`.
     pub(crate) fn in_text(&self, number: u64, report: &message::Failure<'_>) -> String {
         let place = self.0.binary_search_by_key(&number, |(number, ..)| *number);
         let Some((_, op, operands)) = place.ok().and_then(|place| self.0.get(place)) else {

@@ -1,12 +1,12 @@
-//! What is recorded while instructions are planned: how a value got its layout, what moved for it, what a session has
-//! moved. `describe` tells of it; nothing is decided by it.
+//! Records for explanations: the provenance of a value's layout, the traffic for it, and a
+//! session's traffic. `describe` prints them; no decision depends on them.
 
 use crate::cost::{LinkCost, real};
 use gt_protocol::Op;
 use gt_protocol::placement::Layout;
 use smallvec::SmallVec;
 
-/// What is counted apart of what travels between workers.
+/// Kinds of traffic between workers that are counted separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Traffic {
     Transfer,
@@ -16,8 +16,9 @@ pub(crate) enum Traffic {
     AllToAll,
 }
 
-/// What a session's instructions moved between workers. Of the instructions that ran on several workers, `kept` moved
-/// nothing, `reduced` reduced partial values, `gathered` gathered cut ones, `fetched` took from other workers.
+/// Traffic of a session's instructions between workers. Of the instructions that ran on several
+/// workers, `kept` moved nothing, `reduced` reduced partial values, `gathered` gathered sharded
+/// ones, `fetched` fetched from other workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TrafficStats {
     moved_bytes: u64,
@@ -60,7 +61,7 @@ impl TrafficStats {
         } += 1;
     }
 
-    /// What was moved since `before`.
+    /// Traffic since `before`.
     pub fn since(&self, before: &Self) -> TrafficDelta {
         TrafficDelta {
             bytes: self.moved_bytes - before.moved_bytes,
@@ -72,7 +73,7 @@ impl TrafficStats {
         }
     }
 
-    /// Counts an instruction that moved `delta` on its way over several workers.
+    /// Counts an instruction over several workers by its traffic `delta`.
     pub fn classify(&mut self, delta: TrafficDelta) {
         *match delta {
             TrafficDelta { gathers: 1.., .. } => &mut self.gathered,
@@ -83,7 +84,7 @@ impl TrafficStats {
     }
 }
 
-/// What one instruction moved.
+/// Traffic of one instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrafficDelta {
     pub bytes: u64,
@@ -93,13 +94,13 @@ pub(crate) struct TrafficDelta {
 }
 
 impl TrafficDelta {
-    /// Microseconds by the prices that the planner reckons with, over the slowest link there.
+    /// Microseconds by the planner's cost model, over the slowest link in use.
     pub fn cost(self, link: LinkCost) -> f64 {
         let messages = real(self.transfers + 2 * self.reductions + self.gathers);
         messages * link.message + real(self.bytes) * link.byte
     }
 
-    /// `: 1 reduced, 2 sent`; nothing where nothing moved.
+    /// `: 1 reduced, 2 sent`; empty if nothing moved.
     pub fn exchanges(self) -> String {
         let exchanges =
             [(self.reductions, "reduced"), (self.gathers, "gathered"), (self.transfers, "sent")];
@@ -112,20 +113,20 @@ impl TrafficDelta {
     }
 }
 
-/// What decided on a layout.
+/// Decider of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decider {
     /// The client asked for this layout.
     Request,
-    /// It was uploaded as others from the same line were needed.
+    /// It arrived in the layout that others from the same line were needed in.
     UploadHistory,
-    /// The scope of its signal says the layout of what is created.
+    /// The scope of its signal sets the layout of created values.
     Scope,
     /// The cheapest strategy on its operands' mesh.
     Strategy,
 }
 
-/// How a value got its layout, as long as it keeps the one that it was made with.
+/// Origin of a value's layout, valid as long as the value keeps its original layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Provenance {
     pub op: Op,
@@ -137,7 +138,7 @@ pub(crate) struct Provenance {
     pub changes: LayoutChanges,
 }
 
-/// An operand that had another layout than the plan needed.
+/// An operand whose layout differed from the one that the plan needed.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutChange {
     pub number: u64,
@@ -147,15 +148,15 @@ pub(crate) struct LayoutChange {
 
 pub(crate) type LayoutChanges = SmallVec<[LayoutChange; 1]>;
 
-/// Why a value has another layout than it was made with.
+/// Reason why a value's layout is not its original one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LayoutCause {
     #[default]
     AsMade,
-    /// The scope of this signal, or of the one that it was created in, cuts it.
+    /// The scope of this signal, or of the one in which it was created, shards it.
     Scope(Option<u16>),
-    /// The instruction of this number needed it so, and the next one may again.
+    /// The instruction of this number needed the layout, and the next one may too.
     Instruction(u64),
-    /// A client has sent it without a layout: none but the session's home was known.
+    /// A client has sent it without a layout, when nothing but the session's home was known.
     Unknown,
 }

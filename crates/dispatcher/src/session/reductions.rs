@@ -1,9 +1,10 @@
-//! Reductions that are launched together, and early. A training loop reduces each parameter's gradient where its update
-//! reads it, and waits there. Who has seen that once reduces gradients as soon as there are enough of them to fill a
-//! bucket: workers exchange them while the backward pass goes on.
+//! Reductions that are launched early and together. A training loop reduces each parameter's
+//! gradient when its update reads it, and waits there. After one such step, gradients are reduced
+//! as soon as enough of them fill a bucket: workers exchange them while the backward pass goes on.
 //!
-//! The history says what became of partial values; a bucket holds those of which the same reduction is expected. Nothing
-//! but the instructions so far decides, and every element is reduced as it would be alone: no number depends on it.
+//! The history records what happened to partial values; a bucket holds values with the same
+//! expected reduction. Only earlier instructions decide, and every element is reduced as it would
+//! be alone: no result depends on the buckets.
 
 use super::value::Value;
 use gt_protocol::placement::{Layout, Mesh, Placement, ReduceOp};
@@ -12,10 +13,11 @@ use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-/// Kinds of values that are remembered, and values in a bucket; a program with more of them starts over.
+/// Maximum number of kinds of values in the history, and of values in a bucket; a program that
+/// exceeds it starts over.
 const KINDS_MAX: usize = 1 << 12;
 
-/// What partial values have in common that can be reduced together.
+/// Common properties of partial values that can be reduced together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reduction {
     pub mesh: Mesh,
@@ -24,7 +26,7 @@ pub(crate) struct Reduction {
 }
 
 impl Reduction {
-    /// The one that makes `to` of `from`, where that is all there is to do.
+    /// The reduction from `from` to `to`, if nothing else is needed.
     pub fn between(from: &Layout, to: &Layout) -> Option<Self> {
         if from.mesh() != to.mesh() {
             return None;
@@ -40,7 +42,7 @@ impl Reduction {
         }
     }
 
-    /// Whether a value of this layout can be reduced so.
+    /// Returns true if a value of this layout can be reduced so.
     pub fn fits(&self, layout: &Layout) -> bool {
         let placement = layout.placements().get(self.axis);
         *layout.mesh() == self.mesh && placement == Some(&Placement::Partial(self.op))
@@ -55,13 +57,14 @@ impl Reduction {
         layout.with(self.axis, Placement::Replicate)
     }
 
-    /// Bytes of a value that a line's first member holds, the first line's.
+    /// Bytes of the value's shard on the first member of the first line.
     pub fn bytes(&self, meta: Meta, layout: &Layout) -> u64 {
         Meta::new(meta.dtype, self.reduced(layout).local_dims(&meta.dims, 0)).bytes()
     }
 }
 
-/// Values that a program makes again and again: by the same operator at the same line, of the same shape and layout.
+/// Values that a program computes repeatedly: by the same operator at the same line, with the same
+/// shape and layout.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ValueKind {
     op: u16,
@@ -73,7 +76,7 @@ pub(crate) struct ValueKind {
 }
 
 impl ValueKind {
-    /// Nothing for a value that no plan over several workers has made.
+    /// `None` for a value that no plan over several workers has computed.
     pub fn of(value: &Value) -> Option<Self> {
         let provenance = value.provenance()?;
         Some(Self {
@@ -87,7 +90,7 @@ impl ValueKind {
     }
 }
 
-/// Who reads partial values. All updates are one reader: each parameter's gradient is read by its own.
+/// Reader of partial values. All updates count as one reader: each parameter has its own update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueReader {
     Update,
@@ -100,43 +103,44 @@ impl From<Op> for ValueReader {
     }
 }
 
-/// What became of the values of a kind.
+/// History of the values of a kind.
 #[derive(Debug)]
 struct Readers {
-    /// The layout that updates needed; nothing where anything else has read one.
+    /// The layout that updates needed; `None` if any other operator has read a value of this kind.
     only_updates: Option<Layout>,
-    /// Who reduces them, and to what: an update, whatever reads them before (gradients that are added up), or else their
-    /// only reader. Nothing where there is no such.
+    /// Reader that reduces the values, and the target layout: an update, whatever reads them before
+    /// (gradients that are accumulated), or else their only reader. `None` if there is no such
+    /// reader.
     reducer: Option<(ValueReader, Layout)>,
 }
 
-/// When the reductions of a bucket are launched.
+/// Time at which the reductions of a bucket are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Launch {
     /// When the bucket is full, or one of its values is read.
     Full,
-    /// With the first one that an instruction of this reader needs.
+    /// Together with the first one that an instruction of this reader needs.
     With(ValueReader),
 }
 
-/// A reduction that is expected of a value.
+/// The expected reduction of a value.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Expected {
     pub launch: Launch,
     pub to: Layout,
 }
 
-/// Values of which the same reduction is expected.
+/// Values with the same expected reduction.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     pub reduction: Reduction,
     launch: Launch,
-    /// The session's slots, in the order in which they came.
+    /// The session's slots, in the order of their arrival.
     pub slots: Vec<u32>,
     bytes: u64,
 }
 
-/// One session's reductions: what became of partial values so far, and what is expected of those that are there.
+/// One session's reductions: the history of partial values, and the buckets of present ones.
 #[derive(Default)]
 pub(crate) struct Reductions {
     #[allow(clippy::disallowed_types, reason = "looked up only: its order is never seen")]
@@ -145,7 +149,8 @@ pub(crate) struct Reductions {
 }
 
 impl Reductions {
-    /// A value of this kind is read, in a layout that it is reduced to (`to`) or as it is.
+    /// Records that a value of this kind is read, in the layout `to` that it is reduced to, or as
+    /// it is.
     pub fn record(&mut self, kind: ValueKind, reader: ValueReader, to: Option<&Layout>) {
         if self.history.len() >= KINDS_MAX {
             self.history.clear();
@@ -171,7 +176,7 @@ impl Reductions {
         }
     }
 
-    /// What is expected of a value of this kind.
+    /// Expected reduction of a value of this kind.
     pub fn expected(&self, kind: &ValueKind) -> Option<Expected> {
         let Readers { only_updates, reducer } = self.history.get(kind)?;
         if let Some(to) = only_updates {
@@ -181,12 +186,12 @@ impl Reductions {
         Some(Expected { launch: Launch::With(*reader), to: to.clone() })
     }
 
-    /// Whether no reduction is expected.
+    /// Returns true if no reduction is expected.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 
-    /// Puts a value into its bucket; the bucket, if it is full now.
+    /// Adds a value to its bucket; returns the bucket if it is full now.
     pub fn add(
         &mut self,
         reduction: Reduction,
@@ -210,7 +215,7 @@ impl Reductions {
         is_full.then(|| self.buckets.remove(place))
     }
 
-    /// No reduction is expected of this value any more.
+    /// Removes a value from its bucket.
     pub fn forget(&mut self, slot: u32) {
         for bucket in &mut self.buckets {
             bucket.slots.retain(|other| *other != slot);
@@ -218,20 +223,20 @@ impl Reductions {
         self.buckets.retain(|bucket| !bucket.slots.is_empty());
     }
 
-    /// Whether a bucket is launched when this value is read.
+    /// Returns true if reading this value launches a bucket.
     pub fn waits(&self, slot: u32) -> bool {
         let holds = |bucket: &Bucket| bucket.launch == Launch::Full && bucket.slots.contains(&slot);
         self.buckets.iter().any(holds)
     }
 
-    /// The bucket that is launched because this value is read.
+    /// Takes the bucket that reading this value launches.
     pub fn take_of(&mut self, slot: u32) -> Option<Bucket> {
         let holds = |bucket: &Bucket| bucket.launch == Launch::Full && bucket.slots.contains(&slot);
         let place = self.buckets.iter().position(holds)?;
         Some(self.buckets.remove(place))
     }
 
-    /// The values that are reduced with what `reader` reduces so.
+    /// Takes the values that are reduced together with the reduction that `reader` needs.
     pub fn take_with(&mut self, reader: ValueReader, reduction: &Reduction) -> Vec<u32> {
         let is_it = |bucket: &Bucket| {
             bucket.launch == Launch::With(reader) && bucket.reduction == *reduction
@@ -240,7 +245,7 @@ impl Reductions {
         place.map(|place| self.buckets.remove(place).slots).unwrap_or_default()
     }
 
-    /// The buckets that are launched before the session waits for its workers.
+    /// Takes the buckets that are launched before the session waits for its workers.
     pub fn take_all(&mut self) -> Vec<Bucket> {
         let is_early = |bucket: &mut Bucket| bucket.launch == Launch::Full;
         self.buckets.extract_if(.., is_early).collect()

@@ -8,7 +8,7 @@ use gt_protocol::{Attr, Dims, Instruction};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// All requests that are open, by the number that workers know them by.
+/// All open requests, by the number that workers use.
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub open: BTreeMap<i64, Request>,
@@ -22,7 +22,7 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// Opens a request; the number that workers answer with.
+    /// Opens a request; returns the number that workers answer with.
     pub fn open(&mut self, request: Request) -> i64 {
         let key = self.next;
         self.next = self.next.wrapping_add(1);
@@ -30,7 +30,8 @@ impl Requests {
         key
     }
 
-    /// One shard of a read has failed, and so has the read: what other workers still answer is nobody's.
+    /// Drops the requests for the other shards of a read that has failed: their answers are
+    /// ignored.
     pub fn forget_parts(&mut self, session: SessionId, number: u64) {
         self.open.retain(|_, request| {
             request.part.is_none() || request.session != session || request.number != number
@@ -38,24 +39,25 @@ impl Requests {
     }
 }
 
-/// A request of a client that workers have not answered yet. Each is answered exactly once or fails exactly once.
+/// A request of a client that workers have not answered yet. Each is answered exactly once or fails
+/// exactly once.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub session: SessionId,
-    /// The client's own number for it.
+    /// The client's own number of the request.
     pub number: u64,
     /// Workers that still have to answer.
     pub waiting: SmallVec<[WorkerIndex; 2]>,
     pub kind: RequestKind,
-    /// Elements that have come so far.
+    /// Number of elements received so far.
     pub received: u64,
-    /// The worker is asked for a shard of what the client asks for.
+    /// The requested part, if the worker is asked for a shard of the value.
     pub part: Option<Box<ReadPart>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// Of the value with this number.
+    /// A read of the value with this number.
     Read {
         value: u64,
     },
@@ -63,19 +65,20 @@ pub(crate) enum RequestKind {
     Stats,
 }
 
-/// What a worker's answer is a part of.
+/// Whole that a worker's answer is a part of.
 #[derive(Debug)]
 pub(crate) struct ReadPart {
     pub footprint: Footprint,
-    /// The whole value's shape, and how many of its elements the client asked for.
+    /// The whole value's shape, and the number of its elements that the client asked for.
     pub dims: Dims,
     pub total: u64,
-    /// Its last elements, once they have come, until those of all others have: one of them may have failed.
+    /// Its last elements, once received, until those of all other parts have arrived: one of them
+    /// may have failed.
     pub last: Option<(Reply<'static>, Vec<u8>)>,
 }
 
 impl ReadPart {
-    /// Hands a worker's answer on, in the whole value's terms.
+    /// Passes a worker's answer on to the client, with positions in the whole value.
     pub(crate) fn pass_on(
         &self,
         number: u64,
@@ -89,7 +92,7 @@ impl ReadPart {
         }
         let end = reply.start.saturating_add(reply.count);
         for range in self.footprint.ranges(reply.start, end) {
-            let length = usize::try_from(range.len() * size).expect("bytes of an answer");
+            let length = usize::try_from(range.len() * size).expect("an answer's byte count fits");
             let Some((bytes, others)) = rest.split_at_checked(length) else { return };
             rest = others;
             let reply = Reply { start: range.start, count: range.len(), bytes, ..whole };

@@ -1,4 +1,4 @@
-//! What a session knows of its signals: the scopes that its client has configured, and their meshes.
+//! The signals of a session: the scopes that its client has configured, and their meshes.
 
 use crate::event::ClientFault;
 use gt_protocol::placement::Mesh;
@@ -7,7 +7,7 @@ use gt_protocol::{Attr, Instruction, Op};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Bytes of a session's texts, together: 65,535 signals of 256 bytes, more than anybody writes by hand.
+/// Maximum bytes of all texts of a session: 65,535 signals of 256 bytes.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// A signal's scope.
@@ -15,13 +15,13 @@ const TEXT_BYTES_MAX: usize = 16 << 20;
 struct ScopeEntry {
     scope: Arc<Scope>,
     text_bytes: usize,
-    /// The scope says on which workers, or how, values are placed.
+    /// True if the scope sets workers or placements.
     places: bool,
-    /// The mesh of its workers, and the epoch that it was made in.
+    /// The mesh of its workers, and the epoch in which it was made.
     mesh: Option<(u64, Mesh)>,
 }
 
-/// A scope that says how values are placed, and its mesh.
+/// A scope with placements, and its mesh.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacingScope {
     pub scope: Arc<Scope>,
@@ -31,10 +31,10 @@ pub(crate) struct PlacingScope {
 /// Scopes by signal.
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
-    /// At the signal's place.
+    /// Entries, indexed by signal.
     entries: Vec<Option<ScopeEntry>>,
     text_bytes: usize,
-    /// The scope that the program has passed through last without an instruction.
+    /// The last scope that the program passed through without an instruction.
     boundary: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ impl Scopes {
         self.entries.get(usize::from(signal))?.as_ref()
     }
 
-    /// Gives a signal its meaning, or takes it back by an empty text.
+    /// Sets the meaning of a signal; an empty text removes it.
     fn set(&mut self, signal: u16, text: &str) -> Result<(), ClientFault> {
         let place = usize::from(signal);
         if let Some(old) = self.entries.get_mut(place).and_then(Option::take) {
@@ -71,12 +71,13 @@ impl Scopes {
         Ok(())
     }
 
-    /// What `signal` means; nothing where it has no meaning of its own. Signal 0, outside of all scopes, may have one.
+    /// Scope of `signal`; `None` where it has none of its own. Signal 0, outside of all scopes, may
+    /// have one.
     pub fn get(&self, signal: u16) -> Option<&Arc<Scope>> {
         self.entry(signal).map(|entry| &entry.scope)
     }
 
-    /// The scope of `signal` with its mesh, where it says how values are placed and any worker lives.
+    /// The scope of `signal` with its mesh, if it has placements and any of its workers lives.
     /// `alive` are the workers of this epoch.
     pub fn placing(&mut self, signal: u16, alive: &[u32], epoch: u64) -> Option<PlacingScope> {
         let entry = self.entries.get_mut(usize::from(signal))?.as_mut().filter(|one| one.places)?;
@@ -91,8 +92,8 @@ impl Scopes {
         Some(PlacingScope { scope: Arc::clone(&entry.scope), mesh })
     }
 
-    /// Whether an instruction of `signal` on values that are whole on `worker` runs there: its scope says nothing of
-    /// placement, or has no other worker.
+    /// Returns true if an instruction of `signal` on values that are whole on `worker` runs there:
+    /// its scope has no placements, or only that worker.
     #[inline]
     pub fn stays_on(&self, signal: u16, worker: u32, epoch: u64) -> bool {
         match self.entry(signal) {
@@ -104,17 +105,19 @@ impl Scopes {
         }
     }
 
-    /// The signal that names what moves from one scope's workers to another's: `with signal.context("a_to_b"): x = x`.
+    /// The signal whose name goes to transfers from one scope's workers to another's: `with
+    /// signal.context("a_to_b"): x = x`.
     pub fn boundary(&self) -> Option<u32> {
         self.boundary
     }
 
-    /// The instruction `boundary`, which carries this signal; in none it ends the last one.
+    /// Handles the instruction `boundary`, which carries this signal; outside of all scopes it ends
+    /// the last one.
     pub fn pass(&mut self, signal: u32) {
         self.boundary = Some(signal).filter(|&signal| signal != 0);
     }
 
-    /// The instruction `configure`.
+    /// Handles the instruction `configure`.
     pub fn configure(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let (Attr::Int(signal), Attr::Text(text)) =
             (instruction.attr("signal"), instruction.attr("text"))
@@ -127,12 +130,13 @@ impl Scopes {
     }
 }
 
-/// What is wrong with an attribute of the instruction `configure`.
+/// Fault in an attribute of the instruction `configure`.
 fn fault(name: &'static str) -> ClientFault {
     ClientFault::Attribute { op: Op::Configure, name }
 }
 
-/// The scope's workers that live, in its arrangement; all that live where it names none of them.
+/// The mesh of the scope's living workers, in its arrangement; of all living ones where the scope
+/// names none.
 fn mesh_of(scope: &Scope, alive: &[u32]) -> Option<Mesh> {
     let named = scope.workers.as_deref().unwrap_or(alive);
     let members: SmallVec<[u32; 8]> =

@@ -1,4 +1,5 @@
-//! What many values have in common: metadata and layout. Shared, so that a value is small, and compared at once.
+//! Common properties of many values: metadata and layout. They are shared, so that a value is
+//! small, and compared by pointer.
 
 use crate::number::wide;
 use gt_protocol::Meta;
@@ -7,19 +8,19 @@ use gt_protocol::placement::Layout;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Specs that are found again, at a place that their digest says; what is displaced lives on in its values. A program has
-/// some dozens of shapes.
+/// Number of specs in the table, at indices given by their digests; a displaced spec lives on in
+/// its values. A program has some dozens of shapes.
 const SPECS_KEPT: usize = 1 << 9;
 
 /// Metadata and layout of a value.
 #[derive(Debug)]
 pub(crate) struct ValueSpec {
     pub digest: u64,
-    /// Of all of it, contiguous.
+    /// Bytes of the whole value, contiguous.
     pub bytes: u64,
     pub meta: Meta,
     pub layout: Layout,
-    /// The layout's only worker, where there is just one.
+    /// The layout's only worker, if there is just one.
     pub single: Option<u32>,
 }
 
@@ -44,19 +45,20 @@ impl ValueSpec {
     }
 }
 
-/// The specs that a session has used last.
+/// The specs that a session used last.
 #[derive(Debug, Default)]
 pub(crate) struct Specs(Vec<Option<Arc<ValueSpec>>>);
 
 impl Specs {
-    /// The spec of a value of such metadata and layout.
+    /// The spec for this metadata and layout.
     pub fn of(&mut self, meta: &Meta, layout: &Layout) -> Arc<ValueSpec> {
         let digest = digest(meta, layout);
         if self.0.is_empty() {
             self.0.resize(SPECS_KEPT, None);
         }
-        // Below the limit, which fits.
-        let place = usize::try_from(digest % wide(SPECS_KEPT)).expect("a place of the table");
+        // The remainder is below the limit, which fits.
+        let place = usize::try_from(digest % wide(SPECS_KEPT))
+            .expect("a remainder of SPECS_KEPT fits usize");
         let known = &mut self.0[place];
         if let Some(spec) = known.as_ref().filter(|spec| spec.is(meta, layout)) {
             return Arc::clone(spec);

@@ -1,27 +1,28 @@
-//! The layouts that uploads were needed in, by the line that they came from: the next upload of the line arrives so.
+//! The layouts in which uploads were needed, by the line that they came from: the next upload of
+//! the line arrives in that layout.
 
 use gt_protocol::Meta;
 use gt_protocol::placement::Layout;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-/// Lines and shapes that are remembered; a program that uploads from more of them starts over.
+/// Maximum number of lines and shapes in the history; a program that exceeds it starts over.
 const KINDS_MAX: usize = 1 << 10;
 
-/// What a program uploads again and again: from the same line, of the same shape.
+/// Key of repeated uploads: from the same line, with the same shape.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct UploadKind {
     pub site: u32,
     pub meta: Meta,
 }
 
-/// What is known of the uploads of a kind.
+/// History of the uploads of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum UploadUse {
-    /// There was none, or none was used.
+    /// No upload yet, or none that was used.
     Unknown,
     /// All uses needed this layout.
     Always(Layout),
-    /// Uses differed.
+    /// Uses needed different layouts.
     Differs,
 }
 
@@ -33,8 +34,8 @@ pub(crate) struct UploadHistory {
 }
 
 impl UploadHistory {
-    /// The layout that uploads of this kind were needed in. One that names a worker which has left is forgotten, and
-    /// then nothing is said of this upload.
+    /// The layout in which uploads of this kind were needed. A layout with a worker that has left
+    /// is dropped, and then nothing is known of this upload.
     pub fn of(&mut self, kind: &UploadKind, alive: &[u32]) -> UploadUse {
         match self.known.get(kind) {
             None => UploadUse::Unknown,
@@ -49,7 +50,7 @@ impl UploadHistory {
         }
     }
 
-    /// An upload of this kind is needed in this layout.
+    /// Records that an upload of this kind is needed in this layout.
     pub fn record(&mut self, kind: UploadKind, need: &Layout) {
         let need = Some(need).filter(|need| !need.is_partial());
         if self.known.len() >= KINDS_MAX {

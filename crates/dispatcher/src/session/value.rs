@@ -1,4 +1,4 @@
-//! What a client's slot stands for.
+//! The value that a client's slot refers to.
 
 use super::failure::ValueFailure;
 use super::provenance::{LayoutCause, Provenance};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Slots of a value: one on each member of its layout's mesh, in the mesh's order.
 pub(crate) type Slots = SmallVec<[u32; 2]>;
 
-/// The slot of the member at `place`.
+/// The slot of the member at index `place`.
 pub(crate) fn slot_at(slots: &[u32], place: usize) -> u32 {
     let Some(&slot) = slots.get(place) else { unreachable!("member {place} of {slots:?}") };
     slot
@@ -42,14 +42,15 @@ impl Shards {
     }
 }
 
-/// The creation of a value that waits for its first use, which may say its layout. Nobody holds anything of it.
+/// The creation of a value that waits for its first use, which may determine its layout. No worker
+/// holds any of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Deferred {
     pub op: Op,
     pub attrs: SmallVec<[Attr; 2]>,
 }
 
-/// Whether workers hold a value, or will once they get there.
+/// State of a value: deferred, or held by workers once they have run the instruction.
 #[derive(Debug)]
 pub(crate) enum ValueState {
     Deferred(Box<Deferred>),
@@ -57,59 +58,62 @@ pub(crate) enum ValueState {
     Ready(Slots),
 }
 
-/// What happens at the next use of a value.
+/// Action at the next use of a value.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) enum PendingLayout {
     #[default]
     Nothing,
-    /// It takes this layout: what a client is still sending arrives as it can.
+    /// The value takes this layout: bytes that a client is still sending arrive in another one.
     Target(Layout),
-    /// The layout that is needed is recorded, for uploads from the same line.
+    /// The needed layout is recorded, for uploads from the same line.
     Record,
 }
 
-/// Where a value's slots are.
+/// Storage of a value's slots.
 #[derive(Debug, Default)]
 enum SlotStorage {
-    /// In the value itself: there is one.
+    /// One slot, in the value itself.
     #[default]
     Inline,
     Spread(Slots),
     Deferred(Box<Deferred>),
 }
 
-/// What few values have.
+/// Fields that few values need.
 #[derive(Debug, Default)]
 struct ValueExtras {
     storage: SlotStorage,
-    /// The same value on other members or in another layout, kept for the next reader there.
+    /// Copies of the value on other members or in another layout, kept for the next reader there.
     copies: Vec<Shards>,
     pending: PendingLayout,
     provenance: Option<Arc<Provenance>>,
     cause: LayoutCause,
 }
 
-/// Whether the fast path may take a value.
+/// Tells if the fast path may take a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlanPath {
-    /// One worker holds all of it, nobody else holds any, and nothing is pending.
+    /// One worker holds all of it, there are no copies, and nothing is pending.
     Fast,
     General,
 }
 
-/// A value that exists, or will once the workers get there. A session has up to 16 million of them, and each instruction
-/// enters one: what many have in common is shared, and what few have is in a box.
+/// A value that exists, or will once the workers have run its instruction. A session has up to 16
+/// million of them, and each instruction enters one: properties common to many are shared, and rare
+/// fields are boxed.
 #[derive(Debug)]
 pub(crate) struct Value {
     spec: Arc<ValueSpec>,
-    /// Its number in two parts: a million instructions a second fill 48 bits in nine years.
+    /// Its number in two parts of together 48 bits: a million instructions a second fill them in
+    /// nine years.
     number_low: u32,
     number_high: u16,
     pub output: u8,
     path: PlanPath,
-    /// Call site of what made it, kept with it: it may be read long after the session has forgotten its number's.
+    /// Call site of the instruction that defined it: it may be read long after the session has
+    /// dropped the number's call site.
     pub site: u32,
-    /// The slot on its only worker, where there is just one.
+    /// The slot on its only worker, if there is just one.
     slot: u32,
     cold: Option<Box<ValueExtras>>,
 }
@@ -173,13 +177,15 @@ impl Value {
         u64::from(self.number_high) << 32 | u64::from(self.number_low)
     }
 
-    /// The only worker that holds it, where it is whole there and nothing is pending: the fast path asks this.
+    /// The only worker that holds it, if it is whole there and nothing is pending: the condition of
+    /// the fast path.
     #[inline]
     pub fn plain(&self) -> Option<u32> {
         self.spec.single.filter(|_| self.path == PlanPath::Fast)
     }
 
-    /// Whether its next use finds it as it is: it is not deferred, and nothing is pending.
+    /// Returns true if its next use leaves it unchanged: it is not deferred, and nothing is
+    /// pending.
     #[inline]
     pub fn is_materialized(&self) -> bool {
         self.path == PlanPath::Fast
@@ -196,7 +202,7 @@ impl Value {
         self.slot
     }
 
-    /// The worker and slot of a value that has nothing else: the common one.
+    /// The worker and slot of a value without any extras: the common case.
     #[inline]
     pub fn only(&self) -> Option<(u32, u32)> {
         Some((self.spec.single.filter(|_| self.cold.is_none())?, self.slot))
@@ -209,13 +215,13 @@ impl Value {
         }
     }
 
-    /// Its layout, or the one that it gets if its first use asks for no other.
+    /// Its layout, or the one that it gets if its first use requests no other.
     #[inline]
     pub fn layout(&self) -> &Layout {
         &self.spec.layout
     }
 
-    /// The layout that it has after its next use, if that asks for none.
+    /// The layout that it has after its next use, if that requests none.
     pub fn target(&self) -> &Layout {
         match self.pending() {
             PendingLayout::Target(target) => target,
@@ -223,7 +229,7 @@ impl Value {
         }
     }
 
-    /// The slot on each member; nothing where it is deferred.
+    /// The slot on each member; empty if it is deferred.
     #[inline]
     fn ready_slots(&self) -> Option<&[u32]> {
         match self.cold().map_or(&SlotStorage::Inline, |cold| &cold.storage) {
@@ -242,7 +248,7 @@ impl Value {
         slots
     }
 
-    /// The shards of a value, where it is ready.
+    /// The shards of a value, if it is ready.
     pub fn ready_shards(&self) -> Option<Shards> {
         let slots = self.ready_slots()?;
         Some(Shards { layout: self.layout().clone(), slots: slots.into() })
@@ -253,7 +259,7 @@ impl Value {
         Shards { layout: self.layout().clone(), slots: self.slots().into() }
     }
 
-    /// Gives it other shards; those that it had.
+    /// Replaces the shards; returns the old ones.
     pub fn replace(&mut self, shards: Shards) -> Option<Shards> {
         let old = self.ready_shards();
         if self.spec.layout != shards.layout {
@@ -282,7 +288,7 @@ impl Value {
         }
     }
 
-    /// What was pending, which is done from now on.
+    /// Takes the pending action, which the caller performs.
     pub fn take_pending(&mut self) -> PendingLayout {
         let pending = self.cold.as_mut().map(|cold| std::mem::take(&mut cold.pending));
         self.update_path();
@@ -297,12 +303,13 @@ impl Value {
         self.cold_mut().copies.push(copy);
     }
 
-    /// All copies, which are its copies no more.
+    /// Takes all copies out of the value.
     pub fn take_copies(&mut self) -> Vec<Shards> {
         self.cold.as_mut().map(|cold| std::mem::take(&mut cold.copies)).unwrap_or_default()
     }
 
-    /// How a plan over several workers made it; nothing for what was made where its operands are.
+    /// Provenance of a value that a plan over several workers computed; `None` if it was computed
+    /// where its operands are.
     pub fn provenance(&self) -> Option<&Arc<Provenance>> {
         self.cold()?.provenance.as_ref()
     }
@@ -311,7 +318,7 @@ impl Value {
         self.cold_mut().provenance = Some(provenance);
     }
 
-    /// Why it has another layout than it was made with.
+    /// The reason why its layout is not its original one.
     pub fn cause(&self) -> LayoutCause {
         self.cold().map_or(LayoutCause::AsMade, |cold| cold.cause)
     }
@@ -328,7 +335,7 @@ impl Value {
     }
 }
 
-/// A client's slot.
+/// The state of a client's slot.
 #[derive(Debug, Default)]
 pub(crate) enum Handle {
     #[default]

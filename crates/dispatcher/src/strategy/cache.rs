@@ -1,6 +1,6 @@
-//! Plans that were made before: the same operator on operands of the same metadata and layouts is planned once.
+//! Cache of plans: an operator on operands of the same metadata and layouts is planned once.
 //!
-//! A look-up borrows what it compares: nothing is cloned or allocated for a plan that is known.
+//! A look-up borrows its key: nothing is cloned or allocated for a cached plan.
 
 use super::choose::Choice;
 use gt_protocol::digest::{Digest, Same};
@@ -11,38 +11,40 @@ use smallvec::SmallVec;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
-/// Plans kept; a program that makes more kinds of instructions than these starts over.
+/// Maximum number of plans; a program with more kinds of instructions starts over.
 const PLANS_MAX: usize = 1 << 14;
-/// Plans of one digest. More than one is an accident, or attributes that equal nothing because they are not a number.
+/// Maximum number of plans of one digest. Several share one only by accident, or if an attribute is
+/// a NaN, which equals nothing.
 const OF_ONE_DIGEST_MAX: usize = 8;
 
-/// Numbers of a list that go into a digest.
+/// Maximum number of a list's entries that enter a digest.
 const HASHED_MAX: usize = 32;
 
-/// How an operator runs.
+/// Plan of an operator.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
     /// One instruction on each member.
     One(Arc<Choice>),
-    /// Several steps, each planned for itself, for what this dimension of the mesh cuts.
+    /// Several steps, each planned by itself, for an operator that reduces a dimension sharded
+    /// along this mesh dimension.
     Steps(usize, Arc<Decomposition>),
 }
 
-/// What a plan is made for.
+/// Key of a plan, borrowed.
 #[derive(Debug)]
 pub(crate) struct Query<'q> {
     pub op: Op,
     pub mesh: &'q Mesh,
-    /// Nothing for scalars and absent ones, whose values no strategy depends on.
+    /// `None` for scalars and absent operands, whose values no strategy depends on.
     pub operands: SmallVec<[Option<(&'q Meta, &'q Layout)>; 4]>,
-    /// A cast's dtype, and what a scalar promotes to, are seen here only.
+    /// Only these show the dtype of a cast, and the promotion of a scalar.
     pub outputs: &'q [Meta],
     /// Bit k: operand k is the same value as an earlier one.
     pub twins: u16,
     attrs: &'q [Attr],
 }
 
-/// The same, kept.
+/// Key of a plan, owned.
 #[derive(Debug)]
 struct StrategyKey {
     op: Op,
@@ -55,11 +57,11 @@ struct StrategyKey {
 
 impl<'q> Query<'q> {
     pub fn new(op: Op, attrs: &'q [Attr], outputs: &'q [Meta], mesh: &'q Mesh) -> Self {
-        // What a draw or a learning rate is changes no layout, and it is another one each time. A slope's sign does: a
-        // maximum passes a function that rises.
+        // The values of a draw or a learning rate change no layout, and they differ each time. A
+        // slope's sign matters: a maximum passes through a rising function.
         let attrs = match op.info().family {
             Family::Random | Family::Update => &[],
-            // The rest says what is computed, not how it is cut.
+            // The remaining attributes affect the computation, not the sharding.
             Family::Generic => {
                 let cuts = op.info().attr_index("cuts").and_then(|place| attrs.get(place..));
                 cuts.unwrap_or_default()
@@ -78,7 +80,7 @@ impl<'q> Query<'q> {
         Self { op, mesh, operands: SmallVec::new(), outputs, twins: 0, attrs }
     }
 
-    /// Tells most kinds of instructions apart; equality looks at all.
+    /// Distinguishes most kinds of instructions; equality compares everything.
     pub fn digest(&self) -> u64 {
         let mut state = Digest::default();
         state.write_u64(u64::from(self.op.info().code) << 16 | u64::from(self.twins));
@@ -126,7 +128,7 @@ impl<'q> Query<'q> {
     }
 }
 
-/// Whether an operand is the one that a plan was kept for.
+/// Returns true if an operand equals the one of a kept plan.
 fn is_kept(one: Option<(&Meta, &Layout)>, kept: Option<&(Meta, Layout)>) -> bool {
     match (one, kept) {
         (Some((meta, layout)), Some((kept_meta, kept))) => layout == kept && meta == kept_meta,
@@ -135,14 +137,15 @@ fn is_kept(one: Option<(&Meta, &Layout)>, kept: Option<&(Meta, Layout)>) -> bool
     }
 }
 
-/// Attributes that tell most instructions of one operator apart.
+/// Hashes attributes that distinguish most instructions of one operator.
 fn hash_attr(attr: &Attr, state: &mut Digest) {
     match attr {
         Attr::Int(value) => state.write_i64(*value),
         Attr::Ints(value) => state.write_sizes(value),
         Attr::Bool(value) => value.hash(state),
         Attr::Choice(value) => value.hash(state),
-        // A slope that falls from step to step would fill one place of the table. Both zeros are equal, so they go alike.
+        // A slope that changes from step to step gets its own entries. Both zeros are equal, so
+        // they must hash alike.
         Attr::Float(value) => (value + 0.0).to_bits().hash(state),
         Attr::Scalar(value) => (value.as_f64() + 0.0).to_bits().hash(state),
         Attr::List(list) => list.iter().take(HASHED_MAX).for_each(|&value| state.write_i64(value)),
@@ -150,7 +153,8 @@ fn hash_attr(attr: &Attr, state: &mut Digest) {
     }
 }
 
-/// Plans by what they were made for. Looked up only, never walked, so that no order of hashes is seen.
+/// Plans by their keys. They are only looked up, never iterated, so that the order of hashes has no
+/// effect.
 #[derive(Default)]
 pub(crate) struct PlanCache {
     #[allow(clippy::disallowed_types, reason = "looked up only: its order is never seen")]
@@ -158,7 +162,7 @@ pub(crate) struct PlanCache {
 }
 
 impl PlanCache {
-    /// The plan for this, whose digest is given.
+    /// The plan for this key, whose digest is given.
     pub fn get(&self, digest: u64, query: &Query<'_>) -> Option<&Plan> {
         let (_, plan) = self.known.get(&digest)?.iter().find(|(key, _)| query.is(key))?;
         Some(plan)
@@ -175,7 +179,7 @@ impl PlanCache {
         of_digest.push((query.to_key(), plan));
     }
 
-    /// Forgets all: prices have changed.
+    /// Drops all plans: prices have changed.
     pub fn forget(&mut self) {
         self.known.clear();
     }

@@ -1,4 +1,5 @@
-//! Which strategy an operator takes along each dimension of a mesh: the cheapest of those that its rules offer.
+//! Choice of an operator's strategy along each dimension of a mesh: the cheapest of those that its
+//! rules offer.
 
 use crate::cost::{CostModel, LinkCost};
 use crate::number::wide;
@@ -7,39 +8,39 @@ use gt_protocol::rules::spread::{InputSpec, LocalAttr, OpSpec, Strategy, strateg
 use gt_protocol::{Attr, Meta, Op};
 use smallvec::SmallVec;
 
-/// An operand as the choice sees it.
+/// An operand in the form that the choice takes.
 #[derive(Clone, Debug)]
 pub(crate) struct OperandSpec {
-    /// Nothing for a scalar or an absent operand.
+    /// `None` for a scalar or an absent operand.
     pub meta: Option<Meta>,
-    /// Its layout, where that is on this mesh.
+    /// Its layout, if that is on this mesh.
     pub layout: Option<Layout>,
-    /// One placement a mesh dimension.
+    /// One placement for each mesh dimension.
     pub placements: Placements,
-    /// The mesh that it comes from, point to point, where it is not here.
+    /// The mesh from which it is fetched, point to point, if it is not on this one.
     pub elsewhere: Option<Mesh>,
-    /// An earlier operand that is the same value: what that needs is here too.
+    /// An earlier operand that is the same value: what that one fetches is available here too.
     pub twin: Option<usize>,
 }
 
 impl OperandSpec {
-    /// How it is placed along a dimension of the mesh; what is no value is everywhere.
+    /// Placement along a dimension of the mesh; an operand that is no value is replicated.
     pub fn placement(&self, axis: usize) -> &Placement {
         match self.meta {
-            Some(_) => self.placements.get(axis).expect("one placement a mesh dimension"),
+            Some(_) => self.placements.get(axis).expect("one placement for each mesh dimension"),
             None => &Placement::Replicate,
         }
     }
 }
 
-/// How an instruction runs on a mesh.
+/// Chosen strategy of an instruction on a mesh.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
-    /// The layout that each operand is needed in; scalars' are not read.
+    /// The layout that each operand needs; those of scalars are not read.
     pub inputs: SmallVec<[Layout; 4]>,
     /// The layout of each result.
     pub outputs: SmallVec<[Layout; 2]>,
-    /// Attributes that differ per member: the mesh dimension, and what it changes.
+    /// Attributes that differ between members: the mesh dimension, and the change.
     pub local: SmallVec<[(usize, LocalAttr); 2]>,
 }
 
@@ -108,7 +109,8 @@ pub(crate) fn choose(
     Choice { inputs, outputs, local: local_attrs }
 }
 
-/// The layout of these placements on the mesh: one of the known ones, where it is that, so that it compares at once.
+/// The layout of these placements on the mesh: one of the known ones if equal, so that it compares
+/// by pointer.
 fn layout_on<'l>(
     mesh: &Mesh,
     placements: Placements,
@@ -126,7 +128,7 @@ fn cheapest(
     output_specs: &[Placements],
     price: impl Fn(&Strategy) -> f64,
 ) -> Strategy {
-    let fallback = candidates.pop().expect("gathering is a candidate always");
+    let fallback = candidates.pop().expect("gathering is always a candidate");
     candidates.retain(|candidate| {
         fits(&candidate.input_specs, input_specs) && fits(&candidate.output_specs, output_specs)
     });
@@ -134,7 +136,7 @@ fn cheapest(
         return fallback;
     }
     let mut best = (price(&fallback), fallback);
-    // The first of equals: strategies stand in the operands' order.
+    // The first among equals wins: strategies are in the operands' order.
     for candidate in candidates.into_iter().rev() {
         let cost = price(&candidate);
         if cost <= best.0 {
@@ -144,7 +146,8 @@ fn cheapest(
     best.1
 }
 
-/// No dimension of a tensor is cut by two dimensions of a mesh, and no layout has two reductions.
+/// Checks that no two mesh dimensions shard one tensor dimension, and that no layout has two
+/// reductions.
 fn fits(placements: &[Placement], earlier: &[Placements]) -> bool {
     let apart = |one: &Placement, other: &Placement| match (one, other) {
         (Placement::Shard { dim, .. }, Placement::Shard { dim: cut, .. }) => dim != cut,
@@ -155,13 +158,13 @@ fn fits(placements: &[Placement], earlier: &[Placements]) -> bool {
     pairs.into_iter().all(|(one, earlier)| earlier.iter().all(|other| apart(one, other)))
 }
 
-/// An instruction has room for a range of one dimension only.
+/// Checks that at most one dimension has a range: an instruction has room for one only.
 fn are_apart(local_attrs: &[LocalAttr], earlier: &[(usize, LocalAttr)]) -> bool {
     let range = |local: &LocalAttr| matches!(local, LocalAttr::Range { .. });
     !local_attrs.iter().any(range) || !earlier.iter().any(|(_, local)| range(local))
 }
 
-/// The dimension of a mesh that is chosen for, and what traffic along it costs.
+/// The mesh dimension that is chosen for, and the price of traffic along it.
 struct Along<'m> {
     mesh: &'m Mesh,
     axis: usize,
@@ -195,7 +198,8 @@ fn price(
         cost += operation.cost_model.change((have, need), bytes, members, link);
     }
     for (meta, give) in operation.outputs.iter().zip(&strategy.output_specs) {
-        // A partial result will be reduced once, and what one member has alone will be shared out.
+        // A partial result will be reduced once, and a value that one member holds alone will be
+        // redistributed.
         if give.is_partial() || give.is_alone() {
             cost += operation.cost_model.change(
                 (give, &Placement::Replicate),
@@ -212,7 +216,7 @@ fn price(
     cost + work / f64::from(parts.expect("members of a mesh").max(1))
 }
 
-/// Bytes of an operand over the shards of the other mesh dimensions.
+/// Bytes of an operand after sharding by the other mesh dimensions.
 fn share(meta: &Meta, placements: &[Placement], mesh: &Mesh, axis: usize) -> u64 {
     let others = placements
         .iter()

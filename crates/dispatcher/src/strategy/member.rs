@@ -1,5 +1,5 @@
-//! What one member of a mesh gets of an instruction: sizes of its shard, where that begins, operands that only the first
-//! member has.
+//! Attributes and operands of an instruction for one member of a mesh: the size of its shard, the
+//! start of it, operands that only the first member has.
 
 use super::choose::Choice;
 use gt_protocol::placement::{Mesh, ShardRanges};
@@ -7,7 +7,7 @@ use gt_protocol::rules::spread::LocalAttr;
 use gt_protocol::{Attr, Dims, Meta, Scalar};
 use smallvec::SmallVec;
 
-/// The attributes that the member at `place` of the mesh gets.
+/// The attributes for the member at `place` of the mesh.
 pub(crate) fn local_attrs(
     (attrs, outputs): (&[Attr], &[Meta]),
     choice: &Choice,
@@ -21,7 +21,7 @@ pub(crate) fn local_attrs(
     attrs
 }
 
-/// Whether the member at `place` goes without that operand.
+/// Returns true if the member at `place` does not get that operand.
 pub(crate) fn withheld(choice: &Choice, mesh: &Mesh, place: usize, operand: usize) -> bool {
     choice.local.iter().any(|(axis, local)| {
         *local == LocalAttr::First { operand } && mesh.coordinate(place, *axis) != 0
@@ -31,7 +31,8 @@ pub(crate) fn withheld(choice: &Choice, mesh: &Mesh, place: usize, operand: usiz
 fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outputs: &[Meta]) {
     match local {
         LocalAttr::Size { attr, entry, ranges } => {
-            // Sizes left to be worked out (-1) are the whole's: of an empty shard none could be.
+            // Inferred sizes (-1) are replaced by the whole's: they cannot be inferred for an empty
+            // shard.
             if let (Some(Attr::Ints(sizes)), Some(whole)) = (attrs.get_mut(*attr), outputs.first())
             {
                 for (size, known) in sizes.as_mut_slice().iter_mut().zip(whole.dims.iter()) {
@@ -88,14 +89,14 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outp
         }
         LocalAttr::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
         LocalAttr::Box { global, start, dim, ranges } => {
-            let whole = outputs.first().expect("a box is part of a result").dims;
+            let whole = outputs.first().expect("an instruction that draws a box has a result").dims;
             place_box(attrs, (*global, *start), whole, (*dim, begin(ranges, member)));
         }
         LocalAttr::First { .. } => {}
     }
 }
 
-/// The list in attribute `attr`, which may be absent, and the member's numbers behind it.
+/// Appends the member's numbers to the list in attribute `attr`, which may be absent.
 fn extend(attrs: &mut SmallVec<[Attr; 2]>, attr: usize, numbers: Option<&[i64]>) {
     let Some(numbers) = numbers else { unreachable!("a list for each member of attribute {attr}") };
     let known: &[i64] = match attrs.get(attr) {
@@ -106,7 +107,7 @@ fn extend(attrs: &mut SmallVec<[Attr; 2]>, attr: usize, numbers: Option<&[i64]>)
     set(attrs, attr, Attr::List(list));
 }
 
-/// What a slice of the whole, from `start` to `end` in steps, takes of the member's shard.
+/// Part of the member's shard that a slice of the whole, from `start` to `end` in steps, takes.
 fn window(
     attrs: &mut SmallVec<[Attr; 2]>,
     (start, end): (usize, usize),
@@ -132,22 +133,18 @@ fn window(
     set(attrs, end, Attr::Int(before(last).max(local)));
 }
 
-/// The shard of a random box begins at `begins` of dimension `dim`.
+/// Sets the start of a random box's shard: `begins` in dimension `dim`.
 fn place_box(
     attrs: &mut SmallVec<[Attr; 2]>,
     (global, start): (usize, usize),
     whole: Dims,
     (dim, begins): (usize, i64),
 ) {
-    // The whole may be a box of something larger itself.
+    // The whole itself may be a box of something larger.
     if !matches!(attrs.get(start), Some(Attr::Ints(_))) {
         let zeros: SmallVec<[i64; 8]> = whole.iter().map(|_| 0).collect();
         set(attrs, global, Attr::Ints(whole));
-        set(
-            attrs,
-            start,
-            Attr::Ints(Dims::new(&zeros).expect("as many zeros as the result has dimensions")),
-        );
+        set(attrs, start, Attr::Ints(Dims::new(&zeros).expect("as many dimensions as the result")));
     }
     if let Some(Attr::Ints(dims)) = attrs.get_mut(start)
         && let Some(place) = dims.as_mut_slice().get_mut(dim)
@@ -156,7 +153,7 @@ fn place_box(
     }
 }
 
-/// Where the member's interval begins; an empty one begins at the end, so that it is inside.
+/// Start of the member's interval; an empty one starts at the end of the dimension, which is valid.
 fn begin(ranges: &ShardRanges, member: usize) -> i64 {
     ranges.of(member).first().map_or_else(|| ranges.total(), |interval| interval.start)
 }

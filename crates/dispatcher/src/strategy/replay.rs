@@ -1,5 +1,5 @@
-//! Instructions that were planned before and moved nothing: what the members are sent next time follows from the words and
-//! the operands' metadata and layouts alone.
+//! Replays: instructions that were planned before and moved nothing. The words for the members
+//! depend only on the client's words and the operands' metadata and layouts.
 
 use crate::session::spec::ValueSpec;
 use gt_protocol::digest::{Digest, Same};
@@ -9,12 +9,13 @@ use smallvec::SmallVec;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Replays kept; a program that makes more kinds of instructions than these starts over.
+/// Maximum number of replays; a program with more kinds of instructions starts over.
 const REPLAYS_MAX: usize = 1 << 14;
-/// Words of a scalar, which stand between operands and attributes.
+/// Words of a scalar, which are between operands and attributes.
 const SCALAR_WORDS: usize = 3;
 
-/// An instruction's words, taken apart where they stand. Only of operators with neither a list operand nor a payload.
+/// The parts of an instruction's words, borrowed. Only for operators with neither a list operand
+/// nor a payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts<'w> {
     pub op: Op,
@@ -29,7 +30,7 @@ pub(crate) struct Parts<'w> {
 }
 
 impl<'w> Parts<'w> {
-    /// `None` where the words are of another form.
+    /// `None` where the words have another form.
     pub fn of(op: Op, words: &'w [u32]) -> Option<Self> {
         let info = op.info();
         if info.has_list() || info.payload || info.like.is_some() {
@@ -40,9 +41,9 @@ impl<'w> Parts<'w> {
         let (operands, rest) = rest.split_at_checked(info.operands.len())?;
         let scalars = operands.iter().filter(|&&word| word == wire::IMMEDIATE).count();
         let (scalars, attrs) = rest.split_at_checked(SCALAR_WORDS * scalars)?;
-        // What a learning rate is changes no layout, and it is another one each time.
+        // The value of a learning rate changes no layout, and it may differ each time.
         let attrs = if info.family == Family::Update { &[] } else { attrs };
-        let signal = u16::try_from(flags >> 16).expect("a half word");
+        let signal = u16::try_from(flags >> 16).expect("the high half of a word has 16 bits");
         Some(Self { op, tag: *tag, signal, outputs, operands, scalars, attrs })
     }
 
@@ -51,23 +52,24 @@ impl<'w> Parts<'w> {
         self.operands.iter().copied().filter(|&word| word < wire::SLOT_LIMIT)
     }
 
-    /// Whether the results' metadata follows from what a replay is looked up by: no rule reads more than that.
+    /// Returns true if the key of a replay determines the results' metadata: rules read nothing
+    /// else.
     fn says_outputs(&self) -> bool {
         self.scalars.is_empty() && self.op.info().family != Family::Update
     }
 }
 
-/// What a replay is looked up by.
+/// Key of a replay, borrowed.
 #[derive(Debug)]
 pub(crate) struct ReplayQuery<'q> {
     pub parts: Parts<'q>,
-    /// The mesh that a scope says.
+    /// The mesh that a scope sets.
     pub mesh: Option<&'q Mesh>,
-    /// Nothing for scalars and absent ones.
+    /// `None` for scalars and absent operands.
     pub operands: SmallVec<[Option<&'q Arc<ValueSpec>>; 4]>,
     /// Bit k: operand k is the same value as an earlier one.
     pub twins: u16,
-    /// The results' metadata, where it has been inferred.
+    /// The results' metadata, if it has been inferred.
     pub known: Option<&'q [Meta]>,
 }
 
@@ -106,7 +108,7 @@ impl ReplayQuery<'_> {
     }
 }
 
-/// An instruction that ran once on each member of a mesh, with its operands as they were.
+/// Key and plan of an instruction that ran once on each member of a mesh.
 #[derive(Debug)]
 pub(crate) struct Replay {
     op: Op,
@@ -115,11 +117,11 @@ pub(crate) struct Replay {
     operands: Box<[Option<Arc<ValueSpec>>]>,
     scalar_words: usize,
     attrs: Box<[u32]>,
-    /// Metadata and layouts of its results, all on the mesh that it runs on.
+    /// Metadata and layouts of its results, all on the mesh on which it runs.
     pub outputs: SmallVec<[Arc<ValueSpec>; 1]>,
 }
 
-/// Replays by the digest of what they are looked up by: one of each, and the last.
+/// Replays by the digest of their keys; of several with one digest the last one is kept.
 #[derive(Default)]
 pub(crate) struct Replays {
     #[allow(clippy::disallowed_types, reason = "looked up only: its order is never seen")]
@@ -147,7 +149,7 @@ impl Replays {
         self.known.insert(query.digest(), replay);
     }
 
-    /// Forgets all: prices have changed.
+    /// Drops all replays: prices have changed.
     pub fn forget(&mut self) {
         self.known.clear();
     }

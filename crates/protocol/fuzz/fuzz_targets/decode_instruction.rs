@@ -1,4 +1,5 @@
-//! Words are refused, or are what would be written: `cargo fuzz run decode_instruction` in `crates/protocol`.
+//! Fuzz target: the decoder refuses words, or accepts exactly what the encoder would write: `cargo
+//! fuzz run decode_instruction` in `crates/protocol`.
 #![no_main]
 
 use gt_protocol::wire;

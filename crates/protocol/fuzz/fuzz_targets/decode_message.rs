@@ -1,4 +1,5 @@
-//! Words are refused, or are what would be written: `cargo fuzz run decode_message` in `crates/protocol`.
+//! Fuzz target: the decoder refuses words, or accepts exactly what the encoder would write: `cargo
+//! fuzz run decode_message` in `crates/protocol`.
 #![no_main]
 
 use gt_protocol::message::{self, FromClient, FromWorker, Message, ToClient, ToWorker};

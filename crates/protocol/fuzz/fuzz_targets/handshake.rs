@@ -1,4 +1,5 @@
-//! Bytes are refused, or mean the same when written again: `cargo fuzz run handshake` in `crates/protocol`.
+//! Fuzz target: bytes are refused, or decode to a message that encodes to the same meaning: `cargo
+//! fuzz run handshake` in `crates/protocol`.
 #![no_main]
 
 use gt_protocol::handshake::{FrameHeader, Handshake};

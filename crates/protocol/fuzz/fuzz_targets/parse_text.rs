@@ -1,4 +1,5 @@
-//! A line is refused, or its printed form is read as itself: `cargo fuzz run parse_text` in `crates/protocol`.
+//! Fuzz target: a line is refused, or its printed form parses to the same instruction: `cargo fuzz
+//! run parse_text` in `crates/protocol`.
 #![no_main]
 
 use gt_protocol::text::{NoNames, PayloadText, format, parse};

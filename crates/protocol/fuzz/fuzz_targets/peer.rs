@@ -1,4 +1,5 @@
-//! Bytes of another worker are refused, or mean the same when written again: `cargo fuzz run peer` in `crates/protocol`.
+//! Fuzz target: bytes of another worker are refused, or decode to a message that encodes to the
+//! same meaning: `cargo fuzz run peer` in `crates/protocol`.
 #![no_main]
 
 use gt_protocol::peer::{DevicePayload, Failures, FirstPayload, GroupPayload, ChunkHead};

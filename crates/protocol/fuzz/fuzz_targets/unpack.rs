@@ -1,4 +1,5 @@
-//! What comes packed from another host: it is what `pack` makes, or it is refused, in memory of one chunk.
+//! Fuzz target: packed bytes from another host are unpacked to the input of `pack`, or refused, in
+//! the memory of one chunk.
 
 #![no_main]
 

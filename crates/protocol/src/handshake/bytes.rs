@@ -65,7 +65,8 @@ impl<'a> HandshakeCursor<'a> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    /// Which of the optional fields `known` follow. A version later than ours may have more, behind ours.
+    /// Presence bits of the optional fields among `known`. A version later than ours may have more
+    /// fields, behind ours.
     pub(super) fn present(&mut self, known: u8, version: u16) -> Result<u8, HandshakeError> {
         let bits = self.u8("presence bits")?;
         if bits & !known != 0 && version <= VERSION {

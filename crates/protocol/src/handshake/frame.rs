@@ -1,12 +1,13 @@
-//! The header of a frame on a socket: how long it is, which one it is, and what has arrived from the other side.
+//! The header of a frame on a socket: its length, its number, and the acknowledgement of frames
+//! from the other side.
 
 use super::{HandshakeError, bytes::HandshakeCursor};
 
-/// A frame's words, header not counted: several of the largest instructions, and little enough that a peer cannot make
-/// the other side reserve much by claiming it.
+/// Maximum bytes of a frame's words, without the header: several of the largest instructions, and
+/// little enough that a peer cannot make the other side reserve much memory by claiming it.
 pub const FRAME_BYTES_MAX: u32 = 1024 * 1024;
 
-/// Goes before the words of a frame.
+/// The header before the words of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes of the words that follow: a multiple of four. A frame without words only acknowledges.
@@ -17,14 +18,14 @@ pub struct FrameHeader {
     pub acknowledged: u64,
 }
 
-/// What to do with a frame that arrived.
+/// Treatment of a frame that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The one that was expected: take its words.
+    /// The expected frame: take its words.
     Next,
-    /// It came before, or has no words: only its acknowledgement counts.
+    /// Received before, or without words: only its acknowledgement counts.
     Repeated,
-    /// One before it is missing: the link is broken and the session must be resumed.
+    /// A frame before it is missing: the link is broken and the session must be resumed.
     Gap,
 }
 
@@ -68,7 +69,7 @@ impl FrameHeader {
         Ok(())
     }
 
-    /// What this frame is to a receiver that has had all up to `received`.
+    /// Classifies this frame for a receiver that has all frames up to `received`.
     pub const fn arrival(self, received: u64) -> Arrival {
         if self.sequence <= received {
             Arrival::Repeated

@@ -1,4 +1,4 @@
-//! Bytes that prove who somebody is: never printed, and compared in a time that does not depend on where they differ.
+//! Bytes that prove a peer's identity: never printed, and compared in constant time.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub struct Secret(pub [u8; 16]);
 #[derive(Clone, Default)]
 pub struct Token(pub Vec<u8>);
 
-/// Whether two byte strings are the same; the time depends on their lengths only.
+/// Compares two byte strings; the time depends on their lengths only.
 fn same(left: &[u8], right: &[u8]) -> bool {
     let difference = left.iter().zip(right).fold(0, |bits, (a, b)| bits | (a ^ b));
     left.len() == right.len() && std::hint::black_box(difference) == 0

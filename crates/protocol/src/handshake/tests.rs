@@ -1,4 +1,4 @@
-//! Round trips of the handshake and the frame header, and bytes from a peer that means harm.
+//! Round trips of the handshake and the frame header, and bytes from a malicious peer.
 
 use super::*;
 use proptest::prelude::*;

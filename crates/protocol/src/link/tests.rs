@@ -1,11 +1,11 @@
-//! Sessions over connections that break anywhere, and bytes of a peer that means harm.
+//! Sessions over connections that break anywhere, and bytes from a malicious peer.
 
 use super::*;
 use proptest::prelude::*;
 
 const KEEP: Keep = Keep::Unacknowledged { bytes_max: 1 << 12 };
 
-/// One end and what it has read of its connection.
+/// One end, and the bytes that it has read.
 struct End {
     link: Link,
     unread: Vec<u8>,
@@ -17,7 +17,7 @@ impl End {
         Self { link: Link::new(KEEP), unread: Vec::new(), arrived: Vec::new() }
     }
 
-    /// Takes the whole frames that have come.
+    /// Takes the whole frames that have arrived.
     fn read(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         self.unread.extend_from_slice(bytes);
         while let Some((header, rest)) = self.unread.split_first_chunk() {
@@ -45,13 +45,13 @@ fn instruction(length: u16, fill: u32) -> Vec<u32> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// One end sends.
+    /// One end sends an instruction of this many words.
     Send(bool, u16),
-    /// So many bytes that are in flight to one end arrive.
+    /// This many of the bytes in flight to one end arrive.
     Arrive(bool, usize),
-    /// One end acknowledges, if it should.
+    /// One end acknowledges, if that is due.
     Acknowledge(bool),
-    /// The connection breaks, with all that is in flight, and is taken up again.
+    /// The connection breaks, with all that is in flight, and is resumed.
     Resume,
 }
 
@@ -80,7 +80,7 @@ proptest! {
     #[test]
     fn words_arrive_once_and_in_order(steps in prop::collection::vec(step(), 1..120)) {
         let mut ends = [End::new(), End::new()];
-        // Bytes on their way to each end, and all words ever sent to it.
+        // Bytes in flight to each end, and all words ever sent to it.
         let mut in_flight = [Vec::new(), Vec::new()];
         let mut sent = [Vec::new(), Vec::new()];
         for (number, step) in (0..).zip(steps) {

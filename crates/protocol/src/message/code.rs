@@ -1,4 +1,4 @@
-//! The codes of messages, as `docs/wire.md` lists them. A code is used once, for ever.
+//! The codes of messages, as in `docs/wire.md`. A code is never reused.
 
 use crate::wire::MESSAGE_CODE_FIRST;
 
@@ -38,12 +38,12 @@ const NAMES: [(u16, &str); 16] = [
     (MARK, "mark"),
 ];
 
-/// The name of a message's code; `None` where no message has it.
+/// The name of a message's code; `None` if no message has it.
 pub fn name_of(code: u16) -> Option<&'static str> {
     NAMES.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
 
-/// The name of a code that we write.
+/// The name of a code that this build writes.
 pub fn own_name(code: u16) -> &'static str {
     let Some(name) = name_of(code) else { unreachable!("no message has the code {code:#x}") };
     name

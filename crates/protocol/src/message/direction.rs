@@ -1,4 +1,4 @@
-//! The messages of each of the four directions: what can be sent there, and nothing else.
+//! The messages of each of the four directions: each has only the messages that can be sent there.
 
 use super::failure::{Failure, append_failure, failure};
 use super::reply::{Reply, SpacedReply};
@@ -8,9 +8,9 @@ use super::{
 };
 use crate::wire::{EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_u64};
 
-/// The messages of one direction. Implemented here only: a `WordReader` is nobody else's.
+/// The messages of one direction. It is implemented here only, because `WordReader` is private.
 pub trait Message<'a>: Sized {
-    /// The code in the low half of the first word.
+    /// The code, the low half of the first word.
     fn code(&self) -> u16;
 
     /// The name in `docs/wire.md`.
@@ -34,34 +34,35 @@ pub trait Message<'a>: Sized {
 /// From the dispatcher to a worker, beside instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ToWorker<'a> {
-    /// Asks for its counters.
+    /// Asks the worker for its counters.
     StatsRequest { request: u64 },
     /// Answered by `done` once all computation before it is over; collectives may still be in flight.
     Mark { request: u64 },
-    /// Another worker that it reaches by TCP, from here on.
+    /// Introduces another worker that it reaches by TCP from here on.
     Peer(Peer<'a>),
     /// The dispatcher closes the connection on purpose.
     Goodbye { reason: &'a str },
 }
 
-/// From a worker to the dispatcher. A worker tells another one of a failure in the same words.
+/// From a worker to the dispatcher. Workers use the same words to tell each other of a failure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FromWorker<'a> {
-    /// Elements that a `read` asked for, or a shard of them.
+    /// Elements that a `read` asked for, or a part of them.
     Reply(Reply<'a>),
     /// The answer of `synchronize`.
     Done {
         request: u64,
     },
-    /// An instruction failed; nobody has asked for its result yet.
+    /// An instruction failed; its result has not been asked for yet.
     Failure(Failure<'a>),
-    /// The answer of a `read` or `synchronize` that meets a failed instruction, with the first cause.
+    /// The answer of a `read` or `synchronize` that depends on a failed instruction, with the first
+    /// cause.
     FailedReply {
         request: u64,
         failure: Failure<'a>,
     },
     Stats(Stats),
-    /// Before anything else: how its collectives can go besides by bytes.
+    /// The worker's first message: the alternatives to byte messages for its collectives.
     Backends(Backends<'a>),
     /// The worker closes the connection on purpose.
     Goodbye {
@@ -72,22 +73,23 @@ pub enum FromWorker<'a> {
 /// From the dispatcher to a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ToClient<'a> {
-    /// Elements that a `read` asked for, or a shard of them.
+    /// Elements that a `read` asked for, or a part of them.
     Reply(Reply<'a>),
-    /// The same of elements that do not stand one after the other.
+    /// Elements that a `read` asked for, in evenly spaced runs.
     SpacedReply(SpacedReply<'a>),
     /// The answer of `synchronize`, and the end of the answers of a `stats_request`.
     Done {
         request: u64,
     },
-    /// An instruction failed; nobody has asked for its result yet.
+    /// An instruction failed; its result has not been asked for yet.
     Failure(Failure<'a>),
-    /// The answer of a `read` or `synchronize` that meets a failed instruction, with the first cause.
+    /// The answer of a `read` or `synchronize` that depends on a failed instruction, with the first
+    /// cause.
     FailedReply {
         request: u64,
         failure: Failure<'a>,
     },
-    /// What a worker counts, on its way to the client that asked.
+    /// Counters of one worker, for the client that asked.
     WorkerStats {
         worker: u32,
         stats: Stats,

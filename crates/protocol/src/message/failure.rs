@@ -1,24 +1,24 @@
-//! What a failed instruction is on the wire, and which exception it becomes.
+//! The wire form of a failed instruction, and the exception that it becomes.
 
 use super::append_text;
 use crate::error_class::ErrorClass;
 use crate::operator::Op;
 use crate::wire::{EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_u64};
 
-/// A failed instruction, named by session and number.
+/// A failed instruction, identified by session and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure<'a> {
     pub session: u32,
     pub number: u64,
     pub class: FailureClass,
-    /// The operator that failed, where one did.
+    /// The operator that failed, if one did.
     pub op: Option<Op>,
     /// The instruction's source position, as the client numbered it.
     pub tag: u32,
     pub text: &'a str,
 }
 
-/// Which exception the client raises.
+/// Exception that the client raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
     Runtime,
@@ -26,21 +26,21 @@ pub enum FailureClass {
     Value,
     Type,
     NotImplemented,
-    /// The device's memory is used up.
+    /// The device has no memory left.
     OutOfMemory,
     /// The worker that held the value is gone.
     WorkerLost,
-    /// A quota or a limit of the cluster.
+    /// A quota or a limit of the cluster is exceeded.
     Quota,
     /// The peer broke the protocol.
     Protocol,
-    /// Our own mistake.
+    /// A bug of ours.
     Internal,
-    /// Operands whose shapes do not fit.
+    /// Operands whose shapes do not match.
     Shape,
-    /// Operands whose dtypes do not fit.
+    /// Operands whose dtypes do not match.
     Dtype,
-    /// A matrix that has no inverse, no factors, or whose iteration does not end.
+    /// A matrix without an inverse or a factorization, or whose iteration does not converge.
     LinearAlgebra,
 }
 

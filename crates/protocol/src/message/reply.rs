@@ -12,14 +12,15 @@ pub struct Reply<'a> {
     pub request: u64,
     pub start: u64,
     pub count: u64,
-    /// Elements in the whole answer: when this many have come, it is complete.
+    /// Elements in the whole answer: it is complete when this many have arrived.
     pub total: u64,
     pub dtype: Dtype,
     pub dims: Dims,
     pub bytes: &'a [u8],
 }
 
-/// Elements in runs: those of `reply`, of which `run` stand together, and the next ones `stride` after where they began.
+/// Evenly spaced elements: those of `reply` are in runs of `run` adjacent elements; each run begins
+/// `stride` after the start of the one before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpacedReply<'a> {
     pub reply: Reply<'a>,
@@ -37,7 +38,7 @@ fn append_elements(reply: &Reply<'_>, out: &mut Vec<u32>) -> Result<(), EncodeEr
     Ok(())
 }
 
-/// All of a reply but its bytes.
+/// Appends all fields of a reply except its bytes.
 fn append_places(reply: &Reply<'_>, out: &mut Vec<u32>) {
     for value in [reply.request, reply.start, reply.count, reply.total] {
         push_u64(out, value);
@@ -51,7 +52,7 @@ fn elements<'a>(reader: &mut WordReader<'a>) -> Result<Reply<'a>, WireError> {
     Ok(Reply { bytes: reader.bytes(REPLY_BYTES_MAX)?, ..places })
 }
 
-/// All of a reply but its bytes.
+/// Reads all fields of a reply except its bytes.
 fn places(reader: &mut WordReader<'_>) -> Result<Reply<'static>, WireError> {
     Ok(Reply {
         request: reader.u64()?,
@@ -70,7 +71,8 @@ impl<'a> Reply<'a> {
         append_elements(self, out)
     }
 
-    /// The fields of a `slab_reply`, whose bytes are the next shard of a slab beside the words.
+    /// Appends the fields of a `slab_reply`, whose bytes are the next chunk of a slab beside the
+    /// words.
     pub(super) fn append_beside(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         self.check().map_err(|what| EncodeError::Disagreement { op: "slab_reply", what })?;
         append_places(self, out);
@@ -83,7 +85,7 @@ impl<'a> Reply<'a> {
         Ok(reply)
     }
 
-    /// A reply whose bytes `beside` has. They are taken only where all else is right.
+    /// Reads a reply whose bytes `beside` gives. They are taken only if all other fields are valid.
     pub(super) fn read_beside(
         reader: &mut WordReader<'a>,
         beside: impl FnOnce() -> Option<&'a [u8]>,
@@ -103,12 +105,13 @@ impl<'a> Reply<'a> {
         self.start.checked_add(self.count)
     }
 
-    /// What contradicts itself, if anything: a receiver may then trust every size in an answer.
+    /// Returns the first contradiction: after the check a receiver may trust every size in an
+    /// answer.
     fn check(&self) -> Result<(), &'static str> {
         self.check_until(self.end())
     }
 
-    /// The same where the last element stands before `end`.
+    /// Returns the first contradiction in a reply whose last element is before `end`.
     fn check_until(&self, end: Option<u64>) -> Result<(), &'static str> {
         if self.count.checked_mul(self.dtype.size()) != u64::try_from(self.bytes.len()).ok() {
             return Err("count and byte length");
@@ -116,7 +119,7 @@ impl<'a> Reply<'a> {
         self.check_places(end)
     }
 
-    /// The same but for the bytes.
+    /// Returns the first contradiction, without looking at the bytes.
     fn check_places(&self, end: Option<u64>) -> Result<(), &'static str> {
         let elements = self.dims.elements().and_then(|elements| u64::try_from(elements).ok());
         let Some(elements) = elements.filter(|_| self.dims.iter().all(|&size| size >= 0)) else {
@@ -147,7 +150,7 @@ impl<'a> SpacedReply<'a> {
         Ok(spaced)
     }
 
-    /// What contradicts itself, if anything.
+    /// Returns the first contradiction.
     fn check(&self) -> Result<(), &'static str> {
         let Self { reply, run, stride } = self;
         if reply.count == 0 || *run == 0 || !reply.count.is_multiple_of(*run) || stride < run {

@@ -1,4 +1,4 @@
-//! Round trips of every message, and words from a peer that means harm.
+//! Round trips of every message, and words from a malicious peer.
 
 use super::*;
 use crate::handshake::Secret;
@@ -20,8 +20,8 @@ fn words_beside(reply: &Reply<'_>) -> Vec<u32> {
     out
 }
 
-/// In which directions a frame travels; whoever reads it there writes the same again. The first direction's error where
-/// there is none.
+/// The directions in which a frame is valid; each of them writes the same frame again. The first
+/// direction's error where there is none.
 pub(crate) fn read_back(frame: &[u32]) -> Result<Vec<&'static str>, WireError> {
     let bytes = vec![7; bytes_beside(frame)];
     let beside = || (!bytes.is_empty()).then_some(bytes.as_slice());
@@ -66,7 +66,7 @@ fn bytes_beside(frame: &[u32]) -> usize {
     usize::try_from(u64::from(low.min(1 << 16)) * size).unwrap()
 }
 
-/// A frame of every kind from the same ingredients, and the directions in which it travels.
+/// A frame of every kind from the same fields, and the directions in which it is valid.
 fn every_frame(
     numbers: [u64; 5],
     failure: Failure<'_>,
@@ -107,7 +107,7 @@ fn every_frame(
     vec![
         (words(&ToClient::Reply(reply)), BOTH),
         (words(&ToClient::SpacedReply(spaced)), CLIENT),
-        // Without any bytes it is a reply like others.
+        // A reply without bytes is an ordinary reply.
         (words_beside(&if count == 0 { first } else { reply }), BOTH),
         (words(&ToClient::Done { request }), BOTH),
         (words(&ToClient::Failure(failure)), BOTH),

@@ -30,7 +30,7 @@ pub enum Op {
     Randint,
     /// One with probability `p`, else zero.
     Bernoulli,
-    /// What the operator `kind` draws from its two parameters (of bernoulli the first), of `self`'s shape `size` and layout; its elements are not read.
+    /// Random values drawn by the operator `kind` with its two parameters (bernoulli uses the first), with `self`'s shape `size` and layout; its elements are not read.
     RandomLike,
     /// `self` with elements zeroed with probability `p` and the rest scaled by 1 / (1 - p); and the mask of kept elements.
     Dropout,
@@ -290,7 +290,7 @@ pub enum Op {
     MedianDim,
     /// The middle value over `dim`, the lower one of two, and its index; of what is a number.
     NanmedianDim,
-    /// The same elements in another shape; one size may be -1.
+    /// A tensor with the same elements in another shape; one size may be -1.
     Reshape,
     /// Dimensions in another order.
     Permute,
@@ -374,7 +374,7 @@ pub enum Op {
     Aten,
     /// Gradients of the operands at the places `wanted` of an `aten` instruction, after whose operands the gradients of its results stand, and then, of a first derivative, the results that it `saves`.
     AtenVjp,
-    /// What `aten` would result in, as 4096 bytes of JSON and blanks: of the values, or of the metadata `operands`; with gradients of `wanted`.
+    /// Metadata of the results of `aten`, as 4096 bytes of JSON and blanks: for the values, or for the metadata `operands`; with gradients of `wanted`.
     AtenMeta,
     /// The client drops these values.
     Free,
@@ -388,7 +388,7 @@ pub enum Op {
     Signal,
     /// Names a source position for the instructions that carry its id.
     Site,
-    /// The same value, spread over all workers along `dim`, or held whole by each.
+    /// The value distributed over all workers: sharded along `dim`, or replicated.
     Distribute,
     /// To a worker: the instructions that follow belong to this session.
     Session,
@@ -398,7 +398,7 @@ pub enum Op {
     Boundary,
     /// The client asks for the layout of a value, or its reason, or (without a value) what its session has counted, which workers there are, or which of them it waits for.
     Describe,
-    /// What member `member` of `layout`'s mesh holds of a value of that layout, as a value of its own on that worker.
+    /// The shard of a value of layout `layout` that member `member` of its mesh holds, as a separate value on that worker.
     LocalShard,
     /// Between workers: the reduction of all members' values, everywhere, in the group's order.
     AllReduce,

@@ -1,11 +1,11 @@
-//! The shape of a row of `ops.toml` as Rust sees it; the rows themselves are in `generated_rows.rs`.
+//! The Rust type of a row of `ops.toml`; the rows themselves are in `generated_rows.rs`.
 
 use super::generated_op::Op;
 use super::strided::Strided;
 use crate::placement::ReduceOp;
 use crate::value::dtype::Category;
 
-/// Behaviour is written once for each of these.
+/// Families of operators: behaviour is written once for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Create,
@@ -23,14 +23,14 @@ pub enum Family {
     Collective,
 }
 
-/// What an operator is to whoever executes it.
+/// Kind of an operator, which determines the executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Values from values, by a kernel.
+    /// Computes values from values, by a kernel.
     Compute,
-    /// Of the workers of a group, together.
+    /// Computed by the workers of a group together.
     Collective,
-    /// No value comes from it.
+    /// Defines no value.
     Control,
 }
 
@@ -54,10 +54,11 @@ impl Family {
     }
 }
 
-/// Results of one instruction whose row does not count them: the index of a result has eight bits.
+/// Maximum number of results of an instruction whose row does not count them: the index of a result
+/// has eight bits.
 pub const OUTPUTS_MAX: usize = 255;
 
-/// How many values an operand position takes.
+/// Number of values that an operand position takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperandKind {
     Required,
@@ -73,7 +74,7 @@ pub struct OperandInfo {
     pub kind: OperandKind,
 }
 
-/// What an attribute holds.
+/// Kind of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttrKind {
     Bool,
@@ -95,14 +96,15 @@ pub struct AttrInfo {
     pub name: &'static str,
     pub kind: AttrKind,
     pub optional: bool,
-    /// It came after the row was released: it stands last, and at a frame's end it has no words when it is absent.
+    /// Added after the row's release: it is last in the row, and at a frame's end it has no words
+    /// when it is absent.
     pub appended: bool,
 }
 
-/// Where the result's dtype comes from, of elementwise operators and reductions.
+/// Source of the result's dtype, for elementwise operators and reductions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DtypeRule {
-    /// The family decides.
+    /// The family's rule determines it.
     Family,
     /// `PyTorch`'s promotion of all operands.
     Promote,
@@ -110,13 +112,13 @@ pub enum DtypeRule {
     Float,
     /// Always bool; the operands are compared in their promoted dtype.
     Bool,
-    /// The first operand's.
+    /// The first operand's dtype.
     First,
     /// The attribute `dtype`, else int64 for integers and bools.
     Sum,
     /// The attribute `dtype` or the operand's, which must be a float.
     Mean,
-    /// Bool; bytes stay bytes, as `PyTorch`'s first masks were.
+    /// Bool; uint8 stays uint8, like `PyTorch`'s first masks.
     Truth,
     /// int64, the position of an element.
     Index,
@@ -126,11 +128,11 @@ pub enum DtypeRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsupportedDtypes {
     pub dtypes: &'static [Category],
-    /// The kernel's name, or the whole message where it has a space.
+    /// Name of the kernel, or the whole message where it has a space.
     pub text: &'static str,
 }
 
-/// Operands that have a property: one, or several that have it together.
+/// Operands that have a property: one, or several together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperandGroup {
     /// Bit k: operand k; the bit of a list stands for all of its values.
@@ -140,7 +142,7 @@ pub struct OperandGroup {
     pub condition: Option<Condition>,
 }
 
-/// What an attribute must be.
+/// Condition on an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub attr: usize,
@@ -156,7 +158,7 @@ pub enum AttrTest {
     Zero,
 }
 
-/// What stands in a result where no element of an operand does.
+/// Value of a result's elements that come from no element of the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     Nothing,
@@ -165,18 +167,18 @@ pub enum Fill {
     Attr(usize),
 }
 
-/// How the result shares the first operand's memory.
+/// Relation of the result's memory to the first operand's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewKind {
-    /// Each of its elements is another one of the operand's.
+    /// Each element of the result is a different element of the operand.
     Always,
-    /// Several of its elements may be one of the operand's.
+    /// Several elements of the result may be the same element of the operand.
     Overlapping,
-    /// Only where strides can show it; else the result is a copy.
+    /// A view only where strides can express it; else the result is a copy.
     Possible,
 }
 
-/// The operand that is a layer's weight, a matrix, and how it is stored.
+/// The operand that is a layer's weight, a matrix, and its orientation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightInfo {
     pub operand: usize,
@@ -186,11 +188,12 @@ pub struct WeightInfo {
     pub out_dim: usize,
 }
 
-/// Which operator makes the same as one that makes something like its operand.
+/// Operator that creates the same values without an operand, for one that creates values like its
+/// operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Like {
     Always(Op),
-    /// The one that this attribute names.
+    /// The operator that this attribute names.
     Named(usize),
 }
 
@@ -202,50 +205,53 @@ pub struct OpInfo {
     pub name: &'static str,
     pub code: u16,
     pub aten: &'static str,
-    /// The function that `PyTorch` names in its tape and in messages, where `aten` is not it.
+    /// The function that `PyTorch` names on its tape and in messages, where that differs from
+    /// `aten`.
     pub function: &'static str,
     pub family: Family,
     pub operands: &'static [OperandInfo],
     pub attrs: &'static [AttrInfo],
-    /// How many results it has; 0 where they are a list.
+    /// Number of results; 0 where they are a list.
     pub outputs: u8,
-    /// Any number of results, which the instruction counts.
+    /// The instruction states the number of results.
     pub output_list: bool,
     pub dtype: DtypeRule,
     /// The index equation of a contraction, else empty.
     pub index: &'static str,
     pub doc: &'static str,
     pub refuses: Option<UnsupportedDtypes>,
-    /// Rule, kernels, layouts and gradients hold for complex numbers.
+    /// Rule, kernels, layouts and gradients are valid for complex numbers.
     pub complex: bool,
     /// A reduction of no elements is an error.
     pub nonempty: bool,
-    /// A reduction that keeps the operand's shape: what has been reduced so far at each place.
+    /// A reduction that keeps the operand's shape: each position has the reduction up to there.
     pub running: bool,
-    /// An update of which adjacent instructions with equal attributes may be executed in one call.
+    /// An update that may be executed in one call with adjacent instructions of equal attributes.
     pub grouped: bool,
-    /// An engine may compute it in one pass over memory with such rows before and after it; no bit changes.
+    /// An engine may compute it in one pass over memory with such rows before and after it; the
+    /// results are bit-identical.
     pub chains: bool,
     pub view: Option<ViewKind>,
-    /// How it is taken and written through; every view has it.
+    /// View strides and write-back; every view has them.
     pub strided: Option<Strided>,
     pub weight: Option<WeightInfo>,
     /// The operands may be exchanged.
     pub commutes: bool,
     /// Instructions carry tensor bytes.
     pub payload: bool,
-    /// The operator that makes the same of no operand.
+    /// The operator that creates the same values without an operand.
     pub like: Option<Like>,
     /// f(a + b) = f(a) + f(b) in these operands.
     pub linear: &'static [OperandGroup],
     /// The result rises or falls with these operands.
     pub monotone: &'static [OperandGroup],
-    /// Each element of a result is one of these operands' or what `fills` says.
+    /// Each element of a result is an element of one of these operands, or has the value of
+    /// `fills`.
     pub selects: &'static [OperandGroup],
     pub fills: Fill,
-    /// How operands or elements are combined, and so are the results of parts.
+    /// Reduction that combines the operands or elements, and also the results of parts.
     pub reduce: Option<ReduceOp>,
-    /// How the results of parts are combined, of a reduction.
+    /// Reduction that combines the results of parts, for a reduction.
     pub combines: Option<ReduceOp>,
 }
 
@@ -254,7 +260,7 @@ impl OpInfo {
         self.family.kind()
     }
 
-    /// A row that says nothing: what stands in the columns that a row of the table does not have.
+    /// A row with the defaults of all columns.
     pub(crate) const PLAIN: Self = Self {
         op: Op::Free,
         name: "",
@@ -289,7 +295,7 @@ impl OpInfo {
         combines: None,
     };
 
-    /// Whether it may have this many results.
+    /// Returns true if this number of results is allowed.
     pub fn fits_outputs(&self, count: usize) -> bool {
         if self.output_list {
             (1..=OUTPUTS_MAX).contains(&count)
@@ -298,12 +304,12 @@ impl OpInfo {
         }
     }
 
-    /// Whether it defines values.
+    /// Returns true if it defines values.
     pub fn has_outputs(&self) -> bool {
         self.output_list || self.outputs > 0
     }
 
-    /// Whether its results are told apart by an index: there are, or may be, several.
+    /// Returns true if its results are identified by an index: there are, or may be, several.
     pub fn has_several_outputs(&self) -> bool {
         self.output_list || self.outputs > 1
     }
@@ -313,12 +319,13 @@ impl OpInfo {
         self.attrs.iter().position(|attr| attr.name == name)
     }
 
-    /// Whether the last operand position is a list.
+    /// Returns true if the last operand position is a list.
     pub fn has_list(&self) -> bool {
         self.operands.last().is_some_and(|operand| operand.kind == OperandKind::List)
     }
 
-    /// The first operand of which a result's elements are; 0 where the operator does not select. A condition stands before.
+    /// Index of the first operand whose elements a result has; 0 where the operator does not
+    /// select. A condition comes before it.
     pub fn first_selected(&self) -> usize {
         let term = self.selects.first();
         term.map_or(0, |term| (0..16).take_while(|place| term.operands >> place & 1 == 0).count())

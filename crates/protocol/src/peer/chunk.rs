@@ -1,19 +1,19 @@
-//! The words before a chunk of a message between workers.
+//! The head words of a chunk of a message between workers.
 
 use super::PeerError;
 
-/// Words of a head.
+/// Number of words of a head.
 pub const CHUNK_HEAD_WORDS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkKind {
-    /// Of a value, or of a payload.
+    /// Bytes of a value, or of a payload.
     Bytes,
-    /// A failure message in the place of the rest.
+    /// A failure message in place of the remaining bytes.
     Failure,
 }
 
-/// Which message a chunk is of, and how long that is.
+/// Identifies the message that a chunk belongs to, and gives that message's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHead {
     pub tag: u64,
@@ -51,7 +51,7 @@ impl ChunkHead {
     }
 }
 
-/// Low word, high word.
+/// Low and high word.
 fn halves(value: u64) -> [u32; 2] {
     let bytes = value.to_le_bytes();
     let (words, _) = bytes.as_chunks();

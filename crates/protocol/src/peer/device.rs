@@ -1,4 +1,4 @@
-//! Payloads of collectives from device to device.
+//! Payloads of collectives between devices.
 
 use super::bytes::{PayloadCursor, push_short};
 use super::{HANDLE_BYTES_MAX, PeerError};
@@ -7,12 +7,12 @@ const BUFFERS: u8 = b'O';
 const TRIAL: u8 = b'T';
 const EVENT: u8 = b'E';
 
-/// Where a tensor is in memory that other processes can map.
+/// Position of a tensor in memory that other processes can map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceBuffer<'a> {
-    /// The allocation's name; not empty.
+    /// Name of the allocation; not empty.
     pub name: &'a [u8],
-    /// The tensor's first byte there, and its bytes.
+    /// Offset and length of the tensor in the allocation, in bytes.
     pub start: u64,
     pub length: u64,
 }
@@ -20,35 +20,37 @@ pub struct DeviceBuffer<'a> {
 /// A member's first payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceBuffers<'a> {
-    /// Of its process: a worker that comes back under the same index is another one.
+    /// Identifies the process: a worker that rejoins with the same index has another one.
     pub process: [u8; 16],
-    /// Whether it has read memory of all other members before.
+    /// True if it has read memory of all other members before.
     pub knows_all: bool,
-    /// Over when the buffers are computed.
+    /// Event that is reached when the buffers are computed.
     pub event: &'a [u8],
     pub operand: Option<DeviceBuffer<'a>>,
     pub result: Option<DeviceBuffer<'a>>,
-    /// Words that say whether its memory may be wrong; of members whose kernels meet on the devices.
+    /// Words that say whether its memory may be wrong, for members whose kernels synchronize on the
+    /// devices.
     pub errors: Option<DeviceBuffer<'a>>,
-    /// What such a kernel would need for this collective; none where it goes otherwise.
+    /// Offer to run this collective by such a kernel; `None` where it takes another path.
     pub kernel: Option<KernelOffer<'a>>,
 }
 
-/// A member's part in a collective by kernels that meet on the devices.
+/// A member's part in a collective by kernels that synchronize on the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelOffer<'a> {
-    /// Names the regions of all members among which it has launched one before; zeros for none.
+    /// Identifies the regions of all members with which it has launched such a kernel before; zeros
+    /// for none.
     pub group: [u8; 16],
-    /// Its memory in which the kernels meet.
+    /// Memory through which the kernels synchronize.
     pub region: DeviceBuffer<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DevicePayload<'a> {
     Buffers(DeviceBuffers<'a>),
-    /// Whether the memory of all others could be mapped.
+    /// True if the memory of all other members could be mapped.
     Trial(bool),
-    /// Over when the sender has reduced, or read.
+    /// Event that is reached when the sender has reduced, or read.
     Event(&'a [u8]),
 }
 
@@ -102,7 +104,7 @@ impl<'a> DevicePayload<'a> {
     }
 }
 
-/// An empty name stands for no buffer, and nothing follows it.
+/// Appends a buffer; an empty name stands for none, and nothing follows it.
 fn push_buffer(out: &mut Vec<u8>, buffer: Option<DeviceBuffer<'_>>) -> Result<(), PeerError> {
     let Some(DeviceBuffer { name, start, length }) = buffer else {
         return push_short(out, "an allocation", &[], 0);

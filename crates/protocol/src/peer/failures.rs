@@ -1,13 +1,14 @@
-//! What stands before the bytes of a bucket: which of its values have failed at the sender, and why.
+//! Header before the bytes of a bucket: the values that failed at the sender, each with its cause.
 //!
-//! Its length in bytes (a multiple of 8, 64 bits); for each failed value its index and a count of words (32 bits each),
-//! then the words of a failure message; zeros to the end.
+//! The layout is the total length in bytes (64 bits, a multiple of 8), then for each failed value
+//! its index and a word count (32 bits each) and the words of a failure message, then zeros to the
+//! end.
 
 use super::{FAILURES_BYTES_MAX, PeerError};
 use crate::integer::to_u64;
 use crate::message::{self, Failure, FromWorker};
 
-/// The bytes that say how long the whole is.
+/// Bytes of the field with the total length.
 pub const FAILURES_LENGTH_BYTES: usize = 8;
 const WORD_BYTES: usize = 4;
 
@@ -19,7 +20,7 @@ pub struct Failures {
 
 impl Failures {
     /// # Errors
-    /// More of them than the limit.
+    /// Failures that exceed the limit.
     pub fn encode<'f>(
         failures: impl Iterator<Item = (u32, Failure<'f>)>,
     ) -> Result<Vec<u8>, PeerError> {
@@ -42,7 +43,7 @@ impl Failures {
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    /// Bytes of the whole, by its first ones.
+    /// Total length in bytes, read from the first field.
     ///
     /// # Errors
     /// A length that no sender writes.
@@ -59,10 +60,10 @@ impl Failures {
         }
     }
 
-    /// All bytes of the whole.
+    /// Parses the bytes of the whole header.
     ///
     /// # Errors
-    /// Bytes of another length than they say.
+    /// Bytes whose length is not the stated one.
     pub fn decode(bytes: &[u8]) -> Result<Self, PeerError> {
         let field = "a bucket's failures";
         let first = bytes.first_chunk().ok_or(PeerError::Truncated(field))?;
@@ -74,7 +75,7 @@ impl Failures {
         Ok(Self { words: words.map(|word| u32::from_le_bytes(*word)).collect() })
     }
 
-    /// Index and failure of each value.
+    /// Index and failure of each failed value.
     ///
     /// # Errors
     /// Words that are no failure's.

@@ -1,14 +1,14 @@
-//! The payload of a collective by a process group.
+//! The payload of a collective that a process group runs.
 
 use super::bytes::{PayloadCursor, push_short};
 use super::{GROUP_ENTRIES_MAX, PAYLOAD_BYTES_MAX, PeerError};
 
-/// What a member puts into the store by which the library connects the group.
+/// Entries that a member adds to the store through which the library connects the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupPayload<'a> {
-    /// Of the rendezvous that the sender takes part in, once it knows all members; zeros before.
+    /// Identifies the sender's rendezvous, once the sender knows all members; zeros before.
     pub digest: [u8; 16],
-    /// Which rendezvous of the sender's this is.
+    /// Identifies one of the sender's rendezvous.
     pub nonce: [u8; 8],
     pub entries: Vec<(&'a str, &'a [u8])>,
 }

@@ -1,5 +1,5 @@
-//! The first payload of a collective that a backend moves: what of the sender's memory the receiver may read, and the
-//! backend's own payload.
+//! The first payload of a collective that a backend runs: the part of the sender's memory that the
+//! receiver may read, and the backend's own payload.
 
 use super::bytes::PayloadCursor;
 use super::{PAYLOAD_BYTES_MAX, PeerError};
@@ -9,18 +9,18 @@ use super::{PAYLOAD_BYTES_MAX, PeerError};
 pub struct ByteRows {
     pub start: u64,
     pub rows: u64,
-    /// Bytes of a row, and from one row's start to the next's.
+    /// Bytes of a row, and distance in bytes between the starts of two rows.
     pub run: u64,
     pub stride: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstPayload<'a> {
-    /// Of the operand, for the first hop; of nothing there are no rows.
+    /// Rows of the operand, for the first hop; an empty operand has no rows.
     pub operand: ByteRows,
-    /// Of the result, for the second.
+    /// Rows of the result, for the second hop.
     pub result: ByteRows,
-    /// Empty where the sender has no such backend.
+    /// The backend's payload; empty where the sender has no such backend.
     pub of_backend: &'a [u8],
 }
 

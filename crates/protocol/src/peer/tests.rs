@@ -1,4 +1,4 @@
-//! Round trips of what workers send each other, and bytes from a peer that means harm.
+//! Round trips of the messages between workers, and bytes from a malicious peer.
 
 use super::*;
 use crate::message::{Failure, FailureClass};

@@ -1,7 +1,9 @@
-//! Where a shard is in the whole, both row-major: what a range of the whole is in the shard, and the other way.
+//! Position of a shard in the whole, both row-major: maps ranges of the whole to ranges of the
+//! shard, and back.
 //!
-//! An index of a dimension stands for as many positions as the dimensions after it have elements. Dimensions that a
-//! shard holds all of are merged with the one before them, so that as much as possible is one run.
+//! One index of a dimension covers as many positions as the dimensions after it have elements.
+//! Dimensions that a shard holds entirely are merged with the one before them, so that runs are as
+//! long as possible.
 
 use super::{Interval, Layout, Placement};
 use crate::value::Dims;
@@ -10,24 +12,24 @@ use smallvec::SmallVec;
 /// The positions of one member's shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// From the outermost on; every one but the first is cut.
+    /// Dimensions from the outermost on; every one but the first is sharded.
     dims: SmallVec<[Cut; 3]>,
     whole: u64,
     shard: u64,
 }
 
-/// One dimension, or several that are cut as one.
+/// One dimension, or several merged into one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cut {
-    /// What is held of it, in ascending order.
+    /// Intervals of its indices that are held, ascending.
     held: SmallVec<[(u64, u64); 1]>,
     /// Positions of the whole, and of the shard, from one index to the next.
     stride: u64,
     step: u64,
 }
 
-/// Positions that are adjacent in the shard and evenly spaced in the whole: `count` runs of `run`, each `stride` after the
-/// beginning of the one before it.
+/// Positions that are adjacent in the shard and evenly spaced in the whole: `count` runs of `run`
+/// positions, each beginning `stride` after the start of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StridedPositions {
     pub start: u64,
@@ -37,7 +39,7 @@ pub struct StridedPositions {
 }
 
 impl StridedPositions {
-    /// Positions in all runs.
+    /// Number of positions in all runs.
     pub fn len(&self) -> u64 {
         self.run * self.count
     }
@@ -46,7 +48,7 @@ impl StridedPositions {
         self.len() == 0
     }
 
-    /// Where each run begins.
+    /// Start of each run.
     pub fn starts(&self) -> impl Iterator<Item = u64> + use<> {
         let Self { start, stride, count, .. } = *self;
         (0..count).map(move |run| start + run * stride)
@@ -54,9 +56,9 @@ impl StridedPositions {
 }
 
 impl Footprint {
-    /// What the member at `place` holds of a tensor of shape `dims`, in positions of which an element has `unit` (its
-    /// bytes, or 1). Nothing where a range of the whole is no range of the shard: a member holds intervals in another
-    /// order than the dimension's, or contributions.
+    /// Positions of a tensor of shape `dims` that the member at `place` holds; an element has
+    /// `unit` positions (its bytes, or 1). `None` where a range of the whole is no range of the
+    /// shard: a member holds intervals out of order, or contributions.
     pub fn new(layout: &Layout, dims: &Dims, place: usize, unit: u64) -> Option<Self> {
         let ascending = layout.placements().iter().all(|placement| match placement {
             Placement::Shard { ranges, .. } => ranges.ascending(),
@@ -70,7 +72,7 @@ impl Footprint {
             return None;
         }
         let mut footprint = Self { dims: SmallVec::new(), whole: unit, shard: unit };
-        // From the innermost on: what one element takes is held whole.
+        // Built from the innermost dimension on: the positions of one element are held whole.
         let mut inner = Cut { held: SmallVec::from_elem((0, unit), 1), stride: 1, step: 1 };
         let mut inner_size = unit;
         for (dim, (&size, &signed)) in sizes.iter().zip(dims.iter()).enumerate().rev() {
@@ -78,7 +80,7 @@ impl Footprint {
                 layout.held(place, dim, signed).iter().filter_map(|&one| bounds(one)).collect();
             let count: u64 = held.iter().map(|(start, end)| end - start).sum();
             if inner.held.as_slice() == [(0, inner_size)] {
-                // All of what is inside is held: one index of this dimension is one run.
+                // Everything inside is held: one index of this dimension is one run.
                 let scaled = held.iter().map(|(start, end)| (start * inner_size, end * inner_size));
                 inner.held = scaled.collect();
                 inner_size *= size;
@@ -96,7 +98,7 @@ impl Footprint {
         Some(footprint)
     }
 
-    /// Positions of the shard.
+    /// Number of positions of the shard.
     pub fn len(&self) -> u64 {
         self.shard
     }
@@ -105,7 +107,8 @@ impl Footprint {
         self.shard == 0
     }
 
-    /// How many positions of the shard stand before `position` of the whole: where a range that begins there begins.
+    /// Number of the shard's positions before `position` of the whole: the start in the shard of a
+    /// range that begins there.
     pub fn before(&self, position: u64) -> u64 {
         if self.shard == 0 || position >= self.whole {
             return self.shard;
@@ -123,7 +126,7 @@ impl Footprint {
         before
     }
 
-    /// What positions `from..to` of the shard are in the whole, in order.
+    /// Positions in the whole of the shard's positions `from..to`, in order.
     pub fn ranges(&self, from: u64, to: u64) -> impl Iterator<Item = StridedPositions> + '_ {
         let (mut at, to) = (from, to.min(self.shard));
         std::iter::from_fn(move || {
@@ -133,7 +136,7 @@ impl Footprint {
         })
     }
 
-    /// The longest range from `at` on, of at most `most` positions.
+    /// The longest range that begins at `at`, with at most `most` positions.
     fn range(&self, at: u64, most: u64) -> StridedPositions {
         let (mut rest, mut start) = (at, 0);
         let mut left = (1, 1);
@@ -143,7 +146,7 @@ impl Footprint {
             start += index * cut.stride;
             left = (left.1, until - index);
         }
-        // How much is left of the two innermost dimensions' intervals.
+        // Positions left in the current intervals of the two innermost dimensions.
         let (outer_left, inner_left) = left;
         if let [.., outer, inner] = self.dims.as_slice()
             && let [(first, end)] = *inner.held.as_slice()
@@ -159,7 +162,7 @@ impl Footprint {
 }
 
 impl Cut {
-    /// How many indexes below this one are held, and whether it is.
+    /// Number of held indices below this one, and whether this one is held.
     fn below(&self, index: u64) -> (u64, bool) {
         let mut below = 0;
         for &(start, end) in &self.held {
@@ -171,7 +174,7 @@ impl Cut {
         (below, false)
     }
 
-    /// The `k`-th index that is held, and where its interval ends.
+    /// The `k`-th held index, and the end of its interval.
     fn nth(&self, k: u64) -> (u64, u64) {
         let mut left = k;
         for &(start, end) in &self.held {
@@ -184,7 +187,7 @@ impl Cut {
     }
 }
 
-/// An interval that is not empty.
+/// Bounds of an interval; `None` if it is empty.
 fn bounds(interval: Interval) -> Option<(u64, u64)> {
     let Interval { start, end } = interval;
     let (start, end) = (u64::try_from(start).ok()?, u64::try_from(end).ok()?);

@@ -4,13 +4,14 @@ use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Dimensions of a mesh.
+/// Maximum number of dimensions of a mesh.
 pub const MESH_DIMS_MAX: usize = 3;
-/// Members of a mesh: as many workers as there are, many times over. A collective names them in one list.
+/// Maximum number of members of a mesh: many times the number of workers. A collective names them
+/// in one list.
 pub const MESH_MEMBERS_MAX: usize = 4096;
 
-/// Workers by index in one, two or three dimensions, the last one the fastest. Meshes of one member are where
-/// unsharded values live.
+/// Workers by index in one, two or three dimensions, the last one fastest. An unsharded value has a
+/// mesh of one member.
 #[derive(Clone, Debug, Eq)]
 pub struct Mesh(Arc<MeshParts>);
 
@@ -33,7 +34,8 @@ struct MeshParts {
 }
 
 impl Mesh {
-    /// `None` where the shape does not fit the members, a worker is named twice, or there are too many.
+    /// `None` where the shape does not match the members, a worker is named twice, or there are too
+    /// many.
     pub fn new(shape: &[usize], members: &[u32]) -> Option<Self> {
         let count = shape.iter().try_fold(1_usize, |product, &size| product.checked_mul(size))?;
         let fits = count == members.len() && (1..=MESH_MEMBERS_MAX).contains(&count);
@@ -43,7 +45,7 @@ impl Mesh {
         Some(Self(Arc::new(MeshParts { shape: shape.into(), members: members.into() })))
     }
 
-    /// A mesh of one dimension; the caller sees to it that the members differ.
+    /// A mesh of one dimension; the caller ensures that the members differ.
     pub fn line(members: &[u32]) -> Self {
         let shape = SmallVec::from_slice(&[members.len()]);
         Self(Arc::new(MeshParts { shape, members: members.into() }))
@@ -57,12 +59,12 @@ impl Mesh {
         &self.0.shape
     }
 
-    /// How many dimensions.
+    /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.0.shape.len()
     }
 
-    /// How many members.
+    /// Number of members.
     pub fn len(&self) -> usize {
         self.0.members.len()
     }
@@ -71,7 +73,7 @@ impl Mesh {
         self.0.members.is_empty()
     }
 
-    /// Members along dimension `axis`.
+    /// Number of members along dimension `axis`.
     pub fn size(&self, axis: usize) -> usize {
         let Some(&size) = self.0.shape.get(axis) else {
             unreachable!("dimension {axis} of {self}")
@@ -87,12 +89,12 @@ impl Mesh {
         }
     }
 
-    /// The place of a worker among the members.
+    /// The index of a worker among the members.
     pub fn place(&self, worker: u32) -> Option<usize> {
         self.0.members.iter().position(|&member| member == worker)
     }
 
-    /// Whether all of `other`'s members are members.
+    /// Returns true if all of `other`'s members are members.
     pub fn contains(&self, other: &Self) -> bool {
         other.members().iter().all(|&worker| self.place(worker).is_some())
     }
@@ -101,12 +103,13 @@ impl Mesh {
         self.0.shape.iter().skip(axis + 1).product::<usize>().max(1)
     }
 
-    /// Where along dimension `axis` the member at `place` stands.
+    /// Coordinate along dimension `axis` of the member at `place`.
     pub fn coordinate(&self, place: usize, axis: usize) -> usize {
         (place / self.stride(axis)) % self.size(axis).max(1)
     }
 
-    /// The lines of members along dimension `axis`, by place: each line's members differ in this coordinate only.
+    /// The lines of members along dimension `axis`, by index: the members of a line differ in this
+    /// coordinate only.
     pub fn lines(&self, axis: usize) -> impl Iterator<Item = SmallVec<[usize; 8]>> + '_ {
         let (stride, size) = (self.stride(axis), self.size(axis));
         (0..self.len())
@@ -114,7 +117,7 @@ impl Mesh {
             .map(move |first| (0..size).map(|step| first + step * stride).collect())
     }
 
-    /// The workers at these places.
+    /// The workers at these indices.
     pub fn workers(&self, places: &[usize]) -> SmallVec<[u32; 8]> {
         places.iter().filter_map(|&place| self.0.members.get(place).copied()).collect()
     }

@@ -1,9 +1,9 @@
-//! Which indexes of a cut dimension each member holds.
+//! Indices of a sharded dimension that each member holds.
 
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A half-open range of indexes along one dimension.
+/// A half-open range of indices along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval {
     pub start: i64,
@@ -19,14 +19,14 @@ impl Interval {
         self.end <= self.start
     }
 
-    /// What both hold.
+    /// Intersection of both.
     pub fn meet(self, other: Self) -> Option<Self> {
         let both = Self { start: self.start.max(other.start), end: self.end.min(other.end) };
         (!both.is_empty()).then_some(both)
     }
 }
 
-/// The intervals of one member, in the order in which they stand in its shard.
+/// The intervals of one member, in the order of its shard.
 pub type Intervals = SmallVec<[Interval; 1]>;
 
 impl From<Interval> for Intervals {
@@ -35,7 +35,8 @@ impl From<Interval> for Intervals {
     }
 }
 
-/// Which indexes of the cut dimension each member holds. A member may hold none, or several intervals.
+/// Indices of the sharded dimension that each member holds. A member may hold none, or several
+/// intervals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ShardRanges(Arc<[Intervals]>);
 
@@ -44,18 +45,20 @@ impl ShardRanges {
         Self(intervals.into_iter().collect())
     }
 
-    /// `size` indexes over `members`, in order; the first `size % members` hold one more than the others.
+    /// `size` indices over `members`, in order; the first `size % members` members hold one more
+    /// than the others.
     pub fn even(size: i64, members: usize) -> Self {
         Self::blocked(size, 1, members)
     }
 
-    /// Whether they are what [`Self::even`] makes.
+    /// Returns true if they equal [`Self::even`]'s.
     pub fn is_even(&self) -> bool {
         *self == Self::even(self.total(), self.len())
     }
 
-    /// `size` indexes are `blocks` equal blocks, each cut over the members: a fused projection of query, key and value
-    /// is cut on heads inside each of the three. One block where they do not divide the size.
+    /// `size` indices in `blocks` equal blocks, each sharded over the members: a fused projection
+    /// of query, key and value is sharded by heads inside each of the three. One block where
+    /// `blocks` does not divide the size.
     pub fn blocked(size: i64, blocks: i64, members: usize) -> Self {
         let blocks = if blocks > 0 && size % blocks == 0 { blocks } else { 1 };
         let count = i64::try_from(members).unwrap_or(1).max(1);
@@ -70,12 +73,12 @@ impl ShardRanges {
         Self((0..count).map(shard).collect())
     }
 
-    /// How many indexes the member holds.
+    /// Number of indices that the member holds.
     pub fn size(&self, member: usize) -> i64 {
         length(self.intervals(member))
     }
 
-    /// How many indexes each member holds.
+    /// Number of indices that each member holds.
     pub fn sizes(&self) -> impl Iterator<Item = i64> + '_ {
         self.0.iter().map(|intervals| length(intervals))
     }
@@ -97,7 +100,7 @@ impl ShardRanges {
         self.0.iter().map(SmallVec::as_slice)
     }
 
-    /// Indexes of all members together.
+    /// Number of indices of all members together.
     pub fn total(&self) -> i64 {
         self.sizes().sum()
     }
@@ -110,7 +113,8 @@ impl ShardRanges {
         self.0.is_empty()
     }
 
-    /// Whether the shards one after the other are the dimension: each member holds one interval at most, in order.
+    /// Returns true if the concatenated shards are the dimension: each member holds at most one
+    /// interval, in order.
     pub fn in_order(&self) -> bool {
         let mut next = 0;
         self.0.iter().all(|intervals| match intervals.as_slice() {
@@ -124,14 +128,15 @@ impl ShardRanges {
         })
     }
 
-    /// Whether each member's indexes stand in the order of the dimension, so that a range of it is a range of each shard.
+    /// Returns true if each member's indices are in the order of the dimension, so that a range of
+    /// it is a range of each shard.
     pub fn ascending(&self) -> bool {
         self.0.iter().all(|intervals| {
             intervals.windows(2).all(|pair| matches!(pair, [one, next] if one.end <= next.start))
         })
     }
 
-    /// Whether every index of a dimension of `size` is held exactly once.
+    /// Returns true if every index of a dimension of `size` is held exactly once.
     pub fn cover(&self, size: i64) -> bool {
         let mut all: Vec<Interval> =
             self.0.iter().flatten().copied().filter(|one| !one.is_empty()).collect();
@@ -144,7 +149,8 @@ impl ShardRanges {
         }) && next == size
     }
 
-    /// Every index stands for `factor` ones: a dimension that is merged with those after it.
+    /// The ranges after a merge of the dimension with those after it: every index becomes `factor`
+    /// indices.
     #[must_use]
     pub fn scaled(&self, factor: i64) -> Self {
         self.mapped(|interval| {
@@ -153,7 +159,7 @@ impl ShardRanges {
         .unwrap_or_else(|| self.clone())
     }
 
-    /// Every `divisor` indexes become one; `None` where a shard ends inside of them.
+    /// The ranges in units of `divisor` indices; `None` where a shard ends inside a unit.
     pub fn divided(&self, divisor: i64) -> Option<Self> {
         if divisor <= 0 {
             return None;
@@ -164,7 +170,8 @@ impl ShardRanges {
         })
     }
 
-    /// A dimension of `size` indexes `count` times after itself: each member holds its shard of every copy.
+    /// The ranges of a dimension of `size` that is repeated `count` times: each member holds its
+    /// shard of every copy.
     #[must_use]
     pub fn repeated(&self, size: i64, count: i64) -> Self {
         let moved = |one: &Interval, by: i64| Interval { start: one.start + by, end: one.end + by };
@@ -175,7 +182,7 @@ impl ShardRanges {
         Self(self.0.iter().map(again).collect())
     }
 
-    /// What each member holds of `start..end`, which becomes `0..end - start`.
+    /// Part of `start..end` that each member holds, shifted to `0..end - start`.
     #[must_use]
     pub fn window(&self, window: Interval) -> Self {
         let part = |intervals: &Intervals| {
@@ -202,7 +209,7 @@ fn length(intervals: &[Interval]) -> i64 {
     intervals.iter().map(|interval| interval.len()).sum()
 }
 
-/// Neighbours that touch become one; empty ones go, so that equal shards are equal values.
+/// Merges adjacent intervals and drops empty ones, so that equal shards are equal values.
 fn joined(intervals: impl Iterator<Item = Interval>) -> Intervals {
     let mut joined = Intervals::new();
     for interval in intervals.filter(|interval| !interval.is_empty()) {

@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// Positions of the whole in the order of the shard, by looking at every element.
+/// Positions of the whole in the order of the shard, computed for every element.
 fn by_elements(layout: &Layout, dims: &Dims, place: usize, unit: u64) -> Vec<u64> {
     let mut positions = vec![0_u64];
     for (dim, &size) in dims.iter().enumerate() {

@@ -1,9 +1,10 @@
 //! Layouts as text: `shard(0)@[0,1]`, `shard(0),replicate@[[0,1],[2,3]]`, `partial(sum)@[4,5]`.
 //!
-//! Shards that are not even are written out, member by member: `shard(0)[0:3|3:7]@[0,1]`; a member's several intervals
-//! are joined by `+`. When reading, `shard(1,blocks=3)` stands for the shards of three blocks; where a text says how a
-//! value is to be placed from now on, `keep` stands for how it is placed already along this dimension of the same mesh, and `reduce`
-//! for that where it is not partial, else for `replicate`.
+//! Uneven shards are written out, member by member: `shard(0)[0:3|3:7]@[0,1]`; a member's several
+//! intervals are joined by `+`. The parser also accepts `shard(1,blocks=3)` for the shards of three
+//! blocks. In a text that places an existing value, `keep` stands for its present placement along
+//! this dimension of the same mesh, and `reduce` for the same where that is not partial, else for
+//! `replicate`.
 
 use super::{
     Interval, Intervals, Layout, MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh, Placement, Placements,
@@ -13,7 +14,8 @@ use crate::value::Dims;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
 
-/// A text that is no layout of a tensor of the given shape: what was expected, and where.
+/// Error of a text that is no layout of a tensor of the given shape: the expected form, and the
+/// position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("layout {text:?}: {what}")]
 pub struct LayoutError {
@@ -92,7 +94,7 @@ impl Layout {
     /// The layout that `text` describes for a tensor of shape `dims`.
     ///
     /// # Errors
-    /// What is wrong with it: a peer's text is never trusted.
+    /// The mistake in the text: a peer's text is never trusted.
     pub fn parse(text: &str, dims: &Dims) -> Result<Self, LayoutError> {
         parse(text, dims, None).map_err(|what| LayoutError { text: text.to_owned(), what })
     }
@@ -135,7 +137,7 @@ fn parse(text: &str, dims: &Dims, current: Option<&Layout>) -> Result<Layout, St
         Placement::Partial(reduce_op) => Some(reduce_op),
         Placement::Replicate | Placement::Shard { .. } => None,
     });
-    // A sum of products is no product of sums, and no dimension of a mesh comes before another.
+    // A sum of products is no product of sums, and mesh dimensions have no order.
     if let Some(first) = reduces.next()
         && let Some(other) = reduces.find(|&reduce_op| reduce_op != first)
     {
@@ -144,7 +146,7 @@ fn parse(text: &str, dims: &Dims, current: Option<&Layout>) -> Result<Layout, St
     Ok(Layout::new(mesh, list))
 }
 
-/// What `keep` and `reduce` stand for along a dimension of `mesh`.
+/// Placement that `keep` or `reduce` stands for along a dimension of `mesh`.
 fn kept(word: &str, current: &Layout, mesh: &Mesh, axis: usize) -> Option<Placement> {
     let reduces = match word.trim() {
         "keep" => false,
@@ -156,7 +158,7 @@ fn kept(word: &str, current: &Layout, mesh: &Mesh, axis: usize) -> Option<Placem
     Some(placement.cloned().unwrap_or_default())
 }
 
-/// The words between commas that stand in no bracket.
+/// The words between commas outside of brackets.
 fn split_outside(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     text.split(move |letter: char| {
@@ -247,7 +249,8 @@ fn parse_mesh(text: &str) -> Result<Mesh, String> {
         }
         members.push(word.parse().map_err(|_| format!("`{word}` is no worker"))?);
     }
-    // Members of the first innermost list, of the first list of those, and so on: the sizes from the last one on.
+    // The number of members of the first innermost list, then of the first list of lists, and so
+    // on: the sizes from the last one on.
     let mut shape: SmallVec<[usize; MESH_DIMS_MAX]> = SmallVec::new();
     let mut held = 1;
     for depth in 1..=rank {
@@ -259,7 +262,7 @@ fn parse_mesh(text: &str) -> Result<Mesh, String> {
     }
     let mesh = Mesh::new(&shape, &members)
         .ok_or("the workers are no mesh: unequal rows, or a worker twice")?;
-    // The text of the mesh is the judge of brackets in odd places.
+    // Comparing with the printed mesh refuses misplaced brackets.
     let same = mesh.to_string() == text.replace(' ', "");
     if same { Ok(mesh) } else { Err("brackets do not match".to_owned()) }
 }

@@ -1,4 +1,5 @@
-//! What a rule takes: an operator with its operands and attributes, read by position with their kinds checked.
+//! Input of a rule: an operator with its operands and attributes, read by position with their kinds
+//! checked.
 
 use super::error::RuleError;
 use super::outputs::{Inferred, RuleArg};
@@ -6,7 +7,7 @@ use crate::operator::{OpInfo, OperandKind};
 use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use std::fmt::Write;
 
-/// What checks the operands of an operator and infers its results; the row names it.
+/// Function that checks the operands of an operator and infers its results; the row names it.
 pub(super) type Rule = fn(&Call<'_>) -> Inferred;
 
 pub(super) struct Call<'a> {
@@ -21,7 +22,7 @@ impl<'a> Call<'a> {
         Self { op, info: op.info(), operands, attrs }
     }
 
-    /// Numbers and kinds of operands and attributes are those of the row.
+    /// Checks the numbers and kinds of operands and attributes against the row.
     pub fn check_form(&self) -> Result<(), RuleError> {
         let fixed = self.info.fixed_operands();
         let extra = self.operands.len().checked_sub(fixed);
@@ -46,7 +47,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// The row names no rule: our mistake, which a client's text says too.
+    /// The error where the row names no rule: a bug of ours, which a client may see too.
     #[cold]
     pub fn no_rule(&self) -> RuleError {
         RuleError::runtime(format!("{}: no rule", self.info.name))
@@ -57,7 +58,7 @@ impl<'a> Call<'a> {
         RuleError::runtime(format!("{}: {reason}", self.info.name))
     }
 
-    /// Adds operator and operands after `PyTorch`'s text.
+    /// Appends the operator and its operands to `PyTorch`'s text.
     #[cold]
     pub fn explain(&self, error: &mut RuleError) {
         error.text.push_str("; ");
@@ -154,7 +155,7 @@ impl<'a> Call<'a> {
         if let Attr::Dtype(dtype) = self.attr(position) { Some(*dtype) } else { None }
     }
 
-    /// Which word of its list a choice is.
+    /// Index of a choice's word in its list.
     pub fn choice(&self, position: usize) -> Result<u8, RuleError> {
         if let Attr::Choice(index) = self.attr(position) {
             Ok(*index)
@@ -170,10 +171,10 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Operands that an error's text names; of more it says how many.
+/// Maximum number of operands that an error's text names; of further ones it gives the count.
 const DESCRIBED_MAX: usize = 16;
 
-/// An operator and its operands as every error's text ends with them: `matmul f32[2,3] f32[4,5]`.
+/// An operator and its operands, as at the end of every error's text: `matmul f32[2,3] f32[4,5]`.
 #[cold]
 pub fn describe(op: Op, operands: &[RuleArg<'_>]) -> String {
     let mut text = op.info().name.to_owned();

@@ -1,11 +1,12 @@
-//! Which rows have a meaning for complex numbers: their column `complex` says so.
+//! Rows that take complex numbers: those with the column `complex`.
 
 use super::outputs::RuleArg;
 use crate::operator::{Family, Kind};
 use crate::{Attr, Dtype, Op};
 
-/// Whether a row is asked for complex numbers, as operands or as the dtype that an attribute names, and is for real ones
-/// only. Half precision beside them is, too: what `PyTorch` makes of both is a dtype that there is not.
+/// Returns true if a row that is for real numbers only gets complex ones, as operands or as the
+/// dtype of an attribute. Complex with half precision counts too: `PyTorch` promotes them to a
+/// dtype that GT does not have.
 #[cold]
 pub fn is_real_only(op: Op, operands: &[RuleArg<'_>], attrs: &[Attr]) -> bool {
     let info = op.info();

@@ -1,5 +1,5 @@
-//! Products summed over an index. The shape follows from the row's index equation; only the messages know which of
-//! `PyTorch`'s kernels would have refused.
+//! Products summed over an index. The shape follows from the row's index equation; only the
+//! messages depend on the kernel of `PyTorch` that would have refused.
 
 use super::call::Call;
 use super::equation::Equation;
@@ -8,7 +8,7 @@ use super::outputs::{Inferred, one};
 use super::shape;
 use crate::{Dims, Dtype, Meta};
 
-/// Why two operands do not contract.
+/// Reason why two operands do not contract.
 enum Mismatch {
     /// Their batch dimensions do not broadcast.
     Batch(RuleError),
@@ -22,7 +22,7 @@ fn contract(equation: &str, a: &Dims, b: &Dims) -> Result<Dims, Mismatch> {
     let [Some(first), Some(second)] = equation.terms.as_slice() else {
         return Err(Mismatch::Contracted);
     };
-    // A batch that does not broadcast comes first, as PyTorch broadcasts before it multiplies.
+    // A batch that does not broadcast is reported first: PyTorch broadcasts before it multiplies.
     let mut result = shape::broadcast(&first.batch(), &second.batch()).map_err(Mismatch::Batch)?;
     let differs = |letter: u8| {
         let sizes = first.size_of(letter).zip(second.size_of(letter));
@@ -89,7 +89,7 @@ fn check_product_dtype(kernel: Kernel, a: &Meta, b: &Meta) -> Result<(), RuleErr
     })
 }
 
-/// Which of `PyTorch`'s kernels takes operands of these ranks; it matters for messages only.
+/// Kernel of `PyTorch` for operands of these ranks; it matters for messages only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kernel {
     Dot,
@@ -173,7 +173,7 @@ pub(super) fn linear(call: &Call<'_>) -> Inferred {
     if let Some(bias) = bias {
         check_bias_dtype(input, weight, bias)?;
     }
-    // A vector times a matrix is a matrix product of one row here.
+    // A vector times a matrix is a matrix product with one row here.
     let kernel = if vector { Kernel::of(&input.dims, &weight.dims) } else { Kernel::Matrix };
     let dims = contract(call.info.index, &input.dims, &weight.dims).map_err(|mismatch| {
         let mut transposed = weight.dims;
@@ -209,7 +209,7 @@ fn check_bias_dtype(input: &Meta, weight: &Meta, bias: &Meta) -> Result<(), Rule
 }
 
 fn check_bias_shape(bias: &Meta, result: &Dims) -> Result<(), RuleError> {
-    // PyTorch sees the batch as one dimension, and expands the bias to that.
+    // PyTorch flattens the batch to one dimension, and expands the bias to that.
     let rows = shape::product(before_end(result, 1));
     let flat = shape::dims([rows, size_before_end(result, 0)])?;
     let fits = shape::expands_to(&bias.dims, &flat) || shape::expands_to(&bias.dims, result);

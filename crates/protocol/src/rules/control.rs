@@ -1,5 +1,5 @@
-//! Instructions between client, dispatcher and workers. Most define no value; the collectives' values follow from
-//! their attributes.
+//! Instructions between client, dispatcher and workers. Most define no value; the attributes of a
+//! collective determine its values.
 
 use super::call::Call;
 use super::error::RuleError;
@@ -8,7 +8,7 @@ use super::shape::{with_size, wrap_dim};
 use crate::placement::Layout;
 use crate::{Attr, Meta};
 
-/// Checked by its form alone; defines no value.
+/// Checks the form only; defines no value.
 #[allow(clippy::unnecessary_wraps, reason = "a rule of the table")]
 pub(super) fn nothing(_call: &Call<'_>) -> Inferred {
     Ok(Outputs::new())
@@ -73,7 +73,7 @@ pub(super) fn all_gather(call: &Call<'_>) -> Inferred {
     one(Meta::new(shard.dtype, with_size(&shard.dims, dim, total)))
 }
 
-/// Checks the form. The result is each member's own shard, and a rule does not know for whom it is asked.
+/// Checks the form. The result is each member's own shard, and a rule does not know the member.
 pub(super) fn reduce_scatter(call: &Call<'_>) -> Inferred {
     let whole = call.tensor(0)?;
     let (dim, total) = cut(call, whole, 2, 3)?;
@@ -100,7 +100,7 @@ fn one_of_several(call: &Call<'_>) -> Inferred {
     Err(RuleError::runtime(format!("{}: only a member knows its shard", call.info.name)))
 }
 
-/// The dimension of the attribute `dim`, and what the sizes of `sizes`, one a member, add up to.
+/// The dimension in the attribute `dim`, and the sum of the sizes in `sizes`, one for each member.
 fn cut(call: &Call<'_>, value: &Meta, dim: usize, sizes: usize) -> Result<(usize, i64), RuleError> {
     let (members, sizes) = (call.list(0)?, call.list(sizes)?);
     let dim = wrap_dim(call.integer(dim)?, value.dims.len())?;

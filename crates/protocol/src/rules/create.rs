@@ -69,7 +69,8 @@ pub(super) fn arange(call: &Call<'_>) -> Inferred {
     Err(RuleError::runtime(mistake))
 }
 
-/// Exact for integers of an integer result, else in double precision as `PyTorch` counts.
+/// Exact for integer arguments of an integer result, else in double precision, as `PyTorch`
+/// computes it.
 fn arange_length(dtype: Dtype, start: Scalar, end: Scalar, step: Scalar) -> Option<i64> {
     if let (Dtype::I64, Scalar::Int(start), Scalar::Int(end), Scalar::Int(step)) =
         (dtype, start, end, step)
@@ -90,7 +91,7 @@ fn arange_length(dtype: Dtype, start: Scalar, end: Scalar, step: Scalar) -> Opti
     Some(length as i64)
 }
 
-/// A float as C++ streams print it, where that differs from Rust.
+/// A float in the format of C++ streams, where that differs from Rust's.
 pub(super) fn plain(value: f64) -> String {
     if value.is_nan() { "nan".to_owned() } else { value.to_string() }
 }

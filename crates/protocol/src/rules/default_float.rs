@@ -1,16 +1,18 @@
-//! Which operands would become floats by nothing but the default dtype. The rules, as the wire, know float32 only: a
-//! client with another default casts these operands itself, so that an instruction means the same to everybody.
+//! Operands that become floats only because of the default dtype. The rules and the wire know
+//! float32 only: a client with another default casts these operands itself, so that an instruction
+//! means the same to every reader.
 
 use super::outputs::RuleArg;
 use crate::operator::Family;
 use crate::{DtypeRule, Op, Scalar};
 
-/// The operands of `op`, bit by bit, that a client whose default is not float32 has to make floats of that default
-/// first: integers and bools that `PyTorch` computes with as floats because a number or the operator makes them so.
-/// Where there are only numbers, those with a point; 0 where a tensor of floats decides, or where nothing is a float.
+/// Bit mask of the operands of `op` that a client whose default is not float32 has to cast to that
+/// default first: integers and bools with which `PyTorch` computes as floats because of a number or
+/// the operator. Among numbers only, it has the floats; 0 where a float tensor determines the
+/// dtype, or where nothing is a float.
 pub fn floats_by_default(op: Op, operands: &[RuleArg<'_>]) -> u16 {
     let info = op.info();
-    // What only selects has no say in the dtype.
+    // Operands that only select do not affect the dtype.
     let first = info.first_selected();
     let made = match (info.family, info.dtype) {
         (Family::Elementwise, DtypeRule::Float) => true,

@@ -1,5 +1,5 @@
-//! Element by element with broadcasting. Dtypes are those of the row; the few operators with more to check have a rule
-//! of their own.
+//! Elementwise operators with broadcasting. Dtypes follow from the row; the few operators with
+//! further checks have rules of their own.
 
 use super::call::Call;
 use super::error::RuleError;
@@ -50,12 +50,12 @@ fn combine(call: &Call<'_>) -> Result<(Dims, Dtype), RuleError> {
     Ok((dims, promotion.dtype()))
 }
 
-/// Integers and bools become the default float.
+/// Integers and bools become the default float dtype.
 pub(super) fn floating(dtype: Dtype) -> Dtype {
     if dtype.is_differentiable() { dtype } else { Dtype::DEFAULT }
 }
 
-/// The dtype by which an operand takes part.
+/// The dtype that an operand contributes to promotion.
 fn dtype_of(operand: Option<&RuleArg<'_>>) -> Option<Dtype> {
     match operand? {
         RuleArg::Absent => None,
@@ -89,7 +89,7 @@ pub(super) fn pow(call: &Call<'_>) -> Inferred {
                     "Integers to negative integer powers are not allowed.",
                 ));
             }
-            // Of single precision it may become infinite.
+            // Single precision may overflow to infinity.
             if common != Dtype::F32 {
                 shape::check_stored(*exponent, common)?;
             }
@@ -109,7 +109,7 @@ pub(super) fn polygamma(call: &Call<'_>) -> Inferred {
     plain(call)
 }
 
-/// The square of a bool is its power 2, an integer.
+/// The square of a bool is an integer, its power 2.
 pub(super) fn square(call: &Call<'_>) -> Inferred {
     let [operand] = call.tensors()?;
     let dtype = if operand.dtype == Dtype::Bool { Dtype::I64 } else { operand.dtype };
@@ -120,7 +120,7 @@ pub(super) fn cast(call: &Call<'_>) -> Inferred {
     one(Meta::new(call.dtype(0)?, call.tensor(0)?.dims))
 }
 
-/// `where`: the condition takes part in the shape, not in the dtype.
+/// `where`: the condition affects the shape, not the dtype.
 pub(super) fn condition(call: &Call<'_>) -> Inferred {
     let condition = call.tensor(0)?;
     if condition.dtype != Dtype::Bool && condition.dtype != Dtype::U8 {
@@ -132,7 +132,7 @@ pub(super) fn condition(call: &Call<'_>) -> Inferred {
     let (dims, _) = combine(call)?;
     let branches = call.operands_from(1);
     let dtype = promote(branches);
-    // A number is a float32 at first, of which a half dtype makes an infinity.
+    // The number is a float32 first, and becomes an infinity in a half dtype.
     let stored = if matches!(dtype, Dtype::F16 | Dtype::Bf16) { Dtype::F32 } else { dtype };
     for branch in branches {
         if let RuleArg::Scalar(scalar) = branch {
@@ -189,7 +189,7 @@ pub(super) fn masked_fill(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, dims))
 }
 
-/// `lerp` promotes a weight without dimensions only.
+/// `lerp` promotes only a weight without dimensions.
 pub(super) fn lerp(call: &Call<'_>) -> Inferred {
     let [start, end] = call.tensors()?;
     let same = |name: &str, meta: &Meta| {
@@ -212,7 +212,7 @@ pub(super) fn lerp(call: &Call<'_>) -> Inferred {
         same("weight", weight)?;
     }
     let (dims, common) = combine(call)?;
-    // A number as the weight has no say in the dtype.
+    // A number as the weight does not affect the dtype.
     let (kernel, dtype) = match weight {
         Some(_) => ("lerp_kernel_tensor", common),
         None => ("lerp_kernel_scalar", start.dtype),

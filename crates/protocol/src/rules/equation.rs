@@ -1,5 +1,6 @@
-//! Index equations of contractions: `...mk,...kn->...mn`. The first two terms are factors, those after them are added to
-//! the product. Letters stand for an operand's last dimensions, `...` for those before them, which broadcast.
+//! Index equations of contractions: `...mk,...kn->...mn`. The first two terms are factors, those
+//! after them are added to the product. Letters stand for an operand's last dimensions, `...` for
+//! the dimensions before them, which broadcast.
 
 use super::shape::part;
 use crate::Dims;
@@ -21,9 +22,11 @@ pub(super) struct Equation<'a> {
 }
 
 impl<'a> Equation<'a> {
-    /// An operand with too few dimensions lacks the letters that it would hand to the result (`mk` of a vector is `k`).
+    /// Parses an equation. An operand with too few dimensions lacks the letters that the result
+    /// would take from it (`mk` of a vector is `k`).
     pub fn new(text: &'a str, operands: impl IntoIterator<Item = Option<&'a Dims>>) -> Self {
-        // By one character: a search for two sets up more than it looks through.
+        // Splitting at one character: the set-up of a two-character search takes longer than the
+        // search.
         let (terms, output) = text.split_once('-').unwrap_or((text, ""));
         let output = letters(output.trim_start_matches('>'));
         let of = |(term, dims): (&'a str, Option<&'a Dims>)| {
@@ -64,7 +67,7 @@ impl<'a> EquationTerm<'a> {
         self.dims.get(self.place(letter)?).copied()
     }
 
-    /// How many dimensions stand before the letters'.
+    /// Number of dimensions before those of the letters.
     pub fn batch_rank(&self) -> usize {
         self.dims.len().saturating_sub(self.held().count())
     }
@@ -73,7 +76,7 @@ impl<'a> EquationTerm<'a> {
         part(self.dims.split_at(self.batch_rank()).0)
     }
 
-    /// The letter of a dimension; `None` for one of the batch.
+    /// The letter of a dimension; `None` for a batch dimension.
     pub fn letter(&self, dim: usize) -> Option<u8> {
         self.held().nth(dim.checked_sub(self.batch_rank())?)
     }

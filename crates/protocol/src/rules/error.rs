@@ -1,4 +1,4 @@
-//! A user's mistake as the rules say it.
+//! Errors of the rules: a user's mistakes.
 
 use crate::Dtype;
 use crate::error_class::ErrorClass;
@@ -45,7 +45,7 @@ impl RuleError {
         Self::new(ErrorClass::UnsupportedDtype, text)
     }
 
-    /// A kernel that has no version for a dtype.
+    /// The error where a kernel has no version for a dtype.
     pub(in crate::rules) fn kernel(kernel: &str, dtype: Dtype) -> Self {
         Self::unsupported_dtype(format!(
             "\"{kernel}\" not implemented for '{}'",

@@ -1,4 +1,4 @@
-//! Operators that PyTorch's schemas describe: what they result in stands in the instruction.
+//! Operators described by PyTorch's schemas: the instruction states their results.
 
 use super::call::Call;
 use super::error::RuleError;
@@ -7,7 +7,7 @@ use crate::operator::OUTPUTS_MAX;
 use crate::{Dims, Dtype, Meta};
 use smallvec::SmallVec;
 
-/// Bytes of the answer to a question about results.
+/// Bytes of the answer to a query for results.
 const ANSWER_BYTES: i64 = 4096;
 
 /// The results that the attribute `results` states.
@@ -29,7 +29,7 @@ pub(super) fn stated(call: &Call<'_>) -> Inferred {
     several(&results)
 }
 
-/// The metadata at the front: the dtype's number, the number of dimensions, sizes.
+/// The metadata at the front of the list: the dtype's number, the number of dimensions, sizes.
 fn first(list: &[i64]) -> Option<(Meta, &[i64])> {
     let &[dtype, rank, ref rest @ ..] = list else { return None };
     let dtype = Dtype::from_code(u32::try_from(dtype).ok()?)?;

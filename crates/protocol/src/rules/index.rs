@@ -7,13 +7,13 @@ use super::shape;
 use super::shape::{size, with_size, wrap_dim};
 use crate::{Attr, Dims, Dtype, Meta};
 
-/// Index tensors are int32 or int64.
+/// Returns true for an index tensor's dtype: int32 or int64.
 pub(super) fn is_index(dtype: Dtype) -> bool {
     dtype == Dtype::I64 || dtype == Dtype::I32
 }
 
-/// Attributes `start` and `total`, the last ones, come together: the operand of `size` is the shard of a dimension of
-/// size `total` that begins at `start`.
+/// Checks the attributes `start` and `total`, the last ones, which come together: the operand of
+/// `size` is the shard of a dimension of size `total` that begins at `start`.
 pub(super) fn check_shard(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
     let place = call.info.attrs.len().saturating_sub(2);
     match (call.attr(place), call.attr(place.saturating_add(1))) {
@@ -31,7 +31,7 @@ pub(super) fn check_shard(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
     }
 }
 
-/// Whether the operand is a shard.
+/// Returns true if the operand is a shard.
 pub(super) fn is_shard(call: &Call<'_>) -> bool {
     matches!(call.attrs.last(), Some(Attr::Int(_)))
 }
@@ -134,7 +134,8 @@ pub(super) fn index(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, indexed(call, &operand.dims, call.operands_from(1))?))
 }
 
-/// Of which dimension that has an index the operand holds a shard: attribute `along`, which comes with `start` and `total`.
+/// Dimension with an index of which the operand holds a shard: attribute `along`, which comes with
+/// `start` and `total`.
 fn shard_dim(
     call: &Call<'_>,
     dims: &Dims,
@@ -154,7 +155,8 @@ fn shard_dim(
     Ok(Some(dim))
 }
 
-/// The shape that index tensors pick, one for each leading dimension; an absent one keeps its dimension.
+/// The shape that index tensors select, one for each leading dimension; an absent one keeps its
+/// dimension.
 pub(super) fn indexed(
     call: &Call<'_>,
     dims: &Dims,
@@ -171,7 +173,7 @@ pub(super) fn indexed(
         return Err(RuleError::index("index is out of bounds for dimension with size 0"));
     }
     let kept = dims.iter().enumerate().filter(|(dim, _)| !picked(*dim)).map(|(_, &size)| size);
-    // Where the picked dimensions are not neighbours, the indices' dimensions come first.
+    // The indices' dimensions come first where the indexed dimensions are not adjacent.
     let leading = if adjacent { kept_before } else { 0 };
     let before = kept.clone().take(leading);
     shape::dims(before.chain(shared.iter().copied()).chain(kept.skip(leading)))

@@ -7,11 +7,12 @@ use super::{complex, generated_rules, random};
 use crate::operator::Family;
 use crate::{Attr, Op};
 
-/// Metadata of the results of `op`. Operands stand in the row's order (a list's values after the fixed ones), so do
-/// the attributes. A text of an error ends with the operator and its operands: `...; matmul f32[2,3] f32[4,5]`.
+/// Infers the metadata of the results of `op`. Operands are in the row's order (a list's values
+/// after the fixed ones), and so are the attributes. An error's text ends with the operator and its
+/// operands: `...; matmul f32[2,3] f32[4,5]`.
 pub fn infer(op: Op, operands: &[RuleArg<'_>], attrs: &[Attr]) -> Result<Outputs, RuleError> {
     let call = Call::new(op, operands, attrs);
-    // Results are large: they are built where they are returned, not copied from rule to rule.
+    // Results are large: they are built in place, not copied from rule to rule.
     let mut inferred = infer_call(&call);
     if let Err(error) = &mut inferred {
         call.explain(error);

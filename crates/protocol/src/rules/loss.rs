@@ -9,7 +9,7 @@ use super::shape;
 use super::shape::{product, size};
 use crate::{Dims, Dtype, Meta};
 
-/// Whether the attribute `reduction`, the first one, is its word `none`.
+/// Returns true if the attribute `reduction`, the first one, is `none`.
 fn unreduced(call: &Call<'_>) -> Result<bool, RuleError> {
     Ok(call.choice(0)? == 0)
 }
@@ -23,7 +23,7 @@ pub(super) fn nll_loss(call: &Call<'_>) -> Inferred {
     several(&[Meta::new(scores.dtype, dims), Meta::new(scores.dtype, Dims::EMPTY)])
 }
 
-/// How many classes the scores are of.
+/// Number of classes of the scores.
 fn classes(scores: &Meta) -> i64 {
     size(&scores.dims, usize::from(scores.dims.len() > 1))
 }
@@ -37,7 +37,8 @@ pub(super) fn cross_entropy(call: &Call<'_>) -> Inferred {
     several(&[Meta::new(scores.dtype, dims), *scores, Meta::new(scores.dtype, Dims::EMPTY)])
 }
 
-/// `target` holds a class for each row of `scores`: (c) and (), (n, c) and (n), (n, c, d1, ...) and (n, d1, ...).
+/// Checks that `target` has a class for each row of `scores`: (c) and (), (n, c) and (n), (n, c,
+/// d1, ...) and (n, d1, ...).
 fn check_classes(scores: &Meta, target: &Meta, weight: Option<&Meta>) -> Result<(), RuleError> {
     let classes = match scores.dims.as_slice() {
         [] => return Err(RuleError::value("Expected 1 or more dimensions (got 0)")),
@@ -91,7 +92,7 @@ fn check_target_dtype(target: &Meta) -> Result<(), RuleError> {
     )))
 }
 
-/// One class for each position of a batch.
+/// Checks that there is one class for each position of a batch.
 fn check_targets(scores: &Dims, batch: i64, inner: &[i64], target: &Dims) -> Result<(), RuleError> {
     let targets = target.first().copied().unwrap_or(0);
     if targets != batch || target.is_empty() {
@@ -113,7 +114,7 @@ fn check_targets(scores: &Dims, batch: i64, inner: &[i64], target: &Dims) -> Res
     }))
 }
 
-/// The class of one sample.
+/// Checks the class of a single sample.
 fn check_single_target(target: &Dims) -> Result<(), RuleError> {
     match target.as_slice() {
         [] | [1] => Ok(()),
@@ -141,7 +142,8 @@ pub(super) fn cross_entropy_backward(call: &Call<'_>) -> Inferred {
     one(*scores)
 }
 
-/// The gradient of a loss is one number or one a target; the total weight is one number.
+/// Checks that the gradient of a loss is one number or one for each target, and that the total
+/// weight is one number.
 fn check_gradient(
     call: &Call<'_>,
     grad: &Meta,

@@ -1,7 +1,8 @@
-//! Shape and dtype rules, one file a family. The client calls them at the user's line, the dispatcher on arrival.
+//! Shape and dtype rules, one file for each family. The client calls them at the user's line, the
+//! dispatcher on arrival.
 //!
-//! A rule sees metadata only and never panics: operands and attributes may come from a peer. How an operator is
-//! executed or placed must not be in here.
+//! A rule sees metadata only and never panics: operands and attributes may come from a peer. The
+//! execution and the placement of operators must not be in here.
 
 mod call;
 mod complex;

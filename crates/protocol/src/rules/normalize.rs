@@ -1,4 +1,5 @@
-//! Softmax, layer norm and RMS norm with their gradients: the operand's shape, and statistics beside it.
+//! Softmax, layer norm and RMS norm with their gradients: results of the operand's shape, and
+//! statistics.
 
 use super::call::Call;
 use super::error::RuleError;
@@ -15,10 +16,10 @@ pub(super) fn softmax(call: &Call<'_>) -> Inferred {
     one(Meta::new(dtype, operand.dims))
 }
 
-/// The dimension exists and the dtype has a kernel.
+/// Checks that the dimension exists and that the dtype has a kernel.
 pub(super) fn check_dim(dim: i64, dims: &Dims, dtype: Dtype, name: &str) -> Result<(), RuleError> {
     let dim = wrap_dim(dim, dims.len())?;
-    // Without elements no kernel runs.
+    // PyTorch runs no kernel for an empty operand.
     if dtype.is_float() || dims.contains(&0) {
         return Ok(());
     }
@@ -66,7 +67,7 @@ pub(super) fn layer_norm(call: &Call<'_>) -> Inferred {
     several(&[*input, statistics, statistics])
 }
 
-/// The shape of one number for each row that is normalized over.
+/// The shape of one number for each normalized row.
 fn of_rows(input: &Dims, kept: usize) -> Result<Dims, RuleError> {
     let sizes = input.iter().enumerate();
     shape::dims(sizes.map(|(dim, &size)| if dim < kept { size } else { 1 }))
@@ -93,7 +94,7 @@ fn check_parameter(
     }
 }
 
-/// How many leading dimensions are not normalized over; `rest` stands in the error before the others.
+/// Number of leading dimensions that are not normalized over; `rest` is part of the error's text.
 fn check_normalized(input: &Dims, normalized: &Dims, rest: &str) -> Result<usize, RuleError> {
     if input.ends_with(normalized) {
         return Ok(input.len() - normalized.len());
@@ -144,8 +145,8 @@ pub(super) fn layer_norm_backward(call: &Call<'_>) -> Inferred {
     several(&[*input, parameter, parameter])
 }
 
-/// Half precision is computed in single precision, whose dtype the statistics keep. A weight has the input's dtype:
-/// the client composes the rest.
+/// Half precision is computed in single precision, and the statistics have that dtype. A weight
+/// must have the input's dtype: the client composes other cases of several operators.
 pub(super) fn rms_norm(call: &Call<'_>) -> Inferred {
     let input = call.tensor(0)?;
     let weight = call.optional_tensor(1)?;
@@ -171,7 +172,8 @@ pub(super) fn rms_norm_backward(call: &Call<'_>) -> Inferred {
     several(&[*input, Meta::new(input.dtype, *normalized)])
 }
 
-/// How many leading dimensions are not normalized over, after all checks in `PyTorch`'s order.
+/// Number of leading dimensions that are not normalized over, after all checks in `PyTorch`'s
+/// order.
 fn rows_of_rms_norm(
     input: &Meta,
     weight: Option<&Meta>,
@@ -224,7 +226,7 @@ pub(super) fn batch_norm_backward(call: &Call<'_>) -> Inferred {
     several(&[*input, parameter, parameter])
 }
 
-/// The metadata of one number a channel, which all of these are.
+/// The metadata of one number for each channel, after a check that all operands have it.
 fn channels(input: &Meta, of_each: &[(&str, Option<&Meta>)]) -> Result<Meta, RuleError> {
     let Some(&count) = input.dims.get(1) else {
         return Err(RuleError::shape(format!(

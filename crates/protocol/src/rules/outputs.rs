@@ -1,4 +1,4 @@
-//! What every rule reads and ends with: operands, dtypes that are refused, the metadata of results.
+//! Common parts of all rules: operands, refused dtypes, the metadata of results.
 
 use super::error::RuleError;
 use super::shape;
@@ -7,7 +7,7 @@ use crate::operator::{OpInfo, UnsupportedDtypes};
 use crate::{Dtype, Meta, Scalar};
 use smallvec::SmallVec;
 
-/// What a rule knows of an operand.
+/// Properties of an operand that a rule sees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RuleArg<'a> {
     Absent,
@@ -20,7 +20,7 @@ pub type Outputs = SmallVec<[Meta; 2]>;
 
 pub(super) type Inferred = Result<Outputs, RuleError>;
 
-/// The dtype that `PyTorch` computes in for these operands.
+/// The dtype in which `PyTorch` computes for these operands.
 pub fn promote(operands: &[RuleArg<'_>]) -> Dtype {
     let mut promotion = Promotion::default();
     for operand in operands {
@@ -33,7 +33,7 @@ pub fn promote(operands: &[RuleArg<'_>]) -> Dtype {
     promotion.dtype()
 }
 
-/// The dtypes that the row refuses, with `PyTorch`'s text.
+/// Refuses the dtypes that the row refuses, with `PyTorch`'s text.
 pub(super) fn check_refused(info: &OpInfo, dtype: Dtype) -> Result<(), RuleError> {
     match info.refuses {
         Some(UnsupportedDtypes { dtypes, text }) if dtypes.contains(&dtype.category()) => {
@@ -47,7 +47,8 @@ pub(super) fn check_refused(info: &OpInfo, dtype: Dtype) -> Result<(), RuleError
     }
 }
 
-/// One result. Every rule ends here or in [`several`], so that no shape leaves unchecked.
+/// Checks and returns one result. Every rule ends here or in [`several`], so that no shape is left
+/// unchecked.
 #[inline]
 pub(super) fn one(output: Meta) -> Inferred {
     shape::check_size(&output.dims)?;

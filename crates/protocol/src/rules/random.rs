@@ -1,4 +1,5 @@
-//! Draws: the shape is an attribute, the rules check the distribution's parameters and the box that is drawn.
+//! Random draws: the shape is an attribute, and the rules check the distribution's parameters and
+//! the box that is drawn.
 
 use super::call::Call;
 use super::create::plain;
@@ -7,7 +8,8 @@ use super::outputs::{Inferred, Outputs, one, several};
 use super::shape;
 use crate::{Attr, Dims, Dtype, Meta, Scalar};
 
-/// The values drawn are all of a tensor, or the box of it that `global` and `start`, the last attributes, tell.
+/// Checks that the drawn values are a whole tensor, or the box of it that `global` and `start`, the
+/// last attributes, describe.
 pub(super) fn check_box(call: &Call<'_>, outputs: &Outputs) -> Result<(), RuleError> {
     let Some(Meta { dims: size, .. }) = outputs.first() else { return Ok(()) };
     let place = call.info.attrs.len().saturating_sub(2);
@@ -29,7 +31,7 @@ pub(super) fn check_box(call: &Call<'_>, outputs: &Outputs) -> Result<(), RuleEr
     )))
 }
 
-/// What is drawn, and of which dtype.
+/// Shape and dtype of the drawn values.
 type Drawn<'d> = (&'d Dims, Dtype);
 
 fn drawn<'c>(call: &Call<'c>) -> Result<Drawn<'c>, RuleError> {

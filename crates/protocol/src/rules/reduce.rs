@@ -1,4 +1,5 @@
-//! Reductions over dimensions. The row says of which dtype the result is and whether nothing can be reduced.
+//! Reductions over dimensions. The row gives the dtype of the result and says if an empty reduction
+//! is allowed.
 
 use super::call::Call;
 use super::elementwise::floating;
@@ -9,7 +10,7 @@ use super::shape::{DimSet, wrap_dim};
 use crate::operator::OpInfo;
 use crate::{Attr, Dims, Dtype, DtypeRule, Meta};
 
-/// `PyTorch`'s name of the function: its overloads share it.
+/// `PyTorch`'s name of the function, which its overloads share.
 fn function(info: &OpInfo) -> &'static str {
     info.aten.split_once('.').map_or(info.aten, |(name, _)| name)
 }
@@ -36,7 +37,7 @@ pub(super) fn infer(call: &Call<'_>) -> Inferred {
     with_places(info, Meta::new(result, dims))
 }
 
-/// The result, and where it stood along the dimension, of rows that say both.
+/// The result, and its position along the dimension, for rows that return both.
 fn with_places(info: &OpInfo, result: Meta) -> Inferred {
     if info.outputs == 2 {
         return several(&[result, Meta::new(Dtype::I64, result.dims)]);
@@ -74,7 +75,7 @@ fn result_dtype(
     })
 }
 
-/// The dimensions that go away; `None` for all of them.
+/// The dimensions that are reduced; `None` for all of them.
 fn reduced_dims(
     call: &Call<'_>,
     operand: &Meta,
@@ -88,11 +89,11 @@ fn reduced_dims(
         return Ok(None);
     }
     let list = call.dims(0)?;
-    // An empty list means all dimensions everywhere but where bools are combined.
+    // An empty list means all dimensions, except in reductions of bools.
     if !list.is_empty() || call.info.dtype == DtypeRule::Truth {
         return DimSet::of(list, rank).map(Some);
     }
-    // PyTorch keeps the dimensions here where it must not, except where nothing is computed.
+    // PyTorch wrongly keeps the dimensions here, except where nothing is computed.
     let keeps = call.info.dtype == DtypeRule::Float && rank > 0 && operand.elements() > 0;
     if keeps && !keepdim {
         let kept = vec![1; rank];
@@ -103,7 +104,7 @@ fn reduced_dims(
     Ok(None)
 }
 
-/// An extremum of nothing does not exist.
+/// Checks that an extremum has elements to reduce.
 fn check_elements(call: &Call<'_>, sizes: &Dims, reduced: Option<DimSet>) -> Result<(), RuleError> {
     let name = function(call.info);
     if !sizes.contains(&0) {
@@ -119,7 +120,7 @@ fn check_elements(call: &Call<'_>, sizes: &Dims, reduced: Option<DimSet>) -> Res
         });
     };
     if let Attr::Ints(list) = call.attr(0) {
-        // This one repeats the user's number.
+        // This error repeats the user's number.
         for &dim in list.iter() {
             if shape::size(sizes, wrap_dim(dim, sizes.len())?) == 0 {
                 return Err(nothing_along(name, dim));

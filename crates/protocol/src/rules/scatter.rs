@@ -38,7 +38,7 @@ pub(super) fn scatter(call: &Call<'_>) -> Inferred {
     one(*target)
 }
 
-/// All three of one dtype; the function is `scatter` in `PyTorch`'s texts.
+/// All three operands have one dtype; `PyTorch`'s texts call the function `scatter`.
 pub(super) fn scatter_reduce(call: &Call<'_>) -> Inferred {
     let [target, index, source] = call.tensors()?;
     let dim = wrap_dim(call.integer(0)?, target.dims.len())?;
@@ -125,7 +125,7 @@ pub(super) fn index_add(call: &Call<'_>) -> Inferred {
     one(*target)
 }
 
-/// `source` has one slice for each index, and slices of the target's shape.
+/// Checks that `source` has one slice for each index, and slices of the target's shape.
 fn check_slices(target: &Meta, index: &Meta, source: &Meta, dim: usize) -> Result<(), RuleError> {
     let (indices, slices) = (size(&index.dims, 0), size(&source.dims, dim));
     if indices != slices && source.dims.is_empty() {

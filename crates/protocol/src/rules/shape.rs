@@ -15,7 +15,7 @@ impl DimSet {
         dim < DIMS_MAX && self.0 >> dim & 1 == 1
     }
 
-    /// Adds a dimension; false if it was there.
+    /// Adds a dimension; returns false if it was in the set.
     pub fn insert(&mut self, dim: usize) -> bool {
         let fresh = dim < DIMS_MAX && !self.contains(dim);
         if fresh {
@@ -24,7 +24,7 @@ impl DimSet {
         fresh
     }
 
-    /// The dimensions that a list of a `rank`-dimensional tensor names.
+    /// The dimensions of a `rank`-dimensional tensor in a list.
     pub fn of(list: &[i64], rank: usize) -> Result<Self, RuleError> {
         for &dim in list {
             wrap_dim(dim, rank)?;
@@ -56,7 +56,7 @@ pub(super) fn wrap_dim(dim: i64, rank: usize) -> Result<usize, RuleError> {
     }
 }
 
-/// A length as a size.
+/// Converts a length to a size.
 pub(super) fn length(length: usize) -> i64 {
     match i64::try_from(length) {
         Ok(length) => length,
@@ -64,7 +64,7 @@ pub(super) fn length(length: usize) -> i64 {
     }
 }
 
-/// A part of a shape as a shape.
+/// Makes a shape of a part of a shape.
 pub(super) fn part(sizes: &[i64]) -> Dims {
     match Dims::new(sizes) {
         Some(dims) => dims,
@@ -93,7 +93,7 @@ pub(super) fn size(dims: &Dims, dim: usize) -> i64 {
     dims.get(dim).copied().unwrap_or(1)
 }
 
-/// The same shape with another size along `dim`.
+/// The shape with another size along `dim`.
 pub(super) fn with_size(dims: &Dims, dim: usize, size: i64) -> Dims {
     let mut changed = *dims;
     if let Some(place) = changed.as_mut_slice().get_mut(dim) {
@@ -120,10 +120,10 @@ pub(super) fn broadcast(a: &Dims, b: &Dims) -> Result<Dims, RuleError> {
     Ok(result)
 }
 
-/// Widens `result` to the shape that both broadcast to.
+/// Widens `result` to the broadcast shape of both.
 #[inline]
 pub(super) fn broadcast_into(result: &mut Dims, other: &Dims) -> Result<(), RuleError> {
-    // Not `==`: the compiler makes a call to memcmp of it, for a few words.
+    // Not `==`, which the compiler turns into a call of memcmp for a few words.
     let equal = result.len() == other.len() && result.iter().zip(other.iter()).all(|(a, b)| a == b);
     if equal { Ok(()) } else { broadcast_unequal(result, other) }
 }
@@ -131,7 +131,7 @@ pub(super) fn broadcast_into(result: &mut Dims, other: &Dims) -> Result<(), Rule
 fn broadcast_unequal(result: &mut Dims, other: &Dims) -> Result<(), RuleError> {
     let rank = result.len().max(other.len());
     let mut dims = if result.len() == rank { *result } else { *other };
-    // From the last dimension backwards, as PyTorch looks for the first that does not fit.
+    // Goes from the last dimension backwards: PyTorch reports the first mismatch in that order.
     for (from_end, place) in dims.as_mut_slice().iter_mut().rev().enumerate() {
         let (a, b) = (size_from_end(result, from_end), size_from_end(other, from_end));
         *place = match (a, b) {
@@ -154,7 +154,7 @@ fn size_from_end(dims: &Dims, from_end: usize) -> i64 {
     dims.iter().rev().nth(from_end).copied().unwrap_or(1)
 }
 
-/// Whether `sizes` broadcasts to exactly `target`.
+/// Returns true if `sizes` broadcasts to exactly `target`.
 pub(super) fn expands_to(sizes: &Dims, target: &Dims) -> bool {
     sizes.len() <= target.len()
         && sizes
@@ -164,7 +164,7 @@ pub(super) fn expands_to(sizes: &Dims, target: &Dims) -> bool {
             .all(|(&size, &goal)| size == 1 || size == goal)
 }
 
-/// `sizes` does not broadcast to `resolved`, which the user wrote as `target`.
+/// The error where `sizes` does not broadcast to `resolved`, which the user wrote as `target`.
 #[cold]
 pub(super) fn cannot_expand(
     sizes: &Dims,
@@ -182,7 +182,7 @@ pub(super) fn cannot_expand(
         ));
     };
     let mut pairs = sizes.iter().zip(resolved.iter().skip(leading)).enumerate();
-    // PyTorch looks from the last dimension backwards.
+    // PyTorch reports the first mismatch from the last dimension backwards.
     let wrong = pairs.rfind(|(_, (size, goal))| **size != 1 && size != goal);
     let (dim, size, goal) = wrong.map_or((0, 1, 1), |(position, (&size, &goal))| {
         (leading.saturating_add(position), size, goal)
@@ -193,10 +193,10 @@ pub(super) fn cannot_expand(
     ))
 }
 
-/// The shape may exist: no negative size, and bytes and strides that fit.
+/// Checks that the shape is possible: no negative size, and no overflow of bytes and strides.
 #[inline]
 pub(super) fn check_size(dims: &Dims) -> Result<(), RuleError> {
-    // Eight bytes an element, whatever the dtype: a cast must not overflow either.
+    // Eight bytes for each element, whatever the dtype, so that a cast cannot overflow.
     let mut bytes: i64 = 8;
     for &size in dims.iter() {
         match bytes.checked_mul(size.max(1)) {
@@ -238,7 +238,7 @@ pub fn stored_name(dtype: Dtype) -> &'static str {
     }
 }
 
-/// A number that is stored in a tensor, not computed with, must fit its dtype.
+/// Checks that a number that is stored in a tensor, not computed with, fits its dtype.
 pub(super) fn check_stored(scalar: Scalar, dtype: Dtype) -> Result<(), RuleError> {
     if scalar.fits(dtype) {
         return Ok(());

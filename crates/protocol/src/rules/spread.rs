@@ -1,14 +1,17 @@
-//! How operators run on shards, one file a family: which operands must be cut or whole, and what the results then are.
+//! Execution of operators on shards, one file for each family: the operands that must be sharded or
+//! whole, and the placements of the results.
 //!
-//! A [`Strategy`] speaks of one dimension of a mesh. A mesh of several dimensions takes one strategy for each: an
-//! operator on shards is the same operator on smaller shapes. A strategy follows from an operand that is cut or partial
-//! already; the planner prices them. What no strategy covers is made whole first, which is slow and right.
+//! A [`Strategy`] describes one dimension of a mesh. A mesh of several dimensions takes one
+//! strategy for each: an operator on shards is the same operator on smaller shapes. Strategies are
+//! derived from an operand that is sharded or partial already; the planner computes their costs. An
+//! operator without a strategy gets whole operands, which is slow and correct.
 //!
-//! Operators that reduce what is cut in several steps stand in `decomposition`.
+//! Decompositions of operators that reduce a sharded dimension in several steps are in
+//! `decomposition`.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
-    reason = "an operator without a rule here is gathered, which is slow and right"
+    reason = "an operator without a rule here is gathered, which is slow and correct"
 )]
 
 mod contract;
@@ -36,7 +39,8 @@ use spec::Driving;
 pub use spec::{InputSpec, LocalAttr, OpSpec, Strategy};
 pub use windows::windows_of_gradient;
 
-/// Everything that follows from the operands' placements. The last one is always there: all whole.
+/// All strategies that follow from the operands' placements. The last one always exists: everything
+/// whole.
 pub fn strategies(spec: &OpSpec<'_>) -> SmallVec<[Strategy; 4]> {
     let mut found: SmallVec<[Strategy; 4]> = SmallVec::new();
     for (position, arg) in spec.args.iter().enumerate() {
@@ -59,7 +63,8 @@ pub fn strategies(spec: &OpSpec<'_>) -> SmallVec<[Strategy; 4]> {
     found
 }
 
-/// How a result without operands is made in shards of dimension `dim`; `None` where it is made whole and cut.
+/// Strategy that creates the shards of dimension `dim` of a result without operands; `None` where
+/// the result is created whole and then sharded.
 pub fn made(spec: &OpSpec<'_>, dim: usize, ranges: &ShardRanges) -> Option<Strategy> {
     match spec.op.info().family {
         Family::Random => random::made(spec, dim, ranges),

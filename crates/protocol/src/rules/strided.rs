@@ -1,11 +1,11 @@
-//! What the columns `strided.*` of a view say of a call. The attributes may be a peer's: nothing overflows or panics, and
-//! `None` is what an expression does not fit.
+//! Evaluation of a view's columns `strided.*` for a call. The attributes may come from a peer:
+//! nothing overflows or panics, and an expression that does not fit gives `None`.
 
 use super::shape::length;
 use crate::operator::{List, Number, Strided, ViewError};
 use crate::{Attr, Dims};
 
-/// What an expression is evaluated for.
+/// Environment of an expression.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewCall<'a> {
     pub attrs: &'a [Attr],
@@ -15,13 +15,13 @@ pub struct ViewCall<'a> {
 }
 
 impl Strided {
-    /// Strides of the result, and where it begins, counted from the operand's first element.
+    /// Strides of the result, and its offset, counted from the operand's first element.
     pub fn place(&self, call: &ViewCall<'_>) -> Option<(Dims, i64)> {
         let scope = self.scope(*call, Dims::EMPTY);
         Some((scope.list(&self.strides)?, scope.number(&self.offset)?))
     }
 
-    /// The first mistake, or the result's sizes (of a row without a rule of its own).
+    /// The first mistake, or the result's sizes (for a row without a rule of its own).
     pub fn check(&self, attrs: &[Attr], sizes: &Dims) -> Result<Option<Dims>, String> {
         let call = ViewCall { attrs, sizes, strides: sizes, result: &Dims::EMPTY };
         let scope = self.scope(call, Dims::EMPTY);
@@ -33,13 +33,13 @@ impl Strided {
         Ok(self.sizes.as_ref().and_then(|sizes| scope.list(sizes)))
     }
 
-    /// The attribute with which the operator makes its operand, of these sizes, of its result.
+    /// The attribute with which the operator restores its operand, of these sizes, from its result.
     pub fn undone(&self, attrs: &[Attr], sizes: &Dims) -> Option<Dims> {
         let call = ViewCall { attrs, sizes, strides: sizes, result: &Dims::EMPTY };
         self.scope(call, Dims::EMPTY).list(self.undo.as_ref()?)
     }
 
-    /// The attribute of one operator in place of two.
+    /// The attribute of one operator that replaces two.
     pub fn merged(&self, first: &[Attr], second: &[Attr]) -> Option<Dims> {
         let Some(Attr::Ints(before)) = first.first() else { return None };
         let none = Dims::EMPTY;
@@ -80,7 +80,7 @@ impl Evaluator<'_> {
                 (Attr::Bool(value), false) => i64::from(*value),
                 (_, _) => return None,
             },
-            // Of a scalar there is no such place: it has size and stride 1.
+            // A scalar has no such dimension: it counts as size and stride 1.
             Number::At(list, place) => {
                 let place = usize::try_from(self.number(place)?).ok()?;
                 self.list(list)?.get(place).copied().unwrap_or(1)
@@ -167,7 +167,8 @@ fn collected(numbers: impl Iterator<Item = Option<i64>>) -> Option<Dims> {
     Some(list)
 }
 
-/// Repeated dimensions do not move, new ones of size 1 stand before the next.
+/// Strides of a broadcast: repeated dimensions have stride 0, new ones of size 1 are placed before
+/// the next one.
 fn stretched(call: &ViewCall<'_>) -> Option<Dims> {
     let (old, new) = (call.sizes, call.result);
     let added = new.len().checked_sub(old.len())?;
@@ -184,8 +185,8 @@ fn stretched(call: &ViewCall<'_>) -> Option<Dims> {
     Some(strides)
 }
 
-/// The groups of dimensions that are merged must be contiguous. (The rule of `at::detail::computeStride`: walk both shapes
-/// from the end, chunk by chunk.)
+/// Strides of a reshape; dimensions that are merged must be contiguous. (The rule of
+/// `at::detail::computeStride`: walk both shapes from the end, chunk by chunk.)
 pub fn regrouped(old: &Dims, strides: &Dims, new: &Dims) -> Option<Dims> {
     if old.contains(&0) || new.contains(&0) {
         return Some(if old == new { *strides } else { contiguous(new) });
@@ -215,14 +216,15 @@ pub fn regrouped(old: &Dims, strides: &Dims, new: &Dims) -> Option<Dims> {
             chunk_size = 1;
         }
     }
-    // Only size-1 dimensions can be left, of a scalar.
+    // Only dimensions of size 1 can be left, in a reshape of a scalar.
     for entry in result.as_mut_slice().iter_mut().take(place) {
         *entry = 1;
     }
     Some(result)
 }
 
-/// Strides of row-major elements, as `PyTorch` counts them: an empty dimension counts as one of size 1.
+/// Strides of row-major elements, as `PyTorch` computes them: an empty dimension counts as one of
+/// size 1.
 pub fn contiguous(dims: &Dims) -> Dims {
     let mut strides = *dims;
     let mut stride = 1_i64;

@@ -1,4 +1,5 @@
-//! Which elementwise operators leave metadata as it is: a client that knows need not ask the rule at every instruction.
+//! Elementwise operators that leave metadata unchanged: for these a client need not call the rule
+//! at every instruction.
 
 use super::infer::infer;
 use super::outputs::RuleArg;
@@ -6,15 +7,16 @@ use crate::operator::{Family, OpInfo};
 use crate::{Dims, Dtype, Meta, Op};
 use std::sync::OnceLock;
 
-/// Whether the result of `op` has its operands' metadata wherever all of them are values of one float dtype and shape.
-/// The rule itself says, once and of samples: elementwise rules look at dtypes and whether shapes fit, no further.
+/// Returns true if the result of `op` has its operands' metadata wherever all of them are values of
+/// one float dtype and shape. The rule itself decides, once and for samples: elementwise rules look
+/// only at dtypes and at the compatibility of shapes.
 #[inline]
 pub fn keeps_metadata(op: Op) -> bool {
     static KEEPS: OnceLock<Vec<bool>> = OnceLock::new();
     let keeps = KEEPS.get_or_init(|| Op::table().iter().map(keeps_sample_metadata).collect());
     match keeps.get(op.place()) {
         Some(keeps) => *keeps,
-        None => unreachable!("{op:?} stands outside of the table of {}", keeps.len()),
+        None => unreachable!("{op:?} is not in the table of {}", keeps.len()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Optimizer steps: one instruction gives a parameter and its state anew, all of the parameter's metadata.
+//! Optimizer steps: one instruction returns the new parameter and its new state, all with the
+//! parameter's metadata.
 
 use super::call::Call;
 use super::error::RuleError;

@@ -1,4 +1,4 @@
-//! The same elements in another order or shape, parts of them, and several tensors put together.
+//! Rules of operators that reorder or reshape elements, take parts, or join tensors.
 
 use super::call::Call;
 use super::error::RuleError;
@@ -7,7 +7,7 @@ use super::shape;
 use super::shape::{DimSet, length, size, with_size, without, wrap_dim};
 use crate::{Attr, Dims, Dtype, Meta, Scalar};
 
-/// What the columns `strided.*` say.
+/// Rule from the columns `strided.*`.
 pub(super) fn strided(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     let Some(strided) = &call.info.strided else { return Err(call.no_rule()) };
@@ -23,7 +23,7 @@ pub(super) fn strided(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, sizes.ok_or_else(shape::too_many_dims)?))
 }
 
-/// PyTorch's `view` with a dtype: the bytes of the last dimension are as many as before.
+/// PyTorch's `view` with a dtype: the last dimension keeps its number of bytes.
 pub(super) fn bitcast(call: &Call<'_>) -> Inferred {
     let (operand, dtype) = (call.tensor(0)?, call.dtype(0)?);
     let (before, after) = (length_of(operand.dtype), length_of(dtype));
@@ -48,7 +48,7 @@ pub(super) fn bitcast(call: &Call<'_>) -> Inferred {
     one(Meta::new(dtype, with_size(&operand.dims, last, elements.saturating_mul(before) / after)))
 }
 
-/// Elements of the operand's memory: all must be in there.
+/// Checks that the selected elements are all in the operand's memory.
 pub(super) fn as_strided(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     let (dims, strides, offset) = (*call.dims(0)?, *call.dims(1)?, call.integer(2)?);
@@ -249,7 +249,8 @@ pub(super) fn diagonal_scatter(call: &Call<'_>) -> Inferred {
     written(call, diagonal_of(call, &target.dims)?)
 }
 
-/// The first operand, where the second has the shape of the part that it replaces.
+/// The first operand's metadata, after a check that the second has the shape of the part that it
+/// replaces.
 fn written(call: &Call<'_>, part: Dims) -> Inferred {
     let [target, source] = call.tensors()?;
     if source.dims != part {
@@ -323,7 +324,7 @@ pub(super) fn cat(call: &Call<'_>) -> Inferred {
     let mut result: Option<(usize, Dims)> = None;
     for position in 0..call.operands.len() {
         let part = &call.tensor(position)?.dims;
-        // Empty vectors join anything: PyTorch once had no other empty tensors.
+        // Empty vectors can be joined with anything: PyTorch once had no other empty tensors.
         if part.as_slice() == [0] {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Texts of scopes: read and written, and what is refused.
+//! Texts of scopes: printing, parsing, and refused texts.
 
 use super::{BLOCKS_MAX, Scope, ScopePlacement, WORKER_INDEX_MAX};
 use crate::wire::TEXT_BYTES_MAX;

@@ -36,7 +36,7 @@ pub(crate) fn for_every_op(
     }
 }
 
-/// What a strategy gives next.
+/// Next value of a strategy.
 pub(crate) fn sample<S: Strategy>(runner: &mut TestRunner, strategy: S) -> S::Value {
     strategy.new_tree(runner).unwrap().current()
 }
@@ -44,7 +44,7 @@ pub(crate) fn sample<S: Strategy>(runner: &mut TestRunner, strategy: S) -> S::Va
 /// One instruction of every operator, with a line of at most so many characters.
 pub(crate) fn every_op_once(runner: &mut TestRunner, line_max: usize) -> Vec<Owned> {
     let one = |row: &'static OpInfo| {
-        // Ends: nearly every instruction is short.
+        // The loop ends, because nearly every instruction is short.
         loop {
             let owned = sample(runner, instruction(row, &slot()));
             let line = text::format(&owned.instruction(), &text::NoNames, text::PayloadText::Full);
@@ -71,7 +71,7 @@ pub(crate) fn slot() -> BoxedStrategy<Id> {
         .boxed()
 }
 
-/// What an id is in a trace.
+/// Id as in a trace.
 pub(crate) fn number() -> BoxedStrategy<Id> {
     (0..1_u64 << 56, 0..4_u8).prop_map(|(number, output)| Id::number(number, output)).boxed()
 }
@@ -167,7 +167,7 @@ pub(crate) fn text() -> impl Strategy<Value = String> + Clone {
     ]
 }
 
-/// Mostly short; longer than a shape, and as long as the limit.
+/// Lists: mostly short; some longer than a shape, some at the limit.
 fn list() -> impl Strategy<Value = Vec<i64>> + Clone {
     prop_oneof![
         8 => prop::collection::vec(int(), 0..20),

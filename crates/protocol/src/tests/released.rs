@@ -1,7 +1,8 @@
-//! Frames of released versions, kept as files in `tests/frames`: what could be read once can be read for ever.
+//! Frames of released versions, kept as files in `tests/frames`: a frame that could be read once
+//! must stay readable.
 //!
-//! A line is a frame in words (a handshake: in bytes), then `|` and what it is. Lines are added at a release and never
-//! changed; [`frames_of_today`] writes those of the present version.
+//! A line is a frame in words (a handshake: in bytes), then `|` and its meaning. Lines are added at
+//! a release and never changed; [`frames_of_today`] writes those of the present version.
 
 use crate::handshake::Handshake;
 use crate::tests::arbitrary::{every_op_once, sample};
@@ -14,9 +15,9 @@ const INSTRUCTIONS: &str = include_str!("../../../../tests/frames/version_1/inst
 const MESSAGES: &str = include_str!("../../../../tests/frames/version_1/messages.txt");
 const HANDSHAKES: &str = include_str!("../../../../tests/frames/version_1/handshakes.txt");
 
-/// Lines longer than this say no more than shorter ones.
+/// Maximum length of a line: longer ones test nothing more than shorter ones.
 const LINE_MAX: usize = 400;
-/// Samples of messages and handshakes: enough for every kind and optional field.
+/// Number of samples of messages and handshakes: enough for every kind and optional field.
 const SAMPLES: usize = 12;
 
 /// The frames and names of a file, from the hexadecimal digits of numbers.

@@ -1,6 +1,6 @@
 //! The hash that stands for a long payload in a log.
 
-/// FNV-1a with 128 bits, to tell payloads apart, not to protect them.
+/// FNV-1a with 128 bits: it distinguishes payloads but does not protect them.
 pub fn fnv128(bytes: &[u8]) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

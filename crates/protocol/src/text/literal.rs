@@ -5,7 +5,8 @@ use std::fmt::{self, Write};
 
 const NAN_BITS: u64 = 0x7ff8_0000_0000_0000;
 
-/// As Python's `repr`, so that a trace can be pasted into a program; other NaNs than the usual one with their bits.
+/// Printed as Python's `repr`, so that a trace can be pasted into a program; NaNs other than the
+/// usual one are printed with their bits.
 pub(super) fn write_float(out: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
     if value.is_nan() {
         return match value.to_bits() {
@@ -21,7 +22,7 @@ pub(super) fn write_float(out: &mut fmt::Formatter<'_>, value: f64) -> fmt::Resu
     }
 }
 
-/// `inf`, `nan`, `nan:0x…`, and what looks like a float.
+/// Parses `inf`, `nan`, `nan:0x…`, and a word in the form of a float.
 pub(super) fn parse_float(word: &str) -> Option<f64> {
     if let Some(bits) = word.strip_prefix("nan:0x") {
         let value = f64::from_bits(u64::from_str_radix(bits, 16).ok()?);
@@ -57,14 +58,14 @@ pub(super) fn write_scalar(out: &mut fmt::Formatter<'_>, scalar: Scalar) -> fmt:
     }
 }
 
-/// Bool, then integer, then float: a float always shows that it is one.
+/// Parses a bool, else an integer, else a float: a float is always recognisable as one.
 pub(super) fn parse_scalar(word: &str) -> Option<Scalar> {
     let bool = parse_bool(word).map(Scalar::Bool);
     let int = || word.parse().ok().map(Scalar::Int);
     bool.or_else(int).or_else(|| parse_float(word).map(Scalar::Float))
 }
 
-/// In quotes, on one line, and without a `#`, so that a filter may cut a line at its first one.
+/// In quotes, on one line, and without a `#`, so that a filter may cut a line at its first `#`.
 pub(super) fn write_quoted(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     out.write_char('"')?;
     for c in text.chars() {
@@ -81,7 +82,7 @@ pub(super) fn write_quoted(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Res
     out.write_char('"')
 }
 
-/// Whether a signal's name may stand without quotes.
+/// Returns true if a signal's name needs no quotes.
 pub(super) fn is_bare(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(is_bare_char)

@@ -1,4 +1,4 @@
-//! Line to instruction.
+//! Parser from a line to an instruction.
 
 use super::{
     Names, ParseError,
@@ -10,11 +10,11 @@ use crate::operator::{AttrInfo, AttrKind, Op, OperandKind};
 use crate::value::{Dims, Dtype};
 use crate::wire::{FRAME_WORDS_MAX, LIST_MAX, PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX, has_payload};
 
-/// An id's number has 56 bits beside its output's eight.
+/// Limit of an id's number, which has 56 bits beside its output's eight.
 const NUMBER_LIMIT: u64 = 1 << 56;
 
-/// The instruction of a line, or `None` where the line is empty or a comment. `payload` takes the bytes, if there are
-/// any. The form `TENSOR[3] := ADD TENSOR[0] TENSOR[2]` is understood too.
+/// The instruction of a line, or `None` where the line is empty or a comment. `payload` receives
+/// the bytes, if there are any. The form `TENSOR[3] := ADD TENSOR[0] TENSOR[2]` is accepted too.
 pub fn parse<'a>(
     line: &str,
     names: &mut dyn Names,
@@ -49,7 +49,7 @@ struct Parser<'l> {
 }
 
 impl<'l> Parser<'l> {
-    /// Results and operator.
+    /// Parses results and operator.
     fn head(mut scanner: Scanner<'l>) -> Result<Self, ParseError> {
         let mut instruction = Instruction::new(Op::Free);
         while let Some(id) = id(&mut scanner)? {
@@ -76,7 +76,7 @@ impl<'l> Parser<'l> {
         Ok(Self { scanner, instruction, has_tag: false, has_payload: false })
     }
 
-    /// One operand, attribute, signal, tag or payload.
+    /// Parses one operand, attribute, signal, tag or payload.
     fn word(&mut self, names: &mut dyn Names, payload: &mut Vec<u8>) -> Result<(), ParseError> {
         let start = self.scanner.position();
         if let Some(id) = id(&mut self.scanner)? {
@@ -191,7 +191,7 @@ impl<'l> Parser<'l> {
         self.boundary()
     }
 
-    /// After a shard there is a blank, a comment or the end.
+    /// Checks that a blank, a comment or the end follows a word.
     fn boundary(&self) -> Result<(), ParseError> {
         if self.scanner.at_end() || self.scanner.rest().starts_with([' ', '\t', '\r', '\n']) {
             return Ok(());
@@ -225,13 +225,13 @@ impl<'l> Parser<'l> {
     }
 }
 
-/// An operator in capitals: the form in which the project's first documents write it.
+/// An operator in capitals, the form in the project's first documents.
 fn capitals(word: &str) -> Option<Op> {
     let is_capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     if word.chars().all(is_capital) { Op::from_name(&word.to_ascii_lowercase()) } else { None }
 }
 
-/// `%3`, `%7.1` or `TENSOR[3]`, if one is next.
+/// Parses `%3`, `%7.1` or `TENSOR[3]`, if one is next.
 fn id(scanner: &mut Scanner<'_>) -> Result<Option<Id>, ParseError> {
     let start = scanner.position();
     let bracket = scanner.take("TENSOR[");
@@ -247,7 +247,7 @@ fn id(scanner: &mut Scanner<'_>) -> Result<Option<Id>, ParseError> {
     Ok(Some(Id::number(number, output)))
 }
 
-/// An attribute's value in the form of its kind.
+/// Parses an attribute's value in the form of its kind.
 fn value(scanner: &mut Scanner<'_>, row: &AttrInfo) -> Result<Attr, ParseError> {
     let start = scanner.position();
     match row.kind {
@@ -283,7 +283,7 @@ fn value(scanner: &mut Scanner<'_>, row: &AttrInfo) -> Result<Attr, ParseError> 
     attr.ok_or_else(|| scanner.error(start, expected))
 }
 
-/// `[0,1]`, as a shape has it.
+/// Parses `[0,1]`, as long as a shape at most.
 fn ints(scanner: &mut Scanner<'_>) -> Result<Attr, ParseError> {
     let mut dims = Dims::EMPTY;
     let expected = "a list of at most 8 integers: [0,1]";
@@ -291,7 +291,7 @@ fn ints(scanner: &mut Scanner<'_>) -> Result<Attr, ParseError> {
     Ok(Attr::Ints(dims))
 }
 
-/// The same form, and longer.
+/// Parses the same form with a higher limit.
 fn list(scanner: &mut Scanner<'_>) -> Result<Attr, ParseError> {
     let mut values = Vec::new();
     let expected = format!("a list of at most {LIST_MAX} integers: [0,1]");
@@ -302,7 +302,7 @@ fn list(scanner: &mut Scanner<'_>) -> Result<Attr, ParseError> {
     Ok(Attr::List(values.into()))
 }
 
-/// `[0,1]`; `push` says whether a number was still allowed.
+/// Parses `[0,1]`; `push` returns false if the number exceeds the limit.
 fn integers(
     scanner: &mut Scanner<'_>,
     expected: &str,

@@ -1,4 +1,4 @@
-//! Instruction to line.
+//! Printer from an instruction to a line.
 
 use super::{
     Names, PAYLOAD_INLINE_BYTES, PayloadText, fnv128,

@@ -1,11 +1,11 @@
-//! The shards of a line, from left to right.
+//! Scanner of a line's words, from left to right.
 
 use super::{ParseError, literal::is_bare_char};
 
-/// Reads a line; an error names the column where the shard began.
+/// Reads a line; an error names the column where the word began.
 pub(super) struct Scanner<'a> {
     line: &'a str,
-    /// Bytes read.
+    /// Number of bytes read.
     position: usize,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Scanner<'a> {
         self.position += rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
     }
 
-    /// Whether only a comment or nothing is left.
+    /// Returns true if only a comment or nothing is left.
     pub(super) fn at_end(&self) -> bool {
         self.rest().is_empty() || self.rest().starts_with('#')
     }
@@ -39,7 +39,7 @@ impl<'a> Scanner<'a> {
         is_next
     }
 
-    /// The characters for which `is_part` holds, possibly none.
+    /// Takes the characters for which `is_part` holds, possibly none.
     pub(super) fn run(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
@@ -47,17 +47,17 @@ impl<'a> Scanner<'a> {
         rest.split_at(end).0
     }
 
-    /// A number, name or other word.
+    /// Takes a number, name or other word.
     pub(super) fn word(&mut self) -> &'a str {
         self.run(|c| is_bare_char(c) || c == '+')
     }
 
-    /// An error at the byte `position`, with what stands there.
+    /// An error at the byte `position`, with the text there.
     pub(super) fn error(&self, position: usize, expected: impl Into<String>) -> ParseError {
         let before = self.line.get(..position).unwrap_or(self.line);
         let rest = self.line.get(position..).unwrap_or_default();
         let word = rest.split([' ', '\t', '\r', '\n']).next().unwrap_or_default();
-        // 40 characters are enough to recognise the place.
+        // 40 characters are enough to recognise the position.
         let actual = match word {
             "" => "the end of the line".to_owned(),
             word => format!("`{}`", word.chars().take(40).collect::<String>()),
@@ -65,14 +65,14 @@ impl<'a> Scanner<'a> {
         ParseError { column: before.chars().count() + 1, expected: expected.into(), actual }
     }
 
-    /// A decimal number without a sign.
+    /// Takes a decimal number without a sign.
     pub(super) fn number<N: std::str::FromStr>(&mut self, expected: &str) -> Result<N, ParseError> {
         let start = self.position;
         let digits = self.run(|c| c.is_ascii_digit());
         digits.parse().map_err(|_| self.error(start, expected))
     }
 
-    /// A text in quotes, of at most `bytes_max` bytes.
+    /// Takes a text in quotes, of at most `bytes_max` bytes.
     pub(super) fn quoted(&mut self, bytes_max: usize) -> Result<String, ParseError> {
         let start = self.position;
         if !self.take("\"") {

@@ -1,4 +1,4 @@
-//! Lines as they are written and read, and the round trip of every operator.
+//! Printing and parsing of lines, and the round trip of every operator.
 
 use super::*;
 use crate::instruction::Id;
@@ -24,19 +24,19 @@ impl Names for Scopes {
     }
 }
 
-/// The line that `line` is once it was read.
+/// The printed form of `line` after parsing it.
 fn printed(line: &str, payload: PayloadText) -> String {
     let mut bytes = Vec::new();
     let instruction = parse(line, &mut Scopes, &mut bytes).unwrap().unwrap();
     format(&instruction, &Scopes, payload)
 }
 
-/// A line that is written as it was read.
+/// Checks a line that is printed as it was written.
 fn check(line: &str) {
     assert_eq!(printed(line, PayloadText::Full), line);
 }
 
-/// A line that is read and written in another form.
+/// Checks a line that is printed in another form.
 fn check_other(line: &str, expected: &str) {
     assert_eq!(printed(line, PayloadText::Full), expected);
 }
@@ -267,7 +267,7 @@ const FRAGMENTS: &[&str] = &[
     "keepdim=true",
 ];
 
-/// `docs/wire.md` promises bytes: its examples are read, and must be what is written.
+/// `docs/wire.md` promises bytes: its examples must parse, and must equal the encoder's output.
 #[test]
 fn the_page_on_the_wire_tells_the_truth() {
     let page = include_str!("../../../../docs/wire.md");

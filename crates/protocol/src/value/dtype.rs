@@ -1,7 +1,7 @@
-//! Element types, scalars, and `PyTorch`'s type promotion lattice. Which operands take part in a promotion is the
-//! rules' business.
+//! Element types, scalars, and `PyTorch`'s type promotion lattice. The rules decide which operands
+//! take part in a promotion.
 
-/// Element type of a value. The numbers are the wire's and never change.
+/// Element type of a value. The numbers are part of the wire format and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Dtype {
@@ -29,7 +29,7 @@ pub enum Category {
 }
 
 impl Dtype {
-    /// What a Python float becomes; `PyTorch`'s default dtype.
+    /// Dtype of a Python float; `PyTorch`'s default dtype.
     pub const DEFAULT: Self = Self::F32;
 
     pub const ALL: [Self; 12] = [
@@ -97,17 +97,17 @@ impl Dtype {
         self.category() == Category::Complex
     }
 
-    /// Half precision, whose complex dtypes are none of ours.
+    /// Returns true for half precision, whose complex dtypes GT does not have.
     pub fn is_half(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16)
     }
 
-    /// Whether its values have gradients: floats and complex numbers.
+    /// Returns true if its values have gradients: floats and complex numbers.
     pub fn is_differentiable(self) -> bool {
         self.category() >= Category::Float
     }
 
-    /// The complex dtype whose parts have a float's precision; of halves complex64, which holds them too.
+    /// The complex dtype whose parts have a float's precision; complex64 for half precision.
     #[must_use]
     pub fn to_complex(self) -> Self {
         match self {
@@ -128,7 +128,7 @@ impl Dtype {
     /// The dtype that holds both, by `PyTorch`'s lattice.
     #[must_use]
     pub fn promote(self, other: Self) -> Self {
-        // The variants stand in the lattice's order; only three pairs need a third type.
+        // The variants are in the lattice's order; only three pairs need a third type.
         match (self.min(other), self.max(other)) {
             (Self::U8, Self::I8) => Self::I16,
             (Self::F16, Self::Bf16) => Self::F32,
@@ -213,8 +213,8 @@ impl Dtype {
         }
     }
 
-    /// Smallest and largest value of a bool or integer, and the largest integer magnitude below which every integer is
-    /// exact in a float: what `randint` may draw.
+    /// Smallest and largest value of a bool or integer; for a float the largest magnitude up to
+    /// which every integer is exact: the range that `randint` may draw from.
     pub fn integer_range(self) -> (i128, i128) {
         match self {
             Self::Bool => (0, 1),
@@ -242,10 +242,10 @@ impl Dtype {
     }
 }
 
-/// `PyTorch`'s promotion of any number of operands, fed one at a time (`torch.result_type`).
+/// `PyTorch`'s promotion of any number of operands, added one at a time (`torch.result_type`).
 ///
-/// Tensors with dimensions decide first, then zero-dimensional ones, then numbers; a later class only matters where it
-/// is of a higher category.
+/// Tensors with dimensions decide first, then zero-dimensional ones, then numbers; a later class
+/// only matters if its category is higher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promotion {
     dimensioned: Option<Dtype>,
@@ -264,7 +264,7 @@ impl Promotion {
         self.scalar = Some(self.scalar.map_or(dtype, |before| before.promote(dtype)));
     }
 
-    /// The result; float32 where there was no operand.
+    /// The result; float32 if there was no operand.
     pub fn dtype(self) -> Dtype {
         let lower = Self::combine(self.zero_dim, self.scalar);
         Self::combine(self.dimensioned, lower).unwrap_or(Dtype::DEFAULT)
@@ -273,7 +273,7 @@ impl Promotion {
     fn combine(higher: Option<Dtype>, lower: Option<Dtype>) -> Option<Dtype> {
         let (Some(first), Some(second)) = (higher, lower) else { return higher.or(lower) };
         match (first.category(), second.category()) {
-            // A float keeps its precision.
+            // The complex dtype keeps the float's precision.
             (Category::Float, Category::Complex) => Some(first.to_complex()),
             (category, other) if other > category => Some(first.promote(second)),
             _ => higher,
@@ -290,7 +290,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The dtype that takes part in promotion.
+    /// The dtype that the number contributes to promotion.
     pub fn dtype(self) -> Dtype {
         match self {
             Self::Bool(_) => Dtype::Bool,
@@ -308,7 +308,7 @@ impl Scalar {
         }
     }
 
-    /// As a float; integers above 2^53 are rounded.
+    /// Value as a float; integers above 2^53 are rounded.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Bool(value) => f64::from(u8::from(value)),
@@ -317,7 +317,8 @@ impl Scalar {
         }
     }
 
-    /// Whether `PyTorch` would store it in `dtype`: fractions are cut, overflow is not accepted (u8 wraps negatives).
+    /// Returns true if `PyTorch` would store it in `dtype`: fractions are truncated, overflow is
+    /// refused (u8 wraps negatives).
     pub fn fits(self, dtype: Dtype) -> bool {
         let (low, high) = dtype.integer_range();
         let low = if dtype == Dtype::U8 { -high } else { low };
@@ -349,12 +350,12 @@ impl Scalar {
     }
 }
 
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is what is wanted")]
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is intended")]
 pub(crate) fn int_to_f64(value: i64) -> f64 {
     value as f64
 }
 
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is what is wanted")]
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is intended")]
 fn i128_to_f64(value: i128) -> f64 {
     value as f64
 }

@@ -1,12 +1,13 @@
-//! Shapes and the metadata of a value: what is known of it without its bytes.
+//! Shapes and the metadata of a value.
 
 use super::dtype::Dtype;
 use std::fmt;
 
-/// A tensor has at most this many dimensions, so that a shape is a plain array without an allocation.
+/// Maximum number of dimensions of a tensor, so that a shape is a plain array without an
+/// allocation.
 pub const DIMS_MAX: usize = 8;
 
-/// A short list of integers held in place: a shape, or the dimensions an attribute names.
+/// A short inline list of integers: a shape, or the dimensions in an attribute.
 #[derive(Clone, Copy, Eq)]
 pub struct Dims {
     length: u8,
@@ -17,7 +18,7 @@ impl Dims {
     /// The empty list: the shape of a scalar.
     pub const EMPTY: Self = Self { length: 0, values: [0; DIMS_MAX] };
 
-    /// The same list, or `None` if it is longer than [`DIMS_MAX`].
+    /// Copy of the list, or `None` if it is longer than [`DIMS_MAX`].
     pub fn new(values: &[i64]) -> Option<Self> {
         let mut dims = Self::EMPTY;
         dims.values.get_mut(..values.len())?.copy_from_slice(values);
@@ -33,7 +34,7 @@ impl Dims {
         self.length == 0
     }
 
-    /// How many dimensions, as a number that dimensions are compared with.
+    /// Number of dimensions, in the integer type of dimensions.
     pub fn rank(&self) -> i64 {
         self.length.into()
     }
@@ -64,7 +65,7 @@ impl Dims {
     }
 }
 
-/// By the places in use, in a loop: for the few that they are a call to `memcmp` takes longer.
+/// Compares the used entries in a loop: for so few a call of `memcmp` takes longer.
 impl PartialEq for Dims {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
@@ -111,7 +112,7 @@ impl Meta {
         Self { dtype, dims }
     }
 
-    /// Number of elements; shapes are checked for overflow where they are made, so the product fits.
+    /// Number of elements; a shape is checked for overflow when it is made, so the product fits.
     #[inline]
     pub fn elements(&self) -> i64 {
         self.dims.elements().unwrap_or(i64::MAX)

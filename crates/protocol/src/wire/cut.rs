@@ -1,11 +1,12 @@
-//! Cutting a stream of words into instructions and messages by their first words, without reading them.
+//! Splitting a stream of words into instructions and messages by their first words, without
+//! decoding them.
 
 use super::{MESSAGE_CODE_FIRST, WireError, WireReason, halves};
 
-/// The instruction or message at the front, `None` while it is not all there.
+/// The instruction or message at the front; `None` while it is incomplete.
 ///
 /// # Errors
-/// A length of zero: nobody knows where the next one begins.
+/// A length of zero: the start of the next one is unknown.
 #[inline]
 pub fn first(words: &[u32]) -> Result<Option<&[u32]>, WireError> {
     let Some(length) = words.first().map(|&word| length_of(word)) else { return Ok(None) };
@@ -15,7 +16,7 @@ pub fn first(words: &[u32]) -> Result<Option<&[u32]>, WireError> {
     Ok(words.get(..length))
 }
 
-/// Words of the longest run of whole instructions and messages within `words_max`.
+/// Number of words of the longest prefix of whole instructions and messages within `words_max`.
 pub fn whole(words: &[u32], words_max: usize) -> usize {
     if words.len() <= words_max {
         return words.len();
@@ -31,7 +32,7 @@ pub fn whole(words: &[u32], words_max: usize) -> usize {
     end
 }
 
-/// Whether this first word begins a message, not an instruction.
+/// Returns true if a first word begins a message, not an instruction.
 #[inline]
 pub const fn is_message(first: u32) -> bool {
     halves(first).0 >= MESSAGE_CODE_FIRST

@@ -1,5 +1,5 @@
-//! Words to instruction. The words come from a peer: nothing here panics, and nothing is allocated beyond a fixed
-//! multiple of the frame.
+//! Decoder from words to an instruction. The words come from a peer: nothing here panics, and
+//! allocations are bounded by a fixed multiple of the frame.
 
 use super::{
     HEADER_WORDS, IMMEDIATE, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT, TEXT_BYTES_MAX, WireError,
@@ -10,18 +10,19 @@ use crate::operator::{AttrInfo, AttrKind, Op, OpInfo, OperandKind};
 use crate::value::Scalar;
 use smallvec::SmallVec;
 
-/// The instruction at the front of `words`, and how many words it has.
+/// The instruction at the front of `words`, and its length in words.
 ///
-/// A loop is faster with [`decode_into`]: an instruction has 300 bytes, and moving it takes longer than reading it.
+/// A loop is faster with [`decode_into`]: an instruction has 300 bytes, and moving it takes longer
+/// than decoding it.
 #[inline]
 pub fn decode(words: &[u32]) -> Result<(Instruction<'_>, usize), WireError> {
-    // The operator is written over.
+    // The operator is overwritten.
     let mut instruction = Instruction::new(Op::Free);
     let length = decode_into(words, &mut instruction)?;
     Ok((instruction, length))
 }
 
-/// [`decode`] into an instruction that the caller keeps; after an error it is meaningless.
+/// [`decode`] into the caller's instruction; after an error its content is meaningless.
 pub fn decode_into<'a>(
     words: &'a [u32],
     instruction: &mut Instruction<'a>,
@@ -52,7 +53,7 @@ pub fn decode_into<'a>(
     Ok(length)
 }
 
-/// How many results follow.
+/// Reads the number of results.
 fn outputs(reader: &mut WordReader<'_>, info: &OpInfo) -> Result<usize, WireError> {
     if !info.output_list {
         return Ok(usize::from(info.outputs));
@@ -78,7 +79,7 @@ pub(super) fn attrs(
     Ok(())
 }
 
-/// The operator and the length of the frame at the front of `words`, which holds all of it.
+/// The operator and the length of the frame at the front of `words`, all of which must be there.
 #[inline]
 pub(super) fn frame(words: &[u32]) -> Result<(Op, usize), WireError> {
     let &[first, ..] = words else {
@@ -95,7 +96,8 @@ pub(super) fn frame(words: &[u32]) -> Result<(Op, usize), WireError> {
     }
 }
 
-/// Low and high 16 bits: code and length of a frame's first word, consumed operands and signal of its third.
+/// The low and high 16 bits: code and length in a frame's first word, consumed operands and signal
+/// in its third.
 pub const fn halves(word: u32) -> (u16, u16) {
     let [a, b, c, d] = word.to_le_bytes();
     (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))
@@ -166,7 +168,7 @@ fn attr(reader: &mut WordReader<'_>, row: &AttrInfo) -> Result<Attr, WireError> 
     })
 }
 
-/// An attribute that the row was released without: nothing at a frame's end says that it is absent.
+/// Reads an attribute that was added after the row's release: it is absent at a frame's end.
 fn appended(reader: &mut WordReader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
     if reader.finish().is_ok() {
         return Ok(Attr::Absent);

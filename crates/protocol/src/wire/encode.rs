@@ -1,4 +1,4 @@
-//! Instruction to words.
+//! Encoder from an instruction to words.
 
 use super::{
     EncodeError, FRAME_WORDS_MAX, HEADER_WORDS, IMMEDIATE, LIST_MAX, NONE, PAYLOAD_BYTES_MAX,
@@ -11,7 +11,7 @@ use crate::operator::{AttrInfo, Op, OpInfo, OperandKind};
 /// Op code and length, tag, flags, count.
 const FREE_HEADER_WORDS: usize = 4;
 
-/// Appends the words of an instruction; on an error `out` is as it was.
+/// Appends the words of an instruction; on an error `out` is unchanged.
 pub fn encode(instruction: &Instruction<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
     let start = out.len();
     let result = append(instruction, out, start);
@@ -21,7 +21,7 @@ pub fn encode(instruction: &Instruction<'_>, out: &mut Vec<u32>) -> Result<(), E
     result
 }
 
-/// Appends instructions that free these slots: one, where they are no more than an instruction has room for.
+/// Appends instructions that free these slots: one, unless they exceed an instruction's room.
 pub fn encode_free(slots: &[u32], out: &mut Vec<u32>) {
     for slots in slots.chunks(FRAME_WORDS_MAX - FREE_HEADER_WORDS) {
         let count = count_word(slots.len());
@@ -31,8 +31,8 @@ pub fn encode_free(slots: &[u32], out: &mut Vec<u32>) {
     }
 }
 
-/// Gives an encoded instruction another tag, other outputs and other operands, and clears its signal: what a dispatcher
-/// does with most instructions. The rest of the words stays.
+/// Replaces the tag, outputs and operands of an encoded instruction, and clears its signal, as a
+/// dispatcher does with most instructions. The remaining words stay.
 pub fn rebind(
     words: &mut [u32],
     instruction: &Instruction<'_>,
@@ -42,7 +42,7 @@ pub fn rebind(
 ) {
     let info = instruction.op.info();
     let [_, tag_word, flags, rest @ ..] = words else {
-        unreachable!("{} words of an instruction that was decoded", words.len())
+        unreachable!("{} words of a decoded instruction", words.len())
     };
     *tag_word = tag;
     *flags &= 0xffff;
@@ -85,7 +85,8 @@ fn append(
     close(info.name, out, start)
 }
 
-/// Puts the count of results, and room for their slots, behind the header of an instruction whose row does not count them.
+/// Inserts the count of results, and placeholders for their slots, behind the header of an
+/// instruction whose row does not count them.
 pub fn count_outputs(words: &mut Vec<u32>, count: usize) {
     let room = u32::try_from(count).into_iter().chain(std::iter::repeat_n(0, count));
     words.splice(HEADER_WORDS..HEADER_WORDS, room);
@@ -118,7 +119,7 @@ pub fn close(op: &'static str, out: &mut [u32], start: usize) -> Result<(), Enco
     Ok(())
 }
 
-/// The counts that the row fixes, the limits, and the payload.
+/// Checks the counts that the row fixes, the limits, and the payload.
 #[inline]
 fn check_counts(instruction: &Instruction<'_>, info: &'static OpInfo) -> Result<(), EncodeError> {
     let op = info.name;
@@ -194,7 +195,7 @@ fn append_operands(
 }
 
 fn push_count(instruction: &Instruction<'_>, fixed: usize, out: &mut Vec<u32>) {
-    // Below the limit of words: checked at the beginning.
+    // Below the limit of words, as checked at the beginning.
     out.push(count_word(instruction.operands.len() - fixed));
 }
 
@@ -209,7 +210,8 @@ fn slot(id: Id, info: &'static OpInfo) -> Result<u32, EncodeError> {
     }
 }
 
-/// The attributes that have words: not the absent ones at the end that the row was released without.
+/// The attributes that have words: without absent ones at the end that were added after the row's
+/// release.
 #[inline]
 fn written_attrs<'a>(attrs: &'a [Attr], info: &OpInfo) -> &'a [Attr] {
     let pairs = attrs.iter().zip(info.attrs).rev();

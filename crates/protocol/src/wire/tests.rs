@@ -1,4 +1,4 @@
-//! Round trips of every operator, and words from a peer that means harm.
+//! Round trips of every operator, and words from a malicious peer.
 
 use super::*;
 use crate::instruction::{Attr, Id, Instruction, Operand};
@@ -19,11 +19,11 @@ fn every_operator_comes_back() {
         let instruction = owned.instruction();
         let mut words = words(&instruction);
         let length = words.len();
-        // What follows is another frame's.
+        // A word of the next frame.
         words.push(u32::MAX);
         let (decoded, used) = decode(&words).unwrap();
         prop_assert_eq!(used, length);
-        // Not `==` on the instructions: a NaN is not equal to itself, its words are.
+        // Compares words, not instructions: a NaN is not equal to itself, but its words are.
         prop_assert_eq!(self::words(&decoded), &words[..length]);
         prop_assert_eq!(decoded.payload, instruction.payload);
         Ok(())
@@ -80,7 +80,7 @@ fn appended_attributes_end_the_frame() {
     assert_eq!(refusal(&longer(14, &[0, 0])), said.replace("12", "13"));
 }
 
-/// What `decode` says of words.
+/// Error text of `decode`.
 fn refusal(words: &[u32]) -> String {
     decode(words).unwrap_err().to_string()
 }
@@ -164,7 +164,7 @@ fn what_has_no_binary_form_leaves_no_words() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
-    /// The form is canonical: what is accepted is what would be written.
+    /// The form is canonical: the decoder accepts only the encoder's output.
     #[test]
     fn mutated_frames_are_refused_or_canonical(owned in any_instruction(), changes in changes(), cut in any::<bool>()) {
         let mut words = words(&owned.instruction());

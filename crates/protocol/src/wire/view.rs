@@ -1,5 +1,5 @@
-//! An instruction that is looked at where it stands, for whoever passes it on: what `decode` checks is checked, and what it
-//! builds is not built.
+//! A view of an encoded instruction, for code that passes it on: it makes the checks of `decode`
+//! and builds nothing.
 
 use super::decode::{attrs, frame, halves};
 use super::{
@@ -10,21 +10,22 @@ use crate::operator::Op;
 use crate::value::Scalar;
 use smallvec::SmallVec;
 
-/// Instructions without a list of operands or results and without a payload, all of whose operands are there.
+/// An instruction without a list of operands or results, without a payload, and with all operands
+/// present.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstructionView<'a> {
     pub op: Op,
-    /// The slots that its results are to have.
+    /// The slots of its results.
     pub outputs: &'a [u32],
-    /// A slot or [`IMMEDIATE`] in each operand's place.
+    /// A slot or [`IMMEDIATE`] for each operand.
     pub operands: &'a [u32],
-    /// The numbers in the places of operands, in order.
+    /// The scalars among the operands, in order.
     pub scalars: SmallVec<[Scalar; 3]>,
     pub attrs: SmallVec<[Attr; 2]>,
 }
 
 impl<'a> InstructionView<'a> {
-    /// The one instruction that `words` are. `None` for another form, whose words are not checked here.
+    /// The one instruction in `words`. `None` for another form, whose words are not checked here.
     ///
     /// # Errors
     /// Words that `decode` refuses.
@@ -64,7 +65,7 @@ impl<'a> InstructionView<'a> {
     }
 }
 
-/// The slots of a `free`; `None` for what is none, or needs a closer look.
+/// The slots of a `free`; `None` for other instructions, or for one that needs the full decoder.
 #[inline]
 pub fn freed(words: &[u32]) -> Option<&[u32]> {
     let (&[first, _, flags, count], slots) = words.split_first_chunk()?;

@@ -1,11 +1,15 @@
-//! The shards that words are made of, written and read: 64-bit numbers, byte strings, scalars.
+//! Fields of a frame, written and read: 64-bit numbers, byte strings, scalars.
 
 use super::{LIST_MAX, WireError, WireReason, words_of};
 use crate::integer::to_usize;
 use crate::value::{DIMS_MAX, Dims, Dtype, Scalar};
 
 /// The low half of a 64-bit number.
-#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "the low half is meant")]
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "only the low half is needed"
+)]
 const fn low(value: u64) -> u32 {
     value as u32
 }
@@ -23,7 +27,7 @@ pub(super) fn push_scalar(out: &mut Vec<u32>, scalar: Scalar) {
     out.extend_from_slice(&scalar_words(scalar));
 }
 
-/// The three words of a scalar: what it is, low half, high half.
+/// The three words of a scalar: its kind, low half, high half.
 pub fn scalar_words(scalar: Scalar) -> [u32; 3] {
     let (tag, bits) = match scalar {
         Scalar::Bool(value) => (0, u64::from(value)),
@@ -33,7 +37,7 @@ pub fn scalar_words(scalar: Scalar) -> [u32; 3] {
     [tag, low(bits), low(bits >> 32)]
 }
 
-/// The scalar that three words say.
+/// The scalar in three words.
 pub fn scalar(words: &[u32; 3]) -> Result<Scalar, WireError> {
     WordReader::new(words, 0).scalar()
 }
@@ -143,13 +147,14 @@ impl<'a> WordReader<'a> {
         }
         let mut dims = Dims::EMPTY;
         for _ in 0..count {
-            // Cannot be full: the count is checked.
+            // It cannot be full: the count is checked.
             let _ = dims.push(self.i64()?);
         }
         Ok(dims)
     }
 
-    /// A count of at most [`LIST_MAX`] and the numbers. Nothing is allocated before they are all known to be there.
+    /// Reads a count of at most [`LIST_MAX`] and the numbers. Nothing is allocated before they are
+    /// all known to be there.
     pub(crate) fn list(&mut self) -> Result<Box<[i64]>, WireError> {
         let count = self.word()?;
         let length = to_usize(count);
@@ -167,7 +172,7 @@ impl<'a> WordReader<'a> {
         Ok(pairs.iter().map(number).collect())
     }
 
-    /// A view of a byte string of at most `bytes_max` bytes.
+    /// Borrows a byte string of at most `bytes_max` bytes.
     pub(crate) fn bytes(&mut self, bytes_max: usize) -> Result<&'a [u8], WireError> {
         let length = self.word()?;
         let bytes = to_usize(length);
@@ -186,17 +191,17 @@ impl<'a> WordReader<'a> {
         Ok(bytes)
     }
 
-    /// A view of a text of at most `bytes_max` bytes.
+    /// Borrows a text of at most `bytes_max` bytes.
     pub(crate) fn text(&mut self, bytes_max: usize) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.bytes(bytes_max)?).map_err(|_| self.error(WireReason::Utf8))
     }
 
-    /// Whether nothing is left.
+    /// Returns true if nothing is left.
     pub(crate) const fn is_at_end(&self) -> bool {
         self.position == self.words.len()
     }
 
-    /// Every declared word must have been read.
+    /// Checks that every declared word has been read.
     #[inline]
     pub(crate) fn finish(&self) -> Result<(), WireError> {
         match self.words.len() - self.position {

@@ -6,8 +6,9 @@ use std::cell::{Ref, RefCell, RefMut};
 /// A cell that only code holding the GIL touches. A second borrow is a bug of ours and panics instead of corrupting.
 pub(crate) struct GilCell<T>(RefCell<T>);
 
-// SAFETY: every access takes a `Python` token, and the module refuses interpreters without a GIL (lib.rs), so one thread
-// at a time touches the cell. What is in it is used by one thread after the other, so it must be `Send`.
+// SAFETY: every access takes a `Python` token, and the module refuses interpreters without a GIL
+// (lib.rs), so one thread at a time touches the cell. Several threads use the content in turn, so
+// it must be `Send`.
 unsafe impl<T: Send> Sync for GilCell<T> {}
 
 impl<T> GilCell<T> {
@@ -15,7 +16,7 @@ impl<T> GilCell<T> {
         Self(RefCell::new(value))
     }
 
-    /// What is in a cell that nobody else can reach.
+    /// The content of a cell that is borrowed exclusively.
     pub(crate) fn inner_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -28,7 +29,8 @@ impl<T> GilCell<T> {
         self.0.borrow_mut()
     }
 
-    /// For destructors, which Python runs with the GIL held; `None` while the cell is in use further up the stack.
+    /// Access for destructors, which Python runs with the GIL held; `None` while the cell is
+    /// borrowed further up the stack.
     ///
     /// # Safety
     /// The caller holds the GIL.

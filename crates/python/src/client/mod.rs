@@ -1,7 +1,7 @@
 //! The client: tensors, tape, emitter, and the connections to a dispatcher.
 //!
-//! Folders import those before them alone, in this order: `connection`, `session`, `value`, `tape`, `emission`, `views`,
-//! `backward`, `surface`.
+//! Folders import only those before them in this order: `connection`, `session`, `value`, `tape`,
+//! `emission`, `views`, `backward`, `surface`.
 //!
 //! **Architecture invariant:** the client never computes and never imports torch. Everything in here runs under the GIL,
 //! which is its only lock ([`gil_cell`]); waiting releases it.

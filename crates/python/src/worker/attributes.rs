@@ -1,4 +1,4 @@
-//! Attributes as Python objects, kept per operator: a repeated instruction makes none.
+//! Attributes as Python objects, cached by operator: a repeated instruction makes no new ones.
 
 use gt_protocol::{Attr, AttrKind, OpInfo, Scalar};
 use gt_worker::same_attr;
@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
 use smallvec::SmallVec;
 
-/// Different attributes of one operator that are kept. A model's `reshape` has a dozen sizes; an attribute that is new
-/// in every instruction (a step, a draw) only moves the others out.
+/// Maximum number of attribute lists cached for one operator. A model's `reshape` has a dozen
+/// sizes; an attribute that is new in every instruction (a step, a draw) only evicts the others.
 const KEPT_MAX: usize = 16;
 
 /// The Python arguments of one list of attributes.
@@ -17,7 +17,7 @@ struct CachedAttributes {
     objects: Vec<Py<PyAny>>,
 }
 
-/// The lists of attributes that one operator has been called with.
+/// The cached attribute lists of one operator.
 #[derive(Debug, Default)]
 pub struct Attributes {
     kept: Vec<CachedAttributes>,

@@ -1,4 +1,5 @@
-//! Collectives that a backend of the kernels moves itself: what it is told of them, and what it answers.
+//! Collectives that a backend of the kernels executes itself: requests to the backend and its
+//! answers.
 
 use super::attributes;
 use gt_protocol::Instruction;
@@ -6,7 +7,7 @@ use gt_worker::{Backend, Collective, DirectReads, Pull, StridedRange, Turn};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
-/// Those that a worker's kernels have, in the order of [`Backend`].
+/// The backends that a worker's kernels have, in the order of [`Backend`].
 #[derive(Debug, Default)]
 pub struct CollectiveBackends {
     backends: [Option<CollectiveBackend>; 2],
@@ -18,10 +19,10 @@ struct CollectiveBackend {
     rendezvous: Py<PyAny>,
 }
 
-/// Our part in a collective, with the values that it keeps.
+/// This worker's part in a collective; it keeps the values alive.
 #[derive(Debug)]
 pub struct Rendezvous {
-    /// The backend's; none where it cannot be.
+    /// The backend's object; `None` where the backend cannot take part.
     object: Option<Py<PyAny>>,
     pub operand: Option<Py<PyAny>>,
     pub result: Option<Py<PyAny>>,
@@ -39,12 +40,13 @@ impl CollectiveBackends {
         Ok(Self { backends: [entry(Backend::Device)?, entry(Backend::Group)?] })
     }
 
-    /// Who can take part with us, by each.
+    /// Each backend's domain: the group of workers that can take part with this one.
     pub fn domains(&self) -> [&str; 2] {
         self.backends.each_ref().map(|entry| entry.as_ref().map_or("", |one| one.domain.as_str()))
     }
 
-    /// The backend's part and its first payload, which is empty where it cannot be.
+    /// This worker's part in the collective, and its first payload, which is empty where the
+    /// backend cannot take part.
     pub fn rendezvous(
         &self,
         py: Python<'_>,
@@ -99,7 +101,7 @@ impl Rendezvous {
         })
     }
 
-    /// Whether the result can be had, or never will be.
+    /// Returns true if the result is there, or never will be.
     pub fn is_over(&self, py: Python<'_>) -> PyResult<bool> {
         match &self.object {
             Some(object) => object.bind(py).call_method0("is_over")?.extract(),
@@ -112,12 +114,13 @@ impl Rendezvous {
         object.bind(py).call_method1("lose", (peer,)).map(drop)
     }
 
-    /// All go by messages: a call that waits for its turn is taken out of the others' way.
+    /// Falls back to messages for all members: a call that waits for its turn is withdrawn, so that
+    /// it blocks no other.
     pub fn fall_back(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, &[])
     }
 
-    /// What takes the result's place, if anything does.
+    /// The object that replaces the result, if there is one.
     pub fn finish(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let Some(object) = &self.object else { return Ok(None) };
         let result = object.bind(py).call_method0("finish")?;
@@ -131,7 +134,7 @@ impl Rendezvous {
     }
 }
 
-/// The reads as `gt.worker.collective_backend` describes them: in elements.
+/// The reads in the form of `gt.worker.collective_backend`: in elements.
 fn described<'py>(py: Python<'py>, reads: &DirectReads) -> PyResult<Bound<'py, PyTuple>> {
     let size = usize::try_from(reads.dtype.size()).expect("an element has a few bytes");
     let range = |range: StridedRange| {

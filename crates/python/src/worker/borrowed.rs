@@ -1,17 +1,18 @@
-//! Bytes of values that a collective works on, from whichever thread moves it on.
+//! Memory of values that a collective works on, used by whichever thread advances it.
 
 #![allow(unsafe_code, reason = "tensors' bytes, used while the interpreter is elsewhere")]
 
 use gt_worker::{BorrowedBuffers, Buffers};
 use pyo3::prelude::*;
 
-/// Memory of the host that an object keeps.
+/// Host memory that an object keeps alive.
 #[derive(Debug)]
 pub struct BorrowedBytes {
     address: usize,
     length: usize,
-    /// What the memory belongs to. It is made and dropped with the interpreter, in the thread of the machine.
-    #[allow(dead_code, reason = "it is there to live")]
+    /// Owner of the memory. It is made and dropped with the interpreter attached, on the machine's
+    /// thread.
+    #[allow(dead_code, reason = "the field only keeps its object alive")]
     keeper: Py<PyAny>,
 }
 
@@ -19,8 +20,9 @@ impl BorrowedBytes {
     /// The `length` bytes at `address`, which live as long as `keeper`.
     ///
     /// # Safety
-    /// They do, and until the buffer is dropped nobody writes to them but through it; if it is for writing, nobody reads
-    /// them either. So it may be used in any thread, by one at a time.
+    /// They are valid, and until the buffer is dropped they are written only through it;
+    /// if it is for writing, they are also read only through it. So any thread may use it, one at a
+    /// time.
     pub unsafe fn new(address: usize, length: usize, keeper: Py<PyAny>) -> Self {
         Self { address, length, keeper }
     }
@@ -30,7 +32,7 @@ impl BorrowedBytes {
             return &[];
         }
         let start = std::ptr::with_exposed_provenance(self.address);
-        // SAFETY: what `new` was promised.
+        // SAFETY: the caller of `new` promised it.
         unsafe { std::slice::from_raw_parts(start, self.length) }
     }
 
@@ -39,17 +41,17 @@ impl BorrowedBytes {
             return &mut [];
         }
         let start = std::ptr::with_exposed_provenance_mut(self.address);
-        // SAFETY: what `new` was promised for a buffer for writing, which is the only kind that `BorrowedMemory` asks this of; and the
-        // buffer is borrowed for writing as long as the slice is.
+        // SAFETY: the caller of `new` promised it for a buffer for writing, the only kind for which
+        // `BorrowedMemory` calls this; the buffer is borrowed exclusively as long as the slice is.
         unsafe { std::slice::from_raw_parts_mut(start, self.length) }
     }
 }
 
-/// Memory that is written to.
+/// Memory that the collective writes.
 #[derive(Debug)]
 pub enum ResultMemory {
     Place(BorrowedBytes),
-    /// Of a value in a device's memory, to be written back.
+    /// Copy of a value in device memory, to be written back.
     Copy(Vec<u8>),
 }
 
@@ -62,12 +64,12 @@ impl ResultMemory {
     }
 }
 
-/// What a collective reads and writes.
+/// Memory that a collective reads and writes.
 #[derive(Debug)]
 pub struct BorrowedMemory {
     operand: Option<BorrowedBytes>,
     result: Option<ResultMemory>,
-    /// The result is the operand too.
+    /// True if the result is the operand too.
     is_one: bool,
 }
 
@@ -92,7 +94,7 @@ impl BorrowedMemory {
         Self { operand: None, result: Some(both), is_one: true }
     }
 
-    /// What is to be written back.
+    /// Bytes to be written back, if the result is a copy.
     pub fn copy(&self) -> Option<&[u8]> {
         match &self.result {
             Some(ResultMemory::Copy(bytes)) => Some(bytes),

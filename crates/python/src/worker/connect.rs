@@ -1,5 +1,5 @@
-//! How a worker that was started by hand finds its dispatcher: a handshake, then rings on the dispatcher's host and
-//! frames over TCP elsewhere.
+//! Connecting a worker that was started by hand to its dispatcher: a handshake, then rings on the
+//! dispatcher's host, and frames over TCP elsewhere.
 
 use super::framed::serve_frames;
 use super::greeting::{WELCOME_PATIENCE, greet, tell};
@@ -18,22 +18,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 
-/// Runs a worker of a dispatcher that listens, until that is gone.
+/// Runs a worker of a listening dispatcher, until that is gone.
 ///
 /// Args:
-///     host, port: Where it listens for TCP, unless `unix` is given.
-///     unix: The path of its Unix socket.
-///     index: The index that this worker would like.
-///     token: What lets it in where tokens are asked for.
-///     rings: Whether it moves to shared memory where the dispatcher is on this host.
+///     host, port: The dispatcher's TCP address, unless `unix` is given.
+///     unix: The path of the dispatcher's Unix socket.
+///     index: The preferred index of this worker.
+///     token: The access token, for a dispatcher that requires one.
+///     rings: True to use shared memory where the dispatcher is on this host.
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
 ///
 /// Raises:
-///     `ConnectionRefusedError`: Nobody answers there, or the answer is a refusal.
-///     `ConnectionError`: The connection is of no use later.
+///     `ConnectionRefusedError`: The dispatcher does not answer, or refuses the worker.
+///     `ConnectionError`: The connection fails later.
 #[pyfunction]
 #[pyo3(signature = (*, host, port, unix, index, token, rings, backend))]
-#[allow(clippy::too_many_arguments, reason = "named ones, of Python")]
+#[allow(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
 pub fn run_on_socket(
     py: Python<'_>,
     host: &str,
@@ -68,7 +68,8 @@ pub fn run_on_socket(
     if let Some(opened) = &welcome.local_socket
         && let Ok(socket) = py.detach(|| open_local(opened, &welcome, &hello))
     {
-        // The dispatcher also watches the connection by which we came, so it stays open: until the process ends.
+        // The dispatcher also watches the connection that the worker arrived on, so it stays open
+        // until the process ends.
         std::mem::forget(stream);
         tell_joined(&welcome, &format!("{host}:{port}"), "shared memory", backend)?;
         return serve_control(py, socket.into(), worker);
@@ -86,8 +87,8 @@ pub fn run_on_socket(
     serve_frames(py, stream, worker, index, listener, redial)
 }
 
-/// Who started a worker by hand sees that it has joined, where and as whom: a line of its log, which is standard error.
-/// The dispatcher has admitted it then, and tells its sessions next.
+/// Writes a line to the worker's log (standard error) that it has joined: the dispatcher, its index
+/// and the connection. The dispatcher has admitted it by then, and tells its sessions next.
 fn tell_joined(
     welcome: &Welcome,
     address: &str,
@@ -101,7 +102,7 @@ fn tell_joined(
     Ok(())
 }
 
-/// The connection, the answer to our hello, and where workers of other hosts may call us.
+/// The connection, the answer to the hello, and the listener for workers of other hosts.
 fn dial_tcp(
     host: &str,
     port: u16,
@@ -116,7 +117,8 @@ fn dial_tcp(
     let mut stream = TcpStream::connect(addresses.as_slice()).map_err(text)?;
     tcp::tune(&stream, probes).map_err(text)?;
     stream.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
-    // On the interface that reaches the dispatcher: that network is ours.
+    // Bound to the interface that reaches the dispatcher: that network also reaches the other
+    // workers.
     let listener = TcpListener::bind((stream.local_addr().map_err(text)?.ip(), 0)).map_err(text)?;
     hello.data_port = Some(listener.local_addr().map_err(text)?.port());
     let welcome = greet(&mut stream, &hello).map_err(|error| format!("{host}:{port}: {error}"))?;
@@ -133,7 +135,7 @@ fn dial_unix(address: &SocketAddr, hello: &Hello) -> Result<(UnixStream, Welcome
     Ok((socket, welcome))
 }
 
-/// Goes through the dispatcher's local socket: who can open it is on its host.
+/// Connects through the dispatcher's local socket: a process that can open it is on the same host.
 fn open_local(
     opened: &LocalSocket,
     welcome: &Welcome,

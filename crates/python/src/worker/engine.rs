@@ -1,4 +1,4 @@
-//! The engine that calls Python kernels, of torch and of numpy alike.
+//! The engine that calls Python kernels, of torch and of numpy.
 
 #![allow(unsafe_code, reason = "an attached interpreter, without asking")]
 
@@ -24,54 +24,54 @@ use std::iter::once;
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Code of the operator that this process executes, or executed last; 0 before the first.
+/// Code of the operator that this process executes or executed last; 0 before the first.
 static EXECUTING: AtomicU16 = AtomicU16::new(0);
 
-/// The name of the operator that this process's worker executes: what a backend's warning is about.
+/// The name of the operator that this process's worker executes, for warnings of a backend.
 #[pyfunction]
 pub fn executing_op() -> Option<&'static str> {
     Op::from_code(EXECUTING.load(Ordering::Relaxed)).map(|op| op.info().name)
 }
 
-/// Python objects as values, kernels as operators.
+/// An engine whose values are Python objects and whose operators are kernels.
 #[derive(Debug)]
 pub struct PythonEngine {
     kernels: Kernels,
     caller: Vectorcaller,
-    /// By the wire's number.
+    /// Dtype objects by their number on the wire.
     dtypes: Vec<Py<PyAny>>,
-    /// A class, or a tuple of them.
+    /// The exception class for a lack of memory, or a tuple of such classes.
     out_of_memory: Py<PyAny>,
     memory: ValueMemory,
     threads: Threads,
-    /// () -> nothing, when everything before has run.
+    /// () -> None, once all earlier work has run.
     synchronize: Py<PyAny>,
     backends: CollectiveBackends,
-    /// What runs without Python, once it is there.
+    /// Programs that run instructions without Python, where the helper is loaded.
     programs: Option<Programs>,
-    /// (steps, whether the first one's first operand may be written over) -> how many have run and the result, or None. Of a
-    /// backend whose kernels are not programs.
+    /// (steps, whether the first one's first operand may be overwritten) -> (number of steps that
+    /// ran, result), or None. For a backend whose kernels are not programs.
     chain: Option<Py<PyAny>>,
-    /// Calls of Python's kernels.
+    /// Number of calls of Python kernels.
     calls: u64,
-    /// () -> how many kernels of GT's own have run, whoever called them.
+    /// () -> number of GT's own kernels that have run, whoever called them.
     own_calls: Py<PyAny>,
     take_loss: Py<PyAny>,
-    /// When what was executed, where that is asked for.
+    /// Record of each instruction's start and duration, where one is requested.
     execution_log: Option<ExecutionLog>,
 }
 
-/// How many threads kernels use: one, or for a large instruction as many as the backend has.
+/// Number of threads that kernels use: one, or for a large instruction as many as the backend has.
 #[derive(Debug)]
 struct Threads {
-    /// (number) -> nothing; `None` where the backend has one thread, or chooses by itself.
+    /// (number) -> None; `None` where the backend has one thread, or chooses by itself.
     set: Option<Py<PyAny>>,
     most: u32,
     is_large: bool,
 }
 
 impl PythonEngine {
-    /// Fetches everything from a `gt.worker.backend.Backend`.
+    /// Fetches the functions and settings of a `gt.worker.backend.Backend`.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
         let function = |name: &str| backend.getattr(name).map(Bound::unbind);
         let caller = Vectorcaller::new();
@@ -102,7 +102,7 @@ impl PythonEngine {
         let py = attached();
         let count = if self.threads.is_large { self.threads.most } else { 1 };
         if let Err(error) = set.call1(py, (count,)) {
-            // The number is one that the backend gave: only speed depends on it.
+            // The number came from the backend itself, and only speed depends on it.
             error.write_unraisable(py, None);
         }
     }
@@ -213,7 +213,8 @@ impl Engine for PythonEngine {
                 return Some(values);
             }
         }
-        // Whatever it is that fails, an update executed by itself says so.
+        // A failure is dropped here: the update that fails reports it when it is executed by
+        // itself.
         let results =
             kernel_call::run_group(py, kernel, &self.dtypes, instruction, operands, reuse);
         let results = results.ok().flatten()?;
@@ -232,7 +233,8 @@ impl Engine for PythonEngine {
         EXECUTING.store(first.op.info().code, Ordering::Relaxed);
         let Some(programs) = &mut self.programs else {
             let chain = self.chain.as_ref()?;
-            // Whatever it is that fails, an instruction executed by itself says so.
+            // A failure is dropped here: the instruction that fails reports it when it is executed
+            // by itself.
             let made = kernel_call::run_chain(py, chain, (first, operands), reuse, followers);
             let made = made.ok().flatten()?;
             self.calls += 1;
@@ -260,7 +262,7 @@ impl Engine for PythonEngine {
         let native = self.programs.as_ref().map_or(0, |programs| programs.calls);
         let py = attached();
         let own = self.own_calls.call0(py).and_then(|count| count.extract(py));
-        [native, self.calls, own.expect("a backend counts its kernels")]
+        [native, self.calls, own.expect("a backend returns the number of its kernels' calls")]
     }
 
     #[inline]
@@ -290,7 +292,7 @@ impl Engine for PythonEngine {
     }
 
     fn is_view(&mut self, result: &Self::Value, operand: &Self::Value) -> Result<bool, Fault> {
-        // A reshape that needs no copy begins where its operand does.
+        // A reshape that needs no copy has its operand's address.
         let py = attached();
         let result = self.memory.address(py, result);
         let is_same = result.and_then(|result| Ok(result == self.memory.address(py, operand)?));
@@ -393,7 +395,7 @@ impl Engine for PythonEngine {
     }
 
     fn is_over(&mut self, rendezvous: &mut Rendezvous) -> bool {
-        // What cannot be asked fails where its result is looked for.
+        // A backend that cannot be asked fails where its result is fetched.
         rendezvous.is_over(attached()).unwrap_or(true)
     }
 
@@ -420,7 +422,8 @@ impl Engine for PythonEngine {
     fn end(&mut self, rendezvous: Rendezvous, payloads: &[Option<Vec<u8>>]) {
         let py = attached();
         if let Err(error) = rendezvous.end(py, payloads) {
-            // Nobody waits for anything of it: the collective is over, and its result has been told of.
+            // The collective is over and its result has been reported, so there is nobody to return
+            // an error to.
             error.write_unraisable(py, None);
         }
     }
@@ -455,7 +458,7 @@ impl Engine for PythonEngine {
     fn take_loss(&mut self) -> bool {
         let py = attached();
         let is_lost = self.take_loss.call0(py).and_then(|lost| lost.extract(py));
-        is_lost.expect("a backend knows what it has lost")
+        is_lost.expect("a backend returns true or false for a loss")
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {
@@ -480,10 +483,11 @@ impl VectorLoop for ReductionLoop<'_, '_> {
     }
 }
 
-/// The interpreter, without asking whether this thread is attached to it.
+/// The interpreter, without a check that this thread is attached to it.
 fn attached<'py>() -> Python<'py> {
-    // SAFETY: an engine is made and used only in the loops of a worker (`process::serve`, `framed::serve_frames`), which hold
-    // a token of their own around everything a machine does; it is given up only while words or other workers are waited for.
+    // SAFETY: an engine is made and used only in a worker's loops (`process::serve`,
+    // `framed::serve_frames`), which hold a token around everything that a machine does; they
+    // detach only while they wait for words or for other workers.
     unsafe { Python::assume_attached() }
 }
 

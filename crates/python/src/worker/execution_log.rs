@@ -1,7 +1,9 @@
-//! When a worker executed which instruction, as lines of a file beside the instruction log: `FILE.worker3` for worker 3.
+//! Record of the times at which a worker executed each instruction: lines of a file beside the
+//! instruction log, `FILE.worker3` for worker 3.
 //!
-//! A line is `s1 %37 matmul 43387123456.7 812.3`: session, number, operator, microseconds of the day (UTC) at which it
-//! began, and how many it took. A collective, whose bytes move beside what computes, took as long as until all had come.
+//! A line is `s1 %37 matmul 43387123456.7 812.3`: session, number, operator, start in microseconds
+//! of the day (UTC), and duration in microseconds. A collective, whose bytes move while other
+//! instructions compute, lasts until all have arrived.
 
 use gt_protocol::{Instruction, Kind, Op};
 use gt_worker::FailedInstruction;
@@ -12,18 +14,19 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Lines gather until there are so many bytes, or until the worker waits or is asked.
+/// Number of bytes of lines that gather before they are written; they are also written when the
+/// worker waits or is asked.
 const BUFFER_BYTES: usize = 64 * 1024;
 const DAY_SECONDS: u64 = 86_400;
 
-/// A worker's record.
+/// A worker's record of execution times.
 #[derive(Debug)]
 pub struct ExecutionLog {
-    /// That of the instruction log.
+    /// Path of the instruction log.
     path: PathBuf,
     file: Option<File>,
     lines: String,
-    /// A moment by both clocks: the one that never goes back, and the time of day.
+    /// One moment by both clocks: the monotonic one, and the time of day.
     start: (Instant, Duration),
     began: Option<Instant>,
     /// Collectives in flight, by the machine's tickets.
@@ -31,7 +34,7 @@ pub struct ExecutionLog {
 }
 
 impl ExecutionLog {
-    /// Beside the instruction log at `path`, once the worker's index is known.
+    /// A record beside the instruction log at `path`, opened once the worker's index is known.
     pub fn new(path: &Path) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let of_day = Duration::new(now.as_secs() % DAY_SECONDS, now.subsec_nanos());
@@ -46,8 +49,8 @@ impl ExecutionLog {
         }
     }
 
-    /// Opens the file; a worker that cannot have one works without, and says so. Beside a terminal, a pipe or `/dev/null`
-    /// there is none.
+    /// Opens the file; a worker that cannot open it goes on without one, and says so. There is none
+    /// beside a terminal, a pipe or `/dev/null`.
     pub fn open(&mut self, index: u32) {
         if self.path.metadata().is_ok_and(|log| !log.is_file()) {
             return;
@@ -60,12 +63,12 @@ impl ExecutionLog {
         }
     }
 
-    /// An instruction begins.
+    /// Notes the start of an instruction.
     pub fn begin(&mut self) {
         self.began = Some(Instant::now());
     }
 
-    /// The instruction that has begun has ended.
+    /// Adds the line of the instruction that has started.
     pub fn end(&mut self, session: u32, instruction: &Instruction<'_>) {
         if let Some(began) = self.began.take()
             && instruction.op.info().kind() == Kind::Compute
@@ -74,12 +77,12 @@ impl ExecutionLog {
         }
     }
 
-    /// A collective begins.
+    /// Notes the start of a collective.
     pub fn begin_transfer(&mut self, ticket: u64) {
         self.transfers.insert(ticket, Instant::now());
     }
 
-    /// A collective is over.
+    /// Adds the line of a collective that is over.
     pub fn end_transfer(&mut self, ticket: u64, origin: &FailedInstruction) {
         if let Some(began) = self.transfers.remove(&ticket) {
             self.line(origin.session, origin.tag, origin.op, began);
@@ -99,7 +102,7 @@ impl ExecutionLog {
         }
     }
 
-    /// Writes what has gathered.
+    /// Writes the lines that have gathered.
     pub fn flush(&mut self) {
         if let Some(file) = &mut self.file
             && let Err(error) = file.write_all(self.lines.as_bytes())
@@ -116,6 +119,6 @@ fn microseconds(duration: Duration) -> f64 {
 }
 
 fn warn(text: &str) {
-    // Nobody is left to be told where standard error is closed.
+    // If standard error is closed, there is nowhere to report it.
     let _ = writeln!(std::io::stderr(), "gt.worker: {text}");
 }

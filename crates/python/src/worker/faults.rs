@@ -1,4 +1,4 @@
-//! Exceptions of kernels as faults.
+//! Conversion of kernels' exceptions to faults.
 
 use gt_protocol::message::FailureClass;
 use gt_worker::Fault;
@@ -8,11 +8,13 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 
-/// How torch's allocator for the host's memory says that there is none: by its words, for the class is the same as any other's.
+/// Texts by which torch's host allocator reports a lack of memory: its exception class is a general
+/// one.
 const ALLOCATOR_TEXTS: [&str; 2] =
     ["DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"];
 
-/// What an exception says, without where in the worker it was raised. `out_of_memory`: its class is the backend's for that.
+/// The fault of an exception, without the traceback in the worker. `out_of_memory` is true if its
+/// class is the backend's for a lack of memory.
 pub(super) fn of(py: Python<'_>, error: &PyErr, out_of_memory: bool) -> Fault {
     let text = error.value(py).to_string();
     let refused = ALLOCATOR_TEXTS.iter().any(|words| text.contains(words));
@@ -33,12 +35,13 @@ pub(super) fn of(py: Python<'_>, error: &PyErr, out_of_memory: bool) -> Fault {
     } else {
         FailureClass::Runtime
     };
-    // What follows is torch's C++ stack.
+    // The rest of the text is torch's C++ stack.
     let end = text.find("\nException raised from").unwrap_or(text.len());
     Fault::new(class, text.get(..end).unwrap_or_default())
 }
 
-/// torch's class or numpy's, by its name: neither is loaded for this.
+/// Returns true for torch's class or numpy's, compared by name: neither module is imported for
+/// this.
 fn is_linear_algebra(py: Python<'_>, error: &PyErr) -> bool {
     error.get_type(py).name().is_ok_and(|name| name.to_string().ends_with("LinAlgError"))
 }

@@ -1,4 +1,4 @@
-//! The socket by which a client asks a process for workers that this one forks, and hears which processes they are.
+//! The socket on which a process receives requests to fork workers, and reports the new processes.
 
 use super::process::{connection, owned};
 use gt_transport::{ControlKind, ControlRecord, receive_record, send_record};
@@ -7,7 +7,8 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
-/// A program may have closed its standard error; no socket gets a number that is free for this reason.
+/// Lowest descriptor number of a socket: a program may have closed its standard streams, and no
+/// socket may take their numbers.
 const DESCRIPTOR_MIN: i32 = 3;
 
 /// The end of the socket on which requests come.
@@ -16,7 +17,7 @@ pub struct ForkRequests {
     socket: OwnedFd,
 }
 
-/// A worker that is asked for.
+/// A request for a worker.
 #[pyclass(frozen, get_all, module = "gt._core")]
 pub struct ForkRequest {
     index: u32,
@@ -25,18 +26,18 @@ pub struct ForkRequest {
 
 #[pymethods]
 impl ForkRequests {
-    /// Of an inherited descriptor, which becomes this object's.
+    /// Takes over an inherited descriptor.
     #[new]
     fn new(descriptor: i32) -> Self {
         Self { socket: owned(descriptor) }
     }
 
-    /// The next request, once it has come; None when nobody asks any more.
+    /// Waits for the next request; None once the client is gone.
     ///
     /// Raises:
     ///     `ConnectionError`: The system has no descriptor left.
     fn receive(&self, py: Python<'_>) -> PyResult<Option<ForkRequest>> {
-        // An error here is that of a client which has ended without reading what it was told.
+        // An error here comes from a client that has ended without reading the reports.
         let Ok(Some((record, descriptors))) = py.detach(|| receive_record(self.socket.as_fd()))
         else {
             return Ok(None);
@@ -46,7 +47,7 @@ impl ForkRequests {
         Ok(Some(ForkRequest { index: record.index, control_fd: control.into_raw_fd() }))
     }
 
-    /// Says which process a worker is, with a descriptor that never means another one.
+    /// Reports the process of a worker, with a descriptor (pidfd) that never refers to another one.
     ///
     /// Raises:
     ///     `ConnectionError`: There is no such process.
@@ -55,7 +56,7 @@ impl ForkRequests {
         let descriptor = pidfd_open(raw, PidfdFlags::empty()).map_err(connection)?;
         let value = u64::from(process);
         let record = ControlRecord { kind: ControlKind::Fork, index: request.index, value };
-        // Where the client is gone the worker ends with its control socket.
+        // If the client is gone, the worker ends with its control socket.
         drop(send_record(self.socket.as_fd(), &record, &[descriptor.as_fd()]));
         Ok(())
     }

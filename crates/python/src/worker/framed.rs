@@ -1,6 +1,6 @@
-//! The loop of a worker on another host than its dispatcher: frames over TCP in the place of rings.
+//! The loop of a worker on another host than its dispatcher: frames over TCP in place of rings.
 //!
-//! A dropped link is taken up again, with all values as they are; a dispatcher that has ended ends the worker.
+//! A dropped link is resumed with all values kept; the worker ends when the dispatcher has ended.
 
 use super::greeting::tell;
 use super::machine::Worker;
@@ -22,9 +22,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Answers are sent when so many words have gathered, and when there is nothing more to do.
+/// Number of words of answers that gather before they are sent; they are also sent when there is
+/// nothing more to do.
 const FLUSH_WORDS: usize = 64 * 1024;
-/// Bytes of answers that are kept until the dispatcher acknowledges them; then it has to, before more are sent.
+/// Bytes of answers kept until the dispatcher acknowledges them; at the limit nothing more is sent
+/// until it does.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 pub fn serve_frames(
@@ -44,7 +46,7 @@ pub fn serve_frames(
     let mut answers = FramedLink::new(socket, redial).map_err(connection)?;
     machine.announce(true, &mut answers);
     answers.flush();
-    // Ends with the dispatcher.
+    // The loop ends with the dispatcher.
     loop {
         while answers.arrived.is_empty() && !answers.has_ended {
             let limit = idle.limit().min(answers.watch.interval().unwrap_or(Duration::MAX));
@@ -63,7 +65,7 @@ pub fn serve_frames(
             return Err(connection(error));
         }
         let Some(words) = answers.arrived.pop_front() else { return Ok(()) };
-        // Whole instructions only, so nothing is left over.
+        // A frame has whole instructions only, so no words are left over.
         idle.end();
         match machine.run(&words, &mut answers, &mut stream) {
             Ok(done) if done == words.len() => {}
@@ -78,18 +80,19 @@ pub fn serve_frames(
     }
 }
 
-/// The worker's end of the link, which outlives its connections: answers go out as frames, and frames with words come.
+/// The worker's end of the link, which outlives its connections: answers are sent as frames, and
+/// frames with instructions arrive.
 struct FramedLink {
     stream: TcpStream,
     watch: AnswerWatch,
     redial: Redial,
     link: Link,
-    /// Answers that have no frame yet.
+    /// Answers that are not in a frame yet.
     words: Vec<u32>,
     bytes: Vec<u8>,
-    /// Frames that nobody has executed yet.
+    /// Frames that have not been executed yet.
     arrived: VecDeque<Vec<u32>>,
-    /// Nothing more comes or goes: the dispatcher has ended, or there is an error.
+    /// True once the link is over: the dispatcher has ended, or there is an error.
     has_ended: bool,
     error: Option<io::Error>,
 }
@@ -111,7 +114,8 @@ impl FramedLink {
         })
     }
 
-    /// Sends what has gathered; first the dispatcher acknowledges what it has, where that is much.
+    /// Sends the answers that have gathered; waits first for the dispatcher's acknowledgement where
+    /// much is unacknowledged.
     fn flush(&mut self) {
         while !self.link.may_send() && !self.has_ended {
             self.take_frame();
@@ -132,14 +136,14 @@ impl FramedLink {
         if !self.has_ended
             && let Err(error) = self.watch.write_all(&self.stream, &bytes)
         {
-            // What was kept goes again.
+            // Resuming sends the kept frames again.
             self.resume(&error);
         }
         self.bytes = bytes;
         self.bytes.clear();
     }
 
-    /// Takes a broken link up again where the other host is silent.
+    /// Resumes a broken link while the other host is silent.
     fn look(&mut self) {
         if !self.has_ended
             && let Err(error) = self.watch.look(&self.stream)
@@ -157,7 +161,7 @@ impl FramedLink {
         }
     }
 
-    /// The next frame's words, if it has any that are new.
+    /// The next frame's words; `None` for a frame without words, or one that was received before.
     fn read_frame(&mut self) -> io::Result<Option<Vec<u32>>> {
         let mut header = [0; FrameHeader::BYTES];
         self.stream.read_exact(&mut header)?;
@@ -172,9 +176,9 @@ impl FramedLink {
         Ok(Some(words))
     }
 
-    /// Goes on over a new connection, or ends.
+    /// Continues over a new connection, or ends the link.
     fn resume(&mut self, broken: &io::Error) {
-        // Ends with the limit of the link.
+        // The loop ends at the link's time limit.
         while !self.has_ended {
             match self.redial.resume(self.link.received()) {
                 Ok(Some((stream, acknowledged))) => match self.go_on(stream, acknowledged) {
@@ -193,7 +197,7 @@ impl FramedLink {
         }
     }
 
-    /// Sends again what has not arrived; false if the new connection is broken, too.
+    /// Sends the frames again that have not arrived; false if the new connection is broken, too.
     fn go_on(&mut self, stream: TcpStream, acknowledged: u64) -> io::Result<bool> {
         self.link.resume(acknowledged).map_err(io::Error::other)?;
         self.watch = AnswerWatch::new(self.redial.limits().probes);
@@ -208,7 +212,7 @@ impl FramedLink {
 impl Replies for FramedLink {
     fn send(&mut self, message: &FromWorker<'_>) {
         let encoded = message::encode(message, &mut self.words);
-        encoded.expect("a machine's texts are clipped and its answers cut to size");
+        encoded.expect("texts are clipped and answers are split to fit a frame");
         if self.words.len() >= FLUSH_WORDS {
             self.flush();
         }

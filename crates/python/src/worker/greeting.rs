@@ -1,24 +1,24 @@
-//! A worker's first words with its dispatcher, and its words for the person who has started it.
+//! A worker's handshake with its dispatcher, and its log lines for the person who started it.
 
 use gt_protocol::handshake::{Handshake, Hello, Welcome};
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// A dispatcher that has not answered by then is none.
+/// Time limit for the dispatcher's answer to the hello.
 pub const WELCOME_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a handshake message up to its length.
 const LENGTH_END: usize = 6;
 
-/// A line of the worker's log.
+/// Writes a line of the worker's log.
 pub fn tell(line: &str) {
-    // Nobody reads standard error if this fails.
+    // If this fails, standard error is closed and nobody reads it.
     let _ = writeln!(std::io::stderr(), "gt.worker: {line}");
 }
 
-/// Why there is no welcome.
+/// Reason why there is no welcome.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
-    /// By a dispatcher, which has said why.
+    /// Refused by a dispatcher, which has given this reason.
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -31,14 +31,14 @@ impl From<String> for GreetError {
     }
 }
 
-/// Says hello and reads the answer, and not one byte more: descriptors may come with the next.
+/// Sends the hello and reads the answer, and not one byte more: descriptors may come with the next.
 pub fn greet(stream: &mut (impl Read + Write), hello: &Hello) -> Result<Welcome, GreetError> {
     let text = |error: std::io::Error| format!("no answer to the handshake: {error}");
     let bytes = Handshake::Hello(hello.clone()).encode().map_err(|error| error.to_string())?;
     stream.write_all(&bytes).map_err(text)?;
     let mut answer = vec![0; LENGTH_END];
     stream.read_exact(&mut answer).map_err(text)?;
-    // Checks the magic; the length is then where every version has it.
+    // This checks the magic; the length is at the same offset in every version.
     Handshake::decode(&answer).map_err(|error| error.to_string())?;
     let length = match answer.get(4..LENGTH_END) {
         Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),

@@ -1,13 +1,13 @@
-//! What a worker does once when it has been idle for a while: the memory that it keeps for its next instructions goes back
-//! to the system.
+//! Idle policy of a worker: after a time without words, the memory that it keeps for its next
+//! instructions goes back to the system.
 
 use pyo3::prelude::*;
 use std::time::{Duration, Instant};
 
-/// How long nothing has come, and whether the memory is given back.
+/// Time since the last words, and whether the memory has been released.
 #[derive(Debug)]
 pub struct Idle {
-    /// () -> nothing: gives memory back.
+    /// () -> None: releases memory.
     release: Py<PyAny>,
     after: Duration,
     state: IdleState,
@@ -21,18 +21,18 @@ enum IdleState {
 }
 
 impl Idle {
-    /// As a `gt.worker.backend.Backend` says.
+    /// Reads the policy of a `gt.worker.backend.Backend`.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
         let after = Duration::from_secs_f64(backend.getattr("idle_seconds")?.extract()?);
         Ok(Self { release: backend.getattr("release")?.unbind(), after, state: IdleState::Busy })
     }
 
-    /// There was something to do.
+    /// Marks the worker as busy.
     pub const fn end(&mut self) {
         self.state = IdleState::Busy;
     }
 
-    /// How long a wait for words may last; from the first call on the worker is idle.
+    /// Time limit of a wait for words; the first call makes the worker idle.
     pub fn limit(&mut self) -> Duration {
         if let IdleState::Busy = self.state {
             self.state = IdleState::Since(Instant::now());
@@ -43,7 +43,7 @@ impl Idle {
         }
     }
 
-    /// Gives the memory back if it is time.
+    /// Releases the memory once the idle time is over.
     pub fn look(&mut self, py: Python<'_>) -> PyResult<()> {
         if let IdleState::Since(start) = self.state
             && start.elapsed() >= self.after

@@ -12,7 +12,7 @@ use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 use std::iter::once;
 
-/// Calls the kernel; where there is one, that which writes over the operands in `reuse`.
+/// Calls the kernel, in the variant that overwrites the operands in `reuse` if there is one.
 pub fn run(
     py: Python<'_>,
     caller: Vectorcaller,
@@ -59,8 +59,8 @@ pub fn run(
     Ok(results.iter().map(|one| TensorValue::from(one.unbind())).collect())
 }
 
-/// Calls the kernel for several instructions like this one, whose operands follow one another, that writes over operands in
-/// `reuse`; nothing where there is none.
+/// Calls the kernel for several instructions like this one, whose operands follow one another, in
+/// the variant that overwrites operands in `reuse`; `None` where there is no such kernel.
 pub fn run_group(
     py: Python<'_>,
     kernel: &mut OperatorKernel,
@@ -89,8 +89,9 @@ pub fn run_group(
     results.collect::<PyResult<_>>().map(Some)
 }
 
-/// Calls a backend's `chain` with an instruction and what follows it, each as (row, operands), of which the absent ones are the
-/// result before: how many of those that follow have run, and the result of the last; nothing where none has.
+/// Calls a backend's `chain` with an instruction and its followers, each as (row, operands); an
+/// absent operand is the result of the step before. Returns how many of the followers have run, and
+/// the last one's result; `None` where nothing has run.
 pub fn run_chain(
     py: Python<'_>,
     chain: &Py<PyAny>,
@@ -108,7 +109,7 @@ pub fn run_chain(
     Ok(made.map(|(joined, value)| (joined, TensorValue::from(value))))
 }
 
-/// The arguments of a call: borrowed pointers, and what was made for it.
+/// The arguments of a call: borrowed pointers, and the objects that were made for the call.
 #[derive(Default)]
 struct Arguments {
     pointers: SmallVec<[*mut ffi::PyObject; 8]>,

@@ -8,34 +8,34 @@ use pyo3::types::{PyDict, PyList};
 /// A kernel that writes its result over an operand.
 #[derive(Debug)]
 pub struct InPlace {
-    /// Operands that it overwrites.
+    /// Bit mask of the operands that it overwrites.
     pub overwrites: u16,
     pub call: Py<PyAny>,
-    /// Whether it takes its two operands in the other order.
+    /// True if it takes its two operands in the other order.
     pub swapped: bool,
-    /// The same for a list of instructions with equal attributes.
+    /// Kernel for a list of instructions with equal attributes.
     pub grouped: Option<Py<PyAny>>,
 }
 
-/// What executes one operator.
+/// Kernels that execute one operator.
 #[derive(Debug)]
 pub struct OperatorKernel {
     pub call: Py<PyAny>,
-    /// Where the first operand is a number: a tensor's method cannot take it.
+    /// Kernel for a number as the first operand, which a tensor's method cannot take.
     pub number_first: Option<Py<PyAny>>,
     pub in_place: Vec<InPlace>,
     pub attributes: Attributes,
 }
 
 impl OperatorKernel {
-    /// The kernel that writes over operands which `reuse` has.
+    /// The kernel that overwrites operands in `reuse`, if there is one.
     #[inline]
     pub fn over(&self, reuse: u16) -> Option<&InPlace> {
         self.in_place.iter().find(|row| row.overwrites & !reuse == 0)
     }
 }
 
-/// Kernels by an operator's code: page, then place on the page.
+/// Kernels by an operator's code: page, then index in the page.
 #[derive(Debug)]
 pub struct Kernels {
     by_code: Vec<Option<Box<OperatorKernel>>>,

@@ -1,4 +1,5 @@
-//! What a loop of a worker runs: a machine over a backend, and what becomes of the backend's memory while nothing comes.
+//! State of a worker's loop: a machine over a backend, and the idle policy for the backend's
+//! memory.
 
 use super::engine::PythonEngine;
 use super::idle::Idle;
@@ -14,12 +15,12 @@ use std::time::Duration;
 pub struct Worker {
     pub machine: Machine<PythonEngine>,
     pub idle: Idle,
-    /// Of what goes to workers of other hosts.
+    /// Packing of bytes that go to workers of other hosts.
     pub packing: PackingPolicy,
     pub links: WorkerLinks,
 }
 
-/// How long connections to other hosts may be silent.
+/// Time for which connections to other hosts may be silent.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLinks {
     pub dispatcher: LinkLimits,
@@ -27,7 +28,7 @@ pub struct WorkerLinks {
 }
 
 impl Worker {
-    /// Over a `gt.worker.backend.Backend`, set up as that says.
+    /// A machine over a `gt.worker.backend.Backend`, configured by its settings.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (packing, codec) = compression(backend.getattr("compression")?.extract()?)?;
         let mut machine = machine(backend)?;
@@ -37,7 +38,7 @@ impl Worker {
     }
 }
 
-/// As a `gt.worker.backend.Links` says.
+/// Reads the settings of a `gt.worker.backend.Links`.
 fn links(said: &Bound<'_, PyAny>) -> PyResult<WorkerLinks> {
     let seconds = |name: &str| -> PyResult<Duration> {
         let number = said.getattr(name)?.extract()?;
@@ -53,7 +54,7 @@ fn links(said: &Bound<'_, PyAny>) -> PyResult<WorkerLinks> {
     })
 }
 
-/// What `GT_COMPRESSION` says: when bytes are packed, and what sums may lose before that.
+/// Parses `GT_COMPRESSION`: when bytes are packed, and the lossy codec for sums before that.
 fn compression(words: &str) -> PyResult<(PackingPolicy, Option<Codec>)> {
     let (mut packing, mut codec) = (PackingPolicy::Measured, None);
     for word in words.split(',') {

@@ -1,4 +1,5 @@
-//! Values' memory, through the functions of a `gt.worker.backend.Backend`: bytes in and out, and its layout.
+//! Access to values' memory, through the functions of a `gt.worker.backend.Backend`: bytes in and
+//! out, and layouts.
 
 #![allow(unsafe_code, reason = "tensors' bytes")]
 
@@ -12,33 +13,34 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use smallvec::SmallVec;
 
-/// Bytes of which each allocation's address is a multiple: the backends' own. Matrix products take another loop, and round
-/// otherwise, where an operand's is not.
+/// Alignment in bytes of each allocation, as of the backends' own. Matrix products of operands with
+/// a smaller one use another loop, which rounds differently.
 const ALIGNMENT: usize = 64;
 
-/// What a backend has beside kernels.
+/// Functions of a backend other than kernels.
 #[derive(Debug)]
 pub struct ValueMemory {
     caller: Vectorcaller,
-    /// (size, dtype) -> a value, its elements not yet set.
+    /// (size, dtype) -> a value with uninitialised elements.
     allocate: Py<PyAny>,
-    /// (value) -> the same elements, contiguous in the host's memory.
+    /// (value) -> the same elements, contiguous in host memory.
     contiguous: Py<PyAny>,
-    /// (value) -> the same elements, contiguous where the value is: the same object if they are so.
+    /// (value) -> the same elements, contiguous on the value's device: the same object if they
+    /// already are.
     row_major: Py<PyAny>,
     /// (value) -> its strides in elements.
     strides: Py<PyAny>,
-    /// (value) -> a contiguous copy where the value is.
+    /// (value) -> a contiguous copy on the value's device.
     copy: Py<PyAny>,
     /// (contiguous value) -> its address.
     address: Py<PyAny>,
     /// (contiguous value) -> its length in bytes.
     length: Py<PyAny>,
-    /// (value, byte offset, bytes), where values are not in the host's memory, else None.
+    /// (value, byte offset, bytes) -> None; `None` where values are in host memory.
     write: Option<Py<PyAny>>,
     /// (value) -> (the dtype's number, size).
     meta: Py<PyAny>,
-    /// (value) -> bytes of its memory.
+    /// (value) -> bytes of its allocation.
     allocated_bytes: Py<PyAny>,
 }
 
@@ -60,7 +62,7 @@ impl ValueMemory {
         })
     }
 
-    /// The dtype's number, and the size.
+    /// The number of the dtype, and the size.
     pub fn meta(&self, py: Python<'_>, value: &TensorValue) -> PyResult<(u32, Vec<i64>)> {
         let value = value.object(py);
         self.caller.call(py, &self.meta, &[value.as_ptr()])?.extract(py)
@@ -74,7 +76,7 @@ impl ValueMemory {
         self.caller.call(py, &self.allocated_bytes, &[value.as_ptr()])?.extract(py)
     }
 
-    /// Where a value's first element is.
+    /// Address of a value's first element.
     pub fn address(&self, py: Python<'_>, value: &TensorValue) -> PyResult<usize> {
         match described(value) {
             Some((_, description)) => Ok(description.data),
@@ -86,7 +88,7 @@ impl ValueMemory {
         self.caller.call(py, &self.address, &[value.as_ptr()])?.extract(py)
     }
 
-    /// Memory for a value like this one, for which `dtype` is the backend's object.
+    /// Allocates a value like this one; `dtype` is the backend's object.
     pub fn allocate(
         &self,
         py: Python<'_>,
@@ -103,7 +105,7 @@ impl ValueMemory {
         Ok(TensorValue::from(value))
     }
 
-    /// Puts bytes into a value that [`allocate`](Self::allocate) made.
+    /// Writes bytes into a value that [`allocate`](Self::allocate) made.
     ///
     /// # Panics
     /// They reach beyond its end.
@@ -119,16 +121,17 @@ impl ValueMemory {
             return write.call1(py, (value, byte_offset, bytes)).map(drop);
         }
         let (address, length) = self.place(py, value)?;
-        let start = usize::try_from(byte_offset).expect("an offset in memory");
+        let start = usize::try_from(byte_offset).expect("an offset in memory fits usize");
         assert!(
             start.checked_add(bytes.len()).is_some_and(|end| end <= length),
             "{} bytes at {start} into {length}",
             bytes.len()
         );
         if !bytes.is_empty() {
-            // SAFETY: the backend allocated the value contiguous, with `length` bytes at `address`; it lives, because
-            // `value` holds it; the range is checked above; `bytes` is ours, so the two do not overlap; no other thread
-            // touches a value of this engine while the interpreter is attached here.
+            // SAFETY: the backend allocated the value contiguous, with `length` bytes at `address`;
+            // `value` keeps it alive; the range is checked above; `bytes` is ours, so the two do
+            // not overlap; no other thread touches a value of this engine while the interpreter is
+            // attached here.
             unsafe {
                 let target = std::ptr::with_exposed_provenance_mut::<u8>(address + start);
                 target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -137,7 +140,7 @@ impl ValueMemory {
         Ok(())
     }
 
-    /// Shows a value's bytes, row-major.
+    /// Passes a value's bytes, row-major, to `show`.
     pub fn with_bytes(
         &self,
         py: Python<'_>,
@@ -148,14 +151,14 @@ impl ValueMemory {
             && description.is_on_host != 0
             && description.is_contiguous != 0
         {
-            let length = usize::try_from(description.bytes).expect("a length in memory");
-            // SAFETY: as below; the value itself has its bytes there.
+            let length = usize::try_from(description.bytes).expect("a length in memory fits usize");
+            // SAFETY: as below; the value itself has its bytes at this address.
             show(unsafe { memory(description.data, length) });
             return Ok(());
         }
         let (address, length, contiguous) = self.buffer(py, value.object(py))?;
-        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the call; values
-        // are only written to by the engine, which is borrowed by who shows.
+        // SAFETY: `contiguous` has `length` bytes at `address` in host memory and lives until after
+        // the call; only the engine writes values, and it is borrowed during the call.
         show(unsafe { memory(address, length) });
         drop(contiguous);
         Ok(())
@@ -178,8 +181,8 @@ impl ValueMemory {
         }
         let value = value.object(py);
         let arguments = [value.as_ptr()];
-        // A backend takes any stride of a dimension of size 1 for contiguous. Its matrix products do not: they choose
-        // another loop, and other bits.
+        // Backends accept any stride of a dimension of size 1 as contiguous. Their matrix products
+        // do not: they use another loop, with other rounding.
         if meta.dims.contains(&1) {
             let strides = self.caller.call(py, &self.strides, &arguments)?;
             let strides: SmallVec<[i64; 8]> =
@@ -195,7 +198,8 @@ impl ValueMemory {
         Ok((!contiguous.is(value)).then(|| TensorValue::from(contiguous)))
     }
 
-    /// A copy of a value whose layout is not that of one that came from another worker: contiguous and aligned.
+    /// A copy of a value unless its layout is that of a value from another worker: contiguous and
+    /// aligned.
     pub fn aligned_copy(
         &self,
         py: Python<'_>,
@@ -230,7 +234,7 @@ impl ValueMemory {
         })
     }
 
-    /// Writes back what was written to a copy.
+    /// Writes the bytes of a copy back to the value.
     pub fn give_back(
         &self,
         py: Python<'_>,
@@ -243,13 +247,15 @@ impl ValueMemory {
 
     fn borrow_operand(&self, py: Python<'_>, value: &TensorValue) -> PyResult<BorrowedBytes> {
         let (address, length, contiguous) = self.buffer(py, value.object(py))?;
-        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. While they are borrowed the machine lets
-        // nothing be written to the value's memory, or `contiguous` is a copy that only we have.
+        // SAFETY: `contiguous` has `length` bytes at `address` in host memory. While they are
+        // borrowed the machine lets nothing write the value's memory, or `contiguous` is a copy
+        // that only we have.
         Ok(unsafe { BorrowedBytes::new(address, length, contiguous) })
     }
 
-    /// Memory of a value to be written: its own where it is in the host's memory, after it has become contiguous, else a
-    /// copy (of its bytes, if they are to be `read` too) that [`give_back`](Self::give_back) writes back.
+    /// Memory of a value that will be written: its own, made contiguous, where that is host memory,
+    /// else a copy (with its bytes, if they will be `read` too) that [`give_back`](Self::give_back)
+    /// writes back.
     fn borrow_result(
         &self,
         py: Python<'_>,
@@ -263,13 +269,13 @@ impl ValueMemory {
         if !contiguous.is(value.object(py)) {
             *value = TensorValue::from(contiguous.clone_ref(py));
         }
-        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. The machine gives for writing what
-        // nothing else shares memory with and hands it out again only when it is back, or `contiguous` is a copy made just
-        // now.
+        // SAFETY: `contiguous` has `length` bytes at `address` in host memory. The machine lends
+        // for writing only values that share memory with nothing else, and uses them again only
+        // when they are returned, or `contiguous` is a copy made just now.
         Ok(ResultMemory::Place(unsafe { BorrowedBytes::new(address, length, contiguous) }))
     }
 
-    /// A value's bytes, or as many zeros.
+    /// A copy of a value's bytes, or zeros of the same length if they are not `read`.
     fn bytes_to_write(&self, py: Python<'_>, value: &TensorValue, read: bool) -> PyResult<Vec<u8>> {
         if !read {
             let value = value.object(py);
@@ -294,19 +300,19 @@ impl ValueMemory {
     }
 }
 
-/// The bytes at an address; of none there need be no address.
+/// The bytes at an address; the address is not used if the length is 0.
 ///
 /// # Safety
-/// They are there, and nobody writes to them, as long as the result is in use.
+/// They are valid, and they are not written, as long as the result is in use.
 unsafe fn memory<'a>(address: usize, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller promised it.
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length) }
 }
 
-/// Whether these are the strides of a value without gaps, row after row.
+/// Returns true if the strides are row-major without gaps.
 fn is_row_major(dims: &[i64], strides: &[i64]) -> bool {
     let mut expected = 1;
     strides.len() == dims.len()

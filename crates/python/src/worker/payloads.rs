@@ -1,4 +1,5 @@
-//! What the backends of collectives send each other, for those that are written in Python: `gt_protocol::peer` as functions.
+//! Payloads that the backends of collectives send each other, for backends in Python:
+//! `gt_protocol::peer` as functions.
 
 use gt_protocol::peer::{
     DeviceBuffer, DeviceBuffers, DevicePayload, GroupPayload, KernelOffer, PeerError,
@@ -7,10 +8,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Name of an allocation, first byte there, bytes.
+/// Name of an allocation, offset in bytes, length in bytes.
 type Buffer<'a> = (&'a [u8], u64, u64);
 type PyBuffer<'py> = (Bound<'py, PyBytes>, u64, u64);
-/// Of an operand, a result, and words of errors.
+/// Buffers of an operand, a result, and words of errors.
 type ThreeBuffers<T> = (Option<T>, Option<T>, Option<T>);
 type DeviceParts<'py> = (
     Bound<'py, PyBytes>,
@@ -28,15 +29,15 @@ fn encoded<'py>(py: Python<'py>, payload: &DevicePayload<'_>) -> PyResult<Bound<
     Ok(PyBytes::new(py, &payload.encode().map_err(invalid)?))
 }
 
-/// A device's first payload.
+/// Encodes a device's first payload.
 ///
 /// Args:
-///     process: 16 bytes that name ours.
-///     `knows_all`: Whether we have read memory of all other members before.
-///     event: Over when the buffers are computed.
-///     buffers: Of the operand, the result, and the words of errors: the allocation's name, the first byte there,
-///         and the bytes; None where there are no bytes.
-///     kernel: The group in which we launched before (zeros for none) and our region; None where no kernel is launched.
+///     process: 16 bytes that identify this process.
+///     `knows_all`: True if this member has read memory of all other members before.
+///     event: Name of the event that is reached when the buffers are computed.
+///     buffers: The buffers of the operand, the result, and the words of errors, each as the allocation's name, the
+///         offset and the length in bytes; None for an empty one.
+///     kernel: The group of the last launch (zeros for none) and this member's region; None where no kernel is launched.
 ///
 /// Raises:
 ///     `ValueError`: A name is too long.
@@ -57,13 +58,13 @@ pub fn encode_device_buffers<'py>(
     encoded(py, &DevicePayload::Buffers(buffers))
 }
 
-/// What `encode_device_buffers` was given.
+/// Decodes the arguments of `encode_device_buffers`.
 ///
 /// Args:
-///     payload: Another member's.
+///     payload: The payload of another member.
 ///
 /// Raises:
-///     `ValueError`: It names no buffers.
+///     `ValueError`: The payload has no buffers.
 #[pyfunction]
 pub fn decode_device_buffers<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<DeviceParts<'py>> {
     let DevicePayload::Buffers(buffers) = DevicePayload::decode(payload).map_err(invalid)? else {
@@ -77,29 +78,29 @@ pub fn decode_device_buffers<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<D
     Ok((bytes(&process), knows_all, bytes(event), buffers, kernel))
 }
 
-/// Whether the memory of all others could be mapped, as a device's payload.
+/// Encodes a device's payload that says if the memory of all other members could be mapped.
 #[pyfunction]
 pub fn encode_device_trial(py: Python<'_>, is_mapped: bool) -> PyResult<Bound<'_, PyBytes>> {
     encoded(py, &DevicePayload::Trial(is_mapped))
 }
 
-/// Whether a payload says that the memory of all others could be mapped.
+/// Returns true if a payload says that the memory of all other members could be mapped.
 ///
 /// Args:
-///     payload: Another member's.
+///     payload: The payload of another member.
 ///
 /// Raises:
-///     `ValueError`: It is no device's payload.
+///     `ValueError`: The payload is not of a device.
 #[pyfunction]
 pub fn decode_device_trial(payload: &[u8]) -> PyResult<bool> {
     let payload = DevicePayload::decode(payload).map_err(invalid)?;
     Ok(payload == DevicePayload::Trial(true))
 }
 
-/// An event's name, as a device's payload.
+/// Encodes a device's payload that names an event.
 ///
 /// Args:
-///     event: Over when we have reduced, or read.
+///     event: Name of the event that is reached when this member has reduced, or read.
 ///
 /// Raises:
 ///     `ValueError`: The name is too long.
@@ -108,13 +109,13 @@ pub fn encode_device_event<'py>(py: Python<'py>, event: &[u8]) -> PyResult<Bound
     encoded(py, &DevicePayload::Event(event))
 }
 
-/// The event that a payload names; None where it says something else.
+/// The event that a payload names; None for a payload without one.
 ///
 /// Args:
-///     payload: Another member's.
+///     payload: The payload of another member.
 ///
 /// Raises:
-///     `ValueError`: It is no device's payload.
+///     `ValueError`: The payload is not of a device.
 #[pyfunction]
 pub fn decode_device_event<'py>(
     py: Python<'py>,
@@ -126,15 +127,15 @@ pub fn decode_device_event<'py>(
     }
 }
 
-/// A member's payload for a process group.
+/// Encodes a member's payload for a process group.
 ///
 /// Args:
-///     digest: 16 bytes that name the rendezvous of which we know all members; zeros before.
-///     nonce: 8 bytes that name ours.
-///     entries: Of the store by which the library connects.
+///     digest: 16 bytes that identify the rendezvous, once all of its members are known; zeros before.
+///     nonce: 8 bytes that identify this member's rendezvous.
+///     entries: Entries of the store through which the library connects.
 ///
 /// Raises:
-///     `ValueError`: There are too many of them, or they are too long.
+///     `ValueError`: The entries are too many or too long.
 #[pyfunction]
 pub fn encode_group_payload(
     py: Python<'_>,
@@ -150,13 +151,13 @@ pub fn encode_group_payload(
 type GroupParts<'py> =
     (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(String, Bound<'py, PyBytes>)>);
 
-/// What `encode_group_payload` was given.
+/// Decodes the arguments of `encode_group_payload`.
 ///
 /// Args:
-///     payload: Another member's.
+///     payload: The payload of another member.
 ///
 /// Raises:
-///     `ValueError`: It is no such payload.
+///     `ValueError`: The payload is not of a process group.
 #[pyfunction]
 pub fn decode_group_payload<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<GroupParts<'py>> {
     let GroupPayload { digest, nonce, entries } = GroupPayload::decode(payload).map_err(invalid)?;

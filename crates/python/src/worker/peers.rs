@@ -1,4 +1,4 @@
-//! The other workers, each by a link of its own: what goes to them chunk by chunk, and what comes.
+//! The other workers, each with its own link: chunks go out and come in over the links.
 
 mod chunk;
 mod early_chunks;
@@ -27,22 +27,27 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use tcp::{PackedBytes, TcpLink, may_pack};
 
-/// How long a sleep lasts at most: everything that could end it rings, so this only bounds what a lost wake-up would cost.
+/// Maximum duration of a sleep: everything that could end it wakes the sleeper, so this only bounds
+/// the cost of a lost wake-up.
 const PARK: Duration = Duration::from_millis(500);
-/// The same while a worker of another host is to call, which is seen at a look only.
+/// Maximum duration of a sleep while a worker of another host is expected to connect, which only a
+/// look at the listener shows.
 const NAP: Duration = Duration::from_millis(1);
-/// A peer that an instruction names is introduced before it, but on another way; after so long it never will be.
+/// Time limit for the introduction of a peer that an instruction names. It is sent before the
+/// instruction, but over another connection.
 const INTRODUCTION_MAX: Duration = Duration::from_mins(1);
-/// Failed collectives whose stragglers are still thrown away. A straggler comes within the peers' next collectives; a
-/// tag costs 8 bytes.
+/// Maximum number of failed collectives whose late chunks are dropped. A late chunk arrives within
+/// the peers' next collectives; a tag costs 8 bytes.
 const ENDED_MAX: usize = 1024;
-/// Bytes that are put aside before anybody waits for what is behind them. More stay on their way, and their sender waits.
+/// Maximum bytes that are set aside because nobody waits for them yet. Further chunks stay in the
+/// link, and their sender waits.
 const KEPT_BYTES_MAX: usize = 256 << 20;
 
-/// What the dispatcher says of other workers beside the instructions, and so earlier or later than those that mean them.
+/// Events about other workers from the dispatcher. They come beside the instructions, and so may be
+/// earlier or later than the instructions that name the workers.
 #[derive(Debug)]
 pub enum PeerEvent {
-    /// The slab to write to it, and the slab to read from it.
+    /// A worker has joined: with the slab to write to it and the slab to read from it.
     Joined(PeerId, Vec<OwnedFd>),
     Gone(PeerId),
 }
@@ -53,30 +58,31 @@ pub struct WorkerPeers {
     links: BTreeMap<PeerId, WorkerLink>,
     incarnations: Incarnations,
     events: Receiver<PeerEvent>,
-    /// Chunks that came before the instruction that they are for.
+    /// Chunks that arrived before their instruction.
     kept: EarlyChunks,
     /// The tags of the instructions that are in flight.
     active: Vec<u64>,
-    /// Those of them whose chunks stand first.
+    /// Tags among `active` whose chunks are first in a link.
     heads: Vec<u64>,
     ended: VecDeque<u64>,
-    /// Peers that are asked for and have not been introduced, and since when.
+    /// Peers that instructions named before their introduction, and the time of the first such
+    /// instruction.
     unknown: BTreeMap<PeerId, Instant>,
-    /// The dispatcher has introduced somebody since the last poll.
+    /// True if the dispatcher has introduced a worker since the last poll.
     is_changed: bool,
-    /// Rung by threads that have something for us.
+    /// Woken by threads that have an event or a chunk.
     waker: FutexWaker,
     index: u32,
     callers: Callers<Secret>,
     packing: PackingPolicy,
     packed: Arc<PackedBytes>,
-    /// Of connections to workers of other hosts.
+    /// Keep-alive settings of connections to workers of other hosts.
     probes: Probes,
 }
 
 impl WorkerPeers {
-    /// The peers of the worker `index`, who takes connections of other hosts' workers at `listener`. Whoever sends an event
-    /// wakes it.
+    /// The peers of the worker `index`, which accepts connections of workers of other hosts at
+    /// `listener`. The sender of an event must wake it.
     pub fn new(
         index: u32,
         events: Receiver<PeerEvent>,
@@ -104,13 +110,13 @@ impl WorkerPeers {
         }
     }
 
-    /// Bytes that have left for other hosts packed: before it, and as they left.
+    /// Bytes of chunks to other hosts that were packed: before and after packing.
     pub fn packed_bytes(&self) -> [u64; 2] {
         self.packed.counts()
     }
 
-    /// Whether what goes to a worker may be packed. Known from the moment that it is introduced, so that no number depends on
-    /// when a connection is there.
+    /// Returns true if bytes to a worker may be packed. Known as soon as the worker is introduced,
+    /// so that no result depends on the time of the connection.
     pub fn is_packed(&self, peer: PeerId) -> bool {
         match self.links.get(&peer) {
             Some(WorkerLink::Slab(_)) => false,
@@ -128,13 +134,13 @@ impl WorkerPeers {
         link.ok().map(WorkerLink::Tcp)
     }
 
-    /// Whether it has been introduced to no other worker.
+    /// Returns true if no other worker has been introduced.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// Takes in what the dispatcher has said since; whether that was anything. A link that cannot be mapped is a peer that
-    /// cannot be reached.
+    /// Takes in the dispatcher's events since the last call; returns true if there were any. A peer
+    /// whose slab cannot be mapped is treated as unreachable.
     fn listen(&mut self) -> bool {
         let mut has_events = false;
         while let Ok(event) = self.events.try_recv() {
@@ -143,7 +149,7 @@ impl WorkerPeers {
                 PeerEvent::Joined(peer, descriptors) => {
                     self.join(peer, SlabLink::new(descriptors).map(WorkerLink::Slab));
                 }
-                // What it has sent is still read.
+                // Chunks that it has sent are still read.
                 PeerEvent::Gone(peer) => {
                     self.incarnations.lose(peer);
                 }
@@ -152,7 +158,8 @@ impl WorkerPeers {
         has_events
     }
 
-    /// A new worker. Whoever had its index before is gone; what it has sent is still read.
+    /// Adds a new worker. The worker that had its index before is gone; chunks that it has sent are
+    /// still read.
     fn join(&mut self, peer: PeerId, link: Option<WorkerLink>) {
         self.unknown.remove(&peer);
         self.incarnations.lose_earlier(peer);
@@ -166,7 +173,7 @@ impl WorkerPeers {
         }
     }
 
-    /// The link to a peer that lives; `None` while it is not introduced.
+    /// The link to a live peer; `None` while it is not introduced.
     fn link(&mut self, peer: PeerId) -> Result<Option<&mut WorkerLink>, PeerLost> {
         if self.incarnations.is_gone(peer) {
             return Err(PeerLost(peer));
@@ -178,7 +185,7 @@ impl WorkerPeers {
         Ok(link)
     }
 
-    /// The same to send something.
+    /// The link to a live peer that can still be written to.
     fn outward(&mut self, peer: PeerId) -> Result<Option<&mut WorkerLink>, PeerLost> {
         match self.link(peer)? {
             Some(link) if link.is_cut() => Err(PeerLost(peer)),
@@ -186,16 +193,16 @@ impl WorkerPeers {
         }
     }
 
-    /// First half of a sleep: where it will be noticed that something comes, or that there is room where there was none, and
-    /// how long the sleep may last; `None` where there is something already. Then, and after the sleep, call
-    /// [`unpark`](Self::unpark).
+    /// First half of a sleep: adds the words at which a new chunk, or new room, will be noticed,
+    /// and returns the maximum duration; `None` where there is something already. Then, and after
+    /// the sleep, call [`unpark`](Self::unpark).
     pub fn park(&mut self, words: &mut Vec<Parked>) -> Option<Duration> {
         self.waker.park();
         words.push(self.waker.parked());
         if self.listen() {
             return None;
         }
-        // From one that breaks the rules nothing more is expected.
+        // Nothing more is expected from a peer that broke the protocol.
         for link in self.links.values_mut().filter(|link| !link.is_broken()) {
             if !link.park(words) {
                 return None;
@@ -204,13 +211,13 @@ impl WorkerPeers {
         Some(if self.callers.is_expecting() { NAP } else { PARK })
     }
 
-    /// Second half.
+    /// Second half of a sleep.
     pub fn unpark(&mut self) {
         self.waker.unpark();
         self.links.values_mut().for_each(WorkerLink::unpark);
     }
 
-    /// Puts the first chunk of a link aside.
+    /// Sets the first chunk of a link aside.
     fn keep(&mut self, peer: PeerId) {
         let Some(link) = self.links.get_mut(&peer) else { return };
         if let Some((head, bytes)) = link.front() {
@@ -220,7 +227,8 @@ impl WorkerPeers {
     }
 }
 
-/// Whether a chunk is of an instruction that will never begin here: it meant a worker that no new instruction means.
+/// Returns true if a chunk belongs to an instruction that will never begin here: it meant an
+/// earlier worker of this index, which no new instruction means.
 fn is_late(incarnations: &Incarnations, active: &[u64], from: PeerId, tag: u64) -> bool {
     incarnations.is_past(from) && !active.contains(&tag)
 }
@@ -297,7 +305,7 @@ impl Peers for WorkerPeers {
                 drained = Some(peer);
             }
         }
-        // Its memory and threads; one at each look.
+        // Removes its memory and threads; one link at each look.
         drained.and_then(|peer| self.links.remove(&peer));
         if !self.unknown.is_empty() {
             let late = |since: &Instant| since.elapsed() > INTRODUCTION_MAX;
@@ -353,7 +361,7 @@ impl Peers for WorkerPeers {
 
     fn release(&mut self, peer: PeerId, message: MessageId, bytes: usize) {
         if self.kept.release(peer, message, bytes) {
-            // Room aside for what was left on its way.
+            // Its room is free for chunks that are still in the link.
             return;
         }
         if let Some(link) = self.links.get_mut(&peer) {

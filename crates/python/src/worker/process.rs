@@ -1,7 +1,9 @@
-//! The loop of a worker process: words from a ring, through the machine, answers into another ring.
+//! The loop of a worker process: words from a ring go through the machine, answers into another
+//! ring.
 //!
-//! A worker lives as long as its control socket: a thread without Python blocks on it and ends the process at its end
-//! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
+//! A worker lives as long as its control socket: a thread without Python blocks on it and ends the
+//! process at its end of file, whatever the loop is doing. So no wait in here needs a time limit of
+//! its own.
 
 use super::machine::Worker;
 use super::peers::{PeerEvent, WorkerPeers};
@@ -19,30 +21,32 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-/// Words taken from the ring at a time. What is taken no longer counts against the dispatcher's limit of words in
-/// flight, so this is little; but one instruction in so many is executed without looking ahead.
+/// Maximum number of words taken from the ring at a time. Words that were taken no longer count
+/// against the dispatcher's limit of words in flight, so this is small; but the last instruction of
+/// each batch is executed without look-ahead.
 const READ_WORDS_MAX: usize = 512;
-/// The least ring for answers: it must hold one chunk of the longest, and two so that one is read while the other is
-/// written.
+/// Minimum number of words of the ring for answers: room for two chunks of maximum length, so that
+/// one is read while the other is written.
 const ANSWER_WORDS_MIN: usize = REPLY_BYTES_MAX / 4 * 2;
-/// How long an idle worker polls with the interpreter attached: longer than a client's pause between two operators,
-/// short against what waking a parked worker costs in delay.
+/// Time for which an idle worker polls with the interpreter attached: longer than a client's pause
+/// between two operators, short compared with the delay of waking a parked worker.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long an idle worker sleeps on its client's CPU before a few words wake it: each would cost two switches of threads,
-/// some 8 us, for an operator that takes two. A client that reads wakes it at once.
+/// Maximum nap of an idle worker on its client's CPU before a few words wake it: each wake-up would
+/// cost two thread switches, some 8 us, for an operator that takes 2 us. A client that reads wakes
+/// it at once.
 const NAP: Duration = Duration::from_micros(200);
-/// How long a wait for room lasts at most. The control thread watches for the dispatcher's death, so this could be for
-/// ever; it bounds what a lost wake-up would cost.
+/// Maximum duration of a wait for room. The control thread watches for the dispatcher's end, so no
+/// limit is needed; it bounds the cost of a lost wake-up.
 const PARK: Duration = Duration::from_millis(500);
 
 /// Runs a worker over an inherited Unix socket until its dispatcher is gone; does not return then.
 ///
 /// Args:
-///     `control_fd`: The socket's number; it becomes this function's.
+///     `control_fd`: The socket's descriptor, which this function takes over.
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
 ///
 /// Raises:
-///     `ConnectionError`: The dispatcher's records are not what a worker is set up with.
+///     `ConnectionError`: The dispatcher's first record is no setup of a worker.
 #[pyfunction]
 pub fn run_on_descriptors(
     py: Python<'_>,
@@ -60,7 +64,7 @@ pub fn serve_control(py: Python<'_>, control: OwnedFd, mut worker: Worker) -> Py
     let Some(setup) = py.detach(|| set_up(&control)).map_err(connection)? else {
         return Ok(());
     };
-    // Neither is needed to be right, only to be fast.
+    // A failure is ignored: both only affect speed.
     let _ = set_short_slice();
     let _ = set_timer_slack_1us();
     worker.machine.set_index(setup.index);
@@ -80,17 +84,17 @@ struct Setup {
     words: Consumer,
     answers: Producer,
     slabs: Option<WorkerSlabs>,
-    /// The client itself writes the words, and says when it waits.
+    /// True if the client itself writes the words, and says when it waits.
     is_embedded: bool,
 }
 
-/// What is too large for the rings goes beside them.
+/// Slabs for bytes that are too large for the rings.
 struct WorkerSlabs {
     payloads: SlabReader,
     answers: SlabWriter,
 }
 
-/// The first record; `None` where the dispatcher has gone before it.
+/// Reads the first record; `None` if the dispatcher is gone before it arrives.
 fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let Some((record, descriptors)) = receive_record(control.as_fd()).map_err(|e| text(&e))? else {
@@ -120,7 +124,7 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
     Ok(Some(Setup { index: record.index, words, answers, slabs, is_embedded }))
 }
 
-/// Passes on what the dispatcher says of other workers, and ends the process with it.
+/// Passes on the dispatcher's events about other workers, and ends the process with the dispatcher.
 fn watch(control: &OwnedFd, events: &Sender<PeerEvent>, waker: &FutexWaker) {
     loop {
         let Ok(Some((record, descriptors))) = receive_record(control.as_fd()) else { exit() };
@@ -138,17 +142,18 @@ fn watch(control: &OwnedFd, events: &Sender<PeerEvent>, waker: &FutexWaker) {
     }
 }
 
-/// Ends the process at once: its values and its interpreter are nobody's any more.
+/// Ends the process at once: its values and its interpreter are not needed any more.
 #[allow(unsafe_code, reason = "std has no _exit")]
 fn exit() -> ! {
-    // SAFETY: ends the process without running anything of it.
+    // SAFETY: `_exit` ends the process without running any code of it.
     unsafe { libc::_exit(0) }
 }
 
 #[allow(unsafe_code, reason = "the descriptor is inherited")]
 pub fn owned(fd: i32) -> OwnedFd {
     use std::os::fd::FromRawFd;
-    // SAFETY: the caller gives the descriptor away; if it is not open, every use of it is an error and no more.
+    // SAFETY: the caller gives up the descriptor; if it is not open, every use of it fails with an
+    // error and does nothing else.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -161,7 +166,7 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
     machine.announce(false, &mut answers);
     loop {
         let wanted = words_wanted(&taken);
-        // With a collective in flight the wait below polls too.
+        // While a collective is in flight the wait below polls too.
         if words.read(&mut taken, wanted) == 0
             && (machine.is_in_flight()
                 || !wait_a_moment(&mut words, &answers, &mut shared_cpu, || {
@@ -192,7 +197,7 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
     }
 }
 
-/// Waits a moment for words. Who would send them may need this CPU for it: then it sleeps, at most for a nap.
+/// Waits briefly for words. Sleeps, at most for a nap, where the sender may need this CPU.
 fn wait_a_moment(
     words: &mut Consumer,
     answers: &RingReplies,
@@ -204,13 +209,15 @@ fn wait_a_moment(
     if has_left || !shares_cpu { words.wait(SPIN, SPIN) } else { may_nap() && words.nap(NAP) }
 }
 
-/// How many more words to take: the rest of a long instruction, else a few instructions.
+/// Number of further words to take: the rest of a long instruction, else a few instructions.
 fn words_wanted(taken: &[u32]) -> usize {
-    let frame: usize = taken.first().map_or(0, |first| (first >> 16).try_into().expect("16 bits"));
+    let frame: usize = taken
+        .first()
+        .map_or(0, |first| (first >> 16).try_into().expect("a length field has 16 bits"));
     frame.saturating_sub(taken.len()).max(READ_WORDS_MAX)
 }
 
-/// Answers as frames in a ring, their bytes beside them where those are many.
+/// Writes answers as frames to a ring; large payloads go through the slab.
 struct RingReplies {
     ring: Producer,
     slabs: Option<WorkerSlabs>,
@@ -218,19 +225,20 @@ struct RingReplies {
 }
 
 impl RingReplies {
-    /// Puts a long reply's bytes where its reader finds them; false where they go among the words.
+    /// Writes a long reply's bytes to the slab; false where they go among the words.
     fn publish_beside(&mut self, reply: &Reply<'_>) -> bool {
         let Some(slabs) = &mut self.slabs else { return false };
         if !(PAYLOAD_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&reply.bytes.len()) {
             return false;
         }
-        // Ends when a slot is free; the control thread ends the process with its dispatcher.
+        // The loop ends when a slot is free; the control thread ends the process with its
+        // dispatcher.
         while !slabs.answers.wait(SPIN, PARK) {
             if slabs.answers.is_corrupt() {
                 exit();
             }
         }
-        let slot = slabs.answers.slot().expect("waited for until there is one");
+        let slot = slabs.answers.slot().expect("the loop above waits for a free slot");
         slot[..reply.bytes.len()].copy_from_slice(reply.bytes);
         slabs.answers.publish(&[0; HEAD_WORDS], reply.bytes.len())
     }

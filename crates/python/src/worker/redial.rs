@@ -1,4 +1,4 @@
-//! How a worker takes a broken link to its dispatcher up again.
+//! Resuming a worker's broken link to its dispatcher.
 
 use super::greeting::{GreetError, WELCOME_PATIENCE, greet};
 use gt_protocol::handshake::{Hello, Resume, Secret, Welcome};
@@ -7,11 +7,11 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A host that cannot be reached is called again so often.
+/// Interval between two attempts to connect to a host that cannot be reached.
 const CALL_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the dispatcher is, and what lets the worker in again.
+/// Address of the dispatcher, and the credentials that readmit the worker.
 #[derive(Debug)]
 pub struct Redial {
     address: SocketAddr,
@@ -22,7 +22,7 @@ pub struct Redial {
 }
 
 impl Redial {
-    /// Of a worker that was welcomed over `stream`.
+    /// The data to resume the link of a worker that was welcomed over `stream`.
     pub fn new(
         stream: &TcpStream,
         hello: Hello,
@@ -37,10 +37,11 @@ impl Redial {
         self.limits
     }
 
-    /// A new connection, and the last of our frames that arrived; `None` where nobody listens any more: the dispatcher has ended.
+    /// Connects again; returns the new connection and the number of our last frame that arrived.
+    /// `None` where nobody listens any more: the dispatcher has ended.
     pub fn resume(&self, received: u64) -> io::Result<Option<(TcpStream, u64)>> {
         let start = Instant::now();
-        // Ends after the limit; without one with the dispatcher.
+        // The loop ends at the time limit, or without a limit when the dispatcher has ended.
         loop {
             let error = match self.attempt(received) {
                 Ok(resumed) => return Ok(Some(resumed)),

@@ -1,9 +1,10 @@
-//! The stream of a worker process: a thread without the interpreter moves large collectives on while the machine's thread
-//! computes.
+//! The communication stream of a worker process: a thread without the interpreter advances large
+//! collectives while the machine's thread computes.
 //!
-//! One of the two drives at a time, behind a lock: the machine's thread where it waits for a collective or for words, the
-//! other one where it was handed enough to be worth its waking. What both could sleep on (the other workers' slabs) says
-//! who sleeps there last, so that neither takes the other's wake-up for its own.
+//! One of the two threads drives the stream at a time, under a lock: the machine's thread while it
+//! waits for a collective or for words, the other one when it was handed enough work to be worth
+//! waking. A field names the thread that sleeps on the other workers' slabs, so that neither takes
+//! the other's wake-up for its own.
 
 use super::borrowed::BorrowedMemory;
 use super::peers::WorkerPeers;
@@ -21,16 +22,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Polled for so long before the machine's thread sleeps: a peer is mostly a few microseconds late.
+/// Time for which the machine's thread polls before it sleeps: a peer is mostly a few microseconds
+/// late.
 const SPIN: Duration = Duration::from_micros(200);
-/// The same for the other thread, whose polling takes time from those that compute.
+/// Time for which the stream's thread polls before it sleeps, shorter because its polling takes
+/// time from threads that compute.
 const THREAD_SPIN: Duration = Duration::from_micros(20);
-/// Looks at a process group's work in a row before the machine's thread sleeps between them, and how long it sleeps then:
-/// nobody wakes it.
+/// Number of consecutive looks at a process group's work before the machine's thread sleeps between
+/// them, and the duration of such a sleep: nothing wakes it.
 const DOZES_AWAKE: u32 = 100;
 const DOZE: Duration = Duration::from_micros(200);
 
-/// The machine's side.
+/// The machine's side of the stream.
 #[derive(Debug)]
 pub struct WorkerStream {
     shared: Arc<SharedStream>,
@@ -40,21 +43,22 @@ pub struct WorkerStream {
 #[derive(Debug)]
 struct SharedStream {
     inside: Mutex<Inside>,
-    /// Wakes the thread.
+    /// Wakes the stream's thread.
     waker: FutexWaker,
-    /// The machine's thread drives: the other one sleeps.
+    /// True while the machine's thread drives the stream: the other one sleeps.
     is_driven: AtomicBool,
-    /// The machine's thread is about to take the lock: the other one, which takes it again and again, lets it.
+    /// True while the machine's thread is about to take the lock: the other one, which takes it
+    /// again and again, lets it go first.
     is_wanted: AtomicBool,
-    /// There is enough in flight to wake the thread for. Only the machine's thread uses it.
+    /// True if enough is in flight to wake the stream's thread. Only the machine's thread uses it.
     is_worth_it: AtomicBool,
-    /// The thread has been handed work, and has not come to its end.
+    /// True while the stream's thread has work that it was handed.
     is_handed: AtomicBool,
-    /// Jobs have ended that the machine has not taken back.
+    /// True if jobs have ended that the machine has not taken back.
     has_ended: AtomicBool,
-    /// The machine's thread waits for words where it is not woken by other workers.
+    /// True while the machine's thread waits for words where other workers do not wake it.
     is_away: AtomicBool,
-    /// Wakes it there.
+    /// Wakes the machine's thread while it is away.
     eventfd: OwnedFd,
     stops: AtomicBool,
 }
@@ -62,7 +66,7 @@ struct SharedStream {
 #[derive(Debug)]
 struct Inside {
     stream: CommunicationStream<WorkerPeers, BorrowedMemory>,
-    /// Who is to be woken at the peers' words.
+    /// Thread that is woken when words of the peers change.
     sleeper: Option<Sleeper>,
 }
 
@@ -83,7 +87,7 @@ impl Inside {
         limit
     }
 
-    /// Second half; without effect if the other one sleeps there by now.
+    /// Second half of a sleep; no effect if the other thread sleeps there by now.
     fn unpark(&mut self, sleeper: Sleeper) {
         if self.sleeper == Some(sleeper) {
             self.stream.peers_mut().unpark();
@@ -112,13 +116,13 @@ impl WorkerStream {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Whether no other worker is known, so that none waits for this one.
+    /// Returns true if no other worker is known, so that none waits for this one.
     pub fn is_alone(&self) -> bool {
         self.shared.inside().stream.peers_mut().is_empty()
     }
 
-    /// Waits until the ring has words or a job has ended, or as long as `longest`, and keeps up with the other workers
-    /// meanwhile. May return early.
+    /// Waits until the ring has words or a job has ended, at most for `longest`, and serves the
+    /// other workers meanwhile. May return early.
     pub fn wait_for_words(&mut self, ring: &mut Consumer, longest: Duration) {
         let shared = &*self.shared;
         let mut inside = shared.drive();
@@ -148,21 +152,21 @@ impl WorkerStream {
             }
             inside.unpark(Sleeper::Machine);
             if !woken {
-                break; // The time is over, or there is a signal.
+                break; // the time is over, or a signal arrived
             }
         }
         shared.yield_the_drive(inside);
     }
 
-    /// Waits until a descriptor can be read or a job has ended, or as long as `longest`, while the thread keeps up with the
-    /// other workers.
+    /// Waits until a descriptor is readable or a job has ended, at most for `longest`, while the
+    /// stream's thread serves the other workers.
     pub fn wait_for(&mut self, descriptor: impl AsFd, longest: Duration) -> io::Result<bool> {
         let shared = &*self.shared;
         shared.is_away.store(true, Ordering::SeqCst);
         shared.is_handed.store(true, Ordering::SeqCst);
         shared.waker.wake();
         let mut words = false;
-        // Either the thread sees that we are away, or we that there is something.
+        // Either the thread sees that this one is away, or this one sees that a job has ended.
         if !shared.has_ended.load(Ordering::SeqCst) {
             let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
             let mut polled = [readable(descriptor.as_fd()), readable(shared.eventfd.as_fd())];
@@ -188,7 +192,7 @@ impl Drop for WorkerStream {
         self.shared.stops.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // What it may have said is on standard error already.
+            // If the thread panicked, the message is on standard error already.
             let _ = thread.join();
         }
     }
@@ -202,7 +206,8 @@ impl Driver<BorrowedMemory> for WorkerStream {
     fn submit(&mut self, job: Job<BorrowedMemory>) -> Option<Ended<BorrowedMemory>> {
         let mut inside = self.shared.inside();
         let ended = inside.stream.submit(job);
-        // What comes next may wait for it: nobody is woken before it is known that it does not.
+        // The next instruction may wait for it: the thread is woken only once it is known that it
+        // does not.
         self.shared.keep(inside);
         ended
     }
@@ -235,7 +240,8 @@ impl Driver<BorrowedMemory> for WorkerStream {
 
     fn wait(&mut self, ticket: u64) -> bool {
         let shared = &*self.shared;
-        // Threads that connect a process group need the interpreter, and other members wait for them.
+        // Threads that connect a process group need the interpreter, and other members wait for
+        // them.
         Python::attach(|py| py.detach(|| shared.drive_until_over(ticket)));
         true
     }
@@ -286,7 +292,7 @@ impl SharedStream {
         self.yield_the_drive(inside);
     }
 
-    /// One step, and a moment's sleep if there was none and has been none for a while.
+    /// Makes one step; sleeps for a moment if there was none and has been none for a while.
     fn drive_once(&self, times: u32) {
         let mut inside = self.drive();
         if !inside.stream.pass() && !inside.stream.has_ended() {
@@ -304,7 +310,7 @@ impl SharedStream {
         self.yield_the_drive(inside);
     }
 
-    /// For the machine's thread.
+    /// Takes the lock, on the machine's thread.
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.is_wanted.store(true, Ordering::SeqCst);
         let inside = self.locked();
@@ -313,15 +319,16 @@ impl SharedStream {
     }
 
     fn locked(&self) -> MutexGuard<'_, Inside> {
-        // A thread that has panicked leaves a stream that nobody understands, and other workers that wait for us.
+        // A thread that panicked leaves the stream in an unknown state while other workers wait for
+        // this one.
         self.inside.lock().unwrap_or_else(|_| std::process::abort())
     }
 
-    /// The machine's thread drives from here on.
+    /// Takes the lock and makes the machine's thread the driver.
     fn drive(&self) -> MutexGuard<'_, Inside> {
         self.is_driven.store(true, Ordering::SeqCst);
         let mut inside = self.inside();
-        // What comes from now on need not wake the thread.
+        // Words that change from now on need not wake the stream's thread.
         inside.unpark(Sleeper::Thread);
         inside
     }
@@ -332,13 +339,13 @@ impl SharedStream {
         self.keep(inside);
     }
 
-    /// The machine's thread looks after the jobs itself, for now.
+    /// Releases the lock; the machine's thread goes on serving the jobs itself.
     fn keep(&self, inside: MutexGuard<'_, Inside>) {
         self.is_worth_it.store(inside.stream.is_worth_waking_for(), Ordering::Relaxed);
         self.is_handed.store(false, Ordering::SeqCst);
     }
 
-    /// Wakes the thread if there is enough to do for it.
+    /// Wakes the stream's thread if there is enough work for it.
     fn hand_over(&self) {
         if self.is_worth_it.load(Ordering::Relaxed) && !self.is_handed.load(Ordering::Relaxed) {
             self.is_handed.store(true, Ordering::SeqCst);
@@ -346,7 +353,7 @@ impl SharedStream {
         }
     }
 
-    /// The thread.
+    /// The loop of the stream's thread.
     fn run(&self) {
         let mut words: Vec<Parked> = Vec::new();
         let mut since: Option<Instant> = None;
@@ -369,7 +376,7 @@ impl SharedStream {
             }
             if !inside.stream.is_busy() && !self.is_away.load(Ordering::SeqCst) {
                 self.is_handed.store(false, Ordering::SeqCst);
-                // Before anybody can hand something over, who would otherwise ring in vain.
+                // Parked before work can be handed over: a wake-up before this would be lost.
                 self.waker.park();
                 drop(inside);
                 self.sleep(&[], WAIT_MAX, || !self.is_away.load(Ordering::SeqCst));
@@ -389,7 +396,7 @@ impl SharedStream {
                 self.sleep(&words, limit, || true);
                 self.locked().unpark(Sleeper::Thread);
             }
-            // They keep the memory that they are in, also of a worker that is gone by now.
+            // The words keep their memory mapped, even of a worker that is gone by now.
             if !words.is_empty() {
                 words.clear();
                 since = None;
@@ -397,7 +404,7 @@ impl SharedStream {
         }
     }
 
-    /// Lets the machine's thread know of jobs that have ended.
+    /// Tells the machine's thread of jobs that have ended.
     fn tell(&self, inside: &Inside) {
         let is_new = inside.stream.has_ended() && !self.has_ended.swap(true, Ordering::SeqCst);
         if is_new && self.is_away.load(Ordering::SeqCst) {
@@ -406,8 +413,8 @@ impl SharedStream {
         }
     }
 
-    /// Sleeps until the waker is used, or something comes at one of the words, if there is still a reason to. The waker is
-    /// parked: whoever has rung it since ends the sleep at once.
+    /// Sleeps until the waker is used, or one of the words changes, if `still` holds. The waker is
+    /// parked: a wake-up since then ends the sleep at once.
     fn sleep(&self, words: &[Parked], limit: Duration, still: impl Fn() -> bool) {
         let waker = self.waker.parked();
         let sleeping: Vec<_> = std::iter::once(&waker).chain(words).map(Parked::sleeping).collect();

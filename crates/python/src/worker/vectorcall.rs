@@ -1,7 +1,7 @@
 //! Calls of Python objects with an array of borrowed arguments: no tuple is made.
 //!
-//! `PyObject_Vectorcall` has been in every `CPython` since 3.9 but in the stable ABI since 3.12 only, so it is looked up
-//! when the module starts; without it a tuple is made.
+//! `PyObject_Vectorcall` has been in every `CPython` since 3.9 but in the stable ABI only since
+//! 3.12, so it is looked up when the module starts; without it a tuple is made.
 
 #![allow(unsafe_code, reason = "Python's C API")]
 
@@ -17,7 +17,7 @@ type Vectorcall = unsafe extern "C" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-/// How this interpreter is called.
+/// Calling convention of this interpreter.
 #[derive(Clone, Copy, Debug)]
 pub struct Vectorcaller {
     vectorcall: Option<Vectorcall>,
@@ -34,7 +34,7 @@ impl Vectorcaller {
         Self { vectorcall }
     }
 
-    /// Calls `callable`; the arguments stay the caller's.
+    /// Calls `callable`; the caller keeps the arguments.
     #[inline]
     pub fn call(
         self,
@@ -51,7 +51,7 @@ impl Vectorcaller {
             // SAFETY: as above.
             None => unsafe { call_with_tuple(callable.as_ptr(), arguments) },
         };
-        // SAFETY: the call gave a new reference, or null with an exception set.
+        // SAFETY: the call returned a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, result) }.map(Bound::unbind)
     }
 }
@@ -62,7 +62,8 @@ unsafe fn call_with_tuple(
     callable: *mut ffi::PyObject,
     arguments: &[*mut ffi::PyObject],
 ) -> *mut ffi::PyObject {
-    // SAFETY: the caller's promise; PyTuple_SetItem takes the reference that Py_IncRef adds, and null passes through.
+    // SAFETY: the caller promised it; PyTuple_SetItem takes the reference that Py_IncRef adds, and
+    // null passes through.
     unsafe {
         let Ok(length) = ffi::Py_ssize_t::try_from(arguments.len()) else {
             return ptr::null_mut();

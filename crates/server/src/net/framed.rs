@@ -1,4 +1,5 @@
-//! A session over TCP: frames with numbers, acknowledgements that nobody waits for, and resumption of a dropped link.
+//! A session over TCP: numbered frames, acknowledgements that nothing waits for, and resumption of
+//! a dropped link.
 
 use super::greeting::{self, Admitted, GreetingError, Member};
 use super::introductions;
@@ -24,31 +25,31 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// How long a peer may take to read what was sent before its session was closed.
+/// Time limit for a peer to read the words that were sent before its session was closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Bytes of frames that are kept until they are acknowledged; then nothing more is sent. More than a fast network holds in
-/// a round trip.
+/// Bytes of frames that are kept until they are acknowledged; at the limit nothing more is sent.
+/// More than a fast network holds in a round trip.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Small frames are joined up to this many bytes for one write.
 const WRITE_BYTES: usize = 256 * 1024;
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Why a link is over.
+/// Reason why a link is over.
 enum LinkEnd {
     /// It broke or closed; the peer may come back.
     Dropped(io::Error),
-    /// The core's thread wants no more of it, and everything has been sent.
+    /// The core's thread has dropped it, and everything has been sent.
     Finished,
-    /// The peer broke the rules of frames.
+    /// The peer broke the protocol of frames.
     Breach(LinkError),
-    /// The peer has come back already.
+    /// The peer has connected again already.
     Resumed(Takeover),
 }
 
 /// The session's end of the link, which outlives its connections.
 struct FramedSession {
     link: RefCell<Link>,
-    /// There is something to acknowledge, or room to send again.
+    /// Notified when there is something to acknowledge, or room to send again.
     stir: Notify,
 }
 
@@ -60,7 +61,7 @@ struct Channels {
     waker: Arc<Waker>,
 }
 
-/// Serves a peer that was welcomed, until it is gone for good.
+/// Serves a welcomed peer, until it is gone for good.
 pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(), GreetingError> {
     let Admitted { mut member, name, secret, capabilities, data_port, .. } = admitted;
     let data =
@@ -71,7 +72,7 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     let (mut channels, mut cancel) = attach(&member, name, takeovers, data);
     let session = FramedSession::new();
     let (key, probes) = (identity.key(), net.links.probes);
-    // Ends with the session; each round is a new connection of the peer's.
+    // The loop ends with the session; each round is a new connection of the peer's.
     let reason = loop {
         let takeover = match run(&session, &mut channels, &mut cancel, stream, probes).await {
             LinkEnd::Finished => break "the dispatcher closed it".to_owned(),
@@ -82,7 +83,8 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
             LinkEnd::Resumed(takeover) => takeover,
             LinkEnd::Dropped(error) => {
                 tracing::info!("the link of {identity} dropped: {error}");
-                // A user closes a laptop and opens it again. A worker that has ended keeps those waiting who need it.
+                // A user closes a laptop and opens it again. A worker that has ended blocks the
+                // sessions that need it.
                 let limits = net.links;
                 let is_worker = identity.worker().is_some();
                 let patience =
@@ -110,7 +112,7 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     };
     net.registry.borrow_mut().remove_resumable(identity);
     member.set_reason(reason);
-    // Before the channels: or the core's thread finds them closed and wonders why.
+    // Dropped before the channels: else the core's thread would find them closed without a reason.
     drop(member);
     Ok(())
 }
@@ -189,13 +191,14 @@ async fn run(
     }
 }
 
-/// Ends when the other host has not acknowledged for too long what was sent. The kernel would go on for a quarter of an hour.
+/// Resolves when the other host has not acknowledged for too long. The kernel would go on for a
+/// quarter of an hour.
 async fn silence(stream: io::Result<OwnedFd>, probes: Probes) -> io::Error {
     let mut watch = AnswerWatch::new(probes);
     let (Ok(stream), Some(interval)) = (stream, watch.interval()) else {
         return std::future::pending().await;
     };
-    // Ends with the connection.
+    // The loop ends with the connection.
     loop {
         tokio::time::sleep(interval).await;
         if let Err(error) = watch.look(&stream) {
@@ -216,7 +219,7 @@ impl FramedSession {
         inward: &mpsc::Sender<Vec<u32>>,
         waker: &Waker,
     ) -> LinkEnd {
-        // Ends with the connection.
+        // The loop ends with the connection.
         loop {
             match self.read_frame(&mut reader, inward).await {
                 Ok(true) => waker.wake(),
@@ -226,7 +229,7 @@ impl FramedSession {
         }
     }
 
-    /// Reads one frame; says whether its words are new, and then hands them on.
+    /// Reads one frame; passes its words on and returns true if they are new.
     async fn read_frame(
         &self,
         reader: &mut BufReader<OwnedReadHalf>,
@@ -243,7 +246,7 @@ impl FramedSession {
             return Ok(false);
         }
         if inward.send(words).await.is_err() {
-            // The writer ends the connection when it has sent what is left.
+            // The writer ends the connection when it has sent the remaining frames.
             return std::future::pending().await;
         }
         let mut link = self.link.borrow_mut();
@@ -271,7 +274,7 @@ impl FramedSession {
         waker: &Waker,
     ) -> LinkEnd {
         let mut buffer = Vec::new();
-        // Ends with the connection.
+        // The loop ends with the connection.
         loop {
             let may_send = self.link.borrow().may_send();
             tokio::select! {
@@ -288,12 +291,12 @@ impl FramedSession {
             }
             buffer.clear();
             buffer.shrink_to(WRITE_BYTES);
-            // The core's thread may wait for room in the channel.
+            // The core's thread may be waiting for room in the channel.
             waker.wake();
         }
     }
 
-    /// Joins what is there already for one write, or else acknowledges.
+    /// Joins the waiting frames for one write, or else acknowledges.
     fn gather(&self, outward: &mut mpsc::Receiver<Vec<u32>>, buffer: &mut Vec<u8>) {
         let mut link = self.link.borrow_mut();
         while buffer.len() < WRITE_BYTES
@@ -307,7 +310,7 @@ impl FramedSession {
         }
     }
 
-    /// Welcomes a peer that came back, and sends again what it has not had.
+    /// Welcomes a peer that came back, and sends the frames again that it does not have.
     async fn resume(
         &self,
         takeover: Takeover,
@@ -322,7 +325,7 @@ impl FramedSession {
         greeting::send_welcome(&mut stream, welcome).await?;
         let mut again = Vec::new();
         self.link.borrow_mut().resend(&mut again);
-        // A connection that drops again here is seen by the next read.
+        // If the connection drops again here, the next read shows it.
         let _ = stream.write_all(&again).await;
         Ok(stream)
     }

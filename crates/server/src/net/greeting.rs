@@ -1,4 +1,4 @@
-//! The handshake of a connection, up to the point where it is known who is there.
+//! The handshake of a connection, up to the point where the peer is identified.
 
 use super::Net;
 use super::registry::Identity;
@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 
-/// A peer that has not said who it is by now is half open or a stranger.
+/// Time limit for a peer's hello: a silent connection is half open or a stranger's.
 pub(crate) const HELLO_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Why a connection comes to nothing: the line in the log.
+/// Reason why a connection fails: the line in the log.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GreetingError {
     #[error("{0}")]
@@ -36,25 +36,25 @@ pub(crate) enum GreetingError {
 }
 
 impl GreetingError {
-    /// Whether this is somebody's health check rather than a mistake.
+    /// Returns true if this is a health check rather than a mistake.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Self::Nothing)
     }
 }
 
-/// A peer that was let in.
+/// A peer that was admitted.
 pub(crate) struct Admitted {
     pub member: Member,
     pub name: String,
     pub version: u16,
     pub capabilities: Capabilities,
-    /// Proves in a resume that it is the same peer.
+    /// Secret with which a resume proves that it is the same peer.
     pub secret: Secret,
-    /// Where a worker takes connections of other workers.
+    /// Port at which a worker accepts connections of other workers.
     pub data_port: Option<u16>,
 }
 
-/// Being known to core and registry; ends with this value.
+/// Membership in core and registry; ends when this value is dropped.
 pub(crate) struct Member {
     pub identity: Identity,
     net: Rc<Net>,
@@ -66,7 +66,7 @@ impl Member {
         &self.net
     }
 
-    /// Why it will have ended, for log lines and the clients of a lost worker.
+    /// Sets the reason of its end, for log lines and for the clients of a lost worker.
     pub fn set_reason(&mut self, reason: impl Into<String>) {
         self.reason = reason.into();
     }
@@ -90,7 +90,8 @@ impl Drop for Member {
     }
 }
 
-/// Reads the hello, and answers it with a refusal where it is one to refuse. A probe gets its answer here: `None`.
+/// Reads the hello, and sends a refusal where it must be refused. A probe gets its answer here:
+/// `None`.
 pub(crate) async fn hello<S>(stream: &mut S) -> Result<Option<(Hello, u16)>, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -101,7 +102,7 @@ where
         Ok(Handshake::Welcome(_) | Handshake::Refusal(_)) => {
             return Err(refuse(stream, RefusalCode::Malformed, "a hello was expected").await);
         }
-        // Somebody who does not speak GT is not answered in it.
+        // A peer that does not speak the protocol gets no answer.
         Err(error @ GreetingError::Handshake(HandshakeError::Magic)) => return Err(error),
         Err(GreetingError::Handshake(error)) => {
             return Err(refuse(stream, RefusalCode::Malformed, &error.to_string()).await);
@@ -118,7 +119,7 @@ where
     }
 }
 
-/// The answer to a probe: nothing but the version.
+/// The answer to a probe: only the version.
 fn probed(version: u16) -> Welcome {
     Welcome {
         version,
@@ -131,7 +132,7 @@ fn probed(version: u16) -> Welcome {
     }
 }
 
-/// Checks the token and finds a place for the peer.
+/// Checks the token and registers the peer.
 pub(crate) async fn admit<S>(
     net: &Rc<Net>,
     stream: &mut S,
@@ -199,7 +200,7 @@ where
     Ok(stream.write_all(&Handshake::Welcome(welcome).encode()?).await?)
 }
 
-/// Sends a refusal; the error says the same in the log.
+/// Sends a refusal; the error gives the same reason in the log.
 pub(crate) async fn refuse<S>(stream: &mut S, code: RefusalCode, text: &str) -> GreetingError
 where
     S: AsyncWrite + Unpin,
@@ -215,21 +216,23 @@ where
 {
     let text = refusal.text.clone();
     if let Ok(bytes) = Handshake::Refusal(refusal).encode() {
-        // A few hundred bytes into an empty socket buffer: never waits. A peer that is gone needs no refusal.
+        // A few hundred bytes into an empty socket buffer: this never waits. A peer that is gone
+        // needs no refusal.
         let _ = stream.write_all(&bytes).await;
         let _ = stream.shutdown().await;
     }
     GreetingError::Refused(text)
 }
 
-/// Reads exactly one handshake message: what follows may carry descriptors, or be somebody else's to read.
+/// Reads exactly one handshake message: the following bytes may carry descriptors, or belong to
+/// another reader.
 async fn read_handshake<S>(stream: &mut S) -> Result<Handshake, GreetingError>
 where
     S: AsyncRead + Unpin,
 {
     const PREFIX_BYTES: usize = 6;
     let mut bytes = Vec::with_capacity(128);
-    // Ends: each round reads at least one of at most HANDSHAKE_BYTES_MAX bytes.
+    // The loop ends: each round reads at least one of at most HANDSHAKE_BYTES_MAX bytes.
     loop {
         let wanted = match bytes.get(4..PREFIX_BYTES) {
             Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),

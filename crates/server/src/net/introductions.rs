@@ -1,4 +1,5 @@
-//! Who tells workers of each other, and when one is gone: slabs between those of this host, addresses for the rest.
+//! Introductions of workers to each other, and news of their end: slabs between those of this host,
+//! addresses for the others.
 
 use super::Net;
 use super::registry::WorkerSocket;
@@ -9,9 +10,10 @@ use gt_transport::{ControlKind, ControlRecord, send_record};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Connects a new worker with all others: slabs where both can map them, TCP where one of the two takes connections, else
-/// word that there is no way. What is returned goes among the instructions, so that those behind it mean the new worker and
-/// those before it whoever had its index.
+/// Connects a new worker with all others: by slabs if both can map them, by TCP if one of the two
+/// accepts connections, else with the news that there is no connection. The returned introductions
+/// go among the instructions, so that later ones mean the new worker and earlier ones the previous
+/// worker of that index.
 pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) -> Vec<Introduction> {
     let mut registry = net.registry.borrow_mut();
     registry.workers.insert(index, socket.clone());
@@ -24,7 +26,7 @@ pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) -> Vec<Int
                 introductions.extend([met(old, new), met(new, old)]);
                 pair((new, one), (old, two))
             }
-            // The one without rings is called: it listens where its dispatcher's network is.
+            // The worker without rings is called: it listens on its dispatcher's network.
             (_, WorkerSocket::Remote(Some(address))) => {
                 call(new, old, *address, &mut introductions)
             }
@@ -44,21 +46,21 @@ pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) -> Vec<Int
             | (_, WorkerSocket::Pending) => Ok(()),
         };
         if let Err(error) = outcome {
-            // One of the two is about to be found dead by its socket.
+            // One of the two will soon be found dead by its socket.
             tracing::warn!("workers {index} and {other} could not be connected: {error}");
         }
     }
     introductions
 }
 
-/// A worker among all that have had its index.
+/// A worker, identified among all that have had its index.
 #[derive(Clone, Copy)]
 struct PeerName {
     index: u32,
     incarnation: u32,
 }
 
-/// What `to` is told of another worker.
+/// Introduction of another worker to `to`.
 fn introduction(to: PeerName, peer: PeerName, reach: Reach<String>) -> Introduction {
     Introduction { to: to.index, peer: peer.index, incarnation: peer.incarnation, reach }
 }
@@ -67,7 +69,7 @@ fn met(to: PeerName, peer: PeerName) -> Introduction {
     introduction(to, peer, Reach::Memory)
 }
 
-/// Has `from` connect to `to`, which listens at `address`.
+/// Makes `from` connect to `to`, which listens at `address`.
 fn call(
     from: PeerName,
     to: PeerName,

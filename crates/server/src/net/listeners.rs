@@ -1,4 +1,4 @@
-//! Where connections come in: TCP, a Unix socket, and the local socket.
+//! Listeners: TCP, a Unix socket, and the local socket.
 
 use super::greeting::GreetingError;
 use super::secret::random_secret;
@@ -19,13 +19,14 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// Connections that have not said who they are. More wait in the kernel's queue until some of these have spoken or
-/// their three seconds are over.
+/// Maximum number of connections without a hello. Further ones wait in the kernel's queue until one
+/// of these has sent its hello or its three seconds are over.
 const STRANGERS_MAX: usize = 256;
-/// After a failed accept (no descriptors left): long enough not to spin, short enough not to be noticed.
+/// Pause after a failed accept (no descriptors left): long enough not to spin, short enough not to
+/// be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why the dispatcher does not listen.
+/// Reason why the dispatcher cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error("{0:?} is no address to listen on: {1}")]
@@ -40,7 +41,7 @@ pub enum ListenError {
     Taken(PathBuf),
 }
 
-/// What the dispatcher listens on.
+/// The sockets on which the dispatcher listens.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     tcp: Option<StdTcpListener>,
@@ -56,12 +57,12 @@ struct PathGuard(PathBuf);
 
 impl Drop for PathGuard {
     fn drop(&mut self) {
-        // Somebody else may have removed it.
+        // Another process may have removed it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Opens everything that the options ask for.
+/// Opens all listeners of the options.
 pub(crate) fn bind(
     options: &ServerOptions,
     tokens: Option<&TokenList>,
@@ -93,7 +94,7 @@ fn bind_unix(
 ) -> Result<(StdUnixListener, PathGuard), ListenError> {
     let cannot = |error| ListenError::Bind(path.display().to_string(), error);
     if path.exists() {
-        // A socket that nobody answers at is left from a dispatcher that was killed.
+        // A socket without a listener is left from a dispatcher that was killed.
         if !is_dead_socket(path) {
             return Err(ListenError::Taken(path.to_owned()));
         }
@@ -101,7 +102,7 @@ fn bind_unix(
     }
     let listener = StdUnixListener::bind(path).map_err(cannot)?;
     let guard = PathGuard(path.to_owned());
-    // With tokens anybody on this host may try; without, only this user.
+    // With tokens any user of this host may connect; without, only this user.
     let mode = if tokens.is_some() { 0o666 } else { 0o600 };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
@@ -117,7 +118,7 @@ fn bind_local() -> io::Result<(StdUnixListener, Vec<u8>)> {
     use std::fmt::Write;
     let mut name = format!("gt-{}-", std::process::id());
     for byte in random_secret()?.0 {
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     let address = UnixAddress::from_abstract_name(name.as_bytes())?;
@@ -179,7 +180,8 @@ impl Listeners {
     }
 }
 
-/// A place among the strangers and a connection to fill it; `None` after a failure, to be tried again.
+/// A place among the connections without a hello, and a new connection; `None` after a failure, to
+/// be tried again.
 async fn accepted<T>(
     strangers: &Arc<Semaphore>,
     accept: impl Future<Output = io::Result<T>>,
@@ -195,7 +197,7 @@ async fn accepted<T>(
     }
 }
 
-/// Runs one connection to its end and says in one line if that was a bad one.
+/// Runs one connection to its end and logs one line if it failed.
 fn spawn(
     net: &Rc<Net>,
     from: String,
@@ -212,8 +214,8 @@ fn spawn(
     });
 }
 
-/// Says on stdout where the dispatcher listens and what to type elsewhere. The first line is for programs, which may
-/// well close their end behind it.
+/// Prints the addresses on stdout, and the commands to type elsewhere. The first line is for
+/// programs, which may close their end after it.
 pub(crate) fn announce(listeners: &Listeners, options: &ServerOptions) -> io::Result<()> {
     match write_lines(listeners, options, &mut io::stdout().lock()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -229,7 +231,7 @@ fn write_lines(
     if let Some(tcp) = &listeners.tcp {
         let address = tcp.local_addr()?;
         let token = if options.token_file.is_some() { "GT_TOKEN=… " } else { "" };
-        // Whoever listens everywhere is reached by its host's name.
+        // A dispatcher that listens on all interfaces is reached by its host's name.
         let host =
             if address.ip().is_unspecified() { hostname() } else { address.ip().to_string() };
         writeln!(out, "listening on {address}")?;

@@ -1,4 +1,5 @@
-//! Who is connected: indexes of workers, peers that are expected at the local socket, sessions that may be resumed.
+//! The registry of connections: indices of workers, peers that are expected at the local socket,
+//! sessions that may be resumed.
 
 use gt_protocol::handshake::{Resume, Secret};
 use std::collections::BTreeMap;
@@ -9,14 +10,14 @@ use std::rc::Rc;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// Workers have an index below this.
+/// Limit of workers' indices.
 const WORKERS_MAX: u32 = 1024;
-/// Sessions at once; each has two rings of 256 KiB or buffers of some MiB.
+/// Maximum number of sessions; each has two rings of 256 KiB or buffers of some MiB.
 const SESSIONS_MAX: usize = 1024;
-/// Keys of workers in resumes and invitations; sessions have those below.
+/// First key of workers in resumes and invitations; sessions have those below.
 const WORKER_KEY: u32 = 1 << 31;
 
-/// Who a connection is.
+/// Identity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Identity {
     Session(u32),
@@ -49,21 +50,21 @@ impl Identity {
     }
 }
 
-/// How a worker is reached beside its words.
+/// Connection to a worker besides its words.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkerSocket {
-    /// Admitted; not yet known.
+    /// Admitted; its connection is not known yet.
     Pending,
     /// Control records go to this socket.
     Ring(Rc<OwnedFd>),
-    /// None of its peers can map a slab with it; they connect to this address, if it has one.
+    /// No other worker can map a slab with it; they connect to this address, if it has one.
     Remote(Option<SocketAddr>),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub workers: BTreeMap<u32, WorkerSocket>,
-    /// How many workers have had an index before the one that has it, or had it last.
+    /// Number of workers that had an index before the one that has it now, or had it last.
     incarnations: BTreeMap<u32, u32>,
     sessions: usize,
     invitations: BTreeMap<u32, (Secret, oneshot::Sender<UnixStream>)>,
@@ -74,14 +75,14 @@ pub(crate) struct Registry {
 #[derive(Debug)]
 pub(crate) struct Takeover {
     pub stream: TcpStream,
-    /// The last frame that the peer has had.
+    /// The last frame that the peer has received.
     pub acknowledged: u64,
-    /// The version that both speak.
+    /// The version that both sides speak.
     pub version: u16,
 }
 
 impl Registry {
-    /// A place for a session, or the reason why there is none.
+    /// Registers a session, or gives the reason why there is no room.
     pub fn add_session(&mut self) -> Result<(), String> {
         if self.sessions >= SESSIONS_MAX {
             return Err(format!("{SESSIONS_MAX} sessions are open, more are not taken"));
@@ -94,7 +95,7 @@ impl Registry {
         self.sessions = self.sessions.saturating_sub(1);
     }
 
-    /// The index of a new worker: the one it asks for, else the lowest that is free.
+    /// Registers a new worker: at the index that it asks for, else at the lowest free one.
     pub fn add_worker(&mut self, wanted: Option<u32>) -> Result<u32, String> {
         let index = match wanted {
             Some(index) if index >= WORKERS_MAX => {
@@ -113,12 +114,13 @@ impl Registry {
         Ok(index)
     }
 
-    /// Of the worker that has an index, or had it last.
+    /// Incarnation of the worker that has an index, or had it last.
     pub fn incarnation(&self, index: u32) -> u32 {
         self.incarnations.get(&index).copied().unwrap_or(0)
     }
 
-    /// Opens the local socket for `identity`: whoever knows the secret passes its socket on, once.
+    /// Opens the local socket for `identity`: a peer that knows the secret passes its socket on,
+    /// once.
     pub fn invite(&mut self, identity: Identity, secret: Secret) -> oneshot::Receiver<UnixStream> {
         let (sender, receiver) = oneshot::channel();
         self.invitations.insert(identity.key(), (secret, sender));
@@ -129,7 +131,7 @@ impl Registry {
         self.invitations.remove(&identity.key());
     }
 
-    /// Who waits for the peer that has this secret; nobody else gets in with it.
+    /// Takes the invitation of the peer that has this secret; it admits no other peer.
     pub fn take_invitation(&mut self, resume: &Resume) -> Option<oneshot::Sender<UnixStream>> {
         let (secret, _) = self.invitations.get(&resume.session)?;
         if *secret != resume.secret {

@@ -1,4 +1,5 @@
-//! A peer on the same host: rings for its words, its Unix socket for descriptors and as its life line.
+//! A peer on the same host: rings for its words, its Unix socket for descriptors and as its
+//! lifeline.
 
 use super::greeting::{Admitted, GreetingError, Member};
 use super::introductions::introduce;
@@ -15,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 
-/// Serves a peer that was welcomed on `socket`, until one side closes. `life_line` is the TCP connection by which it
-/// came, if it did.
+/// Serves a welcomed peer on `socket`, until one side closes. `life_line` is the TCP connection on
+/// which it arrived, if it did.
 pub(crate) async fn serve(
     admitted: Admitted,
     mut socket: UnixStream,
@@ -40,7 +41,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Makes the rings, and slabs for a peer that uses them, and hands the peer its ends.
+/// Makes the rings, and slabs for a peer that uses them, and sends the peer its ends.
 fn set_up(
     member: &Member,
     socket: &UnixStream,
@@ -69,7 +70,7 @@ fn set_up(
     Ok((link, CancelToken::new(held)))
 }
 
-/// Tells when the core's thread has dropped a link.
+/// Resolves when the core's thread has dropped a link.
 pub(crate) struct CancelToken {
     held: oneshot::Receiver<()>,
     is_over: bool,
@@ -80,10 +81,10 @@ impl CancelToken {
         Self { held, is_over: false }
     }
 
-    /// Returns when the core's thread has dropped the link, and at once when asked again.
+    /// Returns when the core's thread has dropped the link, and at once when called again.
     pub async fn closed(&mut self) {
         if !self.is_over {
-            // Nobody ever sends; the sender's end is the message.
+            // Nothing is ever sent; the sender's drop is the message.
             let _ = (&mut self.held).await;
             self.is_over = true;
         }
@@ -98,7 +99,8 @@ fn attach(member: &Member, name: String, link: PeerLink, socket: Rc<OwnedFd>) {
             net.tell(NetEvent::Client { session: SessionId(session), name, link });
         }
         Identity::Worker(index) => {
-            // Before the core hears of the worker: no collective may come before the slabs that it needs.
+            // Before the core learns of the worker: no collective may come before the slabs that it
+            // needs.
             let introductions = introduce(net, index, &WorkerSocket::Ring(socket));
             tracing::info!("worker {index} ({name:?}) is connected by rings");
             net.tell(NetEvent::Worker { index, link, introductions });
@@ -106,7 +108,8 @@ fn attach(member: &Member, name: String, link: PeerLink, socket: Rc<OwnedFd>) {
     }
 }
 
-/// Waits for the end of a life line. A peer that talks there is skipped over; it cannot make us keep anything.
+/// Waits for the end of a lifeline. Bytes from the peer are skipped; it cannot make us store
+/// anything.
 async fn end_of<S: AsyncRead + Unpin>(stream: &mut S) -> &'static str {
     let mut bytes = [0_u8; 64];
     loop {

@@ -1,4 +1,5 @@
-//! A peer that came by TCP: it moves to rings through the local socket, resumes a session, or stays.
+//! A peer that connected by TCP: it moves to rings through the local socket, resumes a session, or
+//! stays on TCP.
 
 use super::Net;
 use super::framed;
@@ -15,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// Serves one TCP connection from its first byte to its end.
 ///
-/// `place` is its place among the strangers.
+/// `place` is its place among the connections without a hello.
 pub(crate) async fn serve(
     net: &Rc<Net>,
     mut stream: TcpStream,
@@ -57,7 +58,8 @@ pub(crate) async fn serve_unix(
     ring_peer::serve(admitted, socket, None).await
 }
 
-/// Serves a connection at the local socket: the secret says whose it is, and that one's task goes on with it.
+/// Serves a connection at the local socket: the secret identifies the peer, whose task takes it
+/// over.
 pub(crate) async fn serve_local(
     net: &Rc<Net>,
     mut socket: UnixStream,
@@ -72,7 +74,7 @@ pub(crate) async fn serve_local(
         let text = "nobody is expected with this secret";
         return Err(greeting::refuse(&mut socket, RefusalCode::Session, text).await);
     };
-    // Refused when the TCP connection ended meanwhile; so does this one then.
+    // Refused when the TCP connection ended meanwhile; then this one ends too.
     let _ = taker.send(socket);
     Ok(())
 }
@@ -107,7 +109,8 @@ enum PeerTransport {
     Stay,
 }
 
-/// What a peer on this host decides: the local socket, or a first frame; or nothing, and then it stays too.
+/// Transport that a peer on this host chooses: rings through the local socket, or TCP by a first
+/// frame, or by no answer in time.
 async fn choose_transport(
     stream: &TcpStream,
     opened: oneshot::Receiver<UnixStream>,
@@ -124,7 +127,7 @@ async fn choose_transport(
     }
 }
 
-/// Hands a new connection to the session that it resumes.
+/// Passes a new connection to the session that it resumes.
 async fn take_over(
     net: &Rc<Net>,
     mut stream: TcpStream,
@@ -137,12 +140,12 @@ async fn take_over(
         return Err(greeting::refuse(&mut stream, RefusalCode::Session, text).await);
     };
     let takeover = Takeover { stream, acknowledged: resume.acknowledged, version };
-    // Refused when the session ended in this moment, or another takeover is in progress.
+    // Refused when the session has just ended, or another takeover is in progress.
     let _ = session.try_send(takeover);
     Ok(())
 }
 
-/// One line of the log, at the first connection of another host.
+/// Logs one line about buffers, at the first connection of another host.
 fn tell_of_buffers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

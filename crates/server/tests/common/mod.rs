@@ -1,4 +1,5 @@
-//! What the tests and the benchmark share: a real dispatcher process, and toy peers that speak to it by every way.
+//! Helpers of the tests and the benchmark: a real dispatcher process, and toy peers that use every
+//! transport.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub mod peer;
@@ -61,7 +62,7 @@ impl Server {
         std::time::Duration::from_nanos(nanoseconds)
     }
 
-    /// Sends SIGTERM; returns how it ended and what it logged.
+    /// Sends SIGTERM; returns its exit status and its log.
     pub fn stop(&mut self) -> (ExitStatus, String) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! A client or worker that speaks the handshake, over rings or frames, without tokio.
+//! A client or worker that implements the handshake, over rings or frames, without tokio.
 
 use super::Server;
 use gt_protocol::handshake::{
@@ -16,11 +16,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant};
 
-/// Far above anything on a loaded machine.
+/// Time limit far above anything on a loaded machine.
 const HANG: Duration = Duration::from_secs(20);
 const SPIN: Duration = Duration::from_micros(200);
 
-/// How the words travel.
+/// Transport of the words.
 pub enum Way {
     Ring {
         producer: Producer,
@@ -47,7 +47,7 @@ pub fn hello(role: Role) -> Hello {
     Hello { capabilities: Capabilities::RING, name: "test".to_owned(), ..Hello::new(role) }
 }
 
-/// Says hello and returns the answer.
+/// Sends the hello and returns the answer.
 pub fn greet(stream: &mut (impl Read + Write), hello: Hello) -> Result<Welcome, Refusal> {
     stream.write_all(&Handshake::Hello(hello).encode().unwrap()).unwrap();
     let mut bytes = vec![0; 6];
@@ -61,7 +61,7 @@ pub fn greet(stream: &mut (impl Read + Write), hello: Hello) -> Result<Welcome, 
     }
 }
 
-/// The rings that come after a welcome on a Unix socket.
+/// The rings that follow a welcome on a Unix socket.
 fn rings(socket: &UnixStream) -> (Producer, Consumer, Option<Slabs>) {
     let (record, descriptors) = receive_record(socket.as_fd()).unwrap().unwrap();
     let (mut descriptors, slabs) = record.split(descriptors);
@@ -76,7 +76,7 @@ fn rings(socket: &UnixStream) -> (Producer, Consumer, Option<Slabs>) {
     (producer, Consumer::new(descriptors.pop().unwrap()).unwrap(), slabs)
 }
 
-/// What goes beside the words of a peer that says it has `Capabilities::SLAB`.
+/// Slabs of a peer that has `Capabilities::SLAB`.
 pub struct Slabs {
     pub reads: SlabReader,
     pub writes: SlabWriter,
@@ -95,7 +95,7 @@ impl Peer {
         Self { slabs, ..Self::new(way, welcome) }
     }
 
-    /// By loopback TCP to rings.
+    /// Connects by loopback TCP and moves to rings.
     pub fn moved(server: &Server, hello: Hello) -> Self {
         let role = hello.role;
         let mut life_line = TcpStream::connect(&server.address).unwrap();
@@ -112,7 +112,7 @@ impl Peer {
         Self { slabs, ..Self::new(Way::Ring { producer, consumer, socket, life_line }, welcome) }
     }
 
-    /// By TCP, and stays there.
+    /// Connects by TCP and stays there.
     pub fn tcp(server: &Server, hello: Hello) -> Self {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -123,7 +123,7 @@ impl Peer {
         Self::new(Way::Frames { stream, sent: 0, received: 0 }, welcome)
     }
 
-    /// Drops the TCP connection and comes back with a new one.
+    /// Drops the TCP connection and connects again.
     pub fn reconnect(&mut self, server: &Server) -> Welcome {
         let Way::Frames { stream, received, .. } = &mut self.way else { panic!("a ring") };
         let (session, secret) = (self.welcome.session, self.welcome.secret);
@@ -132,7 +132,7 @@ impl Peer {
         greet(stream, Hello { resume, ..Hello::new(Role::Client) }).unwrap()
     }
 
-    /// As if the last frame in each direction had been lost on the way.
+    /// Simulates that the last frame in each direction was lost.
     pub fn forget_last_frames(&mut self) {
         let Way::Frames { sent, received, .. } = &mut self.way else { panic!("a ring") };
         *sent -= 1;
@@ -198,7 +198,7 @@ impl Peer {
         }
     }
 
-    /// Words taken from the ring and not yet looked at.
+    /// Number of words read from the ring and not yet looked at.
     pub fn unread(&self) -> usize {
         self.words.len() - self.start
     }
@@ -262,7 +262,7 @@ impl Peer {
         self.emit(&instruction);
     }
 
-    /// Reads a value; other messages that come first are passed over.
+    /// Reads a value; messages that come before the answer are skipped.
     pub fn read(&mut self, request: i64, slot: u32, count: i64) -> Result<Vec<f32>, String> {
         self.ask(request, slot, count);
         self.answer(request)
@@ -286,7 +286,7 @@ impl Peer {
         }
     }
 
-    /// Live values on all workers.
+    /// Number of live values on all workers.
     pub fn values_on_workers(&mut self) -> u64 {
         self.say(&FromClient::StatsRequest { request: 77 });
         let mut values = 0;

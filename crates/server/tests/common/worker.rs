@@ -16,7 +16,7 @@ pub fn spawn(server: &Server) -> JoinHandle<Peer> {
     std::thread::spawn(move || serve(peer))
 }
 
-/// Connects and dies at the first instruction of this kind.
+/// Connects, and dies at the first instruction of this kind.
 pub fn spawn_mortal(server: &Server, deadly: Op) -> JoinHandle<Peer> {
     let peer = Peer::unix(server, hello(Role::Worker));
     std::thread::spawn(move || Toy { deadly: Some(deadly), ..Toy::new(peer) }.run())
@@ -51,7 +51,7 @@ impl Toy {
                         }));
                     }
                     ToWorker::Mark { request } => self.peer.say(&FromWorker::Done { request }),
-                    // It has nothing to do with others.
+                    // It has nothing to do with other workers.
                     ToWorker::Peer(_) => {}
                 }
                 continue;
@@ -121,7 +121,8 @@ fn number(instruction: &Instruction<'_>, name: &str) -> u64 {
     }
 }
 
-/// A worker that computes nothing, is busy for `cost` at each add, and answers each read with one zero.
+/// A worker that computes nothing, is busy for `cost` at each add, and answers each read with one
+/// zero.
 pub fn spawn_idle(server: &Server, cost: Duration) -> JoinHandle<()> {
     let mut peer = Peer::unix(server, hello(Role::Worker));
     let codes = [Op::Read, Op::Synchronize].map(|op| op.info().code);

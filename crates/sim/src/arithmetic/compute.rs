@@ -1,6 +1,8 @@
-//! The subset of operators that simulated programs and the planner's programs use, each with its toy.
+//! The subset of operators that simulated programs and the planner's plans use, each with its toy
+//! kernel.
 //!
-//! A client writes an operator with its attributes, a worker reads them from the instruction; nothing else travels.
+//! A client writes an operator with its attributes, a worker reads them from the instruction;
+//! nothing else is sent.
 
 use crate::exact::exact;
 mod call;
@@ -33,7 +35,7 @@ impl Compute {
         Self { op: instruction.op, attrs: instruction.attrs.to_vec() }
     }
 
-    /// The results, from whole tensors or from shards.
+    /// Computes the results, from whole tensors or from shards.
     pub fn run(&self, args: &[KernelArg<'_>]) -> Result<Vec<ToyTensor>, KernelError> {
         let (Some(dtype), [KernelArg::ToyTensor(_), rest @ ..]) = (self.computed_in(), args) else {
             return self.run_as_given(args);
@@ -45,7 +47,7 @@ impl Compute {
         Ok(results.into_iter().map(|result| ToyTensor { dtype, ..result }).collect())
     }
 
-    /// The dtype to which an operator casts its operand first, where it is asked to.
+    /// The dtype to which an operator casts its operand first, if an attribute requests that.
     fn computed_in(&self) -> Option<Dtype> {
         let place = self.op.info().attr_index("dtype")?;
         let Attr::Dtype(dtype) = self.attrs.get(place)? else { return None };

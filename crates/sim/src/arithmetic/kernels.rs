@@ -1,4 +1,4 @@
-//! What the operators do to toy tensors, in plain loops, with shape arithmetic of its own.
+//! Toy kernels of the operators, in plain loops, with shape arithmetic of their own.
 //!
 //! The oracle runs these on whole values and the toy workers on the shards they are sent. Nothing of the rules, the
 //! planner or the sharding may be used here: the oracle would repeat their mistakes.
@@ -16,14 +16,14 @@ pub mod view;
 use crate::arithmetic::tensor::{ToyTensor, wide};
 use gt_protocol::{Dtype, Scalar};
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelError {
     /// Shapes or dtypes do not fit: known before anything runs.
     Form(&'static str),
-    /// The elements do not fit: known only where it runs.
+    /// Elements do not fit: known only when the kernel runs.
     Data(String),
-    /// There is no toy for it.
+    /// There is no toy kernel for it.
     Unknown,
 }
 
@@ -88,7 +88,8 @@ pub fn is_float(dtype: Dtype) -> bool {
     dtype == Dtype::F32 || dtype == Dtype::F64
 }
 
-/// The dtype of a result: among tensors with dimensions the widest; others count where their kind is higher.
+/// The dtype of a result: the widest among tensors with dimensions; other operands count if their
+/// category is higher.
 pub fn promoted(args: &[KernelArg<'_>]) -> Dtype {
     let mut classes: [Option<Dtype>; 3] = [None; 3];
     for arg in args {
@@ -114,5 +115,6 @@ fn kind(dtype: Dtype) -> u8 {
     u8::from(dtype != Dtype::Bool) + u8::from(is_float(dtype))
 }
 
-/// Promotion within one class takes the maximum of dtypes: right for those the simulator uses, whose order is theirs.
+/// Promotion within one category takes the maximum of dtypes, which is right for those that the
+/// simulator uses: their order is this one.
 pub const DTYPES: [Dtype; 4] = [Dtype::I32, Dtype::I64, Dtype::F32, Dtype::F64];

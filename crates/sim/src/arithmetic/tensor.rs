@@ -1,24 +1,26 @@
-//! Toy tensors: whole numbers modulo a prime, so that every order of a sum has the same bits and a mean is exact.
+//! Toy tensors: integers modulo a prime, so that every order of a sum has the same bits and a mean
+//! is exact.
 //!
-//! The dtype is carried along and decides how many bytes an element has on the wire; it changes no value.
+//! The dtype is carried along and determines the number of bytes of an element on the wire; it
+//! changes no value.
 
 use crate::exact::exact;
 use gt_protocol::{Dims, Dtype, Scalar};
 use std::iter::repeat;
 
-/// Elements are below this: the largest prime that fits the four bytes of a signed integer.
+/// Modulus of the elements: the largest prime that fits the four bytes of a signed integer.
 pub const PRIME: u64 = (1 << 31) - 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToyTensor {
     pub dims: Vec<usize>,
     pub dtype: Dtype,
-    /// Row-major.
+    /// Elements in row-major order.
     pub data: Vec<u64>,
 }
 
 impl ToyTensor {
-    /// Each element from its index.
+    /// A tensor with each element computed from its index.
     pub fn from_fn(dims: &[usize], dtype: Dtype, mut element: impl FnMut(&[usize]) -> u64) -> Self {
         let count = dims.iter().product();
         let mut data = Vec::with_capacity(count);
@@ -36,7 +38,8 @@ impl ToyTensor {
         Self { dims: dims.to_vec(), dtype, data }
     }
 
-    /// The element at an index of at least as many dimensions; leading ones are ignored and a size of 1 is stretched.
+    /// The element at an index of at least as many dimensions; leading ones are ignored and a size
+    /// of 1 is broadcast.
     pub fn at(&self, index: &[usize]) -> u64 {
         let own = &index[index.len() - self.dims.len()..];
         let stretched =
@@ -60,7 +63,7 @@ impl ToyTensor {
 
 pub fn to_bytes(dtype: Dtype, elements: &[u64]) -> Vec<u8> {
     let size = element_bytes(dtype);
-    // Complex numbers, which nonsense may ask for, have 16 bytes.
+    // Complex numbers, which nonsense may request, have 16 bytes.
     let bytes = |element: &u64| element.to_le_bytes().into_iter().chain(repeat(0)).take(size);
     elements.iter().flat_map(bytes).collect()
 }
@@ -75,7 +78,7 @@ fn element_bytes(dtype: Dtype) -> usize {
     exact::<_, usize>(dtype.size())
 }
 
-/// `a` with `a * inverse(a) = 1`; 0 for 0, so that a division is total.
+/// The inverse: `a * inverse(a) = 1`; 0 for 0, so that a division is total.
 pub fn inverse(element: u64) -> u64 {
     let (mut result, mut base, mut exponent) = (1, element % PRIME, PRIME - 2);
     while exponent > 0 {
@@ -88,8 +91,8 @@ pub fn inverse(element: u64) -> u64 {
     result
 }
 
-/// The elements stand for the whole numbers from `-HALF` to `HALF`, in their order: a negation turns it round, as the
-/// rules of operators that are monotone take for granted.
+/// The elements represent the integers from `-HALF` to `HALF`, in their order: a negation reverses
+/// it, as the rules of monotone operators assume.
 pub const HALF: u64 = PRIME / 2;
 
 /// The smallest of all elements in that order.
@@ -108,12 +111,12 @@ pub const fn smaller(a: u64, b: u64) -> u64 {
     if signed(b) < signed(a) { b } else { a }
 }
 
-/// The element that a whole number stands for.
+/// The element that represents an integer.
 pub fn residue(number: i64) -> u64 {
     number.rem_euclid(PRIME.cast_signed()).cast_unsigned()
 }
 
-/// The element that an operand without a tensor stands for; the simulator writes whole numbers only.
+/// The element of a scalar operand; the simulator writes integers only.
 pub fn element_of(scalar: Scalar) -> u64 {
     match scalar {
         Scalar::Bool(value) => u64::from(value),

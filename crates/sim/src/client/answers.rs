@@ -1,23 +1,24 @@
-//! What a client hears, held against what its program means.
+//! Answers to a client, compared with the meaning of its program.
 
 use super::{Client, OpenRequest, REQUESTS_PER_CLIENT, site_of};
 use crate::arithmetic::tensor::{elements, narrow, to_dims};
 use crate::oracle::{Expectation, Root};
 use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, ToClient};
 
-/// What the world knows of faults that a client cannot know.
+/// Knowledge of faults that a client does not have.
 pub trait Evidence {
-    /// Whether a worker that held the value of this number, or one of its operands, has crashed.
+    /// Returns true if a worker that held the value of this number, or one of its operands, has
+    /// crashed.
     fn lost(&self, number: u64) -> bool;
-    /// Whether there was no worker when it was planned.
+    /// Returns true if there was no worker when it was planned.
     fn homeless(&self, number: u64) -> bool;
 }
 
 impl Client {
-    /// A message of the dispatcher.
+    /// Handles a message of the dispatcher.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The contradiction with the program.
     pub fn receive_message(
         &mut self,
         session: u32,
@@ -48,7 +49,7 @@ impl Client {
         }
     }
 
-    /// Of a program that means nothing only this is known: whose it is.
+    /// Checks the addressee of a message; for a program without meaning nothing else is known.
     fn check_address(&self, session: u32, message: &ToClient<'_>) -> Result<(), String> {
         let own = self.first_request..self.first_request + REQUESTS_PER_CLIENT;
         let right = match message {
@@ -62,14 +63,14 @@ impl Client {
                 own.contains(request) && failure.session == session
             }
             ToClient::WorkerLeft { .. } | ToClient::WorkerJoined { .. } => true,
-            // Only nonsense asks for one.
+            // Only nonsense requests one.
             ToClient::Description { request, .. } => self.is_nonsense && own.contains(request),
             ToClient::Goodbye { .. } => false,
         };
         if right { Ok(()) } else { Err(format!("a message that is another's: {message:?}")) }
     }
 
-    /// An answer in runs, in any order; each element that was asked for comes once.
+    /// Handles an answer in runs, in any order; each requested element must come once.
     fn receive_reply(
         &mut self,
         reply: &Reply<'_>,
@@ -81,12 +82,14 @@ impl Client {
         else {
             return Err(format!("a reply for request {request}, which is not open"));
         };
-        // Of what has failed some shards may be there: they are sent before that is known, or are all that was asked for.
+        // Some shards of a failed value may arrive: they were sent before the failure was known, or
+        // are all that was requested.
         let is_spoiled = matches!(expected, Expectation::Failed { certain: true, .. });
         let (Expectation::Value(tensor) | Expectation::Failed { shape: Some(tensor), .. }) =
             expected
         else {
-            // Shards of what has failed on one worker only may come before word of that; never all of them.
+            // Shards of a value that failed on only one worker may come before the failure; never
+            // all of them.
             if reply.count < reply.total {
                 return Ok(());
             }
@@ -187,7 +190,8 @@ impl Client {
     }
 }
 
-/// A failure is one that the program contains, or the loss of a worker that held the value.
+/// Checks that a failure is one that the program contains, or the loss of a worker that held the
+/// value.
 fn check_failure(
     session: u32,
     failure: &Failure<'_>,

@@ -1,4 +1,4 @@
-//! Clients that mean harm, or whose program is broken.
+//! Clients that are malicious, or whose program is broken.
 
 use super::{Client, write};
 use crate::arithmetic::tensor::wide;
@@ -8,7 +8,7 @@ use gt_protocol::{
     Attr, AttrKind, Dims, Dtype, Family, Id, Instruction, Op, Operand, OperandKind, Scalar,
 };
 
-/// A breach of the protocol, to be met with a fault of this session and nothing else.
+/// A breach of the protocol, which must fail this session and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreachKind {
     UnknownSlot,
@@ -57,7 +57,7 @@ impl Client {
             BreachKind::Nonsense => return,
             BreachKind::Garbage => {
                 let word = exact::<_, u32>(self.random.below(1 << 16));
-                // Of an impossible length, or of a code that nobody has.
+                // A word with an impossible length, or with an unknown code.
                 words.push(if word & 1 == 0 { word } else { 0x0001_ffff });
                 return;
             }
@@ -65,7 +65,7 @@ impl Client {
         write(&instruction, words);
     }
 
-    /// Any operator with operands that there are and attributes of the right kinds.
+    /// Emits any operator with existing operands and attributes of the right kinds.
     pub(super) fn emit_nonsense(&mut self, words: &mut Vec<u32>) {
         if !self.is_nonsense {
             self.is_nonsense = true;
@@ -93,7 +93,7 @@ impl Client {
             let value = if absent { Attr::Absent } else { any_attr(attr.kind, &mut self.random) };
             instruction.attrs.push(value);
         }
-        // Its own, so that what comes back shows whose it is.
+        // A request number of this client, so that the answer shows its origin.
         if let Some(place) = info.attrs.iter().position(|attr| attr.name == "request") {
             instruction.attrs[place] = Attr::Int(self.next_request.cast_signed());
             self.next_request += 1;
@@ -127,7 +127,9 @@ fn any_attr(kind: AttrKind, random: &mut Random) -> Attr {
         AttrKind::Int => Attr::Int(any_int(random)),
         AttrKind::Float => Attr::Float(f64::from(exact::<_, u8>(random.below(5))) / 2.0),
         AttrKind::Scalar => Attr::Scalar(any_scalar(random)),
-        AttrKind::Dtype => Attr::Dtype(*random.pick(&Dtype::ALL).expect("there are dtypes")),
+        AttrKind::Dtype => {
+            Attr::Dtype(*random.pick(&Dtype::ALL).expect("the list of dtypes is not empty"))
+        }
         AttrKind::Ints => {
             let list: Vec<i64> = (0..random.index(5)).map(|_| any_int(random)).collect();
             Attr::Ints(Dims::new(&list).unwrap_or_else(|| panic!("too many: {list:?}")))
@@ -138,7 +140,7 @@ fn any_attr(kind: AttrKind, random: &mut Random) -> Attr {
     }
 }
 
-/// Small, mostly; else so large that every sum with it overflows.
+/// Mostly small; else so large that every sum with it overflows.
 fn any_int(random: &mut Random) -> i64 {
     match random.below(40) {
         0 => i64::MIN,

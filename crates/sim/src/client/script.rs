@@ -13,15 +13,15 @@ pub struct ProgramLine {
     pub number: u64,
 }
 
-/// What a client is to do, what it has done, and what it still reads at its end.
+/// Steps that a client is to take, steps it has taken, and values that it still reads at its end.
 #[derive(Debug, Default)]
 pub struct Script {
-    /// A program that is not to be drawn.
+    /// A fixed program, taken instead of drawn steps.
     program: Option<VecDeque<ProgramLine>>,
-    /// Present numbers of the fixed program's values, by the ones that they were drawn with.
+    /// Present numbers of the fixed program's values, by the numbers in the recorded program.
     numbers: BTreeMap<u64, u64>,
     steps: Option<Vec<ProgramLine>>,
-    /// Values that are read when the program is over; nothing before that.
+    /// Values that are read when the program is over; `None` before that.
     unread: Option<Vec<Id>>,
 }
 
@@ -30,13 +30,13 @@ impl Script {
         self.program.is_some()
     }
 
-    /// Whether nothing is left to be read.
+    /// Returns true if nothing is left to be read.
     pub fn is_over(&self) -> bool {
         self.steps.is_none() || self.unread.as_ref().is_some_and(Vec::is_empty)
     }
 
     pub(super) fn note(&mut self, step: &ProgramStep, number: u64) {
-        // What is read at the end is no part of the program.
+        // Reads at the end do not belong to the program.
         if let (Some(steps), None) = (&mut self.steps, &self.unread) {
             steps.push(ProgramLine { step: step.clone(), number });
         }
@@ -49,7 +49,8 @@ impl Script {
 }
 
 impl Client {
-    /// Writes down what it does and reads everything at its end. With a `program` it does that instead of a drawn one.
+    /// Records the steps and reads everything at the end. With a `program` it takes those steps
+    /// instead of drawn ones.
     pub fn keep_script(&mut self, program: Option<&[ProgramLine]>) {
         if let Some(lines) = program {
             self.remaining = exact::<_, u64>(lines.len());
@@ -61,7 +62,7 @@ impl Client {
         };
     }
 
-    /// What it has done.
+    /// Steps that it has taken.
     pub fn lines(&self) -> &[ProgramLine] {
         self.script.steps.as_deref().unwrap_or_default()
     }
@@ -110,14 +111,14 @@ impl Client {
         self.take((step, evaluated), words);
     }
 
-    /// One of the values that are left at the end.
+    /// Reads one of the values that are left at the end.
     pub(super) fn read_again(&mut self, words: &mut Vec<u32>) {
         if self.script.is_over() {
             return;
         }
         let unread = self.script.unread.get_or_insert_with(|| self.live.clone());
         let Some(value) = unread.pop() else { return };
-        // A part of what has failed may be there after all, and may be empty.
+        // A part of a failed value may exist nevertheless, and may be empty.
         let count = self.oracle.shape(value).map_or(1, |tensor| count(tensor));
         self.take((ProgramStep::Read { value, start: 0, count }, None), words);
     }

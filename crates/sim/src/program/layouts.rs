@@ -1,18 +1,18 @@
-//! Layouts and scopes as a client writes them: texts.
+//! Layouts and scopes in the form that a client writes: texts.
 
 use crate::arithmetic::tensor::wide;
 use crate::exact::exact;
 use crate::random::Random;
 
-/// Dimensions of a mesh.
+/// Maximum number of dimensions of a mesh.
 const MESH_DIMS_MAX: usize = 3;
-/// Meshes that a client comes back to, so that operands meet on one.
+/// Number of meshes that a client uses repeatedly, so that operands meet on one.
 const MESHES_MAX: usize = 3;
 
 /// The meshes and layouts that a client uses.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// Percent of distributions that name a layout, and of steps on scopes that are taken.
+    /// Percent of distributions that name a layout, and of scope steps that are taken.
     pub layouts: u64,
     workers: u32,
     meshes: Vec<DrawnMesh>,
@@ -60,7 +60,7 @@ impl Cluster {
         format!("{}@{}", placements.join(","), mesh.text())
     }
 
-    /// What a signal may mean; nothing, now and then.
+    /// Text of a signal's scope; sometimes empty.
     pub fn scope(&self, random: &mut Random) -> String {
         let mesh = self.mesh(random);
         let members: Vec<String> = mesh.members.iter().map(ToString::to_string).collect();
@@ -134,7 +134,7 @@ fn cut(random: &mut Random, dim: usize, size: usize, members: usize) -> String {
     }
 }
 
-/// One interval each, one after the other; some are empty.
+/// One interval for each member, in order; some are empty.
 fn in_order(random: &mut Random, size: usize, members: usize) -> String {
     let mut bounds: Vec<usize> = (1..members).map(|_| random.index(size + 1)).collect();
     bounds.push(size);
@@ -148,12 +148,12 @@ fn in_order(random: &mut Random, size: usize, members: usize) -> String {
     ranges.collect::<Vec<_>>().join("|")
 }
 
-/// Several intervals each, in any order.
+/// Several intervals for each member, in any order.
 fn mixed(random: &mut Random, size: usize, members: usize) -> String {
     let mut ranges = vec![Vec::new(); members];
     let mut start = 0;
     while start < size {
-        // A text of a layout has its limit.
+        // The text of a layout has a maximum length.
         let end = (start + 1 + size / 20 + random.index(3)).min(size);
         let shard = &mut ranges[random.index(members)];
         let place = if random.percent(70) { shard.len() } else { 0 };

@@ -1,4 +1,5 @@
-//! Steps that compute, one function a family: operands that fit, or a step that makes the one that is missing.
+//! Steps that compute, one function for each family: operands that fit, or a step that creates the
+//! missing one.
 
 use super::{DrawnStep, Scene, StepOrOperand, either, list, sizes};
 use crate::arithmetic::kernels::is_float;
@@ -9,9 +10,9 @@ use gt_protocol::{Attr, Dtype, Id, Op, Scalar};
 
 /// Attributes of the choice `none|mean|sum`.
 const REDUCTIONS: [Attr; 3] = [Attr::Choice(0), Attr::Choice(1), Attr::Choice(2)];
-/// Its first word.
+/// The word `none` of that choice.
 const NONE: Attr = Attr::Choice(0);
-/// The class that a loss would leave out; no program has it.
+/// The class that a loss would leave out; no program contains it.
 const IGNORED: Attr = Attr::Int(-100);
 
 impl Scene<'_> {
@@ -92,7 +93,7 @@ impl Scene<'_> {
         let grad = self.like(&shape.dims, shape.dtype)?;
         let buffer = self.like(&shape.dims, shape.dtype).ok().filter(|_| self.random.percent(50));
         let buffer = buffer.map_or(StepOperand::Absent, StepOperand::Value);
-        // The toy update has its numbers built in; these only have to arrive.
+        // The toy update has its numbers built in; these are only transmitted.
         let numbers = [3.0, 2.0, 0.0, 0.0].map(Attr::Float);
         let attrs = numbers.into_iter().chain([false; 3].map(Attr::Bool));
         Ok(self.computed(
@@ -210,7 +211,7 @@ impl Scene<'_> {
         let (weight, bias) = (parameter(), parameter());
         let attr = sizes(&normalized);
         if self.random.percent(50) {
-            // None of it is left in whole numbers, on whole values and on shards alike.
+            // It is 0 as an integer, on whole values and on shards alike.
             let eps = Attr::Float(1e-5);
             return Some(self.computed(
                 Op::LayerNorm,

@@ -1,4 +1,4 @@
-//! Steps that move elements about: views, joins, look-ups and writes by tables.
+//! Steps that move elements: views, joins, look-ups and writes by tables.
 
 use super::{DrawnStep, Scene, StepOrOperand, either, list, upload};
 use crate::arithmetic::tensor::{ToyTensor, wide};
@@ -51,14 +51,14 @@ impl Scene<'_> {
         [dim, start, start.max(0) + size, step].map(Attr::Int).to_vec()
     }
 
-    /// Of the last dimensions, one or more.
+    /// Padding of the last dimensions, one or more.
     fn padding(&mut self, rank: usize) -> Vec<Attr> {
         let count = 2 * (self.random.index(rank) + 1).min(rank);
         let pairs: Vec<i64> = (0..count).map(|_| wide(self.random.index(3))).collect();
         vec![list(&pairs), Attr::Float(f64::from(u8::from(self.random.percent(50))))]
     }
 
-    /// Something written where a slice, or an index, reads.
+    /// A value that is overwritten where a slice, or an index, reads.
     fn overwritten(&mut self, a: Id, shape: &ToyTensor, dim: i64) -> StepOrOperand {
         let slice = self.random.percent(60);
         let (read, write, attrs) = if slice {
@@ -67,7 +67,7 @@ impl Scene<'_> {
             let index = wide(self.random.index(3)) - 1;
             (Op::Select, Op::SelectScatter, [dim, index].map(Attr::Int).to_vec())
         };
-        // What does not fit is drawn anew with the step.
+        // A step that does not fit is drawn again.
         let part = self.shape_of(read, &attrs, a);
         let source = self.like(part.as_deref().unwrap_or(&shape.dims), shape.dtype)?;
         Ok(self.call(write, attrs, [a, source]))
@@ -165,7 +165,8 @@ impl Scene<'_> {
         Ok(self.call(op, attrs, [table, indices]))
     }
 
-    /// Places along one dimension, for each element of a shape that differs there only.
+    /// Indices along one dimension, for each element of a shape that differs in that dimension
+    /// only.
     fn table(&mut self, shape: &ToyTensor, place: usize) -> Result<Id, DrawnStep> {
         let mut dims = shape.dims.clone();
         if self.random.percent(50) {
@@ -190,7 +191,7 @@ impl Scene<'_> {
         Ok(self.call(Op::IndexAdd, [Attr::Int(wide(place))], [a, index, source]))
     }
 
-    /// A value of whole numbers below `limit`.
+    /// A value of integers below `limit`.
     pub(super) fn indices(&mut self, limit: usize, dims: &[usize]) -> Result<Id, DrawnStep> {
         let good = |tensor: &ToyTensor| {
             tensor

@@ -1,4 +1,4 @@
-//! What clients do: connections that open, break and resume, and instructions on their way to the core.
+//! Clients: connections that open, break and resume, and instructions on their way to the core.
 
 use super::{Checked, SessionEvidence, WorkerHost, World, whole_length};
 use crate::network::{NetworkEvent, Packet, Route};
@@ -7,9 +7,10 @@ use gt_dispatcher::SessionId;
 use gt_protocol::link::LinkError;
 use gt_protocol::message;
 
-/// Words before a worker, above which no client's instruction is taken: what a ring of 8 KiB holds.
+/// Words waiting for a worker above which no client's instruction is taken: as many as a ring of 8
+/// KiB holds.
 const BACKLOG_WORDS_MAX: usize = 2048;
-/// Words on their way from a client, above which it waits.
+/// Words in flight from a client above which it waits.
 const CLIENT_WORDS_MAX: usize = 1024;
 
 impl World {
@@ -34,7 +35,7 @@ impl World {
             return;
         }
         let words = connection.client.turn();
-        // Without words nobody answers, and nothing else would wake it.
+        // Without words there will be no answer, and nothing else would wake it.
         let alone = connection.client.unanswered() == 0;
         if !words.is_empty() {
             let bytes = connection.near.send(words);
@@ -77,7 +78,7 @@ impl World {
         self.take_in(session)
     }
 
-    /// Takes a session's instructions while no worker has too many before it.
+    /// Takes a session's instructions while no worker has too many words waiting.
     pub(super) fn take_in(&mut self, session: SessionId) -> Checked {
         while self.has_room() {
             let client = self.shell.client_of(session);
@@ -125,7 +126,7 @@ impl World {
         self.workers.iter().map(backlog).all(|words| words <= BACKLOG_WORDS_MAX)
     }
 
-    /// Both ends tell each other what they have had, and send the rest again.
+    /// Both ends exchange the last frames that they received, and send the later ones again.
     pub(super) fn resume_client(&mut self, client: usize) -> Checked {
         let connection = &mut self.clients[client];
         connection.is_broken = false;

@@ -1,4 +1,4 @@
-//! What goes wrong, and who comes and goes.
+//! Faults, and peers that join and leave.
 
 use super::{Checked, ClientConnection, WorkerHost, World};
 use crate::client::{BreachKind, Client};
@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::worker::SimWorker;
 use gt_worker::PeerId;
 
-/// Most workers there have ever been; a collective names eight at most.
+/// Maximum number of workers ever; a collective names eight at most.
 const WORKERS_MAX: u32 = 12;
 const CLIENTS_MAX: usize = 6;
 
@@ -16,7 +16,7 @@ const CLIENTS_MAX: usize = 6;
 enum FaultKind {
     WorkerCrash,
     WorkerJoin,
-    /// A crash, and another worker takes the index at once.
+    /// A worker crashes, and another one takes the index at once.
     WorkerReplace,
     WorkerStall,
     ClientCrash,
@@ -25,11 +25,11 @@ enum FaultKind {
     Hostile,
 }
 
-/// What may still go wrong in this simulation: not every seed has every kind.
+/// Faults that may still occur in this simulation: not every seed has every kind.
 #[derive(Debug)]
 pub struct Faults {
     supply: Vec<FaultKind>,
-    /// One step in so many.
+    /// A fault occurs in one step of this many.
     rarity: u64,
 }
 
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Another worker takes the index of one that is gone.
+    /// Starts another worker with the index of one that is gone.
     pub(super) fn replace_worker(&mut self, index: u32) {
         self.vacant.remove(&index);
         let incarnation = self.incarnations.entry(index).or_default();
@@ -154,7 +154,8 @@ impl World {
         self.network.after(ticks, NetworkEvent::Connect(index));
     }
 
-    /// The worker is gone at once; what it has sent may still arrive, or not. Everybody hears of it in his own time.
+    /// Crashes a worker; its packets in flight may still arrive, or not. Each peer learns of it at
+    /// a different time.
     fn crash_worker(&mut self) -> Option<u32> {
         let indexes: Vec<u32> = self.workers.keys().copied().collect();
         let index = *self.random.pick(&indexes)?;
@@ -176,7 +177,7 @@ impl World {
         if self.random.percent(50) {
             self.network.cut(route);
             if let Route::FromWorker(index) = route {
-                // The rest of a message that was cut in two.
+                // The rest of a message that was split in two.
                 self.worker_words.remove(&index);
             }
         }
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// All that is on its way to and from a client is lost, up to the last byte; it comes back.
+    /// Breaks a client's connection: everything in flight to and from it is lost; it comes back.
     fn break_connection(&mut self) {
         let client = self.random.index(self.clients.len());
         let connection = &mut self.clients[client];
@@ -223,7 +224,7 @@ impl World {
         self.network.cut(Route::ToClient(client));
         self.hang_up(Route::FromClient(client), Packet::Closed);
         if self.random.percent(60) {
-            // It comes back: with a new session, for the old one's values are gone.
+            // It comes back with a new session, because the old one's values are gone.
             self.add_client(false);
         }
     }

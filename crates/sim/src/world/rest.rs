@@ -10,7 +10,7 @@ use gt_protocol::Id;
 use std::collections::BTreeSet;
 
 impl World {
-    /// What the dispatcher says it holds is what its clients hold.
+    /// Checks that the dispatcher's own counts equal its clients' values.
     pub(super) fn check_accounts(&self) -> Checked {
         let statistics = self.shell.dispatcher.statistics();
         let totals = self.shell.accounts.totals();
@@ -27,7 +27,7 @@ impl World {
             ));
         }
         let bytes = self.bytes_of_clients();
-        // Only the core knows what nonsense is worth.
+        // Only the core knows the values of nonsense.
         let nonsense = self.shell.sessions().iter().any(|session| self.is_nonsense(session.0));
         if statistics.bytes != bytes && !(nonsense && statistics.bytes > bytes) {
             return Err(format!("{} bytes are counted, clients hold {bytes}", statistics.bytes));
@@ -48,7 +48,8 @@ impl World {
         sessions.filter_map(of_session).sum()
     }
 
-    /// Everything is answered, every queue is empty, and nothing is lost without a reason.
+    /// Checks that everything is answered, every queue is empty, and nothing is lost without a
+    /// reason.
     pub(super) fn check_rest(&self) -> Checked {
         for (index, connection) in self.clients.iter().enumerate() {
             let (unanswered, finished) =
@@ -102,7 +103,8 @@ impl World {
         Ok(())
     }
 
-    /// Workers hold no more than the shards of what the clients hold. Less where a shard failed or shares memory.
+    /// Checks that workers hold no more than the shards of the clients' values. They hold less
+    /// where a shard failed or shares memory.
     fn check_memory(&self) -> Checked {
         let ranges = self.shell.accounts.totals().ranges;
         let values: u64 = self.workers.values().map(|host| host.worker.held().0).sum();
@@ -112,7 +114,7 @@ impl World {
         }
     }
 
-    /// Half of the clients free what they hold.
+    /// Half of the clients free their values.
     pub(super) fn free_some(&mut self) {
         for client in 0..self.clients.len() {
             let leave = self.random.percent(50);
@@ -137,7 +139,7 @@ impl World {
         }
     }
 
-    /// Nobody is there any more, and nothing is left of anybody.
+    /// Checks that nothing is left when all clients are gone.
     pub(super) fn check_end(&self) -> Checked {
         let statistics = self.shell.dispatcher.statistics();
         let counts = [

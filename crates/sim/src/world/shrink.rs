@@ -1,4 +1,4 @@
-//! A failing program made short: what can go without the failure going too.
+//! Shrinking a failing program: removes lines that are not needed for the failure.
 
 use super::{Scenario, Simulation, simulate};
 use crate::client::ProgramLine;
@@ -6,13 +6,13 @@ use crate::oracle::{ProgramStep, StepOperand};
 use gt_protocol::Id;
 use std::collections::BTreeSet;
 
-/// The shortest program found that still breaks a rule. No line of it can go alone.
+/// The shortest program found that still breaks a rule. No single line of it can be removed.
 pub fn shrink(config: &Simulation<'_>, program: Vec<ProgramLine>) -> Vec<ProgramLine> {
     let mut program = program;
     let mut length = program.len().div_ceil(2).max(1);
     loop {
         let mut removed = false;
-        // From the end: what is last hangs on nothing.
+        // Starts at the end: nothing depends on the last lines.
         let mut end = program.len();
         while end > 0 {
             let start = end.saturating_sub(length);
@@ -34,7 +34,7 @@ fn fails(config: &Simulation<'_>, program: &[ProgramLine]) -> bool {
     simulate(&Simulation { scenario: Scenario::Program(program), ..*config }).result.is_err()
 }
 
-/// The program without these lines and what hangs on them.
+/// The program without these lines and the lines that depend on them.
 fn without(program: &[ProgramLine], gone: std::ops::Range<usize>) -> Vec<ProgramLine> {
     let mut missing = BTreeSet::new();
     let mut rest: Vec<ProgramLine> = Vec::new();
@@ -67,7 +67,7 @@ fn without(program: &[ProgramLine], gone: std::ops::Range<usize>) -> Vec<Program
     rest
 }
 
-/// An operand is consumed only where the next line frees it.
+/// Consumes an operand only if the next line frees it.
 fn forget_deaths(program: &mut [ProgramLine]) {
     for place in 0..program.len() {
         let freed: Vec<Id> = match program.get(place + 1).map(|line| &line.step) {

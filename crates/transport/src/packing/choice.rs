@@ -1,27 +1,27 @@
-//! Whether to pack: what a user says of it, and what was measured of a link.
+//! The decision to pack: a user's policy, and measurements of a link.
 
 use std::time::Duration;
 
-/// Unsent until so much is known of a link.
+/// Bytes that must have been sent on a link before packing is tried.
 const MEASURED_BYTES_MIN: u128 = 1 << 20;
-/// What was measured before so many bytes counts for half.
+/// Bytes after which an earlier measurement's weight is halved.
 const REMEMBERED_BYTES: u128 = 32 << 20;
-/// Where packing does not pay, one chunk in so many is tried: values change, and so do links.
+/// Chunks of which one is tried where packing does not pay: values change, and so do links.
 const TRIAL_ONE_IN: u32 = 64;
 
-/// Whether bytes are packed that leave for another worker.
+/// Policy of packing bytes for another worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PackingPolicy {
-    /// They go as they are.
+    /// Bytes are never packed.
     Never,
-    /// Where the link has been measured to be slower than packing.
+    /// Bytes are packed if the link has been measured to be slower than packing.
     #[default]
     Measured,
-    /// Whatever gets shorter by it.
+    /// Bytes are packed whenever they get shorter.
     Always,
 }
 
-/// Bytes, and the time that they took.
+/// A number of bytes, and the time that they took.
 #[derive(Clone, Copy, Debug, Default)]
 struct Throughput {
     bytes: u128,
@@ -42,7 +42,7 @@ impl Throughput {
     }
 }
 
-/// Decides for one link, chunk by chunk, by what the last ones have taken. It has no clock.
+/// Decides for one link, chunk by chunk, by measurements of the last ones. It has no clock.
 #[derive(Debug, Default)]
 pub struct PackingChoice {
     packing: PackingPolicy,
@@ -52,13 +52,14 @@ pub struct PackingChoice {
 }
 
 impl PackingChoice {
-    /// Nothing has been measured yet.
+    /// A choice without measurements.
     #[must_use]
     pub fn new(packing: PackingPolicy) -> Self {
         Self { packing, ..Self::default() }
     }
 
-    /// Whether to try to pack the next chunk: what that saves on the link takes longer than packing, as far as is known.
+    /// Returns true if the next chunk is to be packed: as far as is known, the saved bytes take
+    /// longer on the link than packing.
     pub fn tries(&mut self) -> bool {
         match self.packing {
             PackingPolicy::Never => false,
@@ -73,12 +74,12 @@ impl PackingChoice {
         }
     }
 
-    /// So many bytes went over the link.
+    /// Adds a measurement of the link: this many bytes were sent.
     pub fn sent(&mut self, bytes: usize, time: Duration) {
         self.link.add(bytes, 0, time);
     }
 
-    /// Trying to pack so many saved some, or none.
+    /// Adds a measurement of packing: this many bytes were tried, with this saving, possibly none.
     pub fn packed(&mut self, bytes: usize, saved: usize, time: Duration) {
         self.packer.add(bytes, saved, time);
     }

@@ -1,12 +1,13 @@
-//! float32 whose lower halves are zero, as a cast to bfloat16 leaves them: the upper halves are sent.
+//! float32 whose lower halves are zero, as after a cast to bfloat16: only the upper halves are
+//! sent.
 //!
-//! Behind the head: how many elements at the front are sent whole (2), since a message's head may stand there; those; the
-//! upper halves of the others.
+//! Behind the head: the number of leading elements that are sent whole (2 bytes), because a
+//! message's head may be there; these elements; the upper halves of the others.
 
-/// More at the front that are no such numbers are not expected.
+/// Maximum number of leading elements that are sent whole.
 const WHOLE_MAX: usize = 1024;
 
-/// Appends the packed form; false where the bytes do not have it.
+/// Appends the packed form; returns false where the bytes do not have it.
 pub fn pack(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let (elements, rest) = bytes.as_chunks::<4>();
     let (front, others) = elements.split_at(elements.len().min(WHOLE_MAX));
@@ -25,7 +26,8 @@ pub fn pack(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Writes what [`pack`] was given over `out`, all of it; none where `packed` is nothing that it makes of so many bytes.
+/// Unpacks the output of [`pack`] to all of `out`; `None` where `packed` is no output of it for
+/// this many bytes.
 pub fn unpack(packed: &[u8], out: &mut [u8]) -> Option<()> {
     let (count, rest) = packed.split_first_chunk::<2>()?;
     let whole_bytes = usize::from(u16::from_le_bytes(*count)) * size_of::<u32>();

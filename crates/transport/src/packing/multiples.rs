@@ -1,29 +1,32 @@
-//! float32 that are whole multiples, up to 127, of one number, as a codec with a scale for each block leaves them. Neither the blocks nor
-//! their scales are known here: a run goes on for as long as its numbers have a common divisor that is large enough.
+//! float32 that are integer multiples, up to 127, of one number, as a codec with a scale for each
+//! block leaves them. Neither the blocks nor their scales are known here: a run continues for as
+//! long as its numbers have a sufficiently large common divisor.
 //!
-//! Behind the head, run by run: the divisor (4), numbers less one (1), a signed byte for each number. Where the
-//! divisor is no number, four bytes for each follow, as they are.
+//! Behind the head, run by run: the divisor (4 bytes), count minus one (1), a signed byte for each
+//! number. If the divisor is a NaN, four unpacked bytes for each number follow.
 
-/// Of a run. A block of a codec has as many.
+/// Maximum length of a run, that of a codec's block.
 const NUMBERS_MAX: usize = 256;
-/// Shorter runs take more bytes than their numbers.
+/// Minimum length of a run: shorter ones take more bytes than their numbers.
 const NUMBERS_MIN: usize = 8;
 const MULTIPLE_MAX: f32 = 127.0;
-/// A remainder below this part of the largest number is no divisor of it, whatever was rounded on the way.
+/// Fraction of the largest number below which a remainder cannot be the divisor: the largest number
+/// would be too large a multiple of it, even after rounding.
 const REMAINDER_MIN: f32 = 0.99 / MULTIPLE_MAX;
-/// After so many numbers it is clear whether it pays.
+/// Number of elements after which it is clear whether packing pays.
 const TRIAL_NUMBERS: usize = 4096;
 
-/// What the numbers of a run have in common.
+/// Common divisor of the numbers of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Grid {
-    /// 0 while there are only zeros.
+    /// The divisor; 0 while there are only zeros.
     divisor: f32,
     largest: f32,
 }
 
 impl Grid {
-    /// With one number more; none where it is no multiple, or others are none of what it would need.
+    /// Adds one number; `None` if it is no multiple, or the others would not be multiples of the
+    /// new divisor.
     #[inline]
     fn with(self, number: f32) -> Option<Self> {
         if number.to_bits() == 0 {
@@ -37,7 +40,7 @@ impl Grid {
         if size.is_normal() { self.divided(size) } else { None }
     }
 
-    /// By Euclid's algorithm, whose remainders are exact.
+    /// Greatest common divisor by Euclid's algorithm, whose remainders are exact.
     #[cold]
     fn divided(self, size: f32) -> Option<Self> {
         let largest = self.largest.max(size);
@@ -56,7 +59,7 @@ impl Grid {
         (largest <= divisor * MULTIPLE_MAX).then_some(Self { divisor, largest })
     }
 
-    /// The numbers as multiples, where they come back to the bit.
+    /// Appends the numbers as multiples; false if they would not be restored exactly.
     fn multiples(self, numbers: &[[u8; 4]], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let mut is_exact = true;
@@ -82,7 +85,8 @@ const fn whole(number: f32) -> i8 {
     number as i8
 }
 
-/// Appends the packed form; false, perhaps with a part of it, where it does not pay.
+/// Appends the packed form; returns false, possibly with a part of it appended, where it does not
+/// pay.
 pub fn pack(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let (mut numbers, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
@@ -90,7 +94,7 @@ pub fn pack(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     }
     let (start, all) = (out.len(), numbers.len());
     let mut is_tried = false;
-    // Numbers in front of `numbers` that are in no run.
+    // Numbers before `numbers` that are in no run.
     let mut single: &[[u8; 4]] = &[];
     while !numbers.is_empty() {
         let (grid, count) = run(numbers);
@@ -139,7 +143,8 @@ fn run(numbers: &[[u8; 4]]) -> (Grid, usize) {
     (grid, count.max(1))
 }
 
-/// What is in no run, then a run; false, perhaps with a part of it, where a number would not come back.
+/// Appends numbers that are in no run, then a run; returns false, possibly with a part of it
+/// appended, where a number would not be restored exactly.
 fn append(grid: Grid, run: &[[u8; 4]], single: &[[u8; 4]], out: &mut Vec<u8>) -> bool {
     append_single(single, out);
     append_head(grid.divisor, run.len(), out);
@@ -160,7 +165,8 @@ fn append_head(divisor: f32, count: usize, out: &mut Vec<u8>) {
     out.push(less_one);
 }
 
-/// Writes what [`pack`] was given over `out`, all of it; none where `packed` is nothing that it makes of so many bytes.
+/// Unpacks the output of [`pack`] to all of `out`; `None` where `packed` is no output of it for
+/// this many bytes.
 pub fn unpack(mut packed: &[u8], out: &mut [u8]) -> Option<()> {
     let (mut to, left) = out.as_chunks_mut::<4>();
     if !left.is_empty() {

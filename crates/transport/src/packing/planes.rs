@@ -1,18 +1,19 @@
-//! 16-bit elements whose upper bytes, which sign and exponent share, have few values, as in tensors of bfloat16. Each is sent as four
-//! bits, its place among the fifteen most frequent ones; what is not among them follows as it is. The lower bytes stay as
-//! they are, so 16 bits become 12.
+//! 16-bit elements whose upper bytes, with sign and exponent, have few different values, as in
+//! tensors of bfloat16. Each upper byte is sent as four bits, its index among the fifteen most
+//! frequent ones; others follow unpacked. The lower bytes are unchanged, so 16 bits become 12.
 //!
-//! Behind the head: the fifteen values and a zero, the lower bytes, the places (two a byte, the earlier one in the low
-//! half), the values that have no place.
+//! Behind the head: the fifteen values and a zero, the lower bytes, the indices (two a byte, the
+//! earlier one in the low half), the values without an index.
 
 const PLACES: u8 = 15;
 const VALUES_BYTES: usize = 16;
-/// Upper bytes that are looked at before a chunk is packed.
+/// Number of upper bytes that are sampled before a chunk is packed.
 const SAMPLES: usize = 2048;
-/// Of them, so many may have no place: one in this.
+/// Fraction (one in this many) of them that may have no index.
 const STRANGERS_ONE_IN: usize = 6;
 
-/// Appends the packed form; false, perhaps with a part of it, where it would not save anything.
+/// Appends the packed form; returns false, possibly with a part of it appended, where it would save
+/// nothing.
 pub fn pack(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let (elements, rest) = bytes.as_chunks::<2>();
     if !rest.is_empty() {
@@ -52,7 +53,7 @@ pub fn pack(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The most frequent upper bytes of a sample, unless too many others are among them.
+/// The most frequent upper bytes of a sample, unless too many others are in it.
 fn frequent_values(elements: &[[u8; 2]]) -> Option<[u8; 15]> {
     let mut counts: Vec<(usize, u8)> = (0..=u8::MAX).map(|value| (0, value)).collect();
     let mut sampled = 0;
@@ -66,7 +67,8 @@ fn frequent_values(elements: &[[u8; 2]]) -> Option<[u8; 15]> {
     (strangers * STRANGERS_ONE_IN <= sampled).then(|| frequent.map(|(_, value)| value))
 }
 
-/// Writes what [`pack`] was given over `out`, all of it; none where `packed` is nothing that [`pack`] makes of so many bytes.
+/// Unpacks the output of [`pack`] to all of `out`; `None` where `packed` is no output of it for
+/// this many bytes.
 pub fn unpack(packed: &[u8], out: &mut [u8]) -> Option<()> {
     let (values, rest) = packed.split_first_chunk::<VALUES_BYTES>()?;
     let count = out.len() / 2;

@@ -17,47 +17,47 @@ use crate::sleep::{Sleeping, WAIT_MAX};
 #[derive(Debug)]
 pub struct Consumer {
     mapping: RingMapping,
-    /// Ours alone: what the shared head says is never read back, so no peer can move it.
+    /// Private counter: the shared head is never read back, so no peer can move it.
     head: u32,
-    /// As last read and found plausible; the true one is at least this far.
+    /// Tail as last read and found plausible; the true one is at least this far.
     tail: u32,
-    /// As the header has it.
+    /// CPU as stored in the header.
     cpu: u32,
     corrupt: bool,
 }
 
 impl Consumer {
-    /// Attaches to a ring, going on where its counters are.
+    /// Attaches to a ring, continuing at its counters.
     ///
     /// # Errors
     /// [`RingError`] when the descriptor is not a sealed ring of an allowed size, or its counters
     /// contradict each other, or the kernel refuses. Safe with a descriptor from a hostile peer.
-    #[allow(clippy::needless_pass_by_value, reason = "a ring's descriptor is used up by attaching")]
+    #[allow(clippy::needless_pass_by_value, reason = "attaching consumes a ring's descriptor")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = RingMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
         Ok(Self { mapping, head, tail, cpu: 0, corrupt: false })
     }
 
-    /// Words that the ring holds.
+    /// Capacity of the ring in words.
     #[must_use]
     pub fn capacity(&self) -> usize {
         to_usize(self.mapping.capacity())
     }
 
-    /// True after the producer's counter claimed the impossible. No word is read from then on: the
-    /// peer is hostile or broken, and the caller drops it.
+    /// Returns true after the producer's counter had an impossible value. No word is read from then
+    /// on: the peer is hostile or broken, and the caller drops it.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
     }
 
-    /// Words that can be read right now; 0 when corrupt.
+    /// Number of words that can be read now; 0 when corrupt.
     pub fn available(&mut self) -> usize {
         let unread = self.tail.wrapping_sub(self.head);
         let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
         let published = tail.wrapping_sub(self.head);
-        // A tail only grows, and never more than the capacity ahead; anything else is false.
+        // A tail only grows, and is never more than the capacity ahead; anything else is corrupt.
         self.corrupt |= published > self.mapping.capacity() || published < unread;
         if self.corrupt {
             return 0;
@@ -66,9 +66,9 @@ impl Consumer {
         to_usize(published)
     }
 
-    /// Copies up to `words_max` words out, behind what `out` holds, and frees their place. Returns
-    /// how many. One fence a call, so read in bulk; the words are copied once and then only ours,
-    /// so the caller's checks on `out` hold whatever the peer does to the ring.
+    /// Copies up to `words_max` words to the end of `out`, and frees their place. Returns their
+    /// number. Each call has one fence, so read in bulk. The words are copied once and then
+    /// private, so the caller's checks of `out` hold whatever the peer does to the ring.
     pub fn read(&mut self, out: &mut Vec<u32>, words_max: usize) -> usize {
         self.tell_cpu();
         let unread = to_usize(self.tail.wrapping_sub(self.head));
@@ -84,7 +84,8 @@ impl Consumer {
         words
     }
 
-    /// Lets the producer know where we run: on its own CPU it had better sleep than poll.
+    /// Tells the producer the CPU of this thread: on the same CPU the producer should sleep rather
+    /// than poll.
     fn tell_cpu(&mut self) {
         let cpu = scheduling::current_cpu();
         if cpu != self.cpu {
@@ -93,9 +94,9 @@ impl Consumer {
         }
     }
 
-    /// Waits for words: polls with `sched_yield` until `spin` is over, then sleeps on a futex until
-    /// `timeout` (counted from the call) is over. True when words are available. May return early
-    /// with false on a signal, so callers loop and check signals and the peer's life; false at once
+    /// Waits for words: polls with `sched_yield` for `spin`, then sleeps on a futex until `timeout`
+    /// (counted from the call). Returns true when words are available. May return early with false
+    /// on a signal, so callers loop and check signals and the peer's life; returns false at once
     /// when the ring is corrupt.
     pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
         if self.available() > 0 {
@@ -111,8 +112,9 @@ impl Consumer {
         self.available() > 0
     }
 
-    /// Sleeps for a moment on a CPU that the producer needs: publications do not end it until there are many words or the
-    /// producer waits ([`Producer::end_nap`](super::Producer::end_nap)). True when words are available.
+    /// Sleeps briefly on a CPU that the producer needs: publications do not end it until there are
+    /// many words or the producer waits ([`Producer::end_nap`](super::Producer::end_nap)). Returns
+    /// true when words are available.
     pub fn nap(&mut self, longest: Duration) -> bool {
         if self.park(NAPPING) {
             let parked = &self.mapping.header().consumer_parked.word;
@@ -122,27 +124,28 @@ impl Consumer {
         self.available() > 0
     }
 
-    /// First half of a sleep in epoll, for a thread that serves many rings: after true, the producer's
-    /// next publication writes to its waker. False when words are there already or the ring is corrupt:
-    /// do not sleep. After the sleep call [`park_end`](Self::park_end), and then look for words.
+    /// First half of a sleep in epoll, for a thread that serves many rings: after true, the
+    /// producer's next publication writes to its waker. Returns false when words are there already
+    /// or the ring is corrupt: do not sleep then. After the sleep call
+    /// [`park_end`](Self::park_end), and then look for words.
     pub fn park_begin(&mut self) -> bool {
         self.park(PARKED_ON_EVENTFD)
     }
 
-    /// Second half: the producer stops writing to the waker. It may have done so meanwhile; the waker's count
-    /// is for the thread that polls it to drain.
+    /// Second half: the producer stops writing to the waker. It may have written meanwhile; the
+    /// thread that polls the waker drains its count.
     pub fn park_end(&mut self) {
         self.mapping.header().consumer_parked.word.store(RUNNING, Ordering::Relaxed);
     }
 
-    /// First half of a sleep on several words at once: after true, the producer wakes who sleeps on
-    /// [`sleeping`](Self::sleeping). False when words are there already or the ring is corrupt: do not sleep. After the
-    /// sleep call [`park_end`](Self::park_end).
+    /// First half of a sleep on several words at once: after true, the producer wakes a thread that
+    /// sleeps on [`sleeping`](Self::sleeping). Returns false when words are there already or the
+    /// ring is corrupt: do not sleep then. After the sleep call [`park_end`](Self::park_end).
     pub fn park_on_futex(&mut self) -> bool {
         self.park(PARKED_ON_FUTEX)
     }
 
-    /// What to sleep on after [`park_on_futex`](Self::park_on_futex).
+    /// Futex word to sleep on after [`park_on_futex`](Self::park_on_futex).
     #[must_use]
     pub fn sleeping(&self) -> Sleeping<'_> {
         Sleeping { word: &self.mapping.header().consumer_parked.word, value: PARKED_ON_FUTEX }
@@ -160,8 +163,8 @@ impl Consumer {
     }
 
     fn sleep_until(&mut self, deadline: Instant) {
-        // Each round sleeps, so a peer that wakes us for nothing is the only way to many rounds, and
-        // the deadline is their limit.
+        // Each round sleeps, so only a peer with needless wake-ups causes many rounds, and the
+        // deadline limits them.
         loop {
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() || !self.park(PARKED_ON_FUTEX) {
@@ -176,7 +179,7 @@ impl Consumer {
         }
     }
 
-    /// Gives the place of the next `words` words, at most the unread ones, back to the producer.
+    /// Returns the place of the next `words` words, at most the unread ones, to the producer.
     fn release(&mut self, words: usize) {
         self.head = self.head.wrapping_add(to_counter(words));
         self.mapping.header().head.word.store(self.head, Ordering::Release);

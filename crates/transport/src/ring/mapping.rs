@@ -1,5 +1,5 @@
-//! The shared memory of a ring: checks of the descriptor, the mapping, and the header's layout.
-//! All `unsafe` of the ring is in this file; what leaves it are references to atomics.
+//! The shared memory of a ring: checks of the descriptor, the mapping, and the header's layout. All
+//! `unsafe` of the ring is in this file; it gives out references to atomics only.
 
 #![allow(unsafe_code, reason = "memory shared with another process comes as a raw mapping")]
 
@@ -15,36 +15,40 @@ use rustix::process::Pid;
 
 use super::{CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, RingError, SEALS};
 
-/// One page on x86-64; the words start here whatever the page size, so the format is one.
+/// Bytes of the header: one page on x86-64; the words start here whatever the page size, so that
+/// there is one format.
 const HEADER_BYTES: u32 = 4096;
 const WORD_BYTES: u32 = 4;
-/// Rings up to this size are faulted in at once: first touches showed as 100 ns on emitted groups.
-/// Larger ones are for payloads and would only hold memory that is never used.
+/// Maximum bytes of a ring that is faulted in at once: first touches cost 100 ns on emitted groups.
+/// Larger rings are for payloads and would only occupy memory that is never used.
 const POPULATE_BYTES_MAX: usize = 4 << 20;
 
 const _: () = assert!(size_of::<RingHeader>() <= to_usize(HEADER_BYTES));
 const _: () = assert!(size_of::<usize>() >= size_of::<u32>());
 
-/// 128 bytes apart: adjacent-line prefetch makes 64 bytes one false-sharing unit of two.
+/// Alignment to 128 bytes: adjacent-line prefetch makes pairs of 64-byte lines one unit of false
+/// sharing.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct CacheLine {
     pub(crate) word: AtomicU32,
 }
 
-/// The first bytes of the memfd. Counters only grow, wrapping; a position is a counter modulo capacity.
+/// The header of the memfd. Counters only grow, wrapping; a position is a counter modulo capacity.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct RingHeader {
-    /// Words published. Written by the producer only.
+    /// Number of words published. Written by the producer only.
     pub(super) tail: CacheLine,
-    /// Words consumed. Written by the consumer only.
+    /// Number of words consumed. Written by the consumer only.
     pub(super) head: CacheLine,
-    /// How the consumer sleeps (see `park`), 0 while it runs. The producer zeroes it when it wakes.
+    /// State of the consumer's sleep (see `park`), 0 while it runs. The producer zeroes it when it
+    /// wakes the consumer.
     pub(super) consumer_parked: CacheLine,
-    /// Free words that a sleeping producer waits for, 0 while it runs. The consumer zeroes it.
+    /// Number of free words that a sleeping producer waits for, 0 while it runs. The consumer
+    /// zeroes it.
     pub(super) producer_parked: CacheLine,
-    /// One more than the CPU on which the consumer last looked for words, 0 before it has. Only a hint.
+    /// CPU on which the consumer last looked for words, plus one; 0 before that. Only a hint.
     pub(super) consumer_cpu: CacheLine,
 }
 
@@ -53,12 +57,12 @@ pub(super) struct RingMapping {
     base: NonNull<RingHeader>,
     words: NonNull<AtomicU32>,
     capacity: u32,
-    /// The process that mapped: in a forked child the range may by now belong to something else.
+    /// The process that mapped it: in a forked child the range may belong to something else by now.
     owner: Pid,
 }
 
-// SAFETY: the memory is shared with another process anyway and only reached through atomics; which
-// thread holds the mapping makes no difference. It is not Sync: one thread is one side of the ring.
+// SAFETY: the memory is shared with another process anyway and only accessed through atomics; any
+// thread may hold the mapping. It is not Sync: one thread is one side of the ring.
 unsafe impl Send for RingMapping {}
 
 impl RingMapping {
@@ -80,7 +84,8 @@ impl RingMapping {
         // SAFETY: HEADER_BYTES is inside the mapping, which is longer than that.
         let words = unsafe { base.byte_add(to_usize(HEADER_BYTES)) }.cast::<AtomicU32>();
         let mapping = Self { base, words, capacity, owner: rustix::process::getpid() };
-        // SAFETY: the range is exactly the mapping made above; DontFork changes nothing in this process.
+        // SAFETY: the range is exactly the mapping made above; DontFork changes nothing in this
+        // process.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontFork) }
             .map_err(RingError::system("madvise"))?;
         Ok(mapping)
@@ -96,7 +101,7 @@ impl RingMapping {
         unsafe { self.base.as_ref() }
     }
 
-    /// Tail and head as the header has them, refused where no honest ring can be in that state.
+    /// Tail and head from the header, refused if no valid ring can be in that state.
     pub(super) fn counters(&self) -> Result<(u32, u32), RingError> {
         let tail = self.header().tail.word.load(Ordering::Acquire);
         let head = self.header().head.word.load(Ordering::Acquire);
@@ -106,8 +111,8 @@ impl RingMapping {
         Ok((tail, head))
     }
 
-    /// The `count` words from a counter on: up to the end of the memory, and the rest from its start.
-    /// Never more than the capacity.
+    /// The `count` words from a counter on: those up to the end of the memory, and the rest from
+    /// its start. At most the capacity.
     pub(super) fn words_at(&self, counter: u32, count: usize) -> (&[AtomicU32], &[AtomicU32]) {
         let start = counter & (self.capacity - 1);
         let (low, high) = self.words().split_at(to_usize(start));
@@ -127,11 +132,11 @@ impl RingMapping {
 impl Drop for RingMapping {
     fn drop(&mut self) {
         if rustix::process::getpid() != self.owner {
-            return; // After fork: nothing of ours is mapped here (MADV_DONTFORK).
+            return; // After fork: the mapping is not in this process (MADV_DONTFORK).
         }
         let bytes = mapped_bytes(self.capacity);
-        // SAFETY: exactly the range that new mapped, in the same process; self is going away, and
-        // all references into the range borrow from self.
+        // SAFETY: this is exactly the range that new mapped, in the same process; self is being
+        // dropped, and all references into the range borrow from self.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), bytes) };
         debug_assert_eq!(unmapped, Ok(()), "munmap of a ring of {bytes} bytes");
     }
@@ -151,22 +156,23 @@ pub(super) fn bytes_of(capacity: u32) -> u64 {
     u64::from(HEADER_BYTES) + u64::from(capacity) * u64::from(WORD_BYTES)
 }
 
-/// The same as a length in memory.
+/// Length of the mapping in bytes.
 fn mapped_bytes(capacity: u32) -> usize {
     to_usize(HEADER_BYTES) + to_usize(capacity) * to_usize(WORD_BYTES)
 }
 
-/// The capacity of a ring behind a descriptor that may come from a hostile peer.
+/// The capacity of a ring from its descriptor, which may come from a hostile peer.
 fn checked_capacity(fd: BorrowedFd<'_>) -> Result<u32, RingError> {
     check_seals(fd)?;
-    // After the seals: only now can the size no longer change. A memfd on huge pages, whose faults
-    // may SIGBUS, never passes: header plus words is not a multiple of a huge page.
+    // Checked after the seals, because only then the size can no longer change. A memfd on huge
+    // pages, whose faults may SIGBUS, never passes: header plus words is not a multiple of a huge
+    // page.
     let status = rustix::fs::fstat(fd).map_err(RingError::system("fstat"))?;
     let bytes = u64::try_from(status.st_size).unwrap_or(0);
     capacity_of(bytes).ok_or(RingError::Size { bytes })
 }
 
-/// Whether nobody can resize the memory behind a descriptor any more.
+/// Checks that the memory of a descriptor cannot be resized any more.
 pub(crate) fn check_seals(fd: BorrowedFd<'_>) -> Result<(), RingError> {
     let seals = match rustix::fs::fcntl_get_seals(fd) {
         Ok(seals) => seals,
@@ -191,7 +197,7 @@ pub(crate) const fn to_usize(words: u32) -> usize {
     words as usize
 }
 
-/// A count of words that fit into a ring, as what to add to a counter.
+/// A number of words that fits into a ring, in the type of its counters.
 #[allow(
     clippy::as_conversions,
     clippy::cast_possible_truncation,

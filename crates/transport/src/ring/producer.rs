@@ -12,13 +12,14 @@ use crate::scheduling::{self, poll_until};
 use crate::sleep::WAIT_MAX;
 use crate::sleep::park::{self, NAPPING, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
 
-/// How long a full ring is polled before the producer parks: longer than a wake-up takes (20-50 us),
-/// short against what a full ring means to the consumer (a millisecond of work and more).
+/// Time for which a full ring is polled before the producer parks: longer than a wake-up takes
+/// (20-50 us), short compared with the consumer's work in a full ring (a millisecond and more).
 const SPIN_WHEN_FULL: Duration = Duration::from_micros(100);
-/// A parked producer resumes when a quarter of the ring is free: at one group at a time both sides
-/// would pay a wake-up per group.
+/// Fraction of the ring (one in this many) that must be free before a parked producer resumes: at
+/// one group at a time both sides would pay a wake-up for each group.
 const RESUME_FRACTION: u32 = 4;
-/// A consumer that naps is woken for so many words: some 200 instructions, which take it longer than two switches of threads.
+/// Number of words at which a napping consumer is woken: some 200 instructions, which take longer
+/// than two thread switches.
 const NAP_WORDS_MAX: u32 = 2048;
 
 /// The writing side of a ring. One per ring, in one process, used by one thread at a time.
@@ -28,68 +29,72 @@ const NAP_WORDS_MAX: u32 = 2048;
 #[derive(Debug)]
 pub struct Producer {
     mapping: RingMapping,
-    /// Ours alone: what the shared tail says is never read back, so no peer can move it.
+    /// Private counter: the shared tail is never read back, so no peer can move it.
     tail: u32,
-    /// As last read and found plausible; the true one is at least this far.
+    /// Head as last read and found plausible; the true one is at least this far.
     head: u32,
     waker: Option<OwnedFd>,
     corrupt: bool,
 }
 
 impl Producer {
-    /// Attaches to a ring, going on where its counters are.
+    /// Attaches to a ring, continuing at its counters.
     ///
     /// # Errors
     /// [`RingError`] when the descriptor is not a sealed ring of an allowed size, or its counters
     /// contradict each other, or the kernel refuses. Safe with a descriptor from a hostile peer.
-    #[allow(clippy::needless_pass_by_value, reason = "a ring's descriptor is used up by attaching")]
+    #[allow(clippy::needless_pass_by_value, reason = "attaching consumes a ring's descriptor")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = RingMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
         Ok(Self { mapping, tail, head, waker: None, corrupt: false })
     }
 
-    /// Words that the ring holds; a larger group can never be written.
+    /// Capacity of the ring in words; a larger group can never be written.
     #[must_use]
     pub fn capacity(&self) -> usize {
         to_usize(self.mapping.capacity())
     }
 
-    /// True after the consumer's counter claimed the impossible, or its waker could not be written to.
-    /// Nothing is written from then on: the peer is hostile or broken, and the caller drops it.
+    /// Returns true after the consumer's counter had an impossible value, or its waker could not be
+    /// written to. Nothing is written from then on: the peer is hostile or broken, and the caller
+    /// drops it.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
     }
 
-    /// Whether the consumer last looked for words on the CPU that the caller runs on. Then polling keeps it from running, for
-    /// a `sched_yield` is no promise: on Linux 6.18 a worker's gave nobody the CPU 30 times in a row, for all the 50 us of
-    /// its polling, while the client for whom its answer was there was ready to run.
+    /// Returns true if the consumer last looked for words on the caller's CPU. Polling then keeps
+    /// it from running, because a `sched_yield` guarantees nothing: on Linux 6.18 a polling
+    /// worker's 30 yields in a row, for all of its 50 us, gave the CPU to no other thread, while
+    /// the client was ready to read the answer.
     #[must_use]
     pub fn shares_cpu(&self) -> bool {
         let consumer = self.mapping.header().consumer_cpu.word.load(Ordering::Relaxed);
         consumer == scheduling::current_cpu()
     }
 
-    /// Free words right now; 0 when corrupt. Reads the consumer's cache line: on a hot path use
+    /// Number of free words; 0 when corrupt. Reads the consumer's cache line: on a hot path use
     /// [`has_space`](Self::has_space).
     pub fn space(&mut self) -> usize {
         self.refresh_head();
         to_usize(self.free())
     }
 
-    /// Whether this many words fit; reads the shared head only if the last known one does not suffice.
+    /// Returns true if this many words fit; reads the shared head only if the last known one does
+    /// not suffice.
     pub fn has_space(&mut self, words: usize) -> bool {
         words <= to_usize(self.free()) || words <= self.space()
     }
 
-    /// Whether a producer that found the ring full for `words` should go on: a quarter of it is free.
+    /// Returns true if a producer that found the ring full for `words` should go on: a quarter of
+    /// it is free.
     pub fn has_resumed(&mut self, words: usize) -> bool {
         self.has_space(words.max(to_usize(self.mapping.capacity() / RESUME_FRACTION)))
     }
 
-    /// Writes the parts as one group and publishes it; wakes the consumer if the consumer has parked.
-    /// False, with nothing written, when the group does not fit now (or ever: see
+    /// Writes the parts as one group and publishes it; wakes the consumer if that has parked.
+    /// Returns false, with nothing written, when the group does not fit now (or ever: see
     /// [`capacity`](Self::capacity)) or the ring is corrupt.
     pub fn write(&mut self, parts: &[&[u32]]) -> bool {
         let words = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
@@ -104,11 +109,12 @@ impl Producer {
         true
     }
 
-    /// Waits until this many words fit: polls for a while, then sleeps until a quarter of the ring is
-    /// free (all of `words` for a larger group) or the time is over. True when the words fit; where the
-    /// consumer stops before a quarter is free, that shows only when the time is over, so keep it
-    /// short (100 ms). May return early with false on a signal, so callers loop and check signals and
-    /// the peer's life; false at once for a group beyond the capacity or a corrupt ring.
+    /// Waits until this many words fit: polls for a while, then sleeps until a quarter of the ring
+    /// is free (all of `words` for a larger group) or the timeout is over. Returns true when the
+    /// words fit; if the consumer stops before a quarter is free, that shows only at the timeout,
+    /// so keep it short (100 ms). May return early with false on a signal, so callers loop and
+    /// check signals and the peer's life; returns false at once for a group beyond the capacity or
+    /// a corrupt ring.
     pub fn wait_space(&mut self, words: usize, timeout: Duration) -> bool {
         if words > self.capacity() || self.corrupt {
             return false;
@@ -127,15 +133,17 @@ impl Producer {
         self.has_space(words) && !self.corrupt
     }
 
-    /// From now on a consumer that sleeps in epoll ([`park_begin`](super::Consumer::park_begin)) is
-    /// woken by this eventfd. It must not block: a peer's word that it is an eventfd is not enough.
+    /// Sets the eventfd that wakes a consumer sleeping in epoll
+    /// ([`park_begin`](super::Consumer::park_begin)) from now on. It must be non-blocking: a peer's
+    /// claim that a descriptor is an eventfd guarantees nothing.
     pub fn set_waker(&mut self, eventfd: OwnedFd) {
         self.waker = Some(eventfd);
-        // The consumer may have parked, and words been written, before there was a waker.
+        // The consumer may have parked, and words may have been written, before there was a waker.
         self.wake_consumer();
     }
 
-    /// Wakes a consumer that naps ([`Consumer::nap`](super::Consumer::nap)): the caller is about to wait for it.
+    /// Wakes a napping consumer ([`Consumer::nap`](super::Consumer::nap)): the caller is about to
+    /// wait for it.
     pub fn end_nap(&mut self) {
         // Pairs with the fence in Consumer::park.
         fence(Ordering::SeqCst);
@@ -149,7 +157,7 @@ impl Producer {
         if self.corrupt { 0 } else { self.mapping.capacity() - self.tail.wrapping_sub(self.head) }
     }
 
-    /// The true head is between the last known one and the tail; anything else is false.
+    /// The true head is between the last known one and the tail; anything else is corrupt.
     fn refresh_head(&mut self) {
         let head = self.mapping.header().head.word.load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) > self.tail.wrapping_sub(self.head) {
@@ -162,7 +170,7 @@ impl Producer {
     /// Stores `count` words from a counter on, unpublished, and returns the counter behind them.
     fn store(&self, counter: u32, count: usize, mut words: impl Iterator<Item = u32>) -> u32 {
         let (first, second) = self.mapping.words_at(counter, count);
-        // Two loops, not a chain: that one tests at every word which half it is in.
+        // Two loops and not a chained iterator, which tests at every word which half it is in.
         for (slot, word) in first.iter().zip(words.by_ref()) {
             slot.store(word, Ordering::Relaxed);
         }
@@ -201,8 +209,8 @@ impl Producer {
     }
 
     fn park(&mut self, threshold: u32, deadline: Instant) {
-        // Each round sleeps, so a peer that wakes us for nothing is the only way to many rounds, and
-        // the deadline is their limit.
+        // Each round sleeps, so only a peer with needless wake-ups causes many rounds, and the
+        // deadline limits them.
         loop {
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
@@ -226,7 +234,8 @@ impl Producer {
     }
 }
 
-/// Adds one to an eventfd; false if it cannot be written to. A full counter (EAGAIN) is readable already.
+/// Adds one to an eventfd; returns false if it cannot be written to. A full counter (EAGAIN) is
+/// readable already.
 fn write_eventfd(waker: &OwnedFd) -> bool {
     matches!(rustix::io::write(waker, &1_u64.to_ne_bytes()), Ok(_) | Err(Errno::AGAIN))
 }

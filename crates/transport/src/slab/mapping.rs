@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const HEADER_BYTES: usize = 4096;
-/// A slot's length and head stand in its first line; its bytes follow.
+/// Bytes of a slot's first line, which has its length and head; the payload follows.
 pub(super) const LINE_BYTES: usize = 64;
 const MAPPED_BYTES: usize = HEADER_BYTES + to_usize(SLOTS) * SLOT_BYTES;
 /// Size of a slab's file.
@@ -28,17 +28,19 @@ const _: () = assert!(size_of::<SlabHeader>() <= HEADER_BYTES);
 const _: () = assert!(SLOTS.is_power_of_two(), "a slot's place is its counter's low bits");
 const _: () = assert!(size_of::<SlotHead>() <= LINE_BYTES);
 
-/// The first bytes of the memfd. Counters only grow, wrapping; a slot's place is a counter modulo [`SLOTS`].
+/// The header of the memfd. Counters only grow, wrapping; a slot's index is a counter modulo
+/// [`SLOTS`].
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct SlabHeader {
-    /// Slots published. Written by the writer only.
+    /// Number of slots published. Written by the writer only.
     pub(super) tail: CacheLine,
-    /// Slots given back. Written by the reader only.
+    /// Number of slots given back. Written by the reader only.
     pub(super) head: CacheLine,
-    /// How the reader sleeps, 0 while it runs. The writer zeroes it when it wakes.
+    /// State of the reader's sleep, 0 while it runs. The writer zeroes it when it wakes the reader.
     pub(super) reader_parked: CacheLine,
-    /// Free slots that a sleeping writer waits for, 0 while it runs. The reader zeroes it.
+    /// Number of free slots that a sleeping writer waits for, 0 while it runs. The reader zeroes
+    /// it.
     pub(super) writer_parked: CacheLine,
 }
 
@@ -49,14 +51,14 @@ struct SlotHead {
     words: [AtomicU32; HEAD_WORDS],
 }
 
-/// The range that a slab is mapped to. Through a shared reference only the header's atomics are reached.
+/// The mapped range of a slab. A shared reference gives access to the header's atomics only.
 struct SlabRegion {
     base: NonNull<u8>,
-    /// The process that mapped: in a forked child the range may by now belong to something else.
+    /// The process that mapped it: in a forked child the range may belong to something else by now.
     owner: Pid,
 }
 
-// SAFETY: the memory is shared with another process anyway; which thread holds the region makes no difference.
+// SAFETY: the memory is shared with another process anyway; any thread may hold the region.
 unsafe impl Send for SlabRegion {}
 // SAFETY: a shared reference gives out the header, whose fields are all atomics, and the address, which is only read.
 unsafe impl Sync for SlabRegion {}
@@ -69,14 +71,14 @@ impl SlabRegion {
     }
 }
 
-/// A mapped slab, and which side of it we are is for its owner to know. One thread at a time is that side; others may
-/// hold a [`Parked`] word of it.
+/// A mapped slab; its owner knows which side of it this is. One thread at a time is that side;
+/// others may hold a [`Parked`] word of it.
 pub(super) struct SlabMapping {
     region: Arc<SlabRegion>,
     not_sync: PhantomData<Cell<()>>,
 }
 
-/// One of the words by which a side of a slab sleeps. It keeps the slab mapped.
+/// One of the words on which a side of a slab sleeps. It keeps the slab mapped.
 struct SlabWord {
     region: Arc<SlabRegion>,
     is_reader: bool,
@@ -100,7 +102,7 @@ impl SlabMapping {
     /// Maps a slab after checking that no peer can resize it.
     pub(super) fn new(fd: BorrowedFd<'_>) -> Result<Self, RingError> {
         check_seals(fd)?;
-        // After the seals: only now can the size no longer change.
+        // Checked after the seals, because only then the size can no longer change.
         let status = rustix::fs::fstat(fd).map_err(RingError::system("fstat"))?;
         let bytes = u64::try_from(status.st_size).unwrap_or(0);
         if bytes != FILE_BYTES {
@@ -128,12 +130,12 @@ impl SlabMapping {
         self.region.header()
     }
 
-    /// The word by which the reader sleeps, or the writer.
+    /// The word on which the reader sleeps, or the writer.
     pub(super) fn parked(&self, is_reader: bool) -> Arc<dyn ParkedWord> {
         Arc::new(SlabWord { region: Arc::clone(&self.region), is_reader })
     }
 
-    /// Tail and head as the header has them, refused where no honest slab can be in that state.
+    /// Tail and head from the header, refused if no valid slab can be in that state.
     pub(super) fn counters(&self) -> Result<(u32, u32), RingError> {
         let tail = self.header().tail.word.load(Ordering::Acquire);
         let head = self.header().head.word.load(Ordering::Acquire);
@@ -166,7 +168,7 @@ impl SlabMapping {
         unsafe { std::slice::from_raw_parts(self.data(counter), SLOT_BYTES - LINE_BYTES) }
     }
 
-    /// The first `length` bytes of a slot, of at most a whole one, in place of what `bytes` held.
+    /// Copies the first `length` bytes of a slot, at most a whole one, over the content of `bytes`.
     pub(super) fn copy_out(&self, counter: u32, length: usize, bytes: &mut Vec<u8>) {
         let length = length.min(SLOT_BYTES - LINE_BYTES);
         bytes.clear();
@@ -179,9 +181,10 @@ impl SlabMapping {
         }
     }
 
-    /// The bytes of a slot that is free.
+    /// The bytes of a free slot.
     pub(super) fn bytes_mut(&mut self, counter: u32) -> &mut [u8] {
-        // SAFETY: as in `bytes`; a free slot is the writer's alone until it publishes it, by `&mut self` of its owner.
+        // SAFETY: as in `bytes`; a free slot belongs to the writer alone until it publishes it, by
+        // `&mut self` of its owner.
         unsafe { std::slice::from_raw_parts_mut(self.data(counter), SLOT_BYTES - LINE_BYTES) }
     }
 
@@ -205,10 +208,10 @@ impl SlabMapping {
 impl Drop for SlabRegion {
     fn drop(&mut self) {
         if rustix::process::getpid() != self.owner {
-            return; // After fork: nothing of ours is mapped here (MADV_DONTFORK).
+            return; // After fork: the mapping is not in this process (MADV_DONTFORK).
         }
-        // SAFETY: exactly the range that new mapped, in the same process; self is going away, and all references into
-        // the range borrow from self.
+        // SAFETY: this is exactly the range that new mapped, in the same process; self is being
+        // dropped, and all references into the range borrow from self.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), MAPPED_BYTES) };
         debug_assert_eq!(unmapped, Ok(()), "munmap of a slab");
     }

@@ -1,32 +1,35 @@
-//! How a slot is filled: by ordinary stores, or by some that go past the caches.
+//! Filling of a slot: by ordinary stores, or by streaming stores that bypass the caches.
 //!
-//! An ordinary store first takes the line from the cache that has it. A slot was last read by the other side: where both
-//! share a cache that costs next to nothing, and the reader then finds the bytes there. Between cores that share none (two
-//! chiplets, two sockets, and in a virtual machine whichever cores it is given at the moment) each line is fetched for
-//! nothing, which takes some eight times as long as streaming stores and the way through memory.
+//! An ordinary store first takes the line from the cache that has it. A slot was last read by the
+//! other side: if both share a cache, that costs next to nothing, and the reader then finds the
+//! bytes there. Between cores that share none (two chiplets, two sockets, and in a virtual machine
+//! any cores that it happens to have) each line is fetched for nothing, which takes some eight
+//! times as long as streaming stores and the detour through memory.
 
 use std::time::Duration;
 
-/// What is shorter says little of the rate.
+/// Bytes from which a chunk's time is measured: shorter ones say little about the rate.
 const MEASURED_BYTES_MIN: usize = 16 * 1024;
-/// What is shorter is copied as ever: streaming pays from some lines on.
+/// Bytes from which streaming may pay: shorter chunks are copied by ordinary stores.
 const STREAMED_BYTES_MIN: usize = 2 * 1024;
-/// Ordinary stores must take two and a half times as long: what was streamed is read from memory, and it is the reader who
-/// waits.
+/// Ratio of times from which streaming pays: ordinary stores must take two and a half times as
+/// long, because the reader then reads from memory and has to wait for it.
 const PAYS_FROM: (u64, u64) = (5, 2);
-/// Of so many chunks one is filled the other way: cores move.
+/// Number of chunks of which one is filled the other way, because threads move between cores.
 const TRIAL_ONE_IN: u32 = 128;
-/// The same of as many chunks at the beginning, when the slab's pages are new and cost time that is nobody's.
+/// Number of chunks of which one is filled the other way at the beginning, when the slab's new
+/// pages distort the times.
 const FIRST_TRIAL_ONE_IN: u32 = 8;
-/// Times are for so many bytes.
+/// Bytes that the times refer to.
 const UNIT_BYTES: u128 = 64 * 1024;
 
-/// Nanoseconds for a unit, of the last chunks.
+/// Nanoseconds for a unit, averaged over the last chunks.
 #[derive(Clone, Copy, Debug, Default)]
 struct AverageTime(Option<u64>);
 
 impl AverageTime {
-    /// Falls at once and rises slowly, by a quarter at most: who lost its core meanwhile says nothing.
+    /// Falls at once and rises slowly, by a quarter at most: the time of a thread that lost its
+    /// core meanwhile is worthless.
     fn add(&mut self, one: u64) {
         self.0 = Some(match self.0 {
             None => one,
@@ -36,7 +39,7 @@ impl AverageTime {
     }
 }
 
-/// Decides for one slab, chunk by chunk, by what the last ones have taken. It has no clock.
+/// Decides for one slab, chunk by chunk, by measurements of the last ones. It has no clock.
 #[derive(Debug, Default)]
 pub struct StoreChoice {
     ordinary: AverageTime,
@@ -45,7 +48,7 @@ pub struct StoreChoice {
 }
 
 impl StoreChoice {
-    /// Whether the next chunk, of so many bytes, is to be filled by streaming stores.
+    /// Returns true if the next chunk, of so many bytes, is to be filled by streaming stores.
     pub fn streams(&mut self, length: usize) -> bool {
         if length < STREAMED_BYTES_MIN {
             return false;
@@ -66,7 +69,7 @@ impl StoreChoice {
         pays ^ (self.chunks % trial_one_in == 2)
     }
 
-    /// It has taken so long.
+    /// Adds the measured time of a chunk.
     pub fn filled(&mut self, streamed: bool, length: usize, time: Duration) {
         if length < MEASURED_BYTES_MIN {
             return;
@@ -83,7 +86,8 @@ impl StoreChoice {
 mod tests {
     use super::*;
 
-    /// Which of `count` chunks are streamed, where either kind takes so many microseconds.
+    /// Number of chunks among `count` that are streamed, where chunks of either kind take so many
+    /// microseconds.
     fn streamed(choice: &mut StoreChoice, count: usize, ordinary: u64, streaming: u64) -> usize {
         let length = 64 * 1024;
         let chunk = |_: &usize| {
@@ -100,9 +104,9 @@ mod tests {
         let mut choice = StoreChoice::default();
         assert_eq!(streamed(&mut choice, 128, 4, 5), 16, "one in 8 is tried at the beginning");
         assert_eq!(streamed(&mut choice, 1280, 4, 5), 10, "one in 128 is tried");
-        // The cores share no cache any more: a few chunks, and all but the trials are streamed.
+        // The cores share no cache any more: after a few chunks, all but the trials are streamed.
         assert!(streamed(&mut choice, 1280, 26, 5) > 1250);
-        // And again they do: some trials later.
+        // The cores share a cache again: it takes a few trials.
         streamed(&mut choice, 1280, 4, 5);
         assert_eq!(streamed(&mut choice, 1280, 4, 5), 10);
     }

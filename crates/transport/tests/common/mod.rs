@@ -1,5 +1,5 @@
-//! What the ring's tests share: a pair of ends, a way to see and forge the header, and seeds.
-//! Waiting here never sleeps: it looks at the header and yields.
+//! Helpers of the ring's tests: a pair of ends, a way to read and forge the header, and seeds.
+//! Waiting here never sleeps: it polls the header and yields.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fs::File;
@@ -11,18 +11,19 @@ use std::time::Duration;
 
 use gt_transport::{Consumer, Producer, WAIT_MAX, create, yield_now};
 
-/// Where the header has its words. The format is fixed: two processes of one build share it, and
-/// the tests forge what a hostile peer could.
+/// Offsets of the header's words. The format is fixed: two processes of one build share it, and the
+/// tests forge it as a hostile peer could.
 pub const TAIL: u64 = 0;
 pub const HEAD: u64 = 128;
 pub const CONSUMER_PARKED: u64 = 256;
 pub const PRODUCER_PARKED: u64 = 384;
 
 pub const SMALL: u32 = 1024;
-/// Ends only when something is there: a lost wake-up shows as a test that hangs, never as a slow one.
+/// A wait that ends only when something is there: a lost wake-up shows as a test that hangs, never
+/// as a slow one.
 pub const FOREVER: Duration = WAIT_MAX;
 pub const NEVER_SPIN: Duration = Duration::ZERO;
-/// Far above any wake-up on a loaded machine.
+/// Time far above any wake-up on a loaded machine.
 pub const HANG: Duration = Duration::from_mins(1);
 
 /// Both ends of a ring and its memory as a file.
@@ -57,7 +58,7 @@ impl Memory {
     }
 }
 
-/// Runs `work` on a thread; the answer, or a failure if it hangs.
+/// Runs `work` on a thread; returns its answer, or a failure if it hangs.
 pub fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(work()));
@@ -83,7 +84,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// In `1..=most`.
+    /// A number in `1..=most`.
     pub fn up_to(&mut self, most: u32) -> u32 {
         u32::try_from(self.next() % u64::from(most)).unwrap() + 1
     }

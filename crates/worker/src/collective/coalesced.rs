@@ -16,7 +16,7 @@ use gt_protocol::{Dtype, Id, Instruction};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// A value of which our contribution is there, as the job works on it and as it is left.
+/// A value with our contribution: its dtype, its borrowed memory, and the result to come.
 type Contribution<E> = (Dtype, <E as Engine>::Borrowed, Awaited<<E as Engine>::Value>);
 
 impl<E: Engine> MachineState<E> {
@@ -68,7 +68,8 @@ impl<E: Engine> MachineState<E> {
         Ok(())
     }
 
-    /// The bytes of a value, whose slot is the reduction's from now on: over the value itself, unless others read its memory.
+    /// Borrows the bytes of a value whose slot now belongs to the reduction: the value itself,
+    /// unless others read its memory.
     fn borrow_in_slot(
         &mut self,
         instruction: &Instruction<'_>,
@@ -102,7 +103,7 @@ impl<E: Engine> MachineState<E> {
         Ok((meta.dtype, memory, Awaited { output: Some(id), result }))
     }
 
-    /// The slot of a value of which our contribution is not there; a first cause is reported once.
+    /// Marks the slot of a value without our contribution; a first cause is reported once.
     fn poisoned(
         &mut self,
         instruction: &Instruction<'_>,
@@ -119,10 +120,10 @@ impl<E: Engine> MachineState<E> {
     }
 }
 
-/// Bytes of all values of a bucket: nobody holds as many.
+/// Maximum bytes of all values of a bucket: more than any worker holds.
 const BUCKET_BYTES_MAX: i64 = 1 << 48;
 
-/// How the values are reduced, and the length of each.
+/// The reduction, and the length of each value.
 fn form(instruction: &Instruction<'_>) -> Result<(ReduceOp, Vec<usize>), Fault> {
     let reduce_op = reduce_op_of(instruction)?;
     let announced = list(instruction, "bytes")?;

@@ -1,4 +1,4 @@
-//! What becomes of the results of collectives that are over.
+//! Conclusion of collectives: their results, or their failures.
 
 use crate::engine::Engine;
 use crate::failure::{Broken, Cause};
@@ -9,8 +9,8 @@ use gt_protocol::message::FromWorker;
 use std::rc::Rc;
 
 impl<E: Engine> MachineState<E> {
-    /// Puts the results where they are looked for, and gives back what was read; a failure of all is reported once. A
-    /// negotiation goes on with its next round.
+    /// Stores the results in their slots, and returns borrowed memory; a failure of the whole is
+    /// reported once. A negotiation continues with its next round.
     pub fn conclude(
         &mut self,
         in_flight: InFlightOf<E>,
@@ -50,7 +50,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// A result, or why there is none, for whoever looks for it.
+    /// Stores a result, or its failure, in its slot.
     fn put_awaited(&mut self, awaited: Awaited<E::Value>, cause: Option<Rc<Cause>>) {
         match (cause, awaited.output, awaited.result) {
             (None, Some(id), Some(held)) => self.table.put_held(id, held),

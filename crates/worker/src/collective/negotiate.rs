@@ -1,11 +1,13 @@
-//! A collective that a backend moves, at one member: what is sent in each round, and what follows from the answers.
+//! A collective that a backend runs, at one member: the payloads of each round, and the reaction to
+//! the answers.
 //!
-//! While its part is well a member sends a payload in each round. Whoever has failed, or learns in a round that somebody has
-//! failed or is gone, payloads so in the next one and is through with it. So nobody waits for a payload that never comes, and who
-//! goes on although it should not (a member died before it had told all) learns of it one round later.
+//! While its part succeeds, a member sends a payload in each round. A member that fails, or learns
+//! in a round that another has failed or is gone, sends a failure in the next round and is done. So
+//! no member waits for a payload that never comes, and a member that goes on although it should not
+//! (because a member died before it had told all) learns of that one round later.
 //!
-//! The last round payloads that what was begun has been begun: borrowed memory is its owner's again then. Nobody's result waits for
-//! it.
+//! The payload of the last round says that all of the member's work was started: borrowed memory
+//! then returns to its owner. No result waits for that round.
 
 use super::plan::{plan, receivers, senders};
 use crate::backend::{Backend, Collective, Turn};
@@ -22,7 +24,7 @@ use gt_protocol::message::{FailureClass, FromWorker};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// What becomes of a negotiation after a round.
+/// Continuation of a negotiation after a round.
 type NextRound<E> = Option<(InFlightOf<E>, RoundPayloads)>;
 
 impl<E: Engine> MachineState<E> {
@@ -52,7 +54,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// The first payloads.
+    /// Makes the payloads of the first round.
     fn first_round(
         &mut self,
         instruction: &Instruction<'_>,
@@ -64,7 +66,7 @@ impl<E: Engine> MachineState<E> {
         self.make_as_received(instruction)?;
         let (tag, group) = (negotiation.tag, &negotiation.group);
         let plan = plan(&self.table, instruction, tag, group)?;
-        // In one hop the others read the operand to the end.
+        // With one hop the others read the operand until the end.
         let reused = self.reused(instruction, next).filter(|_| plan.exchange.is_two_hops());
         let members: SmallVec<[u32; 8]> = group.members.iter().map(|member| member.index).collect();
         let collective = Collective { backend, instruction, tag, members: &members, me: group.me };
@@ -81,7 +83,7 @@ impl<E: Engine> MachineState<E> {
         Ok((in_flight, RoundPayloads::Each(each)))
     }
 
-    /// Begins the next round, and goes on from it as long as rounds are over at once.
+    /// Starts the next round, and continues as long as rounds complete at once.
     fn negotiate_on(
         &mut self,
         mut in_flight: InFlightOf<E>,
@@ -90,7 +92,7 @@ impl<E: Engine> MachineState<E> {
         driver: &mut impl Driver<E::Borrowed>,
     ) {
         loop {
-            let negotiation = in_flight.negotiation.as_deref().expect("it negotiates");
+            let negotiation = in_flight.negotiation.as_deref().expect("the collective negotiates");
             let round =
                 Round::new(negotiation.tag, negotiation.round, payloads, &negotiation.others);
             let job = Job::round(in_flight.ticket, in_flight.origin, round, negotiation.then());
@@ -105,7 +107,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// A round is over.
+    /// Continues after a round.
     pub(crate) fn resume(
         &mut self,
         in_flight: InFlightOf<E>,
@@ -118,7 +120,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// What is to be sent next, if anything.
+    /// Payloads of the next round, if there is one.
     fn after_round(
         &mut self,
         mut in_flight: InFlightOf<E>,
@@ -132,7 +134,8 @@ impl<E: Engine> MachineState<E> {
             Stage::Negotiating => match self.turn(negotiation, &answers) {
                 Ok(payloads) => Some((in_flight, payloads)),
                 Err(broken) => {
-                    // Others may have had its payload before it went, and count on us.
+                    // Other members may have received its payload before it was lost, and depend on
+                    // us.
                     if let Some(rendezvous) = &mut negotiation.rendezvous {
                         gone(&answers).for_each(|peer| self.engine.lose(rendezvous, peer.index));
                     }
@@ -151,7 +154,7 @@ impl<E: Engine> MachineState<E> {
                 self.keep_in_flight(in_flight);
                 None
             }
-            // Of those who went on, some may be reading our memory.
+            // Members that went on may still be reading our memory.
             Stage::Failed => {
                 negotiation.stage = Stage::Finished(negotiation.last_payloads(answers));
                 self.end(in_flight);
@@ -161,7 +164,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// What the backend makes of a round in which nobody has failed.
+    /// Processes, in the backend, a round in which no member has failed.
     fn turn(
         &mut self,
         negotiation: &mut Negotiation<E::Rendezvous>,
@@ -203,7 +206,7 @@ impl<E: Engine> MachineState<E> {
         })
     }
 
-    /// The result is not to be had; whoever looks for it finds why. A failure that is ours is reported.
+    /// Marks the result as failed. A failure of our own part is reported.
     fn spoil(
         &mut self,
         in_flight: &mut InFlightOf<E>,
@@ -222,7 +225,7 @@ impl<E: Engine> MachineState<E> {
         cause
     }
 
-    /// What all have agreed on, unless somebody has failed meanwhile.
+    /// Switches to messages, as all members have agreed, unless one has failed meanwhile.
     fn fall_back(
         &mut self,
         mut in_flight: InFlightOf<E>,
@@ -230,11 +233,11 @@ impl<E: Engine> MachineState<E> {
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Borrowed>,
     ) {
-        let negotiation = in_flight.negotiation.take().expect("it has negotiated");
+        let negotiation = in_flight.negotiation.take().expect("the collective has negotiated");
         let Negotiation { tag, group, exchange, rendezvous, round, receivers, senders, .. } =
             *negotiation;
         let (Some(mut exchange), Some(rendezvous)) = (exchange, rendezvous) else {
-            unreachable!("collective {tag} falls back without having begun")
+            unreachable!("collective {tag} falls back without a negotiation")
         };
         exchange.begin_at(round);
         let dtype = exchange.dtype();
@@ -246,7 +249,8 @@ impl<E: Engine> MachineState<E> {
             }
             Err(broken) => {
                 let cause = self.spoil(&mut in_flight, &broken, replies);
-                // Who has said that it failed is through with it; the others begin with their messages.
+                // Members that reported their failure are done; the others start with their
+                // messages.
                 let begins = living(answers);
                 let beginning = |mut peers: SmallVec<[PeerId; 8]>| {
                     peers.retain(|peer| begins.contains(peer));
@@ -276,7 +280,7 @@ fn negotiation_new<R>(tag: u64, group: Group, instruction: &Instruction<'_>) -> 
     }
 }
 
-/// The first that has failed or is gone.
+/// The first member that has failed or is gone.
 fn failure(answers: &[RoundReply]) -> Option<Broken> {
     answers.iter().find_map(|(_, answer)| answer.as_ref().err().cloned())
 }
@@ -288,7 +292,7 @@ fn gone(answers: &[RoundReply]) -> impl Iterator<Item = PeerId> {
     })
 }
 
-/// Who has sent a payload.
+/// Members that have sent a payload.
 fn living(answers: &[RoundReply]) -> Vec<PeerId> {
     answers.iter().filter(|(_, answer)| answer.is_ok()).map(|&(peer, _)| peer).collect()
 }

@@ -1,4 +1,4 @@
-//! What each kind of collective sends, takes in and reduces at one member.
+//! Plans of collectives: the parts that one member sends, receives and reduces.
 
 use crate::attributes::{first_value, unsigned};
 use crate::exchange::{Exchange, Group, MessageBytes};
@@ -11,7 +11,7 @@ use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Attr, Id, Instruction, Meta, Op};
 use smallvec::SmallVec;
 
-/// What one collective is: what it does, to which operand, and what comes out.
+/// Plan of one collective: its exchange, its operand, and the metadata of its result.
 pub struct CollectivePlan {
     pub exchange: Exchange,
     pub operand: Option<Id>,
@@ -54,7 +54,7 @@ pub fn plan<V>(
     })
 }
 
-/// A collective with an operand of ours.
+/// A collective with an operand of this member.
 struct Planned<'a> {
     instruction: &'a Instruction<'a>,
     id: Id,
@@ -64,7 +64,7 @@ struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    /// The root's part; the others receive.
+    /// Plans the root's part; the other members receive.
     fn broadcast(&self) -> Result<CollectivePlan, Fault> {
         let Self { instruction, meta, .. } = self;
         let announced = announced(instruction)?;
@@ -115,7 +115,7 @@ impl Planned<'_> {
             (dim_of(instruction, "from_dim")?, group.sizes(instruction, "from_sizes")?);
         let (to, to_sizes) =
             (dim_of(instruction, "to_dim")?, group.sizes(instruction, "to_sizes")?);
-        // Along one and the same dimension two members exchange what is in both their intervals.
+        // Along one dimension two members exchange the intersection of their intervals.
         let (sent, arriving) = if from == to {
             (overlaps(from_sizes, group.me, to_sizes), overlaps(to_sizes, group.me, from_sizes))
         } else {
@@ -134,7 +134,7 @@ impl Planned<'_> {
         Ok(self.plan(exchange, result))
     }
 
-    /// Our whole operand to every other member.
+    /// Sends our whole operand to every other member.
     fn to_all(&self) -> CollectivePlan {
         let mut exchange = self.exchange(self.meta);
         for (_, peer) in self.group.others() {
@@ -156,21 +156,21 @@ fn exchange(tag: u64, result: Meta) -> Exchange {
     Exchange::new(tag, element_bytes(&result), Some(result))
 }
 
-/// A whole value from one member.
+/// Receives a whole value from one member.
 fn receive(meta: Meta, place: usize, tag: u64, group: &Group) -> CollectivePlan {
     let mut exchange = exchange(tag, meta);
     exchange.receive(group.members[place], 0, StridedRange::whole(&meta));
     CollectivePlan { exchange, operand: None, result: Some(meta) }
 }
 
-/// Shard k of our operand to member k.
+/// Sends shard k of our operand to member k.
 fn scatter(exchange: &mut Exchange, shards: &[StridedRange], group: &Group) {
     for (place, peer) in group.others() {
         exchange.send(peer, 0, MessageBytes::Operand, shards[place]);
     }
 }
 
-/// Shard k of the result from member k, and `own` as ours.
+/// Receives shard k of the result from member k; `own` becomes ours.
 fn gather(exchange: &mut Exchange, own: StridedRange, shards: &[StridedRange], group: &Group) {
     for (place, peer) in group.others() {
         exchange.receive(peer, 0, shards[place]);
@@ -178,7 +178,7 @@ fn gather(exchange: &mut Exchange, own: StridedRange, shards: &[StridedRange], g
     exchange.keep(own, shards[group.me]);
 }
 
-/// What `receive` and `broadcast` say that will arrive.
+/// Metadata of the value that `receive` or `broadcast` announces.
 fn announced(instruction: &Instruction<'_>) -> Result<Meta, Fault> {
     let (Attr::Ints(dims), Attr::Dtype(dtype)) =
         (instruction.attr("size"), instruction.attr("dtype"))
@@ -208,12 +208,12 @@ fn resized(meta: &Meta, dim: usize, size: i64) -> Result<Meta, Fault> {
     }
 }
 
-/// The member whose value a broadcast sends.
+/// The index of the member whose value a broadcast sends.
 fn root(instruction: &Instruction<'_>, group: &Group) -> Result<Option<usize>, Fault> {
     (instruction.op == Op::Broadcast).then(|| group.place(instruction, "root")).transpose()
 }
 
-/// Who waits for something of ours.
+/// Members that receive something from us.
 pub fn receivers(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[PeerId; 8]> {
     let root = root(instruction, group);
     let is_sender = root.is_ok_and(|root| root.is_none_or(|root| root == group.me));
@@ -223,7 +223,7 @@ pub fn receivers(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[Peer
     group.others().map(|(_, member)| member).collect()
 }
 
-/// Who sends us something.
+/// Members that send us something.
 pub fn senders(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[PeerId; 8]> {
     if instruction.op == Op::Send {
         return SmallVec::new();

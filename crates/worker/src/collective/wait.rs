@@ -1,4 +1,4 @@
-//! Who waits for collectives in flight.
+//! Waiting for collectives in flight.
 
 use crate::engine::Engine;
 use crate::failure::Cause;
@@ -9,30 +9,32 @@ use gt_protocol::message::FromWorker;
 use gt_protocol::{Id, Instruction, Kind, Op};
 use std::rc::Rc;
 
-/// Collectives in flight at a time. Each costs a look at every step; a layer's gradients are a few dozen.
+/// Maximum number of collectives in flight. Each costs a look at every step; a layer's gradients
+/// are a few dozen.
 const IN_FLIGHT_MAX: usize = 64;
-/// Bytes of operands and results that collectives in flight keep, unless one alone has more: they are live although the
-/// dispatcher may take them for freed.
+/// Maximum bytes of operands and results kept by collectives in flight, unless a single one has
+/// more: they are live although the dispatcher may count them as freed.
 const BYTES_MAX: u64 = 512 << 20;
 
-/// What is waited for.
+/// Condition of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     /// Its result is there.
     Result,
-    /// Nothing of it is left: the buffers that it borrowed are ours again.
+    /// All of it is over: the borrowed buffers have been returned.
     Over,
 }
 
 impl<E: Engine> MachineState<E> {
-    /// Whether the stream works on a collective, or has ended one that is not taken in.
+    /// Returns true if the stream works on a collective, or has completed one that is not taken in
+    /// yet.
     pub fn is_in_flight(&self) -> bool {
-        // The newest are the likeliest.
+        // The newest ones are the most likely to be moving.
         self.in_flight.iter().rev().any(InFlight::is_moving)
     }
 
-    /// Takes in what collectives that have ended since leave: a caller that waits for words calls this when there is
-    /// something.
+    /// Takes in the results of completed collectives: a caller that waits for words calls this when
+    /// there are any.
     pub fn catch_up(&mut self, replies: &mut impl Replies, driver: &mut impl Driver<E::Borrowed>) {
         while self.is_in_flight()
             && let Some(ended) = driver.ended()
@@ -44,7 +46,8 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// Whether everything is there that an instruction needs, after waiting for it. Only called while a job is in flight.
+    /// Waits for everything that an instruction needs; returns true if it is there. Only called
+    /// while a job is in flight.
     pub fn ready(
         &mut self,
         instruction: &Instruction<'_>,
@@ -75,7 +78,7 @@ impl<E: Engine> MachineState<E> {
         if instruction.op == Op::Chunk
             && let Some(Ok(held)) = instruction.values().next().map(|id| self.table.held(id))
         {
-            // What it writes to, nobody may be reading.
+            // Memory that it writes must have no reader.
             let storage = held.storage;
             let reads = |one: &&InFlightOf<E>| one.reads.contains(&storage);
             while let Some(reader) = self.in_flight.iter().find(reads) {
@@ -104,7 +107,7 @@ impl<E: Engine> MachineState<E> {
         true
     }
 
-    /// Gives back the buffers of negotiated collectives that nobody waits for any more.
+    /// Returns the buffers of negotiated collectives whose results are not awaited any more.
     fn sweep(&mut self, driver: &mut impl Driver<E::Borrowed>) {
         let mut place = 0;
         while let Some(one) = self.in_flight.get(place) {
@@ -129,7 +132,7 @@ impl<E: Engine> MachineState<E> {
             all.iter().fold(0, |sum: u64, one| sum.saturating_add(one.bytes))
         };
         while self.in_flight.len() >= IN_FLIGHT_MAX || bytes(&self.in_flight) > BYTES_MAX {
-            // The oldest: every member has come to it, or will without us.
+            // The oldest one: every member has started it, or will without us.
             let Some(first) = self.in_flight.first() else { break };
             if !self.wait_for(first.ticket, Until::Over, replies, driver) {
                 return false;
@@ -174,7 +177,7 @@ impl<E: Engine> MachineState<E> {
         true
     }
 
-    /// Whether a negotiated result can be had, or never will be.
+    /// Returns true if a negotiated result is available, or never will be.
     fn is_over(&mut self, place: usize, driver: &mut impl Driver<E::Borrowed>) -> bool {
         let Some(negotiation) = self.in_flight[place].negotiation.as_deref_mut() else {
             return true;
@@ -189,7 +192,7 @@ impl<E: Engine> MachineState<E> {
         self.engine.is_over(rendezvous)
     }
 
-    /// Puts a negotiated result where it is looked for, unless nobody looks for it any more.
+    /// Stores a negotiated result in its slot, unless that was freed.
     fn finish(&mut self, place: usize, replies: &mut impl Replies) {
         let in_flight = &mut self.in_flight[place];
         let Some(negotiation) = in_flight.negotiation.as_deref_mut() else { return };
@@ -217,7 +220,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// Nobody reads the buffers of a negotiated collective.
+    /// Returns the buffers of a negotiated collective to the engine.
     pub fn end(&mut self, in_flight: InFlightOf<E>) {
         self.engine.end_transfer(in_flight.ticket, &in_flight.origin);
         let last = in_flight.negotiation.map(|negotiation| negotiation.into_last());
@@ -232,7 +235,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// The stream goes on with the job; the instruction is over as far as the machine is concerned.
+    /// Leaves the job to the stream and continues with the next instruction.
     pub fn keep_in_flight(&mut self, in_flight: InFlightOf<E>) {
         let ticket = in_flight.ticket;
         for id in in_flight.awaited.iter().filter_map(|awaited| awaited.output) {
@@ -240,13 +243,13 @@ impl<E: Engine> MachineState<E> {
                 self.table.pend(id, ticket);
             }
         }
-        // In the order of the instructions: one that negotiates comes back between rounds.
+        // In the order of the instructions: one that negotiates is inserted again between rounds.
         let place = self.in_flight.partition_point(|one| one.ticket < ticket);
         self.in_flight.insert(place, in_flight);
     }
 
-    /// No value is to be trusted any more, nor what collectives in flight will leave: who looks for one finds why. They go
-    /// on: others count on our part.
+    /// Marks all values as failed, and the results of collectives in flight too. The collectives go
+    /// on, because other members depend on our part.
     pub fn lose_all(&mut self, cause: &Rc<Cause>) {
         self.table.poison_all(cause);
         for awaited in self.in_flight.iter_mut().flat_map(|one| &mut one.awaited) {
@@ -256,7 +259,8 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// The result of a job was freed before it came. The job goes on: others count on our part.
+    /// Abandons the result of a job, whose slot was freed before it came. The job goes on, because
+    /// other members depend on our part.
     pub fn abandon(&mut self, id: Id) {
         if let Some(ticket) = self.table.pending(id)
             && let Some(in_flight) = self.in_flight.iter_mut().find(|one| one.ticket == ticket)

@@ -1,5 +1,5 @@
-//! Values whose bytes are concatenated, as if they were one: what an exchange reads and writes. Most buckets hold
-//! one value.
+//! Values whose bytes are concatenated, as if they were one: the memory that an exchange reads and
+//! writes. Most buckets hold one value.
 
 use crate::buffers::{BorrowedBuffers, Buffers};
 use crate::codec::Codec;
@@ -12,24 +12,26 @@ use gt_protocol::placement::ReduceOp;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Of several values each begins at a multiple of the largest element, so that no element is in two chunks of a message.
+/// Alignment in bytes of each of several values: that of the largest element, so that no element is
+/// split between two chunks of a message.
 pub const ALIGNMENT: usize = 8;
 
-/// So many bytes are reduced or copied at a time where ours have gaps, or none of the others' do: they stay in the first-level cache.
+/// Bytes that are reduced or copied at a time where our shard has gaps, or none of the others' has:
+/// they fit into the first-level cache.
 const BLOCK_BYTES: usize = 8 * 1024;
 
-/// So many bytes of our own are copied in one step: as many as a message's chunk has.
+/// Bytes of our own that are copied in one step: as many as a message's chunk has.
 const COPIED_BYTES: usize = 64 * 1024;
 
-/// Which of our bytes a message is made of.
+/// Source of a message's bytes in our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageBytes {
     Operand,
-    /// What the reduction has made, as far as it is.
+    /// Reduced bytes, as far as the reduction has come.
     Reduced,
 }
 
-/// One of the values: where it is among all, and its memory, unless it has failed here.
+/// One of the values: its range in the bucket, and its memory, unless it has failed here.
 #[derive(Debug)]
 struct BucketValue<M> {
     places: Range<usize>,
@@ -39,16 +41,16 @@ struct BucketValue<M> {
     rounding: ValueRounding,
 }
 
-/// What becomes of a value's numbers before they are sent.
+/// Rounding of a value's numbers before they are sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct ValueRounding {
-    /// Our contribution is rounded, and stands where its result will.
+    /// True if our contribution is rounded, and stored where its result will be.
     is_operand: bool,
-    /// How our part of the sum is rounded.
+    /// Codec of our part of the sum.
     sums: Option<Codec>,
 }
 
-/// A value as it is when the others have got theirs, or why it is not.
+/// A value after the others have received theirs, or its failure.
 #[derive(Debug)]
 pub struct ReturnedValue<M> {
     pub memory: Option<M>,
@@ -58,21 +60,23 @@ pub struct ReturnedValue<M> {
 #[derive(Debug)]
 pub struct BucketMemory<M> {
     values: SmallVec<[BucketValue<M>; 1]>,
-    /// Bytes of the whole, with those between the values; unbounded where operand and result of one value differ.
+    /// Bytes of the bucket, including gaps between the values; unbounded where operand and result
+    /// of one value differ in length.
     length: usize,
 }
 
-/// A reduction of all members' shards: from where in our operands, to where in our results.
+/// A reduction of all members' shards: a range of our operands, and a range of our results.
 #[derive(Clone, Copy, Debug)]
 pub struct ReducedRange {
     pub reduce_op: ReduceOp,
     pub own: StridedRange,
-    /// Without gaps.
+    /// Range of the result, without gaps.
     pub result: StridedRange,
 }
 
 impl<M> BucketMemory<M> {
-    /// An operand and a result that need not be equally long, so a range says itself where it ends.
+    /// A bucket of one operand and result, which may differ in length, so that every range is
+    /// checked by itself.
     pub fn of_one(dtype: Dtype, memory: M) -> Self {
         let places = 0..usize::MAX;
         let (failure, rounding) = (None, ValueRounding::default());
@@ -80,7 +84,8 @@ impl<M> BucketMemory<M> {
         Self { values: SmallVec::from_iter([value]), length: usize::MAX }
     }
 
-    /// Operands as long as their results: of each its dtype, its length in bytes, and its memory or why there is none.
+    /// A bucket of operands that are as long as their results: of each its dtype, its length in
+    /// bytes, and its memory or failure.
     pub fn of_several(several: impl IntoIterator<Item = (Dtype, usize, Result<M, Cause>)>) -> Self {
         let mut values = SmallVec::new();
         let mut start = 0;
@@ -104,7 +109,8 @@ impl<M> BucketMemory<M> {
         self.values.iter().map(|value| value.failure.as_ref())
     }
 
-    /// Another member's contribution to a value has failed; what failed here failed here first.
+    /// Marks a value as failed because another member's contribution has failed; a failure of our
+    /// own comes first.
     pub fn fail(&mut self, index: usize, cause: Cause) -> Result<(), Broken> {
         let Some(value) = self.values.get_mut(index) else {
             return Err(Broken::protocol(format!("no value {index} to fail")));
@@ -118,7 +124,7 @@ impl<M> BucketMemory<M> {
         values.map(|value| ReturnedValue { memory: value.memory, failure: value.failure })
     }
 
-    /// The values of which bytes are at these places.
+    /// The values that have bytes in this range.
     fn overlapping(&mut self, places: Range<usize>) -> impl Iterator<Item = &mut BucketValue<M>> {
         let first = self.values.partition_point(|value| value.places.end <= places.start);
         self.values[first..].iter_mut().take_while(move |value| value.places.start < places.end)
@@ -157,7 +163,8 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         }
     }
 
-    /// Zeros in a message of several values where none has bytes: between them, and in place of those that have failed.
+    /// Writes zeros into a message of several values where none has bytes: between them, and in
+    /// place of failed ones.
     fn clear_gaps(&mut self, range: &StridedRange, offset: usize, into: &mut [u8]) {
         assert_eq!(range.rows, 1, "a range of several values");
         let hull = range.hull(offset, into.len());
@@ -172,8 +179,9 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         into[done..].fill(0);
     }
 
-    /// Rounds our contributions of float32, by their number, before anything is sent: where their results will be, since others may
-    /// read the operands. Our part of their sums is rounded by `sums`.
+    /// Rounds our float32 contributions, each by its index, before anything is sent: into the
+    /// results' memory, because others may read the operands. Our part of their sums is rounded by
+    /// `sums`.
     pub fn round(&mut self, sums: Option<Codec>, round: &mut dyn FnMut(usize, &mut [u8])) {
         for (index, value) in self.values.iter_mut().enumerate() {
             let Some(memory) = value.memory.as_mut().filter(|_| value.dtype == Dtype::F32) else {
@@ -189,7 +197,7 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         }
     }
 
-    /// Copies a message's bytes to where those of a range are, from `offset` on.
+    /// Copies a message's bytes into a range, from `offset` on.
     pub fn write(&mut self, range: &StridedRange, offset: usize, from: &[u8]) {
         for value in self.overlapping(range.hull(offset, from.len())) {
             let BucketValue { places, memory, .. } = value;
@@ -207,7 +215,8 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         }
     }
 
-    /// Copies the next bytes of our operand to our result, from `offset` on; how far that is.
+    /// Copies the next bytes of our operand to our result, from `offset` on; returns the new
+    /// offset.
     pub fn copy(&mut self, from: &StridedRange, to: &StridedRange, offset: usize) -> usize {
         let end = from.bytes().min(offset + COPIED_BYTES);
         let mut scratch = [0; BLOCK_BYTES];
@@ -219,7 +228,8 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         end
     }
 
-    /// Reduces `length` bytes, from `offset` on, of all members' shards: in the group's order, `None` stands for our own.
+    /// Reduces `length` bytes, from `offset` on, of all members' shards, in the group's order;
+    /// `None` stands for our own.
     pub fn reduce(
         &mut self,
         reduced: &ReducedRange,
@@ -233,7 +243,7 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
             let BucketValue { places, dtype, memory, failure, rounding } = value;
             let Some(memory) = memory.as_mut().filter(|_| failure.is_none()) else { continue };
             let within = first.max(places.start)..(first + length).min(places.end);
-            // What has no gap is reduced where it stands.
+            // A shard without gaps is reduced in place.
             let block_bytes = if reduced.own.rows == 1 { length.max(1) } else { BLOCK_BYTES };
             memory.show(&mut |buffers| {
                 let (operand, result) = match buffers {
@@ -278,12 +288,13 @@ const fn operand<'a>(buffers: &'a Buffers<'_>, rounding: ValueRounding) -> &'a [
     if rounding.is_operand { buffers.result() } else { buffers.operand() }
 }
 
-/// Room for a block of our shard where it has gaps.
+/// Buffer for a block of our shard where it has gaps.
 #[derive(Default)]
 struct Scratch(Option<[u8; BLOCK_BYTES]>);
 
 impl Scratch {
-    /// `length` bytes of our shard, from `offset` on, in our contribution to the value that begins at `start`.
+    /// `length` bytes of our shard, from `offset` on, in our contribution to the value that begins
+    /// at `start`.
     fn own<'a>(
         &'a mut self,
         operand: &'a [u8],

@@ -1,4 +1,4 @@
-//! The members of a collective, and which of them we are.
+//! The members of a collective, and the index of this worker among them.
 
 use crate::attributes::{list, unsigned};
 use crate::failure::Fault;
@@ -6,7 +6,7 @@ use crate::incarnations::Incarnations;
 use crate::peers::PeerId;
 use gt_protocol::Instruction;
 
-/// Every member has the same list, and the same place in it for everyone.
+/// The members, in the same order at every member.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub members: Vec<PeerId>,
@@ -36,7 +36,7 @@ impl Group {
         Ok(Self { members, me })
     }
 
-    /// Of two workers that only meet to pass a value on.
+    /// A group of two workers that only pass a value on.
     pub fn pair(me: PeerId, peer: PeerId) -> Self {
         Self { members: vec![me, peer], me: 0 }
     }
@@ -45,20 +45,20 @@ impl Group {
         self.members.len()
     }
 
-    /// The others by their places, in the group's order.
+    /// The other members with their indices, in the group's order.
     pub fn others(&self) -> impl Iterator<Item = (usize, PeerId)> + '_ {
         let all = self.members.iter().copied().enumerate();
         all.filter(|&(place, _)| place != self.me)
     }
 
-    /// Where the worker that an attribute names stands in the list.
+    /// Index in the group of the worker that an attribute names.
     pub fn place(&self, instruction: &Instruction<'_>, name: &str) -> Result<usize, Fault> {
         let worker = unsigned(instruction, name)?;
         let place = self.members.iter().position(|&member| u64::from(member.index) == worker);
         place.ok_or_else(|| Fault::protocol(format!("the {name} {worker} is not in its group")))
     }
 
-    /// One size a member, from the attribute `name`.
+    /// One size for each member, from the attribute `name`.
     pub fn sizes<'a>(
         &self,
         instruction: &'a Instruction<'_>,
@@ -73,7 +73,7 @@ impl Group {
         Ok(sizes)
     }
 
-    /// Where another member stands in the list.
+    /// Index of another member in the group.
     pub fn place_of(&self, peer: PeerId) -> usize {
         let place = self.members.iter().position(|&member| member == peer);
         place.unwrap_or_else(|| panic!("{peer:?} is not in the group {:?}", self.members))

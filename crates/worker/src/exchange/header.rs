@@ -1,4 +1,5 @@
-//! What stands before the bytes of several values: which of them have failed at the sender, and why.
+//! Headers before the bytes of several values: the values that failed at the sender, each with its
+//! cause.
 
 use super::bucket::BucketMemory;
 use super::group::Group;
@@ -7,13 +8,13 @@ use crate::peers::{Front, MessageId, PeerId, Peers};
 use gt_protocol::peer::{FAILURES_LENGTH_BYTES, Failures, PeerError};
 use smallvec::SmallVec;
 
-/// Ours, and those of the other members as far as they have come.
+/// Our header, and those of the other members as far as they have arrived.
 #[derive(Debug)]
 pub struct Headers {
     ours: Vec<u8>,
-    /// In the group's order.
+    /// Headers of the others, in the group's order.
     of_others: SmallVec<[(PeerId, FailuresHeader); 4]>,
-    /// What has failed elsewhere is entered.
+    /// True once the failures of the others are entered.
     are_entered: bool,
 }
 
@@ -23,7 +24,9 @@ impl Headers {
         let failures = (0_u32..).zip(failures);
         let failures = failures.filter_map(|(index, cause)| Some((index, cause?.message())));
         let ours = Failures::encode(failures);
-        let ours = ours.unwrap_or_else(|error| panic!("failures whose texts are clipped: {error}"));
+        let ours = ours.unwrap_or_else(|error| {
+            panic!("failures with clipped texts exceed the limit: {error}")
+        });
         Self { ours, of_others, are_entered: false }
     }
 
@@ -35,14 +38,14 @@ impl Headers {
         self.are_entered
     }
 
-    /// Bytes that we have had of another member's.
+    /// Number of bytes received of another member's header.
     pub fn taken_bytes(&self, peer: PeerId) -> usize {
         let header = self.of_others.iter().find(|(other, _)| *other == peer);
         header.map_or(0, |(_, header)| header.0.len())
     }
 
-    /// Takes in what has come of each message before its `body_bytes`, and enters what has failed once all have said it;
-    /// true if anything came.
+    /// Takes the headers that have arrived, which precede the `body_bytes` of each message, and
+    /// enters the failures once all headers are complete; returns true if anything arrived.
     pub fn take<M>(
         &mut self,
         message: MessageId,
@@ -78,7 +81,8 @@ impl Headers {
             are_whole &= header.is_whole()?;
         }
         if are_whole {
-            // What failed at several members failed at the first of them, in the group's order.
+            // A value that failed at several members gets the failure of the first of them, in the
+            // group's order.
             for (_, header) in &self.of_others {
                 for (index, cause) in header.failures()? {
                     bucket.fail(index, cause)?;
@@ -90,12 +94,12 @@ impl Headers {
     }
 }
 
-/// A header as far as it has come.
+/// A header as far as it has arrived.
 #[derive(Debug, Default)]
 struct FailuresHeader(Vec<u8>);
 
 impl FailuresHeader {
-    /// Its length, once that has come.
+    /// Its length, once that has arrived.
     fn length(&self) -> Result<Option<usize>, Broken> {
         let Some(first) = self.0.first_chunk::<FAILURES_LENGTH_BYTES>() else { return Ok(None) };
         Failures::length(*first).map(Some).map_err(wrong)
@@ -105,7 +109,7 @@ impl FailuresHeader {
         Ok(self.length()?.is_some_and(|length| self.0.len() >= length))
     }
 
-    /// Takes what belongs to it from the bytes that are next; how many.
+    /// Takes the header's part of the next bytes; returns its length.
     fn take(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
         let mut taken = 0;
         while taken < bytes.len() && !self.is_whole()? {

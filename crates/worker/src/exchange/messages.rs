@@ -1,8 +1,9 @@
-//! The work of one collective at one member: messages out, messages in, and a reduction between them, chunk by chunk. It can
-//! be left after each step and taken up again.
+//! The work of one collective at one member: outgoing messages, incoming messages, and a reduction
+//! between them, chunk by chunk. It can be suspended after each step.
 //!
-//! Every element is reduced once, in the group's order, wherever the whole is cut among the members and whatever else is in
-//! its bucket: so all members hold the same bits, and those of a reduction of its own.
+//! Every element is reduced once, in the group's order, independent of the division of the whole
+//! among the members and of the other values in its bucket: so all members get the same bits, and
+//! the same as in a reduction of the value alone.
 
 use super::bucket::{BucketMemory, MessageBytes, ReducedRange};
 use super::group::Group;
@@ -23,7 +24,7 @@ pub(super) struct Outgoing {
     pub hop: u32,
     pub source: MessageBytes,
     pub range: StridedRange,
-    /// Of the message, with its header.
+    /// Number of bytes sent of the message, with its header.
     sent_bytes: usize,
     is_done: bool,
 }
@@ -32,13 +33,14 @@ pub(super) struct Outgoing {
 pub(super) struct Incoming {
     pub peer: PeerId,
     pub hop: u32,
-    /// Where in the result.
+    /// Range in the result.
     pub range: StridedRange,
     received_bytes: usize,
     is_done: bool,
 }
 
-/// The first message from every other member, reduced with a part of our operand into a part of the result.
+/// The first message from every other member, reduced with a part of our operand into a part of the
+/// result.
 #[derive(Debug)]
 pub(super) struct RangeReduction {
     pub range: ReducedRange,
@@ -46,7 +48,7 @@ pub(super) struct RangeReduction {
     is_done: bool,
 }
 
-/// From our operand to our result, without any message.
+/// Copy from our operand to our result, without any message.
 #[derive(Debug)]
 pub(super) struct OwnRange {
     pub from: StridedRange,
@@ -54,30 +56,30 @@ pub(super) struct OwnRange {
     done_bytes: usize,
 }
 
-/// What a step has come to.
+/// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeStep {
     Done,
     Moved,
-    /// Nothing can be done until other members have sent, or taken in.
+    /// Nothing can be done until other members have sent, or received.
     Stuck,
 }
 
-/// What is to go out, to come in and to be reduced; then how far that is.
+/// Messages to send, to receive and to reduce, with the progress of each.
 #[derive(Debug)]
 pub struct Exchange {
     tag: u64,
-    /// The first hop's number on the wire; rounds may have been before it.
+    /// The first hop's number on the wire; rounds of a negotiation may have come before it.
     hop_first: u32,
-    /// Bytes that no cut divides: of an element, or of the alignment of several values.
+    /// Bytes that are never split: of an element, or the alignment of several values.
     unit: usize,
-    /// The result, where it is one value.
+    /// The result, for a single value.
     pub(super) result: Option<Meta>,
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) incoming: Vec<Incoming>,
     pub(super) reduction: Option<RangeReduction>,
     pub(super) kept: Option<OwnRange>,
-    /// Of several values: which of them have failed. They stand before the operands' bytes.
+    /// Failures of several values, sent before the operands' bytes.
     headers: Option<Headers>,
 }
 
@@ -96,12 +98,12 @@ impl Exchange {
         }
     }
 
-    /// Of the one value that it is of.
+    /// Dtype of the single value.
     pub fn dtype(&self) -> Dtype {
         self.result.expect("several values have a dtype each").dtype
     }
 
-    /// Of the one value that it makes.
+    /// Bytes of the single result.
     pub fn result_bytes(&self) -> usize {
         bytes_of(&self.result.expect("several values have a length each"))
     }
@@ -114,14 +116,14 @@ impl Exchange {
         self.incoming.push(Incoming { peer, hop, range, received_bytes: 0, is_done: false });
     }
 
-    /// The first hop of all others is reduced with `own` into `result`, which has no gaps.
+    /// Reduces the first hop of all others with `own` into `result`, which has no gaps.
     pub fn reduce(&mut self, reduce_op: ReduceOp, own: StridedRange, result: StridedRange) {
         assert!(result.rows == 1 && own.bytes() == result.bytes(), "{own:?} into {result:?}");
         let range = ReducedRange { reduce_op, own, result };
         self.reduction = Some(RangeReduction { range, done_bytes: 0, is_done: false });
     }
 
-    /// Reduces so many bytes of all members for all of them.
+    /// Reduces this many bytes of all members for all of them.
     pub fn all_reduce(&mut self, reduce_op: ReduceOp, bytes: usize, group: &Group) {
         let whole = StridedRange::contiguous(0, bytes);
         let is_small = u64::try_from(bytes).is_ok_and(|bytes| bytes <= ONE_HOP_BYTES_MAX);
@@ -132,7 +134,7 @@ impl Exchange {
             self.reduce(reduce_op, whole, whole);
             return;
         }
-        // Each member reduces one shard of all operands and shares it.
+        // Each member reduces one shard of all operands and shares the result.
         let units = bytes / self.unit;
         let cut = |place: usize| units * place / group.len() * self.unit;
         let shard =
@@ -148,7 +150,8 @@ impl Exchange {
         }
     }
 
-    /// The values of a bucket fail each for itself: which have failed is said before their bytes.
+    /// Adds headers: the values of a bucket fail independently, and the failed ones are named
+    /// before the bytes.
     pub fn add_headers<M>(&mut self, bucket: &BucketMemory<M>, group: &Group) {
         self.headers = Some(Headers::new(bucket.failures(), group));
     }
@@ -162,12 +165,12 @@ impl Exchange {
         self.tag
     }
 
-    /// Begins with this hop, after rounds under the same tag.
+    /// Starts with this hop, after rounds under the same tag.
     pub const fn begin_at(&mut self, hop: u32) {
         self.hop_first = hop;
     }
 
-    /// Bytes that have not gone out, or not come in.
+    /// Number of bytes that have not been sent, or not received.
     pub fn bytes_left(&self, group: &Group) -> usize {
         let outgoing = self.outgoing.iter().filter(|one| !one.is_done);
         let out: usize = outgoing.map(|one| self.message_bytes(one) - one.sent_bytes).sum();
@@ -178,13 +181,13 @@ impl Exchange {
         out + incoming + reduced
     }
 
-    /// Messages that are not out yet: to whom, and in which hop.
+    /// Messages that have not been sent: receiver and hop.
     pub fn unsent(&self) -> impl Iterator<Item = (PeerId, u32)> + '_ {
         let unsent = self.outgoing.iter().filter(|outgoing| !outgoing.is_done);
         unsent.map(|outgoing| (outgoing.peer, self.hop_first + outgoing.hop))
     }
 
-    /// Messages that have not come in whole: from whom, in which hop, and the bytes that we have had of each.
+    /// Messages that have not been received completely: sender, hop, and number of bytes received.
     pub fn missing(&self, group: &Group) -> SmallVec<[(PeerId, u32, usize); 8]> {
         let mut missing = SmallVec::new();
         if let Some(reduction) = self.reduction.as_ref().filter(|reduction| !reduction.is_done) {
@@ -228,7 +231,7 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Moves each message on by a chunk, where that is possible now.
+    /// Advances each message by a chunk, where that is possible now.
     pub fn step<M: BorrowedBuffers>(
         &mut self,
         group: &Group,
@@ -249,7 +252,7 @@ impl Exchange {
         })
     }
 
-    /// Copies the next bytes of our own part; true if any were left.
+    /// Copies the next bytes of our own part; returns true if any were left.
     fn copy_kept<M: BorrowedBuffers>(&mut self, bucket: &mut BucketMemory<M>) -> bool {
         let Some(kept) = &mut self.kept else { return false };
         kept.done_bytes = bucket.copy(&kept.from, &kept.to, kept.done_bytes);
@@ -259,7 +262,7 @@ impl Exchange {
         true
     }
 
-    /// One chunk to everybody who has room; true if anything moved.
+    /// Sends one chunk to every member that has room; returns true if anything moved.
     fn push<M: BorrowedBuffers>(
         &mut self,
         source: MessageBytes,
@@ -314,7 +317,7 @@ impl Exchange {
         Ok(true)
     }
 
-    /// Takes in what the others say of failures, until all have said it; true if anything came.
+    /// Receives the others' headers, until all are complete; returns true if anything arrived.
     fn take_headers<M>(
         &mut self,
         bucket: &mut BucketMemory<M>,
@@ -327,7 +330,7 @@ impl Exchange {
         headers.take(message, reduction.range.result.bytes(), bucket, peers)
     }
 
-    /// Reduces as far as all others have sent; true if anything was.
+    /// Reduces as far as all others have sent; returns true if any bytes were reduced.
     fn reduce_arrived<M: BorrowedBuffers>(
         &mut self,
         group: &Group,
@@ -344,7 +347,7 @@ impl Exchange {
         let (range, done) = (reduction.range, reduction.done_bytes);
         let total = range.result.bytes();
         if total == 0 && self.headers.is_some() {
-            // The headers were all of the messages.
+            // The messages consisted of their headers only.
             self.reduction = Some(RangeReduction { range, done_bytes: 0, is_done: true });
             return Ok(true);
         }
@@ -373,8 +376,8 @@ impl Exchange {
         Ok(true)
     }
 
-    /// How far everybody has our operand: in one hop the reduction may go over it. In two it goes over what nobody else
-    /// reduces.
+    /// Number of bytes of our operand that all members have received: with one hop the reduction
+    /// may overwrite these. With two hops it overwrites only bytes that no other member reduces.
     fn sent_to_all(&self) -> usize {
         if self.is_two_hops() {
             return usize::MAX;
@@ -384,7 +387,7 @@ impl Exchange {
         unsent.map(|one| one.sent_bytes.saturating_sub(header)).min().unwrap_or(usize::MAX)
     }
 
-    /// Takes in what has come of each message that is not reduced; true if anything was.
+    /// Receives messages that are not reduced; returns true if anything arrived.
     fn pull<M: BorrowedBuffers>(
         &mut self,
         bucket: &mut BucketMemory<M>,
@@ -409,7 +412,7 @@ impl Exchange {
         Ok(has_moved)
     }
 
-    /// The next bytes of a message that must have so many in all behind its header.
+    /// The next bytes of a message with this many bytes behind its header.
     fn next<'p>(
         &self,
         peers: &'p impl Peers,

@@ -1,5 +1,5 @@
-//! The same exchange where members read each other's memory instead of sending bytes: what each tells the others of where
-//! their shards are, and what each then reads.
+//! Exchange by reading other members' memory instead of sending bytes: the first payload
+//! that describes a member's shards, and the reads that follow from all of them.
 
 use super::bucket::MessageBytes;
 use super::group::Group;
@@ -13,8 +13,8 @@ use gt_protocol::peer::{ByteRows, FirstPayload};
 use smallvec::SmallVec;
 
 impl Exchange {
-    /// The first payload for another member: what of our memory is for it, and the backend's own. One that is too long to be
-    /// sent is left out, and all go by messages.
+    /// The first payload for another member: the parts of our memory for it, and the backend's own
+    /// payload. A payload that is too long to be sent is left out, and all members use messages.
     pub fn first_payload(&self, peer: PeerId, of_backend: &[u8]) -> Vec<u8> {
         let [mut operand, mut result] = [ByteRows::default(); 2];
         for outgoing in self.outgoing.iter().filter(|outgoing| outgoing.peer == peer) {
@@ -25,10 +25,10 @@ impl Exchange {
         }
         let payload = FirstPayload { operand, result, of_backend };
         let without = || FirstPayload { of_backend: &[], ..payload }.encode();
-        payload.encode().or_else(|_| without()).expect("two ranges are short")
+        payload.encode().or_else(|_| without()).expect("two ranges without a payload fit the limit")
     }
 
-    /// What we read, by the first payloads of all members at their places.
+    /// Reads of this member, derived from the first payloads of all members, in the group's order.
     pub fn direct_reads(
         &self,
         group: &Group,
@@ -74,7 +74,7 @@ impl Exchange {
     }
 }
 
-/// What all members have sent first, at their places.
+/// Decodes the first payloads of all members, in the group's order.
 pub fn first_payloads<'p>(payloads: &[&'p [u8]]) -> Result<Vec<FirstPayload<'p>>, Broken> {
     let decoded = payloads.iter().map(|payload| FirstPayload::decode(payload));
     decoded.collect::<Result<_, _>>().map_err(|error| Broken::protocol(error.to_string()))

@@ -1,14 +1,15 @@
-//! One round of the negotiation between the members of a collective: a payload to each of the others, and one from each.
+//! One round of the negotiation between the members of a collective: a payload to each of the
+//! others, and one from each.
 //!
-//! It is over when every other member has answered, has failed or is gone, and not before: the owner of borrowed memory must
-//! know of all that they do not read it any more.
+//! It is over only when every other member has answered, has failed or is gone: the owner of
+//! borrowed memory must know that none of them reads it any more.
 
 use super::messages::ExchangeStep;
 use crate::failure::{Broken, Cause};
 use crate::peers::{CopyBytes, Front, MessageId, PeerId, PeerLost, Peers, Progress};
 use gt_protocol::peer::PAYLOAD_BYTES_MAX;
 
-/// What goes to the others.
+/// Payloads for the others.
 #[derive(Clone, Debug)]
 pub enum RoundPayloads {
     /// One for each of them, in their order.
@@ -17,7 +18,7 @@ pub enum RoundPayloads {
     Failure(Cause),
 }
 
-/// Another member, and how far the messages to and from it are.
+/// Another member, and the progress of the messages to and from it.
 #[derive(Debug)]
 struct Correspondent {
     peer: PeerId,
@@ -27,7 +28,7 @@ struct Correspondent {
     answer: Option<Result<Vec<u8>, Broken>>,
 }
 
-/// What a member has answered.
+/// Answer of a member.
 pub type RoundReply = (PeerId, Result<Vec<u8>, Broken>);
 
 #[derive(Debug)]
@@ -54,13 +55,13 @@ impl Round {
         self.message.tag
     }
 
-    /// Who has not answered yet.
+    /// Members that have not answered yet.
     pub fn missing(&self) -> impl Iterator<Item = (PeerId, u32)> + '_ {
         let missing = self.others.iter().filter(|other| other.answer.is_none());
         missing.map(|other| (other.peer, self.message.hop))
     }
 
-    /// Of a round that is over.
+    /// Answers of a round that is over.
     pub fn into_answers(self) -> Vec<RoundReply> {
         let answer = |other: Correspondent| {
             (other.peer, other.answer.expect("a round is over when all have answered"))
@@ -68,7 +69,7 @@ impl Round {
         self.others.into_iter().map(answer).collect()
     }
 
-    /// Sends what there is room for, and takes in what has come.
+    /// Sends as far as there is room, and receives what has arrived.
     pub fn step(&mut self, peers: &mut impl Peers) -> ExchangeStep {
         let Self { message, payloads, others } = self;
         let mut has_moved = false;
@@ -78,7 +79,7 @@ impl Round {
                     RoundPayloads::Each(each) => other.send(&each[place], *message, peers),
                     RoundPayloads::Failure(cause) => peers.fail(other.peer, *message, cause),
                 };
-                // Whoever is gone need not be told; what it said before is still read.
+                // A member that is gone need not be told; its earlier messages are still read.
                 other.is_sent = sent.unwrap_or(true);
                 has_moved |= other.is_sent;
             }
@@ -95,7 +96,7 @@ impl Round {
 }
 
 impl Correspondent {
-    /// True when all is out.
+    /// Returns true once everything is sent.
     fn send(
         &mut self,
         payload: &[u8],
@@ -111,7 +112,7 @@ impl Correspondent {
         Ok(taken.is_some() && self.sent_bytes == payload.len())
     }
 
-    /// False where there is nothing.
+    /// Returns false where nothing has arrived.
     fn receive(&mut self, message: MessageId, peers: &mut impl Peers) -> bool {
         let length = match peers.front(self.peer, message) {
             Ok(Front::Nothing) => return false,

@@ -1,4 +1,5 @@
-//! Instructions that compute: operands from their slots, the engine's results into theirs.
+//! Instructions that compute: operands are taken from their slots, the engine's results go into
+//! theirs.
 
 use crate::engine::{Engine, EngineOperand, Values};
 use crate::failure::Fault;
@@ -56,13 +57,14 @@ impl<E: Engine> MachineState<E> {
             self.define(instruction, values, &metas, is_contiguous)?;
             return self.mark(instruction, ahead);
         }
-        // The usual case, a result over its first dying operand, keeps that operand's entry in the table.
+        // In the common case, a result overwriting its first operand, the operand's entry in the
+        // table is kept.
         if let (&[to], [_], Some(from)) =
             (&*instruction.outputs, &*values, only(instruction, reuse))
             && let Some(value) = values.pop()
         {
             let moved = self.table.succeed(from, to, value);
-            debug_assert!(moved, "{from:?} was looked at above");
+            debug_assert!(moved, "{from:?} was checked to hold a value");
             return self.mark(instruction, ahead);
         }
         self.consume(instruction, reuse);
@@ -70,7 +72,7 @@ impl<E: Engine> MachineState<E> {
         self.mark(instruction, ahead)
     }
 
-    /// Notes how many of the instructions that follow have been done to the result.
+    /// Notes how many of the following instructions have been applied to the result.
     #[inline]
     fn mark(&mut self, instruction: &Instruction<'_>, ahead: u8) -> Result<(), NoValue> {
         if ahead != 0 {
@@ -79,7 +81,7 @@ impl<E: Engine> MachineState<E> {
         Ok(())
     }
 
-    /// A value that is the instruction's result already goes on to the slot of that.
+    /// Moves a value that already is the instruction's result to the result's slot.
     fn pass_on(&mut self, from: Id, instruction: &Instruction<'_>) -> Result<(), NoValue> {
         self.table.check_vacant(&instruction.outputs)?;
         let mut held = self.table.withdraw(from)?;
@@ -98,7 +100,7 @@ impl<E: Engine> MachineState<E> {
         }
     }
 
-    /// Puts results into their slots, contiguous; `is_contiguous`: all operands were.
+    /// Stores results in their slots, contiguous; `is_contiguous` is true if all operands were.
     fn define(
         &mut self,
         instruction: &Instruction<'_>,
@@ -123,7 +125,8 @@ impl<E: Engine> MachineState<E> {
                 self.table.put_alias(id, Held { value, meta, storage, contiguous, ahead: 0 });
                 continue;
             }
-            // What an optimizer does not keep may be stood for by less than its shape.
+            // A state that an optimizer does not keep may be represented by less memory than its
+            // shape needs.
             let is_update = family == Family::Update;
             let bytes = if is_update { self.engine.memory_bytes(&value)? } else { meta.bytes() };
             let stands_for_nothing = bytes < meta.bytes();
@@ -158,12 +161,12 @@ impl<E: Engine> MachineState<E> {
     }
 }
 
-/// What an instruction computes with.
+/// Operands of an instruction.
 struct Given<'a, V> {
     operands: SmallVec<[EngineOperand<'a, V>; 4]>,
-    /// All values are.
+    /// True if all values are contiguous.
     is_contiguous: bool,
-    /// An operand that is its result already.
+    /// An operand that already is the instruction's result.
     made: Option<Id>,
 }
 
@@ -190,7 +193,7 @@ impl<'a, V> Given<'a, V> {
     }
 }
 
-/// The operand whose buffer was used again, where it is just one.
+/// The operand whose buffer was reused, if it is just one.
 fn only(instruction: &Instruction<'_>, reuse: u16) -> Option<Id> {
     let position = usize::try_from(reuse.trailing_zeros()).ok()?;
     match instruction.operands.get(position)? {

@@ -73,7 +73,8 @@ impl<E: Engine> MachineState<E> {
         Ok(())
     }
 
-    /// Bytes of an upload; those of a chunk without any came beside the words, and are taken in whatever becomes of it.
+    /// Handles bytes of an upload. A chunk without bytes has them beside the words, and takes them
+    /// in even if it fails.
     fn chunk(
         &mut self,
         instruction: &Instruction<'_>,

@@ -53,7 +53,8 @@ impl<E: Engine> MachineState<E> {
 
 fn answer_in_chunks(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies) {
     let size = answer.dtype.size();
-    let byte = |element: u64| usize::try_from(element * size).expect("an offset in memory");
+    let byte =
+        |element: u64| usize::try_from(element * size).expect("an offset in memory fits usize");
     let requested = &bytes[byte(answer.start)..byte(answer.start + answer.total)];
     if requested.is_empty() {
         replies.send(&FromWorker::Reply(*answer));

@@ -1,29 +1,32 @@
-//! What rounding has lost of a gradient, to be added to the same gradient of the next step.
+//! Residuals: the rounding errors of a gradient, which are added to the same gradient in the next
+//! step.
 //!
-//! No instruction says which parameter a gradient is of. But a training loop computes the same instructions in each step, and
-//! optimizers' updates stand between one step and the next: a gradient is known by its session, its group, its length and how many
-//! instructions before it have computed since the last update. One that is found nowhere begins with nothing lost; what was
-//! lost is then simply lost, as it is in a program that updates its parameters by hand.
+//! No instruction names the parameter of a gradient. But a training loop computes the same
+//! instructions in each step, and optimizers' updates separate the steps: a gradient is identified
+//! by its session, its group, its length and the number of computing instructions between the last
+//! update and it. A gradient without a match starts without a residual; the old residual is then
+//! lost, as in a program that updates its parameters by hand.
 
 use crate::peers::PeerId;
 use gt_protocol::integer::to_usize;
 use gt_protocol::{Family, Id, Instruction, Kind};
 use std::collections::BTreeMap;
 
-/// Bytes of all residuals of a worker: as many as its float32 gradients have, up to this. The longest unused go first.
+/// Maximum bytes of all residuals of a worker, which has as many as its float32 gradients. The
+/// longest unused ones are dropped first.
 const BYTES_MAX: usize = 1 << 30;
-/// Slots whose instruction is remembered.
+/// Number of slots whose instruction is remembered.
 const SLOTS_MAX: usize = 1 << 22;
-/// Sessions whose instructions are counted.
+/// Number of sessions whose instructions are counted.
 const SESSIONS_MAX: usize = 1 << 10;
 
-/// Which gradient.
+/// Identifies a gradient.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResidualKey {
     session: u32,
     members: Vec<PeerId>,
     bytes: usize,
-    /// Instructions since the last update.
+    /// Number of instructions since the last update.
     place: u32,
 }
 
@@ -33,20 +36,21 @@ struct Residual {
     used: u64,
 }
 
-/// Those of one worker.
+/// The residuals of one worker.
 #[derive(Debug, Default)]
 pub struct Residuals {
     kept: BTreeMap<ResidualKey, Residual>,
     bytes: usize,
     uses: u64,
-    /// Instructions since each session's last update; a session without one has none.
+    /// Number of instructions since each session's last update; a session without an update has
+    /// none.
     places: BTreeMap<u32, u32>,
-    /// Where the value in each slot was computed.
+    /// Place at which the value in each slot was computed.
     made: Vec<Option<u32>>,
 }
 
 impl Residuals {
-    /// An instruction has its outputs in their slots, or is about to.
+    /// Counts an instruction whose outputs are in their slots, or will be.
     pub fn seen(&mut self, session: u32, instruction: &Instruction<'_>) {
         if instruction.op.info().family == Family::Update {
             if self.places.len() == SESSIONS_MAX {
@@ -69,7 +73,7 @@ impl Residuals {
         }
     }
 
-    /// Of the value in a slot, if steps are told apart by updates.
+    /// Key of the value in a slot, if updates separate the session's steps.
     pub fn key(
         &self,
         session: u32,
@@ -81,7 +85,7 @@ impl Residuals {
         Some(ResidualKey { session, members: members.to_vec(), bytes, place })
     }
 
-    /// What was lost last time, all zeros at first; nothing where it is too long to be kept.
+    /// Residual of the last step, zeros at first; empty where it is too long to be kept.
     pub fn of(&mut self, key: &ResidualKey) -> &mut [f32] {
         if key.bytes > BYTES_MAX {
             return &mut [];
@@ -109,7 +113,8 @@ impl Residuals {
         }
     }
 
-    /// A worker has been introduced anew: what was lost on the way to the one before it is nobody's.
+    /// Drops the residuals for a worker that has been introduced anew: they belong to its
+    /// predecessor.
     pub fn forget_member(&mut self, member: u32) {
         self.kept.retain(|key, _| {
             let stays = !key.members.iter().any(|one| one.index == member);

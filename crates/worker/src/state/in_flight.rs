@@ -1,4 +1,5 @@
-//! Collectives that the stream works on: what they will leave, and what they read until then.
+//! Collectives that the stream works on: the results that they will leave, and the memory that they
+//! read until then.
 
 use super::negotiation::Negotiation;
 use crate::failure::FailedInstruction;
@@ -11,16 +12,16 @@ use smallvec::SmallVec;
 pub struct InFlight<V, R> {
     pub ticket: u64,
     pub origin: FailedInstruction,
-    /// What it leaves, of each value of its bucket.
+    /// Results that it leaves, one for each value of its bucket.
     pub awaited: SmallVec<[Awaited<V>; 1]>,
-    /// The memory that is read, by it or by others.
+    /// The memory that it or other members read.
     pub reads: SmallVec<[StorageId; 2]>,
     pub bytes: u64,
-    /// Where a backend moves it.
+    /// Negotiation, if a backend runs it.
     pub negotiation: Option<Box<Negotiation<R>>>,
 }
 
-/// What a collective will leave of one value.
+/// Result of a collective for one value.
 #[derive(Debug)]
 pub struct Awaited<V> {
     /// Its slot, unless that was freed meanwhile.
@@ -34,12 +35,12 @@ impl<V, R> InFlight<V, R> {
         Self { ticket, origin, awaited, reads, bytes: 0, negotiation: None }
     }
 
-    /// Whether the stream has something to do for it.
+    /// Returns true if the stream still works on it.
     pub fn is_moving(&self) -> bool {
         self.negotiation.as_ref().is_none_or(|negotiation| !negotiation.is_finished())
     }
 
-    /// Whether somebody looks for a result of it.
+    /// Returns true if one of its results is awaited.
     pub fn is_awaited(&self) -> bool {
         self.awaited.iter().any(|awaited| awaited.output.is_some())
     }

@@ -1,21 +1,22 @@
-//! A collective that a backend moves, at one member: rounds of payloads with the others, and how far they are.
+//! A collective that a backend runs, at one member: rounds of payloads with the others, and the
+//! progress.
 
 use crate::exchange::{Exchange, Group, RoundPayloads, RoundReply};
 use crate::peers::PeerId;
 use crate::stream::Then;
 use smallvec::SmallVec;
 
-/// How far a negotiation is; in all but the last a round is in flight.
+/// Stage of a negotiation; in all but the last a round is in flight.
 #[derive(Debug)]
 pub enum Stage {
     Negotiating,
-    /// All know that it goes by messages.
+    /// All members know that they use messages.
     FallingBack,
-    /// The result can be had.
+    /// The result is available.
     Finishing,
     /// Our part has failed, and the others are told.
     Failed,
-    /// Nobody sends anything more; the last payloads, in the group's order.
+    /// No member sends anything more; holds the last payloads, in the group's order.
     Finished(Vec<Option<Vec<u8>>>),
 }
 
@@ -23,15 +24,15 @@ pub enum Stage {
 pub struct Negotiation<R> {
     pub tag: u64,
     pub group: Group,
-    /// What would go by messages; whose memory is read instead.
+    /// Exchange that messages would make; its ranges are read from memory instead.
     pub exchange: Option<Exchange>,
     /// The backend's part.
     pub rendezvous: Option<R>,
     pub stage: Stage,
-    /// The round that is in flight, and our payload in it.
+    /// The round in flight, and our payload in it.
     pub round: u32,
     pub payload: Vec<u8>,
-    /// Those that still answer.
+    /// The members that still answer.
     pub others: Vec<PeerId>,
     pub shares_result: bool,
     pub receivers: SmallVec<[PeerId; 8]>,
@@ -43,12 +44,12 @@ impl<R> Negotiation<R> {
         matches!(self.stage, Stage::Finished(_))
     }
 
-    /// Whether the result can be had.
+    /// Returns true if the result is available.
     pub const fn has_result(&self) -> bool {
         matches!(self.stage, Stage::Finishing | Stage::Finished(_))
     }
 
-    /// The backend's part, and the last payloads; none of one that went wrong.
+    /// The backend's part, and the last payloads; empty for one that failed.
     pub fn into_last(self) -> (Option<R>, Vec<Option<Vec<u8>>>) {
         let payloads = match self.stage {
             Stage::Finished(payloads) => payloads,
@@ -59,14 +60,14 @@ impl<R> Negotiation<R> {
         (self.rendezvous, payloads)
     }
 
-    /// The same payload for all others.
+    /// Payloads that are the same for all others.
     pub fn same_for_all(&mut self, payload: Vec<u8>) -> RoundPayloads {
         let each = vec![payload.clone(); self.others.len()];
         self.payload = payload;
         RoundPayloads::Each(each)
     }
 
-    /// What was received in a round in which nobody has failed, at the members' places, and our own payload.
+    /// Payloads of a round in which no member failed, in the group's order, our own included.
     pub fn by_place<'a>(&'a self, answers: &'a [RoundReply]) -> Vec<&'a [u8]> {
         let mut payloads = vec![self.payload.as_slice(); self.group.len()];
         for (peer, answer) in answers {
@@ -77,7 +78,7 @@ impl<R> Negotiation<R> {
         payloads
     }
 
-    /// What was received in the last round, at the members' places.
+    /// Payloads received in the last round, in the group's order.
     pub fn last_payloads(&self, answers: Vec<RoundReply>) -> Vec<Option<Vec<u8>>> {
         let mut payloads = vec![None; self.group.len()];
         for (peer, answer) in answers {

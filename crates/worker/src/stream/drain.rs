@@ -1,5 +1,5 @@
-//! What is left to do of a collective whose part here has failed: the others are told why, and what they still send is
-//! drained, so that nothing behind it waits.
+//! Draining of a collective whose part here has failed: the other members are told the cause, and
+//! the messages that they still send are dropped, so that nothing behind them waits.
 
 use crate::exchange::{Exchange, Group};
 use crate::failure::Cause;
@@ -7,20 +7,20 @@ use crate::peers::{Front, MessageId, PeerId, Peers};
 use gt_protocol::integer::to_u64;
 use smallvec::SmallVec;
 
-/// A part that failed before it was known what it would be.
+/// A part that failed before its messages were known.
 #[derive(Debug)]
 pub struct Abort {
     pub(crate) tag: u64,
-    /// The first hop of what failed.
+    /// The first hop of the failed part.
     pub(crate) hop: u32,
     pub(crate) cause: Cause,
-    /// Who waits for something of ours.
+    /// Members that wait for a message of ours.
     pub(crate) receivers: SmallVec<[PeerId; 8]>,
-    /// Who sends us something.
+    /// Members that send us a message.
     pub(crate) senders: SmallVec<[PeerId; 8]>,
 }
 
-/// A message that somebody may still send us.
+/// A message that another member may still send us.
 #[derive(Debug)]
 struct Left {
     peer: PeerId,
@@ -32,7 +32,7 @@ struct Left {
 pub struct ExchangeDrain {
     tag: u64,
     cause: Cause,
-    /// To whom, and in which hop, our failure has still to go.
+    /// Members that have still to be told of our failure, with the hop.
     untold_peers: SmallVec<[(PeerId, u32); 8]>,
     left: SmallVec<[Left; 8]>,
 }
@@ -40,7 +40,7 @@ pub struct ExchangeDrain {
 impl ExchangeDrain {
     pub fn of_abort(abort: Abort) -> Self {
         let Abort { tag, hop, cause, receivers, senders } = abort;
-        // Who meets the failure in the first hop sends nothing in the second but a failure.
+        // A member that receives the failure in the first hop sends only a failure in the second.
         let untold_peers = receivers.into_iter().map(|peer| (peer, hop)).collect();
         let left = senders.into_iter().map(|peer| Left { peer, hop, taken_bytes: 0 }).collect();
         Self { tag, cause, untold_peers, left }
@@ -68,11 +68,12 @@ impl ExchangeDrain {
         self.left.iter().map(|left| (left.peer, left.hop))
     }
 
-    /// Tells the failure to who has room for it, and throws away what has come; true if anything moved.
+    /// Sends the failure to members that have room for it, and drops arrived chunks; returns true
+    /// if anything moved.
     pub fn step(&mut self, peers: &mut impl Peers) -> bool {
         let Self { tag, cause, untold_peers, left } = self;
         let before = untold_peers.len();
-        // Who is gone need not be told.
+        // A member that is gone need not be told.
         untold_peers.retain(|&mut (peer, hop)| {
             matches!(peers.fail(peer, MessageId { tag: *tag, hop }, cause), Ok(false))
         });
@@ -86,7 +87,8 @@ impl ExchangeDrain {
             }
             state == DrainState::Coming
         });
-        // A failure ends all that its sender would have sent. What it says of a second hop comes later, for the tag's end.
+        // A failure ends all messages of its sender. A later failure in a second hop is dropped
+        // with the tag.
         left.retain(|left| !over.contains(&left.peer));
         moved || !over.is_empty()
     }
@@ -101,7 +103,7 @@ enum DrainState {
 }
 
 impl Left {
-    /// Throws away what is here of the message; says whether there was anything.
+    /// Drops the arrived part of the message; returns the state, and true if there was any.
     fn take_in(&mut self, tag: u64, peers: &mut impl Peers) -> (DrainState, bool) {
         let message = MessageId { tag, hop: self.hop };
         let mut moved = false;

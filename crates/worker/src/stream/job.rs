@@ -13,31 +13,34 @@ pub struct Job<M> {
     pub(super) ticket: u64,
     pub(super) origin: FailedInstruction,
     pub(super) work: Work<M>,
-    /// Its last step moved nothing.
+    /// True if its last step moved nothing.
     pub(super) is_stuck: bool,
     pub(super) is_large: bool,
 }
 
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "a box would be for the usual one, an exchange")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a box would slow down the common variant, an exchange"
+)]
 pub(super) enum Work<M> {
-    /// With the bytes that it works on.
+    /// An exchange with its memory.
     Exchange { exchange: Exchange, group: Group, reduce: ReduceBytes, bucket: BucketMemory<M> },
-    /// What becomes of the tag when the round is over.
+    /// A round of a negotiation, and the state of the tag after it.
     Round { round: Round, then: Then },
 }
 
-/// What follows a round under the same tag.
+/// Continuation after a round under the same tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     NextRound,
-    /// Nothing: all went well, or not.
+    /// The tag ends, successfully or not.
     End {
         well: bool,
     },
 }
 
-/// A job that is over, one way or the other.
+/// A job that is over, successfully or not.
 #[derive(Debug)]
 pub struct Ended<M> {
     pub(crate) ticket: u64,
@@ -46,7 +49,7 @@ pub struct Ended<M> {
 
 #[derive(Debug)]
 pub enum Outcome<M> {
-    /// Its memory goes back to the engine.
+    /// An exchange whose memory returns to the engine.
     Exchange {
         bucket: BucketMemory<M>,
         outcome: Result<(), Broken>,
@@ -90,7 +93,7 @@ impl<M> Job<M> {
         }
     }
 
-    /// From whom, and in which hop, something is still to come.
+    /// Members from which a message is still to come, with the hop.
     pub(super) fn missing(&self) -> SmallVec<[(PeerId, u32); 8]> {
         match &self.work {
             Work::Exchange { exchange, group, .. } => {

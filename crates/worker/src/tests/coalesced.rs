@@ -1,4 +1,4 @@
-//! Several values reduced at once, each in its slot.
+//! Reductions of several values at once, each in its slot.
 
 use super::collective::{all_reduce, list};
 use super::links::{run_until_idle, together, workers};
@@ -22,7 +22,8 @@ fn many(request: u64, number: i64, size: i64) -> Answer {
     answer(request, &vec![number; usize::try_from(size).unwrap()])
 }
 
-/// In one hop and in two, where a member's shard of the whole ends in the midst of a value, and with values of nothing.
+/// Sizes for one hop and for two, in which a member's shard of the whole ends inside a value, and
+/// for empty values.
 const SIZES: [[i64; 4]; 3] = [[5, 1, 0, 3], [700, 1, 2_300, 41], [0, 0, 0, 0]];
 
 #[test]
@@ -57,7 +58,8 @@ fn a_failed_value_spoils_no_other() {
                     (0..).zip(sizes).map(|(slot, size)| full(slot, size, member)).collect();
                 let broken = op(Op::Add, &[1], &[0, 2], &[]);
                 if member == 0 || member == last {
-                    // Both have an own cause; each keeps it, and the others hear of the first one's.
+                    // Both values have a cause of their own; each keeps it, and the other members
+                    // get the first one's.
                     *program.get_mut(1).unwrap() =
                         Instruction { tag: 500 + u32::try_from(member).unwrap(), ..broken };
                     program.swap(1, 2);
@@ -168,7 +170,7 @@ fn a_lost_member_fails_all_and_nobody_waits() {
         for worker in &mut all[..2] {
             assert!(!worker.waits() && !worker.stream.is_busy());
             let answers = worker.answers();
-            // One of the two may hear of it from the other.
+            // One of the two may learn of it from the other.
             let failed: Vec<_> = answers
                 .iter()
                 .filter_map(|answer| match answer {

@@ -1,4 +1,4 @@
-//! What codecs lose, what the next step makes good of it, and whose residual that is.
+//! Errors of codecs, their compensation in the next step, and the assignment of residuals.
 
 use super::*;
 use crate::Codec;
@@ -89,7 +89,7 @@ fn rounded_again_nothing_changes() {
     }
 }
 
-/// Twenty steps of a value in slot 3 of the member 0 of two; the sum of what was sent.
+/// Twenty steps of a value in slot 3 of the member 0 of two; returns the sum of the sent numbers.
 fn sent(
     rounding: &mut Rounding,
     numbers: &[f32],
@@ -113,7 +113,8 @@ fn sent(
     total
 }
 
-/// The largest difference of a sum from twenty times the number, in parts of the scale of its block.
+/// The largest difference of a sum from twenty times the number, in units of the scale of its
+/// block.
 fn error_of(total: &[f64], numbers: &[f32]) -> f64 {
     let block = |(total, numbers): (&[f64], &[f32])| {
         let largest = numbers.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
@@ -133,10 +134,10 @@ fn the_next_step_makes_good_what_one_has_lost() {
     let new = || Rounding::new(Codec::Int8);
     let total = sent(&mut new(), &numbers, &mut update);
     assert!(error_of(&total, &numbers) < 2.0, "{}", error_of(&total, &numbers));
-    // Without updates nobody knows which gradient is which, and what is lost is lost.
+    // Gradients cannot be identified without updates, and residuals are lost.
     let total = sent(&mut new(), &numbers, &mut |_| {});
     assert!(error_of(&total, &numbers) > 5.0, "{}", error_of(&total, &numbers));
-    // So it is with a member that is replaced before each step.
+    // Residuals are lost too for a member that is replaced before each step.
     let total = sent(&mut new(), &numbers, &mut |rounding| {
         update(rounding);
         rounding.forget_member(1);

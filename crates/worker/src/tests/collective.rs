@@ -11,7 +11,7 @@ pub fn all_reduce(out: u32, from: u32, group: &[i64]) -> Instruction<'static> {
 
 #[test]
 fn every_member_reduces_in_the_same_order_in_one_hop_and_in_two() {
-    // 40 bytes, and 24 kB of which no shard is even.
+    // 40 bytes, and 24 kB whose shards are all uneven.
     for size in [5, 3_001] {
         let programs: Vec<_> = (1..=3)
             .map(|number| {
@@ -27,7 +27,8 @@ fn every_member_reduces_in_the_same_order_in_one_hop_and_in_two() {
 
 #[test]
 fn an_operand_that_nobody_reads_again_becomes_the_result() {
-    // By its `free` in the same words: then the reduction goes over the operand, while its bytes still go out.
+    // The operand is freed in the same words: the reduction overwrites it while its bytes are still
+    // being sent.
     for members in 2..=4_i64 {
         let group: Vec<i64> = (0..members).collect();
         for size in [5, 3_001] {
@@ -86,14 +87,16 @@ fn uneven_and_empty_shards_are_gathered() {
     assert_eq!(along(1), vec![vec![answer(1, &[10, 10, 12, 10, 10, 12])]; 3]);
 }
 
-/// A value whose elements are `first`, `first + 1` and so on in the whole that it is a shard of: uploaded.
+/// Uploads a value whose elements are `first`, `first + 1` and so on in the whole of which it is a
+/// shard.
 fn upload(slot: u32, dims: &[i64], numbers: &[i64]) -> Instruction<'static> {
     let payload = bytes_of(numbers).leak();
     let attrs = [ints(dims), Attr::Dtype(Dtype::I64)];
     Instruction { payload, ..op(Op::Upload, &[slot], &[], &attrs) }
 }
 
-/// The shard from `start` on, `size` long, along `dim` of the two-dimensional whole that counts from 0.
+/// The shard from `start` on, `size` long, along `dim` of the two-dimensional whole that counts
+/// from 0.
 fn shard([rows, columns]: [i64; 2], dim: usize, start: i64, size: i64) -> ([i64; 2], Vec<i64>) {
     let within = |row: i64, column: i64| (start..start + size).contains(&[row, column][dim]);
     let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
@@ -122,7 +125,7 @@ fn shards_along_one_dimension_become_shards_along_another() {
                 list(&to_sizes),
                 Attr::Int(6),
             ];
-            // The group's order is not the workers': worker 2 holds the first shard.
+            // The group's order differs from the workers': worker 2 holds the first shard.
             let mut programs = vec![Vec::new(); 3];
             let mut expected = vec![Vec::new(); 3];
             for (place, worker) in [2, 0, 1].into_iter().enumerate() {
@@ -213,7 +216,7 @@ fn a_failed_operand_fails_every_kind_of_collective_everywhere() {
     ];
     for (kind, attrs) in kinds {
         let size = if kind == Op::ReduceScatter { 4 } else { 2 };
-        // Once the operand is a failure, once it has a shape that nobody else counts on.
+        // The operand is a failure, or has a shape that the other members do not expect.
         for broken in [vec![], vec![full(0, 5, 1)]] {
             if !broken.is_empty() && kind == Op::AllGather {
                 continue;
@@ -231,7 +234,8 @@ fn a_failed_operand_fails_every_kind_of_collective_everywhere() {
 
 #[test]
 fn groups_of_any_size_and_several_at_once() {
-    // Twelve workers: all together, then in rows of four and columns of three, each with a tag of its own.
+    // Twelve workers: all together, then in rows of four and columns of three, each with a tag of
+    // its own.
     let members = 12;
     let reduce = |out: u32, group: &[i64], tag: i64| {
         op(Op::AllReduce, &[out], &[0], &[list(group), Attr::Choice(1), Attr::Int(tag)])

@@ -1,21 +1,23 @@
-//! A device that is played: memory that all workers may read, and reading that happens as late as it may.
+//! A simulated device: memory that all workers may read, with reads that happen as late as
+//! possible.
 //!
-//! What a worker has begun is done when somebody counts on it: when it uses its result, or when another one whose
-//! memory is borrowed takes it back. So memory that is given back too early, or a result that is used too early, shows in the numbers.
+//! Work of a worker is executed when something depends on it: when the worker uses its result, or
+//! when another worker takes its borrowed memory back. So memory that is returned too early, or a
+//! result that is used too early, shows in the numbers.
 
 use super::*;
 use crate::{DirectReads, StridedRange, Turn};
 use std::collections::BTreeMap;
 use std::rc::Weak;
 
-/// Something to be done, after other things.
+/// Work to be executed, after other work.
 #[derive(Debug)]
 struct Batch {
     after: Vec<u64>,
     work: Vec<Task>,
 }
 
-/// Ranges of memories, reduced if there are several, and where to.
+/// Ranges of memories, reduced if there are several, and their target.
 #[derive(Debug)]
 struct Task {
     from: Vec<(u64, StridedRange)>,
@@ -23,7 +25,7 @@ struct Task {
     to: (Memory, StridedRange),
 }
 
-/// What all workers share.
+/// State that all workers share.
 #[derive(Clone, Debug, Default)]
 pub struct Device(Rc<RefCell<Inside>>);
 
@@ -53,7 +55,7 @@ impl Device {
         number
     }
 
-    /// Does what was begun under this number, if it is not done.
+    /// Executes the work with this number, if that has not happened.
     fn run(&self, number: u64) {
         let Some(batch) = self.0.borrow_mut().batches.remove(&number) else { return };
         batch.after.iter().for_each(|&before| self.run(before));
@@ -91,7 +93,7 @@ pub struct Rendezvous {
     operand: Option<Memory>,
     result: Option<Memory>,
     me: usize,
-    /// The members' borrowed memories: their operands, and their results.
+    /// The members' borrowed memories: operand and result of each.
     memories: Vec<[u64; 2]>,
     pulls: Vec<crate::Pull>,
     batches: Vec<u64>,
@@ -99,17 +101,17 @@ pub struct Rendezvous {
     lost: Option<u32>,
 }
 
-/// What a worker with a device does other than the others.
+/// Deviations of a worker with a device from the others.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceConduct {
     pub device: Option<Device>,
     /// The round after which it fails, counted from 1.
     pub fails_after: Option<usize>,
-    /// Its work is not over before it has been asked so often, or a member is gone.
+    /// Number of times that it must be asked before its work is over, unless a member is gone.
     pub over_when_asked: usize,
     /// Members that it has been told are gone.
     pub gone: Rc<RefCell<Vec<u32>>>,
-    /// All its values may be wrong, and it has not said so.
+    /// True if all its values may be wrong, and it has not reported that.
     pub is_lost: Rc<Cell<bool>>,
 }
 
@@ -150,7 +152,7 @@ impl DeviceConduct {
         let device = self.device.as_ref().unwrap();
         let members: Vec<Vec<u64>> = payloads.iter().map(|payload| numbers(payload)).collect();
         let Some(reads) = reads else {
-            // What the others have reduced is there after it.
+            // Results that the others have reduced are available after it.
             let after = members.iter().map(|member| member[0]).collect();
             let batch = Batch { after, work: rendezvous.pulled() };
             return Ok(Turn::Done(rendezvous.begins(device, batch)));
@@ -193,7 +195,7 @@ impl Rendezvous {
         self.lost = Some(member);
     }
 
-    /// The member without whom it never will be over.
+    /// The member without which it never completes.
     pub const fn lost(&self) -> Option<u32> {
         self.lost
     }

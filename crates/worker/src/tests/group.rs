@@ -1,11 +1,11 @@
-//! Updates that are one call: the same results, counters and failures as one by one.
+//! Updates that run as one call: the same results, counters and failures as one by one.
 
 use super::*;
 use crate::LookAhead;
 
 type Groups = Rc<RefCell<Vec<usize>>>;
 
-/// A machine that looks so far ahead, and the updates of each of its calls of several.
+/// A machine with this look-ahead, and the numbers of updates in its calls of several.
 fn machine(look_ahead: LookAhead, groups_fail: bool) -> (Machine<ToyEngine>, Groups) {
     let groups = Groups::default();
     let engine = ToyEngine { groups: Rc::clone(&groups), groups_fail, ..ToyEngine::default() };
@@ -19,7 +19,8 @@ fn full_float(slot: u32, size: i64, number: i64) -> Instruction<'static> {
     op(Op::Full, &[slot], &[], &attrs)
 }
 
-/// The parameter in `from`, which it writes over, less the gradient; its second result stands for no state.
+/// The parameter in `from`, which it overwrites, minus the gradient; its second result represents
+/// no state.
 fn sgd(lr: f64, [to, none]: [u32; 2], from: u32, grad: u32) -> Instruction<'static> {
     let mut attrs = vec![Attr::Float(lr); 4];
     attrs.extend([false, false, true].map(Attr::Bool));
@@ -29,7 +30,8 @@ fn sgd(lr: f64, [to, none]: [u32; 2], from: u32, grad: u32) -> Instruction<'stat
     step
 }
 
-/// Runs the steps with groups, without, and with groups that fail; the calls of several with them.
+/// Runs the steps with groups, without, and with groups that fail; returns the sizes of the grouped
+/// calls.
 fn check(steps: &[Instruction<'static>]) -> (Vec<usize>, Vec<Answer>) {
     let (mut grouped, groups) = machine(LookAhead::Published, false);
     let answers = run(&mut grouped, steps);
@@ -93,9 +95,9 @@ fn an_update_that_needs_an_earlier_one_is_not_computed_with_it() {
         full_float(1, 4, 1),
         sgd(0.1, [2, 3], 0, 1),
         free(&[0, 3]),
-        sgd(0.1, [0, 3], 2, 1), // what the first gave
+        sgd(0.1, [0, 3], 2, 1), // reads the first one's result
         free(&[2, 3]),
-        sgd(0.1, [2, 3], 0, 1), // in the slot of what the first took
+        sgd(0.1, [2, 3], 0, 1), // writes the slot that the first one consumed
         read(2, 1, 4),
     ];
     let (groups, answers) = check(&steps);
@@ -147,7 +149,7 @@ fn an_update_that_fails_is_blamed_alone() {
         sgd(0.1, [10, 11], 0, 1),
         sgd(0.1, [12, 13], 2, 3),
         sgd(0.1, [14, 15], 4, 5),
-        sgd(0.1, [16, 17], 99, 5), // nothing there
+        sgd(0.1, [16, 17], 99, 5), // an empty slot
         read(10, 1, 4),
         read(14, 2, 4),
     ];

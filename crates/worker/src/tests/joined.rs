@@ -1,9 +1,10 @@
-//! Instructions that run with those before them: the same results, counters and failures as one after the other.
+//! Instructions that run together with those before them: the same results, counters and failures
+//! as one by one.
 
 use super::*;
 use crate::LookAhead;
 
-/// Of a matrix whose product is worth several threads.
+/// Size of a matrix whose product is worth several threads.
 const SIZE: i64 = 256;
 
 fn matrix(slot: u32, number: i64) -> Instruction<'static> {
@@ -15,19 +16,21 @@ fn product(to: u32) -> Instruction<'static> {
     op(Op::Matmul, &[to], &[1, 2], &[])
 }
 
-/// An instruction that ends its first operand.
+/// An instruction that consumes its first operand.
 fn last(row: Op, to: u32, operands: &[u32]) -> Instruction<'static> {
     Instruction { consumes: 1, ..op(row, &[to], operands, &[]) }
 }
 
-/// What ran with a product, after matrices of 5, 7 and 3 in slots 1, 2 and 3. The same steps give the same without.
+/// Instructions that were joined to a product, after matrices of 5, 7 and 3 in slots 1, 2 and 3.
+/// The steps give the same without joining.
 fn check(steps: &[Instruction<'static>]) -> Vec<Op> {
     let first = [matrix(1, 5), matrix(2, 7), matrix(3, 3)];
     let steps: Vec<_> = first.into_iter().chain(steps.iter().cloned()).collect();
     joined(&steps, None)
 }
 
-/// What ran with instructions before it, where the engine takes at most so many at a time. The same steps give the same without.
+/// Instructions that were joined to earlier ones, where the engine joins at most so many at a time.
+/// The steps give the same without joining.
 fn joined(steps: &[Instruction<'static>], joins_max: Option<usize>) -> Vec<Op> {
     let published = Rc::default();
     let mut others = Vec::new();
@@ -55,7 +58,7 @@ fn joined(steps: &[Instruction<'static>], joins_max: Option<usize>) -> Vec<Op> {
 fn what_ends_a_product_runs_with_it() {
     let steps = [product(4), last(Op::Relu, 5, &[4]), free(&[4]), read(5, 1, 8)];
     assert_eq!(check(&steps), [Op::Relu]);
-    // Freed by the instruction after it; with others between that have nothing to do with it.
+    // Freed by the instruction after it, or with unrelated ones in between.
     let freed = [
         product(4),
         matrix(6, 1),
@@ -81,7 +84,7 @@ fn product_of(left: u32) -> Instruction<'static> {
 fn a_product_that_is_read_elsewhere_runs_alone() {
     let relu = || last(Op::Relu, 5, &[4]);
     let cases = [
-        // Before, after.
+        // A reader before, and a reader after.
         vec![product(4), op(Op::Neg, &[6], &[4], &[]), relu(), free(&[4]), read(5, 1, 8)],
         vec![product(4), op(Op::Relu, &[5], &[4], &[]), read(4, 1, 8), read(5, 2, 8)],
         vec![product(4), read(4, 1, 8), relu(), read(5, 2, 8)],
@@ -117,7 +120,7 @@ fn an_instruction_whose_slot_is_taken_fails_alone() {
     assert_eq!(check(&steps), [Op::Relu]);
 }
 
-/// Elements of a value that is worth a look at what follows.
+/// Number of elements from which looking for followers is worth it.
 const LENGTH: i64 = 1 << 12;
 
 fn filled(slot: u32, sizes: &[i64], number: i64) -> Instruction<'static> {
@@ -129,7 +132,7 @@ fn filled(slot: u32, sizes: &[i64], number: i64) -> Instruction<'static> {
     )
 }
 
-/// What ran with what, after vectors of 5, 7 and 3 in slots 1, 2 and 3.
+/// Instructions that were joined, after vectors of 5, 7 and 3 in slots 1, 2 and 3.
 fn chained(steps: &[Instruction<'static>]) -> Vec<Op> {
     let first = [filled(1, &[LENGTH], 5), filled(2, &[LENGTH], 7), filled(3, &[LENGTH], 3)];
     let steps: Vec<_> = first.into_iter().chain(steps.iter().cloned()).collect();
@@ -153,7 +156,7 @@ fn a_chain_runs_in_one() {
         free(&[4]),
         with_number(Op::Sub, 6, 5, 4),
         free(&[5]),
-        // The result on the other side; a slot that is used again.
+        // The result as the second operand; a slot that is used again.
         Instruction { consumes: 2, ..op(Op::Sub, &[4], &[1, 6], &[]) },
         free(&[6]),
         op(Op::Neg, &[5], &[4], &[]),
@@ -206,7 +209,7 @@ fn what_is_not_there_yet_or_read_elsewhere_ends_a_chain() {
         vec![sum(), filled(6, &[LENGTH], 2), last(Op::Mul, 5, &[4, 6]), free(&[4]), read(5, 1, 8)],
         vec![sum(), free(&[3]), filled(3, &[LENGTH], 9), last(Op::Mul, 5, &[4, 3]), read(5, 1, 8)],
         vec![op(Op::Exp, &[6], &[1], &[]), sum(), last(Op::Mul, 5, &[4, 6]), read(5, 1, 8)],
-        // Read by another, before or after; by nobody.
+        // Read by another instruction, before or after; read by none.
         vec![sum(), op(Op::Neg, &[6], &[4], &[]), last(Op::Neg, 5, &[4]), read(5, 1, 8)],
         vec![sum(), op(Op::Neg, &[5], &[4], &[]), read(4, 1, 8), read(5, 2, 8)],
         vec![sum(), free(&[4]), filled(4, &[LENGTH], 1), last(Op::Neg, 5, &[4]), read(5, 1, 8)],

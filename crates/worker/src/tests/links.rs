@@ -1,11 +1,12 @@
-//! Workers side by side, with queues between them that hold little and keep their order.
+//! Workers side by side, with small queues between them that keep their order.
 
 use super::device::{Device, DeviceConduct};
 use super::*;
 use gt_protocol::message::{self, Peer, Reach, ToWorker};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Bytes of a chunk, and chunks in flight from one worker to another: so few that every queue is full all the time.
+/// Bytes of a chunk, and chunks in flight from one worker to another: so few that every queue is
+/// full all the time.
 const CHUNK_BYTES: usize = 24;
 const CHUNKS_MAX: usize = 2;
 
@@ -25,24 +26,25 @@ impl Chunk {
         }
     }
 
-    /// True if nothing is left.
+    /// Returns true if nothing is left.
     fn release(&mut self, bytes: usize) -> bool {
         self.read += bytes;
         self.part.as_ref().map_or(true, |all| self.read == all.len())
     }
 }
 
-/// What all workers share: the queues, by sender and receiver, and what the others have heard of each.
+/// State that all workers share: the queues, by sender and receiver, and the news about each
+/// worker.
 #[derive(Debug, Default)]
 struct Between {
     queues: BTreeMap<(PeerId, PeerId), VecDeque<Chunk>>,
     gone: BTreeSet<PeerId>,
-    /// Instructions may mean them, but nobody has heard of them beside the instructions.
+    /// Workers that instructions may mean, but of which there was no news beside the instructions.
     unheard: BTreeSet<PeerId>,
 }
 
-/// A worker's ends of the queues. A chunk of an instruction that is in flight stands at the front of its queue until it is
-/// taken, and everything behind it waits.
+/// A worker's ends of the queues. A chunk of an instruction in flight stays at the front of its
+/// queue until it is taken, and everything behind it waits.
 #[derive(Debug)]
 pub struct Links {
     me: PeerId,
@@ -51,7 +53,7 @@ pub struct Links {
     kept: BTreeMap<(PeerId, MessageId), VecDeque<Chunk>>,
     active: BTreeSet<u64>,
     ended: BTreeSet<u64>,
-    /// Who had no room for a chunk since.
+    /// Members that had no room for a chunk since.
     refused: RefCell<BTreeSet<PeerId>>,
     gone_seen: usize,
 }
@@ -72,7 +74,7 @@ impl Links {
         Ok(room)
     }
 
-    /// The front of the queue from a worker comes into view.
+    /// Makes the front of the queue from a worker visible.
     fn advance(&mut self, peer: PeerId) {
         if !self.heads.contains_key(&peer)
             && let Some(queue) = self.between.borrow_mut().queues.get_mut(&(peer, self.me))
@@ -203,7 +205,7 @@ impl Peers for Links {
     }
 }
 
-/// A worker with words before it.
+/// A worker with the words that it has still to execute.
 pub struct Worker {
     pub machine: Machine<ToyEngine>,
     pub stream: CommunicationStream<Links, ToyBuffers>,
@@ -221,7 +223,7 @@ impl Worker {
         self.words.extend(words);
     }
 
-    /// Goes as far as it can without the others; true if it got anywhere.
+    /// Runs as far as it can without the others; returns true if it made progress.
     pub fn go(&mut self) -> bool {
         let mut moved = false;
         while self.stream.pass() || self.stream.pass_over_all() {
@@ -233,7 +235,7 @@ impl Worker {
         moved || done > 0
     }
 
-    /// Whether an instruction waits for something.
+    /// Returns true if an instruction waits.
     pub const fn waits(&self) -> bool {
         !self.words.is_empty()
     }
@@ -243,7 +245,7 @@ impl Worker {
         std::mem::take(&mut self.answers.0)
     }
 
-    /// Is no more, as far as the others can see.
+    /// Makes the worker disappear, as far as the others can see.
     pub fn leaves(&self) {
         let links = self.stream.peers();
         let between = &mut *links.between.borrow_mut();
@@ -251,7 +253,7 @@ impl Worker {
         between.queues.retain(|&(_, to), _| to != links.me);
     }
 
-    /// The next worker of its index, of which nobody has heard yet.
+    /// The next worker of its index, of which there is no news yet.
     pub fn successor(&self, conduct: &DeviceConduct) -> Self {
         let links = self.stream.peers();
         let me = PeerId { incarnation: links.me.incarnation + 1, ..links.me };
@@ -259,13 +261,13 @@ impl Worker {
         worker(me, &links.between, conduct)
     }
 
-    /// The others hear of it beside their instructions.
+    /// Sends the news of it to the others, beside their instructions.
     pub fn is_heard_of(&self) {
         let links = self.stream.peers();
         links.between.borrow_mut().unheard.remove(&links.me);
     }
 
-    /// What the others' instructions are preceded by that mean it.
+    /// Words that introduce it, before the others' instructions that mean it.
     pub fn introduction(&self) -> Vec<u32> {
         let PeerId { index, incarnation } = self.stream.peers().me;
         let peer = Peer { index, incarnation, reach: Reach::Memory };
@@ -274,7 +276,7 @@ impl Worker {
         words
     }
 
-    /// Chunks in flight to it.
+    /// Number of chunks in flight to it.
     pub fn chunks_in_flight(&self) -> usize {
         let links = self.stream.peers();
         let between = links.between.borrow();
@@ -320,13 +322,13 @@ fn worker(me: PeerId, between: &Rc<RefCell<Between>>, conduct: &DeviceConduct) -
     Worker { machine, stream: CommunicationStream::new(links), allocations, words, answers }
 }
 
-/// All go on until nobody gets any further.
+/// Runs all workers until none makes progress.
 pub fn run_until_idle(workers: &mut [Worker]) {
     while workers.iter_mut().any(Worker::go) {}
 }
 
-/// Runs one program a worker to its end and returns their answers, which are the same by every backend: by bytes, from device to
-/// device, and by bytes because one worker has no device.
+/// Runs one program for each worker to its end and returns their answers, which are the same with
+/// every backend: by bytes, from device to device, and by bytes because one worker has no device.
 pub fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
     let device = DeviceConduct { device: Some(Device::default()), ..DeviceConduct::default() };
     let all = vec![device; programs.len()];
@@ -339,7 +341,7 @@ pub fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
     answers
 }
 
-/// The same program with its collectives from device to device.
+/// Copy of the program with its collectives from device to device.
 pub fn by_device(program: &[Instruction<'static>]) -> Vec<Instruction<'static>> {
     let mut program = program.to_vec();
     for instruction in &mut program {

@@ -1,4 +1,4 @@
-//! A toy engine (integers modulo a prime) and what the tests say with it.
+//! A toy engine (integers modulo a prime) and helpers of the tests.
 
 #![allow(
     clippy::as_conversions,
@@ -35,7 +35,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 const PRIME: i64 = 1_000_003;
-/// Elements of a toy value, whatever garbage asks for.
+/// Maximum number of elements of a toy value, whatever a garbage instruction requests.
 const NUMBERS_MAX: i64 = 1 << 16;
 
 /// Bytes of 64-bit integers.
@@ -48,15 +48,16 @@ struct Toy {
     dims: Dims,
 }
 
-/// Counts what it allocates, and may be told not to work in place.
+/// A toy engine that counts its allocations, and may be told not to work in place.
 #[derive(Debug, Default)]
 struct ToyEngine {
     allocations: Rc<Cell<usize>>,
     never_in_place: bool,
-    /// Updates of each call of several; of one that is to fail those that were asked for.
+    /// Number of updates in each grouped call; for a call that is to fail, the number requested.
     groups: Rc<RefCell<Vec<usize>>>,
     groups_fail: bool,
-    /// What ran with instructions before it, and at most how much of what is offered does.
+    /// Operators that were joined to earlier instructions, and the maximum of the offered ones that
+    /// are joined.
     joined: Rc<RefCell<Vec<Op>>>,
     joins_max: Option<usize>,
     conduct: device::DeviceConduct,
@@ -77,7 +78,7 @@ impl ToyEngine {
         Ok(self.new_value(&vec![number; usize::try_from(meta.elements()).unwrap()], meta.dims))
     }
 
-    /// Of matrices of one shape.
+    /// Result of an elementwise function of matrices of one shape.
     fn matrix(
         &self,
         operands: &[EngineOperand<'_, Toy>],
@@ -135,7 +136,7 @@ fn numbers_of(bytes: &[u8]) -> Vec<i64> {
     bytes.as_chunks::<8>().0.iter().map(|number| i64::from_le_bytes(*number)).collect()
 }
 
-/// The memory itself, so that whoever writes to it meanwhile is seen.
+/// The memory itself, so that a write in the meantime is noticed.
 #[derive(Debug)]
 struct ToyBuffers {
     operand: Option<Memory>,
@@ -197,7 +198,7 @@ impl Engine for ToyEngine {
                     return Err(Fault::new(FailureClass::Runtime, text));
                 }
                 if dims.len() == 3 {
-                    // As a reshape that no view can be.
+                    // A copy, for a reshape that cannot be a view.
                     self.new_value(&numbers(&operands[0]), *dims)
                 } else {
                     Toy { memory: Rc::clone(&value.memory), dims: *dims }
@@ -205,7 +206,7 @@ impl Engine for ToyEngine {
             }
             Op::Sgd => {
                 let param = self.elementwise(&operands[..2], reuse, |a, b| a - b)?;
-                // Without momentum there is no buffer: one zero in its shape stands for it.
+                // There is no buffer without momentum: one zero with its shape represents it.
                 let none = Toy { memory: Rc::new(RefCell::new(vec![0; 8])), dims: param.dims };
                 return Ok(Values::from_iter([param, none]));
             }
@@ -381,7 +382,7 @@ impl Engine for ToyEngine {
     fn reduce(_dtype: Dtype, reduce_op: ReduceOp, shards: &[Shard<'_>], out: &mut [u8]) {
         let shards: Vec<Vec<i64>> = shards.iter().map(|shard| numbers_of(shard.of(out))).collect();
         let join = |left: i64, right: &i64| match reduce_op {
-            // Not associative on purpose: the order shows.
+            // It is deliberately not associative, so that the order shows.
             ReduceOp::Sum => (left * 3 + right).rem_euclid(PRIME),
             ReduceOp::Max => left.max(*right),
             ReduceOp::Min => left.min(*right),
@@ -411,7 +412,8 @@ enum Answer {
     Other(&'static str),
 }
 
-/// Answers, the chunks of one put together; and payloads beside the words, with the offsets that they were sent for.
+/// Answers, with their chunks joined; and payloads beside the words, with the offsets that they
+/// were sent for.
 #[derive(Debug, Default)]
 struct Answers(Vec<Answer>, VecDeque<(u64, Vec<u8>)>);
 

@@ -1,4 +1,5 @@
-//! Collectives whose members read each other's memory: whose memory is when whose, and what becomes of failures.
+//! Collectives whose members read each other's memory: the ownership of memory over time, and the
+//! handling of failures.
 
 use super::collective::{all_reduce, list};
 use super::device::{Device, DeviceConduct};
@@ -6,14 +7,14 @@ use super::links::{Worker, by_device, run_until_idle, workers_with};
 use super::*;
 
 const SIZE: i64 = 40;
-/// Of so many elements a reduction takes two hops.
+/// Number of elements with which a reduction takes two hops.
 const LARGE: i64 = 3_001;
 
 fn devices(count: usize) -> Vec<DeviceConduct> {
     vec![DeviceConduct { device: Some(Device::default()), ..DeviceConduct::default() }; count]
 }
 
-/// Workers on one device that are told and lose things each for itself.
+/// Workers on one device, each with its own news and losses.
 fn apart(conducts: Vec<DeviceConduct>) -> Vec<DeviceConduct> {
     let own = |conduct| DeviceConduct { gone: Rc::default(), is_lost: Rc::default(), ..conduct };
     conducts.into_iter().map(own).collect()
@@ -40,7 +41,8 @@ fn an_operand_is_not_written_to_before_all_have_read_it() {
     for size in [SIZE, LARGE] {
         let mut all = workers_with(&devices(3));
         for (number, worker) in (1..).zip(&mut all) {
-            // Without the collective the sum goes over its operand, and the next value into freed memory.
+            // Without the collective the sum overwrites its operand, and the next value gets freed
+            // memory.
             let program = [
                 full(0, size, number),
                 all_reduce(1, 0, &[0, 1, 2]),
@@ -163,7 +165,7 @@ fn a_failure_after_any_round_reaches_all_and_nobody_waits() {
 #[test]
 fn a_member_that_dies_leaves_nobody_waiting() {
     for size in [SIZE, LARGE] {
-        // It dies after so many looks at the queues, so with more or fewer of its words out.
+        // It dies after this many looks at the queues, and so with more or fewer of its words sent.
         for steps in 0..12 {
             let mut all = workers_with(&devices(3));
             for worker in &mut all {
@@ -187,7 +189,7 @@ fn a_member_that_dies_leaves_nobody_waiting() {
 
 #[test]
 fn collectives_overtake_each_other_and_lose_nothing() {
-    // Worker 1 waits for the second before the first is over anywhere.
+    // Worker 1 waits for the second one before the first is over anywhere.
     let mut all = workers_with(&devices(3));
     let reduce = |out: u32, tag: i64, group: &[i64]| {
         op(Op::AllReduce, &[out], &[0], &[list(group), Attr::Choice(0), Attr::Int(tag)])
@@ -274,7 +276,7 @@ fn a_loss_fails_all_values_and_what_is_in_flight_and_nothing_that_comes_later() 
     let [Answer::FailedReply(1, cause), five] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(cause.fault.text, "a kernel has not ended");
     assert_eq!(*five, same(2, SIZE, 5));
-    // The other one's part is well: nothing of it is lost there.
+    // The other one's part succeeds: nothing is lost there.
     is_sent(&mut all[1], &[full(0, SIZE, 2), all_reduce(1, 0, &[0, 1]), read(1, 3, SIZE)]);
     run_until_idle(&mut all);
     assert_eq!(all[1].answers(), [same(3, SIZE, 5)]);

@@ -1,7 +1,7 @@
 use crate::{Cause, CopyBytes, Front, MessageId, PeerId, PeerLost, Peers, Progress};
 use gt_protocol::message::Peer;
 
-/// The peers of a worker that is on its own.
+/// The peers of a worker without other workers.
 #[derive(Debug)]
 pub struct Nobody;
 

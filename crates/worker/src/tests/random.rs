@@ -15,7 +15,7 @@ impl Random {
 
 const SLOTS: u32 = 6;
 
-/// Definitions, frees and reads over a few slots; `live` says which hold a value.
+/// Definitions, frees and reads over a few slots; `live` has those that hold a value.
 fn program(random: &mut Random) -> Vec<Instruction<'static>> {
     let mut live = [false; SLOTS as usize];
     let mut steps = Vec::new();

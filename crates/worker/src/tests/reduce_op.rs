@@ -1,4 +1,4 @@
-//! Reduces against plain arithmetic.
+//! Reductions against plain arithmetic.
 
 use crate::{ReduceOp, Shard, reduce};
 use gt_protocol::Dtype;
@@ -12,7 +12,7 @@ fn check<T: Copy, const SIZE: usize>(
     bytes: impl Fn(T) -> [u8; SIZE],
     join: impl Fn(ReduceOp, T, T) -> T,
 ) {
-    // A length that no vector divides, and one beyond a chunk.
+    // A length that is a multiple of no vector, and one beyond a chunk.
     for (members, length) in [(1, 5), (2, 0), (2, 1003), (3, 1003), (7, 61)] {
         let shards: Vec<Vec<u8>> = (0..members)
             .map(|number| (0..length).flat_map(|place| bytes(member(number, place))).collect())
@@ -37,7 +37,7 @@ fn check<T: Copy, const SIZE: usize>(
     }
 }
 
-/// Spread over the whole range, and the same for the same place.
+/// Bits that are spread over the whole range, and the same for the same index.
 fn bits(number: usize, place: usize) -> u64 {
     let seed = u64::try_from(number * 1_000_003 + place).unwrap();
     let mixed = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -113,7 +113,8 @@ fn half_value(pattern: u16, fraction: u32, bias: i32) -> f64 {
     }
 }
 
-/// Every number of a half format, as a reduction of one shard; then what is between two of them.
+/// Checks every number of a half format, as a reduction of one shard; then numbers between two of
+/// them.
 fn check_half(dtype: Dtype, fraction: u32, bias: i32, write: impl Fn(f32) -> u16) {
     let infinity = (0x7fff >> fraction) << fraction;
     for bits in 0..=u16::MAX {
@@ -129,7 +130,8 @@ fn check_half(dtype: Dtype, fraction: u32, bias: i32, write: impl Fn(f32) -> u16
         if bits & 0x7fff >= infinity - 1 {
             continue;
         }
-        // To the next one away from 0: what is nearer to this one, in the middle, and nearer to the other.
+        // Towards the next one away from 0: nearer to this one, in the middle, and nearer to the
+        // other.
         let (next, even) = (bits + 1, if bits & 1 == 0 { bits } else { bits + 1 });
         let middle = f64::midpoint(exact, half_value(next, fraction, bias));
         #[allow(clippy::cast_possible_truncation, reason = "it has 12 bits")]

@@ -1,4 +1,5 @@
-//! A worker that is gone, and another one that takes its index: what is said beside the instructions comes when it comes.
+//! A worker that is gone, and another one that takes its index: news beside the instructions
+//! arrives at any time.
 
 use super::collective::list;
 use super::device::DeviceConduct;
@@ -11,12 +12,12 @@ fn all_reduce(out: u32, tag: i64) -> Instruction<'static> {
     op(Op::AllReduce, &[out], &[0], &[list(&[0, 1]), Attr::Choice(0), Attr::Int(tag)])
 }
 
-/// What a worker comes to know of the end of one and of the next of its index.
+/// News of the end of one worker and of the next of its index.
 #[derive(Clone, Copy, Debug)]
 enum News {
     Gone,
     Joined,
-    /// With a collective behind it that means the new one.
+    /// Instructions, followed by a collective that means the new one.
     Instructions,
 }
 

@@ -1,10 +1,10 @@
-//! What goes on beside a collective that is in flight.
+//! Instructions that run beside a collective in flight.
 
 use super::collective::{all_reduce, list};
 use super::links::{Worker, run_until_idle, workers};
 use super::*;
 
-/// More than the queues between workers hold.
+/// Number of elements that exceeds the queues between workers.
 const LARGE: i64 = 500;
 
 fn send(from: u32, peer: i64, tag: i64) -> Instruction<'static> {
@@ -40,7 +40,7 @@ fn what_does_not_need_a_collective_does_not_wait_for_it() {
         read(0, 8, LARGE),
     ];
     all[0].is_sent(&program);
-    // The other worker takes nothing in.
+    // The other worker receives nothing.
     while all[0].go() {}
     assert!(!all[0].waits());
     assert_eq!(all[0].answers(), [answer(9, &[6, 6]), same(8, 7)]);
@@ -67,14 +67,14 @@ fn an_operand_lives_as_long_as_it_is_read() {
 #[test]
 fn memory_that_is_sent_is_not_used_again() {
     let mut all = workers(2);
-    // The sum would take its operand's place: that is freed at once.
+    // The sum would overwrite its operand, which is freed at once.
     let sum = [add(1, 0, 0), free(&[0]), read(1, 9, LARGE)];
     all[0].is_sent(&[full(0, LARGE, 7), send(0, 1, 1)]);
     all[0].is_sent(&sum);
     while all[0].go() {}
     assert_eq!(all[0].answers(), [same(9, 14)]);
     assert_eq!(all[0].allocations.get(), 2);
-    // Nor does a reduction go over it.
+    // A reduction does not overwrite it either.
     all[0].is_sent(&[full(2, LARGE, 1), send(2, 1, 2), all_reduce(3, 2, &[0, 1]), free(&[2])]);
     while all[0].go() {}
     all[1].is_sent(&[receive(0, 0, 1, LARGE), receive(1, 0, 2, LARGE), full(2, LARGE, 1)]);
@@ -194,7 +194,7 @@ fn a_lost_peer_fails_what_is_in_flight_with_it_once_each() {
     assert_eq!(told(one), (4, Some(Op::Receive), 1001));
     assert_eq!(told(two), (5, Some(Op::AllReduce), 1002));
     assert_eq!(rest, [Answer::FailedReply(1, one.clone()), Answer::FailedReply(2, two.clone())]);
-    // What goes between those who are left comes.
+    // Messages between the remaining workers arrive.
     assert!(all[2].answers().contains(&same(1, 7)));
     assert!(!all[0].stream.is_busy() && !all[2].stream.is_busy());
 }
@@ -226,8 +226,8 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
 
 #[test]
 fn members_may_meet_two_collectives_in_different_paces() {
-    // Both of worker 1's and worker 2's chunks go to worker 0 on one queue each; the reduction of either collective needs both
-    // workers, and their chunks come in different orders.
+    // The chunks of worker 1 and of worker 2 go to worker 0 on one queue each; the reduction of
+    // either collective needs both workers, and their chunks come in different orders.
     let reduce = |out: u32, from: u32, tag: i64| {
         op(Op::AllReduce, &[out], &[from], &[list(&[0, 1, 2]), Attr::Choice(0), Attr::Int(tag)])
     };

@@ -1,4 +1,4 @@
-//! Which instructions are worth several threads.
+//! Instructions that are worth several threads.
 
 use crate::reuse;
 use crate::table::SlotTable;

@@ -1,5 +1,5 @@
-//! The definitions of `definitions.txt`, parsed once. Its form is explained there. A mistake in it is ours: the parser
-//! asserts with the line.
+//! The definitions of `definitions.txt`, parsed once. The file explains its own syntax. A mistake
+//! in it is a bug of ours: the parser panics with the line.
 
 use super::expression::{Binary, Expression, ExpressionValue, FUNCTIONS};
 use crate::operator::OpInfo;
@@ -8,12 +8,12 @@ use crate::{Dtype, Op};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// What one entry says of one operator.
+/// Definition of one operator by one entry.
 #[derive(Debug)]
 pub(super) struct Definition {
     pub conditions: Vec<Expression>,
     pub lines: Vec<Line>,
-    /// Result lists, the first of which whose condition holds is taken.
+    /// Alternative result lists: the first one whose condition holds is taken.
     pub results: Vec<(Option<Expression>, Vec<LineOperand>)>,
 }
 
@@ -21,18 +21,18 @@ pub(super) struct Definition {
 #[derive(Clone, Debug)]
 pub(super) enum LineOperand {
     Absent,
-    /// An operand of the operator.
+    /// An operand of the decomposed operator.
     Given(usize),
     /// Result `.1` of line `.0`.
     Line(usize, usize),
     Number(Expression),
 }
 
-/// A line that defines values: an instruction, or a choice without one.
+/// A line that defines values: an instruction, or a choice between values.
 #[derive(Debug)]
 pub(super) struct Line {
     pub instruction: Result<LineInstruction, LineOperand>,
-    /// Where this does not hold, the value is the other one.
+    /// Condition of the value; where it does not hold, the value is the other one.
     pub condition: Option<Expression>,
     pub otherwise: Option<LineOperand>,
 }
@@ -41,17 +41,17 @@ pub(super) struct Line {
 pub(super) struct LineInstruction {
     pub op: Op,
     pub operands: Vec<LineOperand>,
-    /// Those that are given, with their positions.
+    /// The attributes that are given, with their positions.
     pub attrs: Vec<(usize, Expression)>,
     pub placed: Option<LinePlacements>,
 }
 
-/// How an instruction's operands and results are placed, and the dtype and shape of each result.
+/// Placements of an instruction's operands and results, and the dtype and shape of each result.
 #[derive(Debug)]
 pub(super) struct LinePlacements {
     pub operands: Vec<LinePlacement>,
     pub results: Vec<(LinePlacement, Expression, Expression)>,
-    /// Each member looks up its own range of indexes.
+    /// True if each member looks up its own range of indices.
     pub range: bool,
 }
 
@@ -59,9 +59,9 @@ pub(super) struct LinePlacements {
 pub(super) enum LinePlacement {
     Replicate,
     Partial(ReduceOp),
-    /// As the first operand.
+    /// Sharded as the first operand.
     Shard,
-    /// The same dimension, with as many for each member.
+    /// Sharded along the same dimension, with this many indices for each member.
     Even(Expression),
 }
 
@@ -87,7 +87,7 @@ pub(super) fn definitions(op: Op) -> &'static [Definition] {
     all.get(op.place()).map_or(&[], Vec::as_slice)
 }
 
-/// An operator that an entry is for, and the words that stand for others in it.
+/// An operator of an entry, and the substitutions for it.
 struct DefinitionHeader {
     op: Op,
     words: BTreeMap<&'static str, &'static str>,
@@ -120,7 +120,7 @@ fn entries(text: &'static str) -> Vec<DefinitionEntry> {
     entries
 }
 
-/// What a definition must have.
+/// Unwraps a required part of a definition.
 #[track_caller]
 #[allow(clippy::panic, reason = "reads our own file, all of which a test reads")]
 fn expected<T>(found: Option<T>, text: &str) -> T {
@@ -130,7 +130,7 @@ fn expected<T>(found: Option<T>, text: &str) -> T {
     }
 }
 
-/// Reads an entry for one of its operators.
+/// Parser of an entry for one of its operators.
 struct Reader<'h> {
     header: &'h DefinitionHeader,
     info: &'static OpInfo,
@@ -290,7 +290,7 @@ impl<'h> Reader<'h> {
         Expression::If(Box::new([condition, value, self.choice(tokens)]))
     }
 
-    /// Operators of this level and those that bind more closely, from left to right.
+    /// Parses operators of this level and of levels that bind more closely, from left to right.
     fn binary(&self, tokens: &mut Tokens, level: usize) -> Expression {
         let Some(operators) = OPERATORS.get(level) else { return self.unary(tokens) };
         let mut left = self.binary(tokens, level + 1);
@@ -306,7 +306,7 @@ impl<'h> Reader<'h> {
 
     fn unary(&self, tokens: &mut Tokens) -> Expression {
         if tokens.take("not") {
-            // It binds less closely than a comparison.
+            // `not` binds less closely than a comparison.
             return Expression::Not(Box::new(self.binary(tokens, COMPARISONS)));
         }
         if tokens.take("(") {
@@ -350,7 +350,7 @@ impl<'h> Reader<'h> {
     }
 }
 
-/// Symbols by how closely they bind; those with `true` stand for the operator with its operands exchanged.
+/// Symbols by precedence level; `true` exchanges the operator's operands.
 static OPERATORS: &[&[(&str, Binary, bool)]] = &[
     &[("or", Binary::Or, false)],
     &[("and", Binary::And, false)],
@@ -364,7 +364,7 @@ static OPERATORS: &[&[(&str, Binary, bool)]] = &[
     &[("+", Binary::Add, false), ("-", Binary::Subtract, false)],
     &[("*", Binary::Multiply, false), ("/", Binary::Divide, false)],
 ];
-/// The level of the comparisons.
+/// The precedence level of comparisons.
 const COMPARISONS: usize = 2;
 
 /// A number, a bool, a dtype, an empty list, or else a word of a choice.
@@ -387,7 +387,7 @@ fn number(word: &str) -> Option<ExpressionValue> {
     integer.or_else(|| word.parse().ok().map(ExpressionValue::Float))
 }
 
-/// A line from left to right.
+/// The tokens of a line, from left to right.
 struct Tokens {
     line: &'static str,
     rest: &'static str,
@@ -426,7 +426,7 @@ impl Tokens {
         word
     }
 
-    /// Takes `symbol` if it is next; a word only as a whole.
+    /// Takes `symbol` if it is next; a word must match as a whole.
     fn take(&mut self, symbol: &str) -> bool {
         let Some(after) = self.rest().strip_prefix(symbol) else { return false };
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -1,4 +1,4 @@
-//! What stands in braces in a definition: sizes, conditions and numbers that follow from a call.
+//! Expressions in the braces of a definition: sizes, conditions and numbers computed from a call.
 
 use crate::operator::OpInfo;
 use crate::placement::{Placement, ShardRanges};
@@ -17,7 +17,7 @@ pub(super) enum ExpressionValue {
     Dtype(Dtype),
     /// A word of a choice.
     Word(&'static str),
-    /// What is handed on as it is.
+    /// Attribute that is passed on unchanged.
     Attr(Attr),
 }
 
@@ -26,9 +26,9 @@ pub(super) enum Expression {
     Literal(ExpressionValue),
     /// The dimensions that are reduced or normalised.
     Dims,
-    /// Members along this dimension of the mesh.
+    /// Number of members along this dimension of the mesh.
     Members,
-    /// How many results the operator has.
+    /// Number of results of the operator.
     Outputs,
     Attr(usize),
     Operand(usize),
@@ -37,7 +37,7 @@ pub(super) enum Expression {
     Function(CallFunction, Vec<Expression>),
     Binary(Binary, Box<[Expression; 2]>),
     Not(Box<Expression>),
-    /// The second if the first holds, else the third.
+    /// The second value if the first holds, else the third.
     If(Box<[Expression; 3]>),
 }
 
@@ -54,13 +54,14 @@ pub(super) enum Binary {
     Divide,
 }
 
-/// A function of a call: its name in a definition and what computes it from its arguments.
+/// Implementation of a function: computes its value from the arguments.
 pub(super) type CallFunction = fn(&OpSpec<'_>, &[Expression]) -> Option<ExpressionValue>;
 
-/// Every function. An argument `x` is an operand or `result`, `s` a shape, `d` a list of dimensions.
+/// All functions. An argument `x` is an operand or `result`, `s` a shape, `d` a list of dimensions.
 pub(super) static FUNCTIONS: &[(&str, CallFunction)] = &[
-    // cut(x), cut(x, d): whether one of the dimensions is cut. Where they hold nothing there is no extreme to begin with:
-    // one instruction on the gathered value knows what becomes of nothing.
+    // cut(x), cut(x, d): true if one of the dimensions is sharded. An empty dimension does not
+    // count: an extremum of no elements does not exist, and one instruction on the gathered value
+    // handles that case.
     ("cut", cut),
     ("cut_dims", |call, args| {
         Some(ExpressionValue::Dims(Dims::new(&[wide(shards(call, args)?.0)?])?))
@@ -71,7 +72,7 @@ pub(super) static FUNCTIONS: &[(&str, CallFunction)] = &[
     }),
     ("ordered", |call, args| Some(ExpressionValue::Bool(shards(call, args)?.1.in_order()))),
     ("smallest", |call, args| shards(call, args)?.1.sizes().min().map(ExpressionValue::Int)),
-    // given(x): whether there is such an operand or attribute.
+    // given(x): true if the operand or attribute is present.
     ("given", given),
     ("half", |call, args| {
         meta(call, args).map(|meta| ExpressionValue::Bool(is_half(meta.dtype))).or(NO)
@@ -85,7 +86,8 @@ pub(super) static FUNCTIONS: &[(&str, CallFunction)] = &[
     ("shape", |call, args| Some(ExpressionValue::Dims(meta(call, args)?.dims))),
     ("rank", |call, args| Some(ExpressionValue::Int(wide(meta(call, args)?.dims.len())?))),
     ("elements", |call, args| Some(ExpressionValue::Int(meta(call, args)?.elements()))),
-    // count(x), count(x, d): how many elements those dimensions hold, as the number that PyTorch divides by.
+    // count(x), count(x, d): number of elements in those dimensions, as the divisor that PyTorch
+    // uses.
     ("count", count),
     ("size", |call, args| {
         let place = usize::try_from(*list(call, args, 1)?.first()?).ok()?;
@@ -95,7 +97,7 @@ pub(super) static FUNCTIONS: &[(&str, CallFunction)] = &[
         let (rank, dims) = (meta(call, args)?.dims.len(), list(call, args, 1)?);
         (0..rank).map(wide).filter(|dim| dim.is_some_and(|dim| !dims.contains(&dim))).collect()
     }),
-    // Of lists: ones(s, d) and only(s, d) have size 1 at, or everywhere but at, those dimensions.
+    // Functions of lists: ones(s, d) has size 1 at those dimensions, only(s, d) everywhere else.
     ("list", |call, args| args.iter().map(|arg| integer(call, arg)).collect()),
     ("join", |call, args| {
         let lists: Option<SmallVec<[Dims; 3]>> =
@@ -131,7 +133,7 @@ pub(super) static FUNCTIONS: &[(&str, CallFunction)] = &[
 const NO: Option<ExpressionValue> = Some(ExpressionValue::Bool(false));
 
 impl Expression {
-    /// `None` where the call lacks what is asked for, so that the definition is not for it.
+    /// `None` where the call lacks a required part, so that the definition does not apply.
     pub fn evaluate(&self, call: &OpSpec<'_>) -> Option<ExpressionValue> {
         Some(match self {
             Self::Literal(value) => value.clone(),
@@ -152,7 +154,7 @@ impl Expression {
         })
     }
 
-    /// Whether a condition holds.
+    /// Evaluates a condition.
     pub fn holds(&self, call: &OpSpec<'_>) -> Option<bool> {
         if let ExpressionValue::Bool(holds) = self.evaluate(call)? { Some(holds) } else { None }
     }
@@ -185,7 +187,7 @@ impl Binary {
 }
 
 impl ExpressionValue {
-    /// An attribute of the call, in terms of its row.
+    /// An attribute of the call, converted by the kind in its row.
     fn of(attr: &Attr, info: &'static OpInfo, place: usize) -> Self {
         match (attr, info.attrs.get(place).map(|row| row.kind)) {
             (Attr::Absent, _) => Self::Absent,
@@ -220,7 +222,7 @@ impl ExpressionValue {
         self.integer().map(Scalar::Int)
     }
 
-    /// As an attribute of this kind.
+    /// Converts the value to an attribute of this kind.
     pub fn attr(self, kind: AttrKind) -> Option<Attr> {
         Some(match (self, kind) {
             (Self::Absent, _) => Attr::Absent,
@@ -242,7 +244,7 @@ impl ExpressionValue {
 }
 
 impl FromIterator<i64> for ExpressionValue {
-    /// A list; one that is longer than a shape is absent.
+    /// Makes a list; one longer than the maximum rank becomes absent.
     fn from_iter<I: IntoIterator<Item = i64>>(items: I) -> Self {
         let items: SmallVec<[i64; 16]> = items.into_iter().collect();
         Dims::new(&items).map_or(Self::Absent, Self::Dims)
@@ -257,7 +259,7 @@ fn wide(value: usize) -> Option<i64> {
     i64::try_from(value).ok()
 }
 
-/// Positions of the dimensions that the call reduces or normalises, of its first operand.
+/// Dimensions of the first operand that the call reduces or normalises.
 fn reduced(call: &OpSpec<'_>) -> Option<SmallVec<[i64; 8]>> {
     let rank = wide(call.args.first()?.meta?.dims.len())?;
     let info = call.op.info();
@@ -287,7 +289,7 @@ fn meta<'q>(call: &OpSpec<'q>, args: &[Expression]) -> Option<&'q Meta> {
     call.outputs.first().filter(|_| matches!(first, Expression::Result))
 }
 
-/// The dimension along which an operand is cut, and its shards.
+/// The dimension along which an operand is sharded, and its shards.
 fn shards<'q>(call: &OpSpec<'q>, args: &[Expression]) -> Option<(usize, &'q ShardRanges)> {
     let Expression::Operand(position) = args.first()? else { return None };
     match call.args.get(*position)?.placement {
@@ -339,7 +341,7 @@ fn integer(call: &OpSpec<'_>, arg: &Expression) -> Option<i64> {
     arg.evaluate(call)?.integer()
 }
 
-/// The sizes of a shape, each with whether its dimension is listed.
+/// The sizes of a shape, each with a flag that is true for listed dimensions.
 fn sizes(
     call: &OpSpec<'_>,
     args: &[Expression],
@@ -356,7 +358,7 @@ fn numbers(call: &OpSpec<'_>, args: &[Expression]) -> Option<(f64, f64)> {
     Some((number(0)?, number(1)?))
 }
 
-/// Integers stay integers.
+/// Arithmetic in which integers stay integers.
 fn arithmetic(
     call: &OpSpec<'_>,
     args: &[Expression],

@@ -1,6 +1,6 @@
-//! Operators that reduce a cut dimension in several steps, each of which has strategies of its own: a softmax is a maximum,
-//! a difference, an exponential, a sum and a quotient. `definitions.txt` says which; here a definition is applied to a
-//! call.
+//! Decomposition of operators that reduce a sharded dimension into steps, each of which has
+//! strategies of its own: a softmax is a maximum, a difference, an exponential, a sum and a
+//! quotient. `definitions.txt` has the definitions; this file applies one to a call.
 
 mod definition;
 mod expression;
@@ -16,12 +16,12 @@ use definition::{
 use expression::Expression;
 use smallvec::SmallVec;
 
-/// What a step works on.
+/// Operand of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source {
     Absent,
     Scalar(Scalar),
-    /// An operand of the instruction that is decomposed.
+    /// An operand of the decomposed instruction.
     Operand(usize),
     /// A result of an earlier step.
     Step(usize, usize),
@@ -36,23 +36,24 @@ pub struct DecompositionStep {
     pub forced: Option<ForcedStrategy>,
 }
 
-/// How a step runs along the mesh dimension that the decomposition is for, where that is not for prices to say: its
-/// results may then be such as no rule infers, one total a member for example.
+/// Fixed strategy of a step along the mesh dimension that the decomposition is for, where the cost
+/// model must not choose: its results may have shapes that no rule infers, for example one total
+/// for each member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForcedStrategy {
     pub strategy: Strategy,
     pub outputs: SmallVec<[Meta; 2]>,
 }
 
-/// Instructions that together yield what one would.
+/// Instructions whose results together equal those of the decomposed one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decomposition {
     pub steps: Vec<DecompositionStep>,
     pub results: SmallVec<[Source; 2]>,
 }
 
-/// The steps of an operator whose reduced dimension is cut along this dimension of the mesh; `None` where one instruction
-/// will do, or nothing better than gathering is known.
+/// The steps of an operator whose reduced dimension is sharded along this dimension of the mesh;
+/// `None` where a single instruction suffices, or where gathering is the best known way.
 pub fn decompose(call: &OpSpec<'_>) -> Option<Decomposition> {
     let applies = |definition: &&Definition| {
         definition.conditions.iter().all(|condition| condition.holds(call) == Some(true))
@@ -71,7 +72,7 @@ impl Definition {
             chosen.mark(result)?;
         }
         let mut decomposition = Decomposition::default();
-        // Where the values of a line stand: the step of its instruction.
+        // Step that computes each line's values.
         let mut steps: Vec<Option<usize>> = vec![None; self.lines.len()];
         for (place, line) in self.lines.iter().enumerate() {
             let Ok(instruction) = &line.instruction else { continue };
@@ -87,7 +88,7 @@ impl Definition {
     }
 }
 
-/// A definition for a call: which lines are in use.
+/// A definition applied to a call, with the lines that are in use.
 struct Chosen<'d, 'q> {
     definition: &'d Definition,
     call: &'d OpSpec<'q>,
@@ -95,7 +96,7 @@ struct Chosen<'d, 'q> {
 }
 
 impl Chosen<'_, '_> {
-    /// Whether a line's first alternative is taken.
+    /// Evaluates the condition of a line.
     fn holds(&self, line: usize) -> Option<bool> {
         let condition = &self.definition.lines.get(line)?.condition;
         condition.as_ref().map_or(Some(true), |condition| condition.holds(self.call))
@@ -117,7 +118,7 @@ impl Chosen<'_, '_> {
         }
     }
 
-    /// The instruction's value, past the choices that stand before it.
+    /// The source of a value, after resolving the choices before it.
     fn source(&self, value: &LineOperand, steps: &[Option<usize>]) -> Option<Source> {
         Some(match value {
             LineOperand::Absent => Source::Absent,
@@ -185,7 +186,7 @@ impl Chosen<'_, '_> {
         Some(ForcedStrategy { strategy, outputs })
     }
 
-    /// The dimension along which the first operand is cut, and its shards.
+    /// The dimension along which the first operand is sharded, and its shards.
     fn driving(&self) -> Option<(usize, &ShardRanges)> {
         match self.call.args.first()?.placement {
             Placement::Shard { dim, ranges } => Some((*dim, ranges)),

@@ -1,4 +1,4 @@
-//! The definitions as text: all parse, and what a call becomes reads as a trace.
+//! The definitions as text: all of them parse, and the steps of a call are compared as a trace.
 
 use super::definition::definitions;
 use super::{Source, decompose};
@@ -7,7 +7,7 @@ use crate::rules::spread::{InputSpec, OpSpec};
 use crate::rules::{RuleArg, infer};
 use crate::{Attr, Dims, Dtype, Meta, Op};
 
-/// The operators of the steps that `line` becomes where its first operand is cut in two along `dim`.
+/// The operators of the steps of `line`, whose first operand is sharded in two along `dim`.
 fn steps(op: Op, dims: &[i64], dim: usize, attrs: &[Attr]) -> Option<Vec<&'static str>> {
     let meta = Meta::new(Dtype::F32, Dims::new(dims)?);
     let outputs = infer(op, &[RuleArg::Value(&meta)], attrs).ok()?;
@@ -30,7 +30,7 @@ fn a_cut_reduction_is_decomposed() {
     let softmax = [Attr::Int(-1), Attr::Absent];
     let expected = ["amax", "sub", "exp", "sum", "div"];
     assert_eq!(steps(Op::Softmax, &[4, 6], 1, &softmax), Some(expected.to_vec()));
-    // Another dimension is cut: one instruction will do. Nothing has no maximum.
+    // Another dimension is sharded: one instruction suffices. An empty operand has no maximum.
     assert_eq!(steps(Op::Softmax, &[4, 6], 0, &softmax), None);
     assert_eq!(steps(Op::Softmax, &[4, 0], 1, &softmax), None);
 }

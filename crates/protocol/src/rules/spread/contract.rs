@@ -1,18 +1,19 @@
-//! By the letter of the index equation that is cut: where the result does not have it, the result is a partial sum.
+//! Sharding by the letter of the index equation: where the result lacks the letter, it is a partial
+//! sum.
 
 use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::{Placement, ReduceOp};
 use crate::rules::equation::Equation;
 use smallvec::SmallVec;
 
-/// Operands before this one are multiplied, the others are added.
+/// Number of operands that are multiplied; the others are added.
 const FACTORS: usize = 2;
 
 pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let dims = spec.args.iter().map(|arg| arg.meta.map(|meta| &meta.dims));
     let equation = Equation::new(spec.op.info().index, dims);
     let driver = (*equation.terms.get(driving.position)?)?;
-    // The dimension of each operand that is cut too, and that of the result from its end.
+    // The corresponding dimension of each operand, and that of the result from its end.
     let letter = driver.letter(driving.dim);
     let from_batch_end = driver.batch_rank() - driving.dim.min(driver.batch_rank());
     let input_specs = equation.terms.iter().zip(spec.args).map(|(term, arg)| {
@@ -20,7 +21,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
             Some(letter) => (*term)?.place(letter)?,
             None => (*term)?.batch_rank().checked_sub(from_batch_end)?,
         };
-        // What is broadcast stays whole.
+        // A broadcast operand stays whole.
         (arg.meta?.dims.get(dim) == Some(&driving.size)).then(|| cut(dim, driving.ranges))
     });
     let input_specs: SmallVec<[Placement; 4]> =
@@ -38,7 +39,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     stays.then(|| spec.strategy(input_specs, [cut(to, driving.ranges)]))
 }
 
-/// Contributions to a sum have what is added in one member's.
+/// In a partial sum, only one member adds the added operands.
 pub(super) fn added_once(spec: &OpSpec<'_>, mut strategy: Strategy) -> Strategy {
     for operand in FACTORS..spec.args.len() {
         if spec.meta(operand).is_some() {

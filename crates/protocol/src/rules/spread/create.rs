@@ -1,18 +1,18 @@
-//! Tensors of attributes alone, in shards.
+//! Creation of shards of tensors that follow from attributes alone.
 
 use super::spec::{LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::ShardRanges;
 use crate::{Attr, Dtype, Scalar};
 use smallvec::smallvec;
 
-/// Doubles, in which ranges are computed, hold whole numbers up to here exactly.
+/// Doubles, in which ranges are computed, represent integers exactly up to here.
 const EXACT_MAX: i64 = 1 << 53;
 
 pub(super) fn made(spec: &OpSpec<'_>, dim: usize, ranges: &ShardRanges) -> Option<Strategy> {
     let info = spec.op.info();
     let local = match (info.attr_index("size"), info.attr_index("step")) {
         (_, Some(_)) => steps(spec, dim, ranges)?,
-        // One number everywhere.
+        // One number for all positions.
         (Some(attr), None) => {
             info.attr_index("value")?;
             LocalAttr::Size { attr, entry: dim, ranges: ranges.clone() }
@@ -25,8 +25,8 @@ pub(super) fn made(spec: &OpSpec<'_>, dim: usize, ranges: &ShardRanges) -> Optio
     Some(strategy)
 }
 
-/// Only where `start + step * k` is the same number whichever shard it is counted in: whole numbers that no rounding
-/// touches.
+/// Only where `start + step * k` is the same number whatever shard it is computed in: exact
+/// integers.
 fn steps(spec: &OpSpec<'_>, dim: usize, ranges: &ShardRanges) -> Option<LocalAttr> {
     let info = spec.op.info();
     let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);

@@ -1,13 +1,13 @@
-//! Views that take from a cut dimension, write into it or add to it: each member does so with what it holds, and what
-//! comes of it stays where it is. Nothing moves; the shards may be uneven then.
+//! Views that read a part of a sharded dimension, write into it or pad it: each member works on its
+//! own shard, and the result stays there. Nothing moves, so the shards may become uneven.
 
 use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::{Interval, Intervals, ShardRanges};
 
-/// A dimension that is put together may be held in this many intervals; more of them cost more than they save.
+/// Maximum number of intervals of a member after joining; more of them cost more than they save.
 pub(super) const INTERVALS_MAX: usize = 256;
 
-/// A range of indexes, each `step`th of it.
+/// A range of indices with a step.
 struct SteppedRange {
     start: i64,
     end: i64,
@@ -15,7 +15,7 @@ struct SteppedRange {
 }
 
 impl SteppedRange {
-    /// Attributes `start`, `end` and `step`, which count from the back where they are negative.
+    /// Reads the attributes `start`, `end` and `step`; negative indices count from the end.
     fn of(spec: &OpSpec<'_>, size: i64) -> Option<Self> {
         let bound = |name| {
             let value = spec.int(name)?;
@@ -25,14 +25,14 @@ impl SteppedRange {
         Some(Self { start, end: bound("end")?.max(start), step: spec.int("step")? })
     }
 
-    /// How many of the indexes stand before this one.
+    /// Number of the range's indices before this one.
     fn before(&self, index: i64) -> i64 {
         let up_to = index.clamp(self.start, self.end) - self.start;
-        // Rounded up: a part of a step has begun with an index.
+        // Rounded up: each step begins with an index.
         up_to / self.step + i64::from(up_to % self.step > 0)
     }
 
-    /// Which of the range each member holds.
+    /// Part of the range that each member holds.
     fn held(&self, ranges: &ShardRanges) -> Option<ShardRanges> {
         if self.step == 1 {
             return Some(ranges.window(Interval { start: self.start, end: self.end }));
@@ -81,9 +81,10 @@ fn windowed(
     Some(strategy)
 }
 
-/// What is written is cut: what it is written into is cut around it. Where it is one of equal blocks (query, key or value
-/// of a fused projection, a gate of four), all are cut like it, so that the gradients of the blocks have the same placement; else the
-/// ends are on the members with the first and the last.
+/// Strategy for a sharded source: the target is sharded around it. Where the source is one of equal
+/// blocks (query, key or value of a fused projection, one gate of four), all blocks are sharded
+/// like it, so that the gradients of the blocks have the same placement; else the two ends go to
+/// the members with the first and the last index.
 fn around(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let size = *spec.meta(0)?.dims.get(driving.dim)?;
     let range = SteppedRange::of(spec, size)?;
@@ -100,17 +101,17 @@ fn around(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     windowed(spec, strategy, 1, &ranges)
 }
 
-/// The shards of a dimension of `size` again and again; `None` where that makes too many intervals.
+/// The shards of a dimension of `size`, repeated; `None` where that makes too many intervals.
 fn tiled(ranges: &ShardRanges, size: i64, count: i64) -> Option<ShardRanges> {
     if size == 0 {
-        return Some(ranges.clone()); // nothing, however often
+        return Some(ranges.clone()); // an empty dimension stays empty
     }
     let most = ranges.iter().map(<[Interval]>::len).max()?;
     let intervals = usize::try_from(count).ok()?.checked_mul(most)?;
     (intervals <= INTERVALS_MAX).then(|| ranges.repeated(size, count))
 }
 
-/// The shards with so many more indexes before the first one and after the last one.
+/// The shards with this many more indices before the first one and after the last one.
 fn grown(ranges: &ShardRanges, size: i64, (before, after): (i64, i64)) -> ShardRanges {
     let grow = |one: &Interval| Interval {
         start: if one.start == 0 { 0 } else { one.start + before },
@@ -122,7 +123,7 @@ fn grown(ranges: &ShardRanges, size: i64, (before, after): (i64, i64)) -> ShardR
     ShardRanges::new(ranges.iter().map(all))
 }
 
-/// How much is added before and after a dimension. Pairs stand from the last dimension on.
+/// Padding before and after a dimension. Pairs are listed from the last dimension on.
 fn amounts(spec: &OpSpec<'_>, rank: usize, dim: usize) -> Option<(usize, i64, i64)> {
     let pad = spec.ints("pad")?;
     let entry = 2 * (rank - 1 - dim);
@@ -148,7 +149,7 @@ pub(super) fn pad(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     Some(strategy)
 }
 
-/// The dimensions that stay come first, the diagonal is the last one.
+/// The other dimensions come first, the diagonal is the last one.
 pub(super) fn diagonal(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let rank = spec.rank(0)?;
     let (one, other) = (spec.dim("dim1", rank)?, spec.dim("dim2", rank)?);
@@ -169,7 +170,7 @@ pub(super) fn diagonal(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strate
     })
 }
 
-/// The diagonal through the cut dimension: each member has the part that runs through its shard.
+/// The diagonal through the sharded dimension: each member has the part in its shard.
 fn along_diagonal(
     spec: &OpSpec<'_>,
     driving: Driving<'_>,
@@ -204,7 +205,7 @@ pub(super) fn repeat(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     Some(spec.strategy([cut(driving.dim, driving.ranges)], [cut(dim, &ranges)]))
 }
 
-/// Along the other dimensions what is written is cut as what it is written into.
+/// The source is sharded as the target along the other dimensions.
 pub(super) fn select_scatter(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let rank = spec.rank(0)?;
     let dim = spec.dim("dim", rank)?;

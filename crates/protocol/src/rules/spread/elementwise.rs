@@ -1,4 +1,5 @@
-//! Position by position: operands are cut where they are aligned with the result's cut dimension.
+//! Elementwise operators: operands are sharded where they are aligned with the result's sharded
+//! dimension.
 
 use super::spec::{Driving, OpSpec, Strategy, cut};
 
@@ -6,7 +7,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     let from_end = spec.rank(driving.position)? - driving.dim;
     let out_dim = spec.out_rank()?.checked_sub(from_end)?;
     for output in spec.outputs {
-        // A cut dimension of size 1 may be what is broadcast.
+        // A sharded dimension of size 1 may be a broadcast one.
         if output.dims.len().checked_sub(from_end) != Some(out_dim)
             || output.dims.get(out_dim) != Some(&driving.size)
         {

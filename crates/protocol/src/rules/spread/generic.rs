@@ -1,8 +1,10 @@
-//! Operators that PyTorch's schemas describe: along which dimensions they run on shards stands in the instruction.
+//! Operators described by PyTorch's schemas: the instruction states the dimensions along which they
+//! run on shards.
 //!
-//! The attribute `cuts` has as many numbers for each index letter as the instruction has operands and results: the dimension
-//! that has the letter, or one of the numbers below. Who states something false gets a number of his own that is false, and
-//! sees nothing else: members run on shards of his operands, and compare what they get with the stated results.
+//! The attribute `cuts` has, for each index letter, one number for each operand and result of the
+//! instruction: the dimension that has the letter, or one of the constants below. A client that
+//! states something false gets wrong numbers, and sees nothing else: members run on shards of that
+//! client's operands only, and compare their results with the stated ones.
 
 use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use super::windows;
@@ -12,18 +14,18 @@ use smallvec::SmallVec;
 
 /// The operand, or the result, is whole on each member.
 const WHOLE: i64 = -1;
-/// The members' results add up.
+/// The members' results are added.
 const ADDED: i64 = -2;
-/// The operand is given to one member.
+/// Only one member gets the operand.
 const FIRST: i64 = -3;
 
-/// By a letter of the driving dimension, or by its windows.
+/// Strategy by the letter of the driving dimension, or by its windows.
 pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     by_letter(spec, driving).or_else(|| windows::follow(spec, driving))
 }
 
-/// Every operand and result with the letter of the driving dimension is cut there. No shard is empty: not every kernel
-/// takes one.
+/// Strategy in which every operand and result with the letter of the driving dimension is sharded
+/// there. No shard may be empty, because some kernels do not accept it.
 fn by_letter(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let Attr::List(cuts) = spec.attr("cuts") else { return None };
     let width = spec.args.len() + spec.outputs.len();
@@ -64,7 +66,8 @@ fn by_letter(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     Some(Strategy { local_attrs, ..spec.strategy(input_specs, output_specs) })
 }
 
-/// Where an operand or a result of `meta` is cut, if it has that dimension in the driving one's size.
+/// Placement of an operand or a result of `meta`, if it has that dimension with the driving one's
+/// size.
 fn placement(entry: i64, meta: &Meta, driving: Driving<'_>) -> Option<Placement> {
     match usize::try_from(entry) {
         Ok(dim) if meta.dims.get(dim) == Some(&driving.size) => Some(cut(dim, driving.ranges)),
@@ -73,9 +76,10 @@ fn placement(entry: i64, meta: &Meta, driving: Driving<'_>) -> Option<Placement>
     }
 }
 
-/// `cuts` of the gradient of an instruction with these: its operands but for the last `dropped` ones, the gradients of its
-/// results and the results `saved` are what that has; the gradients at `places` are what it gives. What is cut stays cut,
-/// and of what is whole each member gets contributions.
+/// The `cuts` of the gradient of an instruction with these `cuts`. The gradient's operands are the
+/// instruction's without the last `dropped` ones, the gradients of its results, and the results
+/// `saved`; its results are the gradients at `places`. Sharded values stay sharded; the gradient of
+/// a whole value is a sum of the members' contributions.
 pub fn cuts_of_gradient(
     cuts: &[i64],
     (operands, dropped): (usize, usize),
@@ -86,7 +90,7 @@ pub fn cuts_of_gradient(
     let mut of_gradient = Vec::new();
     for letter in cuts.chunks_exact((operands + results).max(1)) {
         let (given, made) = letter.split_at(operands.min(letter.len()));
-        // Every member has all of such a result, and its gradient would count once for each.
+        // Every member has such a result whole, so its gradient would count once for each member.
         if made.contains(&WHOLE) {
             continue;
         }
@@ -118,7 +122,8 @@ mod tests {
         let expected: [&[i64]; 3] =
             [&[0, -1, -1, 0, 0, -2, -2], &[-1, 0, 0, 1, -2, 0, 0], &[1, 1, -1, -1, 1, 1, -1]];
         assert_eq!(*all, *expected.concat());
-        // The gradient of the bias is whole on each member: a second derivative does not keep that cut.
+        // The gradient of the bias is whole on each member: a second derivative does not keep that
+        // sharding.
         let second = cuts_of_gradient(&all, (4, 0), 3, &[], &[3]);
         let expected: [&[i64]; 2] = [&[0, -1, -1, 0, 0, -1, -1, 0], &[-1, 0, 0, 1, -1, 0, 0, 1]];
         assert_eq!(*second, *expected.concat());

@@ -1,4 +1,4 @@
-//! Look-ups: local along the dimensions that are not indexed, and along those of the indices.
+//! Look-ups: local along the dimensions without an index, and along those of the indices.
 
 use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::Attr;
@@ -34,7 +34,7 @@ pub(super) fn index_select(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<St
     }
 }
 
-/// What is sorted stays whole.
+/// Strategy of a sort: the sorted dimension stays whole.
 pub(super) fn sort(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let dim = spec.dim("dim", spec.rank(0)?)?;
     if dim == driving.dim { None } else { spec.alike(driving, driving.dim) }
@@ -52,11 +52,11 @@ pub(super) fn gather(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     masked(spec, driving, spec.strategy([here], [SUM]))
 }
 
-/// Where the dimensions of an advanced index are among those of what it picks.
+/// Position of an advanced index's dimensions among those of its result.
 pub(super) struct Picks {
-    /// Which dimensions of the operand have an index, as far as there are index operands.
+    /// True for each dimension of the operand with an index, as far as there are index operands.
     picked: SmallVec<[bool; 8]>,
-    /// Dimensions of the indices together, and where they begin in the result.
+    /// Number of dimensions of the broadcast indices, and their first position in the result.
     pub shared: usize,
     pub at: usize,
 }
@@ -72,7 +72,7 @@ impl Picks {
         Some(Self { picked, shared, at: if adjacent { before } else { 0 } })
     }
 
-    /// Where a dimension of the operand that has no index is in the result.
+    /// Position in the result of an operand's dimension without an index.
     pub fn kept(&self, dim: usize) -> Option<usize> {
         if self.picked.get(dim) == Some(&true) {
             return None;
@@ -81,20 +81,20 @@ impl Picks {
         Some(if before < self.at { before } else { before + self.shared })
     }
 
-    /// Dimensions of what is picked of an operand of `rank`.
+    /// Number of dimensions of the result, for an operand of `rank`.
     pub fn part(&self, rank: usize) -> usize {
         let picked = self.picked.iter().filter(|&&picked| picked).count();
         rank.saturating_sub(picked) + self.shared
     }
 
-    /// Whether a dimension of what is picked is one of the indices'.
+    /// Returns true if a dimension of the result comes from the indices.
     pub fn among_shared(&self, dim: usize) -> bool {
         (self.at..self.at + self.shared).contains(&dim)
     }
 }
 
-/// Advanced indexing: local along dimensions without an index and along those of the indices; where an index names
-/// places of a cut dimension, each member looks up what it holds.
+/// Advanced indexing: local along dimensions without an index and along those of the indices; where
+/// an index looks up in a sharded dimension, each member looks up in its own shard.
 pub(super) fn index(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let picks = Picks::new(spec, 1)?;
     let here = cut(driving.dim, driving.ranges);
@@ -106,7 +106,7 @@ pub(super) fn index(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy>
     }
     let from_end = spec.rank(driving.position)? - driving.dim;
     let to = picks.at + picks.shared - from_end;
-    // A cut dimension of size 1 may be what is broadcast.
+    // A sharded dimension of size 1 may be a broadcast one.
     if spec.outputs.first()?.dims.get(to) != Some(&driving.size) {
         return None;
     }
@@ -115,7 +115,7 @@ pub(super) fn index(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy>
     Some(spec.strategy(input_specs, [cut(to, driving.ranges)]))
 }
 
-/// As [`masked`], along a dimension that has an index among others.
+/// Strategy like [`masked`], along one of several dimensions with an index.
 pub(super) fn along(
     spec: &OpSpec<'_>,
     driving: Driving<'_>,
@@ -127,7 +127,8 @@ pub(super) fn along(
     Some(strategy)
 }
 
-/// Each member looks up what it holds; what it does not hold counts as zero there, so that the sum is the whole.
+/// Each member looks up in its own shard; elements outside of it count as zero, so that the sum is
+/// the result.
 pub(super) fn masked(
     spec: &OpSpec<'_>,
     driving: Driving<'_>,
@@ -135,7 +136,7 @@ pub(super) fn masked(
 ) -> Option<Strategy> {
     let info = spec.op.info();
     let (start, total) = (info.attr_index("start")?, info.attr_index("total")?);
-    // What is a shard of something larger already keeps its own range.
+    // An operand that is a shard of something larger already keeps its own range.
     let is_shard = *spec.attr("total") != Attr::Absent;
     if is_shard || driving.ranges.iter().any(|intervals| intervals.len() > 1) {
         return None;
@@ -145,7 +146,7 @@ pub(super) fn masked(
     Some(strategy)
 }
 
-/// The diagonal moves with the shard's first row or column.
+/// The offset of the diagonal moves with the shard's first row or column.
 pub(super) fn triangle(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let rank = spec.rank(0)?;
     let mut strategy = spec.alike(driving, driving.dim)?;

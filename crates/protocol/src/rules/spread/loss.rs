@@ -1,5 +1,5 @@
-//! Losses over a cut batch: element by element, or a partial sum. A mean is decomposed into a sum and a quotient.
-//! Over cut classes each member has the targets in its shard.
+//! Losses over a sharded batch: element by element, or a partial sum. A mean is decomposed into a
+//! sum and a quotient. Over sharded classes each member handles the targets in its shard.
 
 use super::index::masked;
 use super::spec::{Driving, OpSpec, Strategy, cut};
@@ -12,14 +12,14 @@ const MEAN: u8 = 1;
 pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let Attr::Choice(reduction) = *spec.attr("reduction") else { return None };
     let info = spec.op.info();
-    // A gradient's scores stand behind the gradient of the loss.
+    // The scores of a loss's gradient come after the gradient of the loss.
     let first = info.operands.iter().position(|operand| operand.name != "grad")?;
     if info.attr_index("ignore_index").is_some() {
         return likelihood(spec, driving, first, reduction);
     }
     let dims = spec.meta(first)?.dims;
     let fits = spec.meta(first + 1)?.dims == dims && dims.get(driving.dim) == Some(&driving.size);
-    // The gradient of a mean divides by the count of the whole.
+    // The gradient of a mean divides by the count of the whole batch.
     if reduction == MEAN || !fits {
         return None;
     }
@@ -33,7 +33,8 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     })
 }
 
-/// Losses of classes: the scores are operand `first`, then come the targets and the weight of each class.
+/// Losses of classes: the scores are operand `first`, followed by the targets and the weight of
+/// each class.
 fn likelihood(
     spec: &OpSpec<'_>,
     driving: Driving<'_>,
@@ -45,7 +46,7 @@ fn likelihood(
     let target = first + 1;
     let each = first == 1 && driving.position == 0 && reduction == NONE;
     if driving.position == target || each {
-        // Targets have every dimension of the scores but the classes'.
+        // Targets have every dimension of the scores except the classes'.
         let dim = driving.dim + usize::from(driving.dim >= class);
         return if rank > 1 { batch(spec, driving, first, dim, reduction) } else { None };
     }
@@ -56,7 +57,7 @@ fn likelihood(
     if of_classes { classes(spec, driving, (first, class), reduction) } else { None }
 }
 
-/// Dimension `dim` of the scores is cut, and so is that of the targets.
+/// Dimension `dim` of the scores is sharded, and so is that of the targets.
 fn batch(
     spec: &OpSpec<'_>,
     driving: Driving<'_>,
@@ -85,7 +86,7 @@ fn batch(
     })
 }
 
-/// The classes are cut: a target outside of a member's shard counts as zero there.
+/// The classes are sharded: a target outside of a member's shard counts as zero there.
 fn classes(
     spec: &OpSpec<'_>,
     driving: Driving<'_>,
@@ -102,7 +103,7 @@ fn classes(
         (0, NONE) => spec.strategy([scores(), whole(), each()], [partial(), whole()]),
         (0, MEAN) => return None,
         (0, _) => spec.strategy([scores(), whole(), each()], [partial(), partial()]),
-        // The sum of a row's gradients takes the weights of all classes.
+        // The gradient of a row's scores depends on the weights of all classes.
         (_, _) if smooths => spec.strategy([whole(), scores()], [scores()]),
         (_, _) => spec.strategy([whole(), scores(), whole(), each()], [scores()]),
     };

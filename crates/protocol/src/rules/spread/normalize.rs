@@ -1,4 +1,5 @@
-//! Local unless a normalised dimension is cut (see `decomposition`); the weights' gradients are partial sums.
+//! Local unless a normalised dimension is sharded (see `decomposition`); the weights' gradients are
+//! partial sums.
 
 use super::spec::{Driving, InputSpec, OpSpec, Strategy, cut};
 use crate::Meta;
@@ -12,7 +13,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
             .flatten();
     };
     let is_data = |meta: &Meta| meta.dims.len() == rank;
-    // A cut of a parameter says nothing of the rows.
+    // A sharded parameter does not determine the sharding of rows.
     let rows = rank.checked_sub(normalized.len())?;
     if driving.dim >= rows || !is_data(spec.meta(driving.position)?) {
         return None;
@@ -26,7 +27,8 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     ))
 }
 
-/// Local where the channels are cut: dimension 1 of what has several, the only one of what has a number for each.
+/// Local where the channels are sharded: dimension 1 of operands with several dimensions, the only
+/// one of operands with one number for each channel.
 pub(super) fn channels(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let channel = |meta: &Meta| usize::from(meta.dims.len() > 1);
     let here = |meta: &Meta| cut(channel(meta), driving.ranges);

@@ -1,5 +1,5 @@
-//! Operands that are contributions: what the row says of sums, order and selection decides whether the result is made of
-//! contributions too. An operator of which it says nothing gets whole operands.
+//! Partial operands: the columns about linearity, order and selection decide whether the result is
+//! partial too. An operator without these columns gets whole operands.
 
 use super::contract;
 use super::spec::{OpSpec, Strategy};
@@ -15,13 +15,13 @@ pub(super) fn partial(spec: &OpSpec<'_>, position: usize, reduce_op: ReduceOp) -
         .or_else(|| monotone(spec, position, reduce_op))
 }
 
-/// Elements are handed on as they are, so that results combine as they do.
+/// Elements are passed on unchanged, so that results combine as the operands do.
 fn selects(spec: &OpSpec<'_>, position: usize, reduce_op: ReduceOp) -> Option<Strategy> {
     let info = spec.op.info();
     let term = spec.term(info.selects, position)?;
     let is_partial = |at: usize| spec.is_partial(at, reduce_op);
     if repeats(reduce_op) {
-        // Whatever is whole may be among the contributions as often as it likes.
+        // A whole operand may be among the contributions any number of times.
         let passes = |at| spec.covers(term, at) && is_partial(at) && spec.ordered(at);
         return passes(position).then(|| spec.contributions(reduce_op, passes));
     }
@@ -38,11 +38,12 @@ fn selects(spec: &OpSpec<'_>, position: usize, reduce_op: ReduceOp) -> Option<St
     (fills && all).then(|| spec.contributions(reduce_op, |at| covered(&at)))
 }
 
-/// Sums pass; a sum and a whole value do not add up, for each member would add the value once more.
+/// Sums pass through; a partial sum and a whole value cannot be added, because each member would
+/// add the value once.
 fn linear(spec: &OpSpec<'_>, position: usize, reduce_op: ReduceOp) -> Option<Strategy> {
     let info = spec.op.info();
     let term = spec.term(info.linear, position).filter(|_| reduce_op == ReduceOp::Sum)?;
-    // What is written to is mostly new zeros, and those are as good as contributions.
+    // The target of a write is mostly new zeros, which are valid contributions.
     let takes = |at: usize| info.family == Family::Index && spec.meta(at).is_some();
     let adds = |at: usize| {
         (spec.is_partial(at, reduce_op) || takes(at))
@@ -61,7 +62,7 @@ fn linear(spec: &OpSpec<'_>, position: usize, reduce_op: ReduceOp) -> Option<Str
     })
 }
 
-/// The operator combines its operands, or the elements of its only one, just so.
+/// The operator combines its operands, or the elements of its only one, by the same reduction.
 fn reduces(spec: &OpSpec<'_>, reduce_op: ReduceOp) -> Option<Strategy> {
     let info = spec.op.info();
     let passes = |at: usize| spec.is_partial(at, reduce_op) && spec.widens(at);
@@ -70,9 +71,9 @@ fn reduces(spec: &OpSpec<'_>, reduce_op: ReduceOp) -> Option<Strategy> {
     (info.reduce == Some(reduce_op) && any && whole).then(|| spec.contributions(reduce_op, passes))
 }
 
-/// The extreme one of several functions of one operand is the function of the extreme one, for every number: what is no
-/// number stays none, or the reduction would lose it. What falls makes the largest the smallest; of integers the least has
-/// no opposite.
+/// The extremum of a function's values is the function of the extremum, for every number: a NaN
+/// must stay NaN, or the reduction would lose it. A falling function turns the maximum into the
+/// minimum; it is refused for integers, whose least value has no negative.
 fn monotone(spec: &OpSpec<'_>, position: usize, reduce_op: ReduceOp) -> Option<Strategy> {
     let term = spec.term(spec.op.info().monotone, position)?;
     let is_float = spec.meta(position)?.dtype.is_float();
@@ -88,13 +89,13 @@ fn monotone(spec: &OpSpec<'_>, position: usize, reduce_op: ReduceOp) -> Option<S
     Some(strategy)
 }
 
-/// Whether a contribution that counts twice changes nothing.
+/// Returns true if counting a contribution twice changes nothing.
 fn repeats(reduce_op: ReduceOp) -> bool {
     matches!(reduce_op, ReduceOp::Max | ReduceOp::Min)
 }
 
 impl OpSpec<'_> {
-    /// The term that holds here and has this operand.
+    /// The group that contains this operand and whose condition holds.
     pub(super) fn term(
         &self,
         terms: &'static [OperandGroup],
@@ -105,7 +106,7 @@ impl OpSpec<'_> {
         })
     }
 
-    /// Whether the operand is one of the term's: all values of a list are at its place.
+    /// Returns true if the operand belongs to the group: all values of a list share one position.
     fn covers(&self, term: &OperandGroup, position: usize) -> bool {
         let last = self.op.info().operands.len().saturating_sub(1);
         term.operands >> position.min(last) & 1 != 0
@@ -127,15 +128,16 @@ impl OpSpec<'_> {
         })
     }
 
-    /// These operands hold contributions, the others are whole, and the results are contributions.
+    /// Strategy in which these operands are partial, the others whole, and the results partial.
     fn contributions(&self, reduce_op: ReduceOp, passes: impl Fn(usize) -> bool) -> Strategy {
         let partial = || Placement::Partial(reduce_op);
         let need = |at| if passes(at) { partial() } else { Placement::Replicate };
         self.strategy((0..self.args.len()).map(need), self.outputs.iter().map(|_| partial()))
     }
 
-    /// Whether every value of the operand's dtype is one of the results', and as precise there. Contributions of integers
-    /// add up in their own dtype only: they may wrap round; those of floats are no integers.
+    /// Returns true if the results' dtype represents every value of the operand's dtype as
+    /// precisely. Partial sums of integers are added in their own dtype only, because they may wrap
+    /// around; floats are not integers.
     fn widens(&self, position: usize) -> bool {
         let Some(meta) = self.meta(position) else { return false };
         self.outputs.iter().all(|output| {
@@ -144,7 +146,8 @@ impl OpSpec<'_> {
         })
     }
 
-    /// Whether the results keep the order of the operand's elements: floats have them all, if not as precisely.
+    /// Returns true if the results keep the order of the operand's elements: floats represent all
+    /// of them, if less precisely.
     fn ordered(&self, position: usize) -> bool {
         let dtype = self.meta(position).map(|meta| meta.dtype);
         self.outputs.iter().all(|output| output.dtype.is_float() || Some(output.dtype) == dtype)

@@ -1,4 +1,5 @@
-//! A number depends on its place in the whole tensor: each member draws its own box of it.
+//! A random number depends on its position in the whole tensor: each member draws its own box of
+//! it.
 
 use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::ShardRanges;
@@ -21,7 +22,7 @@ pub(super) fn made(spec: &OpSpec<'_>, dim: usize, ranges: &ShardRanges) -> Optio
     Some(strategy)
 }
 
-/// Boxes have one interval a dimension.
+/// A box has one interval for each dimension.
 fn random_box(spec: &OpSpec<'_>, dim: usize, ranges: &ShardRanges) -> Option<LocalAttr> {
     let info = spec.op.info();
     let (global, start) = (info.attr_index("global")?, info.attr_index("start")?);

@@ -1,4 +1,5 @@
-//! A reduction over other dimensions is local; over the cut one it is a partial result where the reduction is known.
+//! A reduction over other dimensions is local; over the sharded one its result is partial where the
+//! reduction is known.
 
 use super::spec::{Driving, OpSpec, Strategy, cut, normal};
 use crate::Attr;
@@ -23,11 +24,11 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
         let before = dims.iter().filter(|&&dim| dim < driving.dim).count();
         let stays = spec.out_rank() == spec.rank(0);
         let to = if stays { driving.dim } else { driving.dim - before };
-        // `argmax` without a dimension numbers the elements of the whole.
+        // `argmax` without a dimension returns an index into the whole tensor.
         return spec.alike(driving, to);
     }
     let info = spec.op.info();
-    // A member without an element has no maximum.
+    // A member without elements has no maximum.
     let fits = !info.nonempty || driving.ranges.sizes().all(|size| size > 0);
     let combined = info.combines.filter(|_| fits)?;
     Some(spec.strategy([cut(driving.dim, driving.ranges)], [Placement::Partial(combined)]))

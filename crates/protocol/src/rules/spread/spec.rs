@@ -1,70 +1,73 @@
-//! What the rules of this folder take and return.
+//! Inputs and outputs of the rules in this folder.
 
 use crate::placement::{Placement, Placements, ShardRanges};
 use crate::{Attr, Dims, Meta, Op};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What a rule knows of an operand: its metadata (none for a scalar or an absent one) and its placement along one dimension
-/// of a mesh.
+/// Properties of an operand that a rule sees: its metadata (none for a scalar or an absent one) and
+/// its placement along one dimension of a mesh.
 #[derive(Clone, Copy, Debug)]
 pub struct InputSpec<'a> {
     pub meta: Option<&'a Meta>,
     pub placement: &'a Placement,
 }
 
-/// What a sharding rule knows of an instruction.
+/// Properties of an instruction that a sharding rule sees.
 #[derive(Clone, Copy, Debug)]
 pub struct OpSpec<'a> {
     pub op: Op,
     pub args: &'a [InputSpec<'a>],
     pub attrs: &'a [Attr],
     pub outputs: &'a [Meta],
-    /// Members along this dimension of the mesh.
+    /// Number of members along this dimension of the mesh.
     pub members: usize,
 }
 
-/// What an instruction has on each member beside its operands.
+/// Attributes or operands of an instruction that differ between members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalAttr {
     /// Entry `entry` of the sizes in attribute `attr` is the size of the member's shard.
     Size { attr: usize, entry: usize, ranges: ShardRanges },
-    /// Attributes `start` and `end` bound what the member holds of the range that they bound globally; where `step` is
-    /// not 1, of each so manieth index in it, and the member holds one interval.
+    /// Attributes `start` and `end` bound the part of the global range that the member holds; with
+    /// a `step` other than 1, the member must hold one interval.
     Window { start: usize, end: usize, step: i64, ranges: ShardRanges },
-    /// Entries `entry` and `entry + 1` of the amounts in attribute `attr` stand on the members that hold the first and
-    /// the last index.
+    /// Entries `entry` and `entry + 1` of the amounts in attribute `attr` apply to the members that
+    /// hold the first and the last index.
     Ends { attr: usize, entry: usize, ranges: ShardRanges },
-    /// Where the member's only interval begins is added to attribute `attr`, `factor` times.
+    /// Start of the member's only interval, times `factor`, is added to attribute `attr`.
     Shift { attr: usize, factor: i64, ranges: ShardRanges },
-    /// Attributes `start` and `end` bound the part of a range of whole numbers that is the member's only interval.
+    /// Attributes `start` and `end` bound the part of a range of integers that is the member's only
+    /// interval.
     Steps { start: usize, end: usize, step: i64, ranges: ShardRanges },
-    /// Attribute `start` is where the member's only interval begins, `total` the size of the whole dimension: indices
-    /// outside of the interval count as zeros, those outside of the whole are errors.
+    /// Attribute `start` is the start of the member's only interval, `total` the size of the whole
+    /// dimension: indices outside of the interval count as zeros, those outside of the whole are
+    /// errors.
     Range { start: usize, total: usize, size: i64, ranges: ShardRanges },
     /// Number `entry` of the list in attribute `attr` is the size of the member's shard.
     Stated { attr: usize, entry: usize, ranges: ShardRanges },
-    /// The member's numbers are added to the list in attribute `attr`.
+    /// The member's numbers are appended to the list in attribute `attr`.
     Listed { attr: usize, numbers: Arc<[Box<[i64]>]> },
-    /// Attribute `attr` is this on every member.
+    /// Attribute `attr` has this value on every member.
     Value { attr: usize, value: i64 },
-    /// A random box: attribute `global` holds the whole shape, entry `dim` of `start` the place of the shard in it.
+    /// A random box: attribute `global` is the whole shape, entry `dim` of `start` the position of
+    /// the shard in it.
     Box { global: usize, start: usize, dim: usize, ranges: ShardRanges },
-    /// The operand is there on the first member only: a bias is added once.
+    /// Only the first member has the operand: a bias is added once.
     First { operand: usize },
 }
 
 /// One way to run an operator along one dimension of a mesh.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strategy {
-    /// The placement that each operand is needed in.
+    /// The placement that each operand must have.
     pub input_specs: SmallVec<[Placement; 4]>,
     /// The placement of each result.
     pub output_specs: Placements,
     pub local_attrs: SmallVec<[LocalAttr; 1]>,
 }
 
-/// An operand that is cut: its position, the dimension, that dimension's size and the shards.
+/// A sharded operand: its position, the dimension, that dimension's size and the shards.
 #[derive(Clone, Copy)]
 pub(super) struct Driving<'a> {
     pub(super) position: usize,
@@ -73,15 +76,15 @@ pub(super) struct Driving<'a> {
     pub(super) ranges: &'a ShardRanges,
 }
 
-/// How an operator keeps the cut of the driving operand; the row names it.
+/// Function that keeps the sharding of the driving operand; the row names it.
 pub(super) type Follow = fn(&OpSpec<'_>, Driving<'_>) -> Option<Strategy>;
 
-/// No operand's cut is kept.
+/// Keeps no operand's sharding.
 pub(super) fn gathered(_spec: &OpSpec<'_>, _driving: Driving<'_>) -> Option<Strategy> {
     None
 }
 
-/// Placement of a cut.
+/// The placement of a sharded dimension.
 pub(super) fn cut(dim: usize, ranges: &ShardRanges) -> Placement {
     Placement::Shard { dim, ranges: ranges.clone() }
 }
@@ -93,7 +96,7 @@ pub(super) fn normal(dim: i64, rank: usize) -> Option<usize> {
 }
 
 impl<'a> OpSpec<'a> {
-    /// All operands whole, and so are the results.
+    /// The strategy in which all operands and results are whole.
     pub fn whole(&self) -> Strategy {
         Strategy {
             input_specs: self.args.iter().map(|_| Placement::Replicate).collect(),
@@ -158,7 +161,8 @@ impl<'a> OpSpec<'a> {
         Strategy { input_specs, output_specs, local_attrs: SmallVec::new() }
     }
 
-    /// Every value operand with a dimension of the driving operand's size as far from its end is cut there; the others stay whole.
+    /// Every operand that is a value with a dimension of the driving operand's size at the same
+    /// distance from its end is sharded there; the others stay whole.
     pub(super) fn aligned(
         &self,
         from_end: usize,
@@ -172,7 +176,8 @@ impl<'a> OpSpec<'a> {
         self.args.iter().map(|arg| need(arg).unwrap_or_default()).collect()
     }
 
-    /// All operands are cut at the driving operand's dimension, where each must have its size; so is every result at `to`.
+    /// All operands are sharded at the driving operand's dimension, in which they must have its
+    /// size; every result is sharded at `to`.
     pub(super) fn alike(&self, driving: Driving<'_>, to: usize) -> Option<Strategy> {
         let fits = |arg: &InputSpec<'_>| {
             arg.meta.is_none_or(|meta| meta.dims.get(driving.dim) == Some(&driving.size))

@@ -1,4 +1,5 @@
-//! Views keep what can be kept: a cut dimension that stays, is merged with those after it, or is split.
+//! Views keep a sharding where possible: of a dimension that stays, is merged with those after it,
+//! or is split.
 
 use super::edges::INTERVALS_MAX;
 use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut, normal};
@@ -10,11 +11,12 @@ use crate::rules::strided::ViewCall;
 use crate::{Dims, Meta};
 use smallvec::SmallVec;
 
-/// A dimension that a view hands on as it is, whatever its size: the strides of the result say which.
+/// A dimension that a view passes on unchanged, whatever its size: the strides of the result show
+/// it.
 pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let view = spec.op.info().strided.as_ref()?;
     let (from, result) = (spec.meta(0)?, spec.outputs.first()?.dims);
-    // Where the dimensions of the result go when the driving dimension has one step and the others another.
+    // Strides of the result where the driving dimension has one stride and all others another.
     let place = |along: i64, others: i64| {
         let mut strides = Dims::new([others; DIMS_MAX].get(..from.dims.len())?)?;
         *strides.as_mut_slice().get_mut(driving.dim)? = along;
@@ -23,7 +25,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     };
     let (steps, offset) = place(1, 0)?;
     let to = steps.iter().position(|&step| step == 1)?;
-    // A diagonal goes along several at once.
+    // A diagonal runs along several dimensions at once.
     if place(0, 1)?.0.get(to) != Some(&0) {
         return None;
     }
@@ -33,7 +35,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
         let outputs = infer(spec.op, &[RuleArg::Value(&part)], spec.attrs).ok()?;
         (outputs.first()?.dims == with_size(result, to, size)?).then_some(())
     };
-    // Of any size: a part of it, and none, too.
+    // Checked with other sizes, too: a larger one, and an empty one.
     resized(driving.size + 1)?;
     resized(0)?;
     if once { spec.alike(driving, to) } else { None }
@@ -53,7 +55,7 @@ pub(super) fn reshape(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strateg
 pub(super) fn expand(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let to = spec.outputs.first()?.dims;
     let dim = driving.dim + to.len().checked_sub(spec.rank(0)?)?;
-    // A cut dimension of size 1 may be what is broadcast.
+    // A sharded dimension of size 1 may be a broadcast one.
     let stays = to.get(dim) == Some(&driving.size);
     stays.then(|| resized(spec, driving, dim, driving.ranges.clone()))
 }
@@ -83,7 +85,7 @@ pub(super) fn flip(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> 
     if flipped { Some(mirrored(spec, driving)) } else { spec.alike(driving, driving.dim) }
 }
 
-/// Each member turns its own shard round.
+/// Each member reverses its own shard.
 fn mirrored(spec: &OpSpec<'_>, driving: Driving<'_>) -> Strategy {
     let turned = |intervals: &[Interval]| {
         let turn = |one: &Interval| Interval {
@@ -96,14 +98,14 @@ fn mirrored(spec: &OpSpec<'_>, driving: Driving<'_>) -> Strategy {
     spec.strategy([cut(driving.dim, driving.ranges)], [cut(driving.dim, &ranges)])
 }
 
-/// The result's cut dimension has the member's size there.
+/// The attribute has the member's size in place of the result's sharded dimension.
 fn resized(spec: &OpSpec<'_>, driving: Driving<'_>, dim: usize, ranges: ShardRanges) -> Strategy {
     let mut strategy = spec.strategy([cut(driving.dim, driving.ranges)], [cut(dim, &ranges)]);
     strategy.local_attrs.push(LocalAttr::Size { attr: 0, entry: dim, ranges });
     strategy
 }
 
-/// Shards one after the other: each member joins its own.
+/// Concatenated shards: each member joins its own.
 fn joined(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let mut offset = 0;
     let mut held: Vec<Intervals> = vec![Intervals::new(); spec.members];
@@ -126,7 +128,8 @@ fn joined(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     Some(spec.strategy(input_specs, [cut(driving.dim, &ranges)]))
 }
 
-/// Where a cut of dimension `cut` goes when `from` is seen as `to`: the dimension there, and its shards.
+/// Dimension to which a sharded dimension `cut` goes when `from` is reshaped to `to`, and its
+/// shards.
 fn regrouped(
     from: &Dims,
     to: &Dims,
@@ -155,7 +158,8 @@ fn regrouped(
     })
 }
 
-/// The shards in units of the group's elements: `outer` blocks of `size`, each index of which is `inner` elements.
+/// The shards in units of the group's elements: `outer` blocks of `size`, each index of which is
+/// `inner` elements.
 fn spread(ranges: &ShardRanges, outer: i64, size: i64, inner: i64) -> Option<ShardRanges> {
     let most = ranges.iter().map(<[Interval]>::len).max()?;
     if usize::try_from(outer).ok()?.checked_mul(most)? > INTERVALS_MAX {
@@ -202,7 +206,7 @@ fn group(from: &Dims, to: &Dims, cut: usize) -> Option<(DimRange, DimRange)> {
             }
         }
         if (from_start..from_end).contains(&cut) {
-            // Dimensions of size 1 that follow belong to nobody; a cut one may need a place to go.
+            // Dimensions of size 1 that follow belong to no group; a sharded one needs a target.
             if to_end == to_start {
                 to_end = (to_end + 1).min(to.len());
             }
@@ -220,7 +224,7 @@ mod tests {
     use crate::rules::{RuleArg, infer};
     use crate::{Attr, Dims, Dtype, Meta, Op};
 
-    /// Whether the row's strides alone say that a cut of `dim` stays.
+    /// Returns true if the row's strides alone show that a sharding of `dim` stays.
     fn follows(op: Op, attrs: &[Attr], dims: &[i64], dim: usize) -> Option<bool> {
         let meta = Meta::new(Dtype::F32, Dims::new(dims)?);
         let outputs = infer(op, &[RuleArg::Value(&meta)], attrs).ok()?;
@@ -238,7 +242,7 @@ mod tests {
         assert_eq!(follows(Op::Diagonal, &attrs, &[3, 5, 4], 0), Some(false));
         assert_eq!(follows(Op::Diagonal, &attrs, &[5, 3, 4], 1), Some(false));
         assert_eq!(follows(Op::Diagonal, &attrs, &[3, 5, 4], 2), Some(true));
-        let swapped = [Attr::Ints(Dims::new(&[1, 0]).expect("two"))];
+        let swapped = [Attr::Ints(Dims::new(&[1, 0]).expect("a shape of two dimensions"))];
         assert_eq!(follows(Op::Permute, &swapped, &[3, 5], 0), Some(true));
     }
 }

@@ -1,13 +1,16 @@
-//! Operators that look at windows of an image (convolutions, pools) where the image is cut: each member gets what its windows
-//! reach, computes on that, and keeps what is its own. Nothing but the rows around a cut travels.
+//! Operators with windows over an image (convolutions, pools) where the image is sharded: each
+//! member gets the elements that its windows read, computes on them, and keeps its own results.
+//! Only the rows around a shard boundary are transferred.
 //!
-//! The attribute `windows` begins with where the gradient of the first result stands among the operands (0 where the
-//! instruction is no gradient) and where the gradient of the first operand does among the results (-1: nowhere). Eight numbers
-//! follow for each dimension of the image: a [`ImageWindow`]. As with `cuts`, who states something false gets false numbers.
+//! The attribute `windows` begins with the position of the first result's gradient among the
+//! operands (0 where the instruction is no gradient) and the position of the first operand's
+//! gradient among the results (-1: none). Eight numbers follow for each dimension of the image: an
+//! [`ImageWindow`]. As with `cuts`, a client that states something false gets wrong numbers.
 //!
-//! A member runs the operator with the arguments of the whole. What it gets begins at a multiple of the stride and is long
-//! enough that none of its own windows is padded where the whole's is not; the attribute `parts` says what of the result
-//! it keeps. So no operator needs a padding of its own for each side.
+//! A member runs the operator with the arguments of the whole. Its input begins at a multiple of
+//! the stride and is long enough that none of its own windows is padded where the whole's is not;
+//! the attribute `parts` says which part of the result it keeps. So no operator needs separate
+//! paddings for the two sides.
 
 use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::{Interval, Intervals, Placement, ReduceOp, ShardRanges};
@@ -15,30 +18,33 @@ use crate::{Attr, Dtype};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Numbers of a dimension in the attribute.
+/// Number of entries for each dimension in the attribute.
 const WIDTH: usize = 8;
-/// No size, stride or padding is larger, so that sums and products of two fit.
+/// Maximum size, stride or padding, so that sums and products of two fit.
 const NUMBER_MAX: i64 = 1 << 30;
 
-// What `parts` says, six numbers each: one of these, the operand or result, its dimension, and three more.
-/// Of a result, from the first number on so many are kept.
+// Kinds of entries in `parts`. An entry has six numbers: the kind, the operand or result, its
+// dimension, and three more.
+/// Keeps a part of a result: from the first number on, this many elements.
 const KEPT: i64 = 0;
-/// An operand, of the third number's size, gets so many zeros before and behind it.
+/// Pads an operand of the third number's size with this many zeros before and behind it.
 const GROWN: i64 = 1;
-/// From the first number on so many of an operand count for gradients that are sums over all members.
+/// Marks the part of an operand that counts in gradients that are sums over all members.
 const OWN: i64 = 2;
-/// An operand or result has numbers of elements of an image that begins at the first number of a whole of the second one's
-/// size; the third one is how many dimensions the image has.
+/// Marks an operand or result that holds indices of elements of an image: the shard begins at the
+/// first number of a whole of the second one's size; the third one is the number of dimensions of
+/// the image.
 const PLACES: i64 = 3;
 
-/// How results follow from the operand along one dimension.
+/// Dependence of results on the operand along one dimension.
 #[derive(Clone, Copy, Debug)]
 enum WindowKind {
-    /// Result `o` reads from `o * stride - low` on.
+    /// Result `o` reads from element `o * stride - low` on.
     Reads,
-    /// Operand `i` adds to the results from `i * stride - low` on.
+    /// Operand element `i` is added to the results from `i * stride - low` on.
     Adds,
-    /// As `Reads`, and the second result has the places of the first one's elements in the image.
+    /// Like `Reads`, and the second result holds the indices of the first one's elements in the
+    /// image.
     Places,
 }
 
@@ -48,13 +54,14 @@ struct ImageWindow {
     /// The dimension of the first operand, and that of the results.
     from: usize,
     to: usize,
-    /// From the first element of a window to the last one, and from window to window.
+    /// Distance from the first element of a window to the last one, plus one, and distance between
+    /// windows.
     extent: i64,
     stride: i64,
-    /// Padding before the image and behind it.
+    /// Padding before and behind the image.
     low: i64,
     high: i64,
-    /// The last window may reach beyond the padding if it begins before it.
+    /// True if the last window may reach beyond the padding when it begins before it.
     rounds_up: bool,
 }
 
@@ -65,16 +72,16 @@ struct Sizes {
     made: i64,
 }
 
-/// What one member works on.
+/// Input and output of one member.
 struct ImageShard {
-    /// Its shard of the first operand, and of the results.
+    /// The member's shard of the first operand, and of the results.
     given: Interval,
     made: Interval,
-    /// What it gets of the first operand: at least its shard.
+    /// Part of the first operand that it gets: at least its shard.
     region: Interval,
-    /// What it gets of the results' gradients: at least its shard.
+    /// Part of the results' gradients that it gets: at least its shard.
     cotangents: Interval,
-    /// The first result that follows from its region, and how many do.
+    /// The first result that its region determines, and their number.
     first: i64,
     count: i64,
 }
@@ -96,7 +103,7 @@ impl ImageWindow {
         fits.then_some(Self { kind, from, to, extent, stride, low, high, rounds_up })
     }
 
-    /// The first result whose window has its middle at `given` or behind it.
+    /// The first result whose window has its middle at or behind `given`.
     fn boundary(&self, given: i64, sizes: Sizes) -> i64 {
         if given <= 0 || given >= sizes.given {
             return if given <= 0 { 0 } else { sizes.made };
@@ -127,14 +134,14 @@ impl ImageWindow {
         Interval { start: start.clamp(0, sizes.made), end: end.clamp(0, sizes.made) }
     }
 
-    /// What of the operand a member gets that computes the results `made` and holds `given`.
+    /// Part of the operand for a member that computes the results `made` and holds `given`.
     fn region(&self, made: Interval, given: Interval, sizes: Sizes) -> Interval {
         let Self { extent, stride, low, high, .. } = *self;
         let (start, end) = match self.kind {
             WindowKind::Reads | WindowKind::Places => {
                 let start = (made.start * stride - low).min(given.start).max(0);
                 let end = ((made.end - 1) * stride - low + extent).max(given.end);
-                // Not every kernel takes an image that is smaller than a window.
+                // Some kernels do not accept an image smaller than a window.
                 let end = end.max(start + extent).min(sizes.given);
                 let start = start.min(end - extent).max(0);
                 (start.div_euclid(stride) * stride, end)
@@ -151,7 +158,7 @@ impl ImageWindow {
         Interval { start: start.max(0), end: end.min(sizes.given) }
     }
 
-    /// The first result that follows from a region, and how many do.
+    /// The first result that a region determines, and their number.
     fn results(&self, region: Interval, sizes: Sizes) -> (i64, i64) {
         let all = self.low + self.high - self.extent;
         let (first, count) = match self.kind {
@@ -171,7 +178,7 @@ impl ImageWindow {
         (first, if is_last { sizes.made - first } else { count })
     }
 
-    /// `None` where a member would have nothing, or the numbers are false.
+    /// `None` where a member would have no elements, or where the attribute is inconsistent.
     fn member(&self, given: Interval, sizes: Sizes, reads_cotangents: bool) -> Option<ImageShard> {
         let made = Interval {
             start: self.boundary(given.start, sizes),
@@ -195,7 +202,8 @@ impl ImageWindow {
     }
 }
 
-/// How an instruction that looks at windows keeps the cut of its first operand along the image.
+/// Strategy of an instruction with windows that keeps the sharding of its first operand along the
+/// image.
 pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let Attr::List(numbers) = spec.attr("windows") else { return None };
     let &[gradient, result, ref windows @ ..] = &**numbers else { return None };
@@ -232,11 +240,12 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
 struct WindowedCall<'a, 's> {
     spec: &'s OpSpec<'a>,
     window: ImageWindow,
-    /// Where the gradient of the first result stands among the operands; 0 of no gradient.
+    /// Position of the first result's gradient among the operands; 0 if the instruction is no
+    /// gradient.
     gradient: usize,
-    /// Where the gradient of the first operand stands among the results.
+    /// Position of the first operand's gradient among the results.
     result: Option<usize>,
-    /// Dimensions of the image.
+    /// Number of dimensions of the image.
     planes: i64,
 }
 
@@ -263,7 +272,8 @@ impl WindowedCall<'_, '_> {
         Some(Strategy { local_attrs, ..self.spec.strategy(inputs, outputs) })
     }
 
-    /// Gradients of what every member has all of are sums; each member adds for results that are its own.
+    /// Gradients of values that every member has whole are sums; each member adds for the results
+    /// that are its own.
     fn backward(&self, members: &[ImageShard], sizes: Sizes) -> Option<Strategy> {
         let (from, to) = (self.window.from, self.window.to);
         let mut parts = PartLists::of(members);
@@ -316,7 +326,7 @@ impl WindowedCall<'_, '_> {
         });
     }
 
-    /// The size of a result's shard, in what the instruction states.
+    /// The size of a result's shard, for the sizes that the instruction states.
     fn stated(&self, place: usize, dim: usize, ranges: &ShardRanges) -> Option<LocalAttr> {
         let attr = self.spec.op.info().attr_index("results")?;
         let before = self.spec.outputs.get(..place)?;
@@ -325,7 +335,7 @@ impl WindowedCall<'_, '_> {
     }
 }
 
-/// The attribute `parts` as it is put together.
+/// Builder of the attribute `parts`.
 struct PartLists<'m> {
     members: &'m [ImageShard],
     numbers: Vec<Vec<i64>>,
@@ -358,16 +368,17 @@ fn ceiling(number: i64, divisor: i64) -> i64 {
     -(-number).div_euclid(divisor)
 }
 
-/// `windows` of the gradient of an instruction with these and so many operands: of those at `places`.
+/// The `windows` of the gradient, for the operands at `places`, of an instruction with these
+/// `windows` and this many operands.
 pub fn windows_of_gradient(windows: &[i64], operands: usize, places: &[usize]) -> Box<[i64]> {
     let (Some(&0), Some(dims)) = (windows.first(), windows.get(2..)) else {
-        return Box::default(); // the second derivative is taken of whole values
+        return Box::default(); // second derivatives run on whole values
     };
     let result = places.iter().position(|&place| place == 0).map_or(-1, signed);
     [signed(operands), result].iter().chain(dims).copied().collect()
 }
 
-/// An operand's place or a dimension's number, as attributes have it.
+/// A position as a signed number, as attributes have it.
 fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or_else(|_| unreachable!("a count of {count}"))
 }

@@ -1,5 +1,5 @@
-//! Writes by index tensors: local where the target is cut. What is added may be cut as its indices are: each member adds
-//! what it has to its share of the target.
+//! Writes by index tensors: local where the target is sharded. The source may be sharded as its
+//! indices are: each member adds its part to its share of the target.
 
 use super::index::{Picks, along, masked};
 use super::spec::{Driving, OpSpec, Strategy, cut};
@@ -8,7 +8,8 @@ use crate::placement::{Placement, ReduceOp};
 
 const SUM: Placement = Placement::Partial(ReduceOp::Sum);
 
-/// Whether the writes add up. Those that replace do not: of two to one place the last one counts.
+/// Returns true if the writes are added. Writes that replace are not: of two to one element the
+/// last one wins.
 fn adds(spec: &OpSpec<'_>) -> bool {
     let sums = spec.term(spec.op.info().linear, 0).is_some();
     sums && spec.meta(0).is_some_and(|target| target.dtype != Dtype::Bool)
@@ -23,7 +24,8 @@ pub(super) fn scatter(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strateg
     if driving.position == 0 {
         return masked(spec, driving, spec.strategy([here()], [here()]));
     }
-    // The source may be larger than the index: then its shards are not those of what is read of it.
+    // The source may be larger than the index: its shards then differ from those of the part that
+    // is read.
     let same = |position| {
         spec.meta(position).is_some_and(|meta| meta.dims.get(dim) == Some(&driving.size))
     };
@@ -31,7 +33,7 @@ pub(super) fn scatter(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strateg
     shares.then(|| spec.strategy([SUM, here(), here()], [SUM]))
 }
 
-/// A cut of another dimension than the one that is written along is kept.
+/// Keeps a sharding of any dimension other than the one that is written along.
 pub(super) fn scatter_reduce(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let dim = spec.dim("dim", spec.rank(0)?)?;
     if dim == driving.dim {
@@ -64,7 +66,7 @@ pub(super) fn index_put(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strat
         let values = spec.aligned(picks.part(rank) - to, driving).get(1)?.clone();
         return Some(spec.strategy([here(), values], [here()]));
     }
-    // Where the cut dimension is in the part that is written.
+    // Position of the sharded dimension in the written part.
     let from_end = spec.rank(driving.position)? - driving.dim;
     let end = if driving.position == 1 { picks.part(rank) } else { picks.at + picks.shared };
     let to = end.checked_sub(from_end)?;
@@ -75,7 +77,7 @@ pub(super) fn index_put(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strat
             spec.strategy([cut(dim, driving.ranges), here()], [cut(dim, driving.ranges)])
         });
     }
-    // A cut dimension of size 1 may be what is broadcast.
+    // A sharded dimension of size 1 may be a broadcast one.
     let from_end = picks.at + picks.shared - to;
     let size = |meta: &crate::Meta| {
         let dim = meta.dims.len().checked_sub(from_end)?;

@@ -205,7 +205,7 @@ fn numbers_that_fit() {
     assert!(Scalar::Int(-255).fits(Dtype::U8) && !Scalar::Int(-256).fits(Dtype::U8));
 }
 
-/// Both have dimensions, or both have none.
+/// Both operands have dimensions, or neither has.
 const TENSORS: &str = "
       bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64  c64 c128
  bool bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64  c64 c128
@@ -309,7 +309,8 @@ fn promotion_without_operands_is_the_default() {
     assert_eq!(Promotion::default().dtype(), Dtype::F32);
 }
 
-/// Comparisons give bools, bitwise operators refuse floats, a condition is a bool, attributes may decide.
+/// Comparisons return bools, bitwise operators refuse floats, a condition is a bool, attributes may
+/// decide.
 #[test]
 fn which_operators_keep_float_metadata() {
     let keeps = |name| keeps_metadata(Op::from_name(name).expect("an operator"));

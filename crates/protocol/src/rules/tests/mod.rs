@@ -16,13 +16,14 @@ use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Meta, Op, Scalar};
 
 /// Checks that `line` gives `expected`: metadata of the results, or `ClassError: text`.
 ///
-/// A line is `op operands... name=value...`. An operand is `f32[2,3]`, a number, `true`, or `_` where it is absent.
-/// Attributes that are not named are absent, else zero, false or the first word.
+/// A line is `op operands... name=value...`. An operand is `f32[2,3]`, a number, `true`, or `_`
+/// where it is absent. Attributes that are not given are absent, else zero, false or the first
+/// word.
 fn check(line: &str, expected: &str) {
     let got = match outcome(line) {
         Ok(outputs) => outputs.iter().map(Meta::to_string).collect::<Vec<_>>().join(" "),
         Err(error) => {
-            // The suffix says what was called; every other row need not repeat it.
+            // The suffix names the call, so rows need not repeat it.
             let (text, suffix) = error.text.rsplit_once("; ").expect("a suffix");
             let name = line.split(' ').next().expect("an operator");
             assert!(suffix.starts_with(name), "{line}: {}", error.text);

@@ -1,4 +1,4 @@
-//! What holds for every operator and any input.
+//! Properties that hold for every operator and any input.
 
 use crate::operator::OperandKind;
 use crate::placement::{Placement, ShardRanges};
@@ -124,7 +124,8 @@ fn check_never_panics(op: Op, held: &[Held], attrs: &[Attr]) -> Result<(), TestC
     Ok(())
 }
 
-/// Each cut of each operand has strategies, with a placement for every operand and result.
+/// Checks that each sharding of each operand has strategies, with a placement for every operand and
+/// result.
 fn check_strategies(
     op: Op,
     held: &[Held],
@@ -176,7 +177,7 @@ proptest! {
         check_never_panics(op, &held, &attrs)?;
     }
 
-    /// What is known from samples holds for every shape.
+    /// A rule known from samples holds for every shape.
     #[test]
     fn what_keeps_metadata_keeps_it(
         dtype in any_dtype().prop_filter("a float", |dtype| dtype.is_float()),
@@ -213,7 +214,7 @@ fn every_operator_has_a_rule() {
     }
 }
 
-/// Numbers as large as a client likes neither hold up a strategy nor overflow in it.
+/// Numbers of any size from a client neither delay a strategy nor overflow in it.
 #[test]
 fn huge_attributes_have_strategies() {
     for (op, sizes, attrs) in [

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 const OFF: u8 = 0;
 const ON: u8 = 1;
-/// As `ON`, and every gradient is read.
+/// On, and every gradient is read to find NaNs.
 const ON_WITH_NAN: u8 = 2;
 
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 
-/// Turns it on or off, for all threads.
+/// Turns anomaly detection on or off, for all threads.
 #[pyfunction]
 pub(crate) fn set_anomaly_mode(enabled: bool, check_nan: bool) {
     let mode = match (enabled, check_nan) {
@@ -28,7 +28,7 @@ pub(crate) fn set_anomaly_mode(enabled: bool, check_nan: bool) {
     MODE.store(mode, Ordering::Relaxed);
 }
 
-/// Whether it is on, and whether gradients are read.
+/// Returns two flags: anomaly detection is on, and every gradient is read.
 #[pyfunction]
 pub(crate) fn anomaly_mode() -> (bool, bool) {
     let mode = MODE.load(Ordering::Relaxed);
@@ -64,7 +64,8 @@ pub(super) fn check(
     Err(errors::mistake(py, ErrorClass::Runtime, text))
 }
 
-/// Warns where the forward of a node was called that has failed; the error itself goes on.
+/// Warns with the call site of the forward of a node whose backward failed, and returns the error
+/// unchanged.
 pub(super) fn explain(py: Python<'_>, node: &SharedNode, error: PyErr) -> PyErr {
     if !is_on() {
         return error;

@@ -1,4 +1,5 @@
-//! What a backward pass to a few leaves puts off: data, which [`super::split`] fills and goes on with.
+//! Work that a backward pass to a few leaves defers: data only; [`super::split`] fills it and
+//! resumes from it.
 
 use super::evaluate::SharedTerms;
 use crate::client::tape::{Edge, SharedNode};
@@ -6,21 +7,22 @@ use crate::client::value::variable::Var;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// What a pass to a few leaves leaves for later.
+/// Work that a pass to a few leaves defers.
 #[derive(Default)]
 pub(crate) struct Deferrals {
     /// Gradients of roots that lead to none of the inputs.
     pub(super) seeds: SmallVec<[(Edge, Var); 1]>,
-    /// Nodes whose operands' gradients are put off, in part, by the order of recording.
+    /// Nodes of which some operands' gradients are deferred, by the order of recording.
     pub(super) nodes: BTreeMap<u64, Deferral>,
 }
 
-/// A node of which a pass has computed what leads to its inputs.
+/// A node of which a pass has computed only the gradients that lead to its inputs.
 pub(crate) struct Deferral {
     pub(super) node: SharedNode,
-    /// What had arrived at its outputs.
+    /// Gradients that had arrived at the node's outputs.
     pub(super) grads: SmallVec<[Option<Var>; 2]>,
     pub(super) shared: SharedTerms,
-    /// Operands whose gradients are put off; those that hooks or functions of the user's have given already.
+    /// Positions of operands whose gradients are deferred; a gradient is here where hooks or the
+    /// user's functions gave it already.
     pub(super) operands: SmallVec<[(usize, Option<Var>); 2]>,
 }

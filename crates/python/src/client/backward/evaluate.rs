@@ -16,12 +16,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::{SmallVec, smallvec};
 
-/// What formulas of several operands share, once computed.
+/// Values that the formulas of several operands share, kept once computed.
 #[derive(Default)]
 pub(crate) struct SharedTerms {
     /// Values of shared expressions.
     terms: SmallVec<[(u8, Term); 4]>,
-    /// What one instruction gives for several operands.
+    /// Results of one instruction that computes the gradients of several operands.
     products: Option<Vars>,
 }
 
@@ -30,14 +30,15 @@ pub(crate) struct Evaluation<'a> {
     py: Python<'a>,
     op: Op,
     node: &'a SharedNode,
-    /// What has arrived at each output.
+    /// Gradient that has arrived at each output.
     grads: &'a [Option<Var>],
     formulas: &'static Formulas,
     /// The operand whose gradient is computed.
     position: usize,
-    /// What the operands' gradients have in common.
+    /// Values that the operands' gradients share.
     common: SharedTerms,
-    /// The item that was asked for last, and the sizes before it: a long list is counted once, not anew for each item.
+    /// Item that was asked for last, and the sum of the sizes before it: a long list is counted
+    /// once, not anew for each item.
     counted: (usize, i64),
 }
 
@@ -51,7 +52,7 @@ impl<'a> Evaluation<'a> {
         Self::with_shared(py, op, node, grads, SharedTerms::default())
     }
 
-    /// The same, where gradients of other operands have been computed.
+    /// Starts an evaluation that reuses the terms computed for gradients of other operands.
     pub(crate) fn with_shared(
         py: Python<'a>,
         op: Op,
@@ -64,22 +65,23 @@ impl<'a> Evaluation<'a> {
         Self { py, op, node, grads, formulas, position: 0, common, counted }
     }
 
-    /// What gradients of other operands may need yet.
+    /// Returns the shared terms, for the gradients of other operands.
     pub(crate) fn into_shared(self) -> SharedTerms {
         self.common
     }
 
-    /// The gradient of an operand; `None` where it has none, or none has arrived that it is computed from.
+    /// The gradient of an operand; `None` where it has none, or where no gradient that it depends
+    /// on has arrived.
     pub(crate) fn gradient(&mut self, position: usize) -> PyResult<Option<Var>> {
         let Some(formula) = self.formulas.at(position) else { return Ok(None) };
-        let _same_dtypes = Suspended::new(); // as forward's, whatever autocast the pass runs in
+        let _same_dtypes = Suspended::new(); // the forward's dtypes, whatever autocast region the pass runs in
         let occurs = |output: usize| formula.grads >> output.min(15) & 1 != 0;
         let arrived = |output: usize, grad: &Option<_>| grad.is_some() && occurs(output);
         if !self.grads.iter().enumerate().any(|(output, grad)| arrived(output, grad)) {
             return Ok(None);
         }
         if self.op.info().has_list() {
-            self.common.terms.clear(); // an item's expressions are of that item
+            self.common.terms.clear(); // shared terms of one item do not hold for the next
         }
         self.position = position;
         Ok(match self.term(formula.root)? {
@@ -154,7 +156,7 @@ impl<'a> Evaluation<'a> {
         Ok(term)
     }
 
-    /// An operand as it was: a saved value, a number, or nothing.
+    /// The operand's value at the time of the call: a saved value, a number, or nothing.
     fn operand(&self, position: usize) -> PyResult<Term> {
         if let Some(var) = saved::at(self.py, self.node, Place::Operand(position))? {
             return Ok(Term::Tensor(var));
@@ -169,7 +171,8 @@ impl<'a> Evaluation<'a> {
         (first..self.node.inputs.len()).map(|position| self.operand(position)).collect()
     }
 
-    /// The gradient of this operand, of those that one instruction of `op` gives for all that need one.
+    /// The gradient of this operand, taken from the one instruction `op` that computes the
+    /// gradients of all operands that need one.
     fn product(&mut self, op: Op) -> PyResult<Term> {
         let passes_on = |input: &Input| !matches!(input.edge, None | Some(Edge::Nowhere));
         let wanted = || (0..).zip(&self.node.inputs).filter(|(_, input)| passes_on(input));
@@ -184,7 +187,7 @@ impl<'a> Evaluation<'a> {
             terms.extend(self.grads.iter().map(grad));
             for output in generic::saved_results(self.op, &self.node.attrs) {
                 terms.push(match saved::at(self.py, self.node, Place::Output(output))? {
-                    // A second derivative is that of the operands alone.
+                    // The second derivative is taken with respect to the operands only.
                     Some(var) => Term::Tensor(Var::new(self.py, var.value(self.py)?, None)),
                     None => Term::Absent,
                 });
@@ -200,7 +203,7 @@ impl<'a> Evaluation<'a> {
         let row = self.op.info().attrs.get(place);
         match (row, self.node.attrs.get(place)) {
             (Some(row), Some(attr)) => Term::of_attr(attr, row.kind),
-            // It came after the instruction's row was released.
+            // The attribute was added to the row after its release.
             (_, None) => Term::Absent,
             (None, _) => unreachable!("{} has no attribute {place}", self.op.info().name),
         }
@@ -212,7 +215,7 @@ impl<'a> Evaluation<'a> {
 
     fn infix(&mut self, infix: Infix, left: u8, right: u8) -> PyResult<Term> {
         let (left, right) = (self.term(left)?, self.term(right)?);
-        // PyTorch's order, in which a tensor stands before a number.
+        // PyTorch's order, with a tensor before a number.
         let turned = infix.op().info().commutes && matches!(left, Term::Number(_));
         match (&left, &right) {
             (Term::Tensor(_), _) | (_, Term::Tensor(_)) if turned => {
@@ -334,7 +337,8 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// The sizes along a dimension of the items before this one; an empty vector, allowed anywhere, takes no place.
+    /// The sum of the sizes, along a dimension, of the items before this one. An empty vector,
+    /// which may stand among any items, counts as 0.
     fn before(&mut self, dim: u8) -> PyResult<Term> {
         let dim = self.term(dim)?.int();
         let (first, mut start) = match self.counted {
@@ -362,7 +366,7 @@ impl<'a> Evaluation<'a> {
 
     fn not_implemented(&self) -> PyResult<PyErr> {
         let info = self.op.info();
-        // Of operators without a row the instruction says which it is.
+        // The instruction's attribute names the overload for operators without a row.
         let overload = info.attr_index("overload").and_then(|place| self.node.attrs.get(place));
         let aten = if let Some(Attr::Text(overload)) = overload {
             let refused = self.py.import("gt.aten.refused")?.getattr("derivative")?;
@@ -399,7 +403,7 @@ fn arg(term: &Term) -> Arg<'_> {
     }
 }
 
-/// Whether an operator's result is its only operand, of `meta`, as it is.
+/// Returns true if an operator returns its only operand, of `meta`, unchanged.
 fn changes_nothing(op: Op, attrs: &[Attr], meta: &Meta) -> bool {
     match (op, attrs) {
         (Op::Cast, [Attr::Dtype(dtype)]) => *dtype == meta.dtype,
@@ -433,7 +437,7 @@ pub(crate) fn sum_to(py: Python<'_>, grad: Var, wanted: &Dims) -> PyResult<Var> 
     emit::only(emit::emit(py, Op::Reshape, &[Arg::Var(&grad)], smallvec![Attr::Ints(*wanted)])?)
 }
 
-/// A term as a Python function gets it.
+/// Converts a term to the Python object that a Python function receives.
 fn object(py: Python<'_>, term: Term) -> PyResult<Bound<'_, PyAny>> {
     Ok(match term {
         Term::Absent => py.None().into_bound(py),

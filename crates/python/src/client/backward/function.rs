@@ -1,4 +1,5 @@
-//! Functions of the user's (`gt.autograd.Function`) as nodes: recorded by [`Application`], and the call of their backward.
+//! Users' functions (`gt.autograd.Function`) as nodes: recorded by [`Application`], and the call
+//! of their backward.
 
 use super::grad_fn::GradFn;
 use super::gradient_sum::Gradients;
@@ -31,8 +32,8 @@ impl Application {
         Ok(Self { inputs: GilCell::new(inputs.collect::<PyResult<_>>()?) })
     }
 
-    /// Records the function: the gradients of `outputs`, None where one has none, go to `context`, and `kept` is what it
-    /// saves. Writes to `outputs` that are views are refused, if it `guards` them.
+    /// Records the function: the gradients of `outputs` go to `context`, None for an output without one, and `kept` has
+    /// the values that it saves. Writes to `outputs` that are views are refused, if it `guards` them.
     fn record(
         &self,
         py: Python<'_>,
@@ -111,7 +112,7 @@ pub(super) fn gradients(
         .map(|grad| grad.as_ref().map(|grad| Tensor::wrap(py, grad.clone())).transpose())
         .collect::<PyResult<Vec<_>>>()?;
     let context = function.context.clone_ref(py);
-    // What the backward emits is of its own lines.
+    // Instructions that the backward emits carry the call sites of its own lines.
     let outer = site::set_override(None);
     let arguments = (GradFn::of(node).object(py)?, PyTuple::new(py, tensors)?);
     let result = context.bind(py).call_method1("_differentiate", arguments);

@@ -10,8 +10,8 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// `tensor.grad_fn`: what computes the gradients of operands from that of the result. Each is of a class of its own, which
-/// is called as PyTorch calls the function (`AddBackward0`): programs that draw graphs read the class's name.
+/// `tensor.grad_fn`: the node that computes the gradients of operands from that of the result. Each operator has a class
+/// of its own with PyTorch's name of the function (`AddBackward0`): programs that draw graphs read the class's name.
 #[pyclass(frozen, weakref, subclass, module = "gt", name = "GradFn")]
 pub(crate) struct GradFn(To);
 
@@ -37,7 +37,7 @@ impl GradFn {
         }
     }
 
-    /// As an object of the class of its name.
+    /// Makes the Python object, of the class with the node's name.
     pub(super) fn object(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
         let name = self.class_name();
         let classes =
@@ -57,7 +57,7 @@ impl GradFn {
         node.inputs.iter().enumerate().filter(|(_, input)| input.meta.is_some())
     }
 
-    /// A dictionary that the node keeps.
+    /// The dictionary that the node keeps, made at first use.
     fn kept<'py>(
         &self,
         py: Python<'py>,
@@ -85,13 +85,13 @@ fn class_named<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> 
 
 #[pymethods]
 impl GradFn {
-    /// The same node; `object` makes the classes' objects so.
+    /// Makes another object for the same node: called by the classes of `object`.
     #[new]
     fn new(node: &Bound<'_, Self>) -> Self {
         Self(node.get().0.clone())
     }
 
-    /// As PyTorch calls it: `MulBackward0`.
+    /// PyTorch's name of the node: `MulBackward0`.
     fn name(&self) -> String {
         match &self.0 {
             To::Node(node) => node.name(),
@@ -132,7 +132,7 @@ impl GradFn {
         PyTuple::new(py, nexts.collect::<PyResult<Vec<(Option<Bound<'py, Self>>, u32)>>>()?)
     }
 
-    /// Of a leaf's: the leaf.
+    /// The leaf, of a node that accumulates into one.
     #[getter]
     fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Tensor>> {
         match &self.0 {
@@ -141,7 +141,7 @@ impl GradFn {
         }
     }
 
-    /// Where the forward was called: `train.py:42`.
+    /// Call site of the forward: `train.py:42`.
     #[getter]
     fn _site(&self, py: Python<'_>) -> Option<String> {
         match &self.0 {
@@ -150,25 +150,25 @@ impl GradFn {
         }
     }
 
-    /// Functions that are called before it computes gradients.
+    /// Functions that are called before this node computes gradients.
     #[getter]
     fn _before(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
         self.kept(py, |cold| &mut cold.before).map(Bound::unbind)
     }
 
-    /// Functions that are called after it has computed gradients.
+    /// Functions that are called after this node has computed gradients.
     #[getter]
     fn _after(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
         self.kept(py, |cold| &mut cold.after).map(Bound::unbind)
     }
 
-    /// What the user keeps with this node.
+    /// Dictionary that the user may fill with data about this node.
     #[getter]
     fn metadata(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
         self.kept(py, |cold| &mut cold.metadata).map(Bound::unbind)
     }
 
-    /// Of a function of the user's: what `save_for_backward` was given.
+    /// Tensors that a user's function passed to `save_for_backward`.
     #[getter]
     fn saved_tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         match &self.0 {
@@ -182,7 +182,7 @@ impl GradFn {
         }
     }
 
-    /// Attributes of the `ctx` of a function of the user's.
+    /// Looks up an attribute of the `ctx` of a user's function.
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         match &self.0 {
             To::Node(node) => match &node.kind {
@@ -207,7 +207,7 @@ pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Var) -> PyResult<Option<Bound<
     }
 }
 
-/// What `save_for_backward` was given.
+/// Tensors that were passed to `save_for_backward`.
 fn saved_tensors<'py>(
     py: Python<'py>,
     node: &SharedNode,
@@ -223,7 +223,7 @@ fn saved_tensors<'py>(
     PyTuple::new(py, tensors.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// What a node says whose saved values a pass has freed.
+/// The error for a node whose saved values a pass has freed.
 pub(super) fn freed(py: Python<'_>) -> PyErr {
     errors::mistake(
         py,

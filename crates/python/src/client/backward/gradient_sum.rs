@@ -1,6 +1,7 @@
-//! The gradient that arrives at one place: whole gradients, summed as they come, and gradients of views, by view. What
-//! views make of it is combined once, when all have arrived ([`super::view_gradients`]): a loop over the slices of a value would
-//! otherwise make a whole gradient for each.
+//! The gradient that arrives at one place: whole gradients, summed as they arrive, and gradients
+//! of views, by view. The views' gradients are combined once, when all have arrived
+//! ([`super::view_gradients`]): a loop over the slices of a value would otherwise make a whole
+//! gradient for each slice.
 
 use super::view_gradients::{self, plus};
 use super::windows::ViewGradient;
@@ -11,12 +12,13 @@ use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 
-/// Views of views of views are kept apart up to this depth, so that nothing recurses further.
+/// Depth up to which views of views are kept apart, so that no recursion goes deeper.
 const DEPTH_MAX: usize = 8;
 /// Gradients of operands, by their places.
 pub(super) type Gradients = SmallVec<[(usize, Var); 2]>;
 
-/// Gradients of views that overlap are combined where they are more than this many times the whole.
+/// Gradients of overlapping views are combined once their elements exceed this many times those of
+/// the whole.
 const HELD_MAX: i64 = 2;
 
 #[derive(Default)]
@@ -29,17 +31,17 @@ pub(super) struct Sum {
 struct Views {
     by_key: BTreeMap<ViewKey, ViewSum>,
     depth: usize,
-    /// Of all gradients held here.
+    /// Number of elements of all gradients held here.
     elements: i64,
 }
 
 struct ViewSum {
-    /// One of the recorded instructions that took it.
+    /// One of the recorded instructions that took the view.
     node: SharedNode,
     sum: Sum,
 }
 
-/// A view operator and its attributes: of one value, nodes of the same key are the same view.
+/// A view operator and its attributes. Nodes of one value with the same key take the same view.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ViewKey(SmallVec<[i64; 8]>);
 
@@ -77,7 +79,8 @@ impl Sum {
         Self { whole, views: None }
     }
 
-    /// Whether nothing but gradients of views has arrived, and it may be handed on as they are.
+    /// Returns true if only gradients of views have arrived, so that they may be passed on
+    /// separately.
     pub(super) fn is_of_views(&self) -> bool {
         let shallow = self.views.as_ref().is_some_and(|views| views.depth < DEPTH_MAX);
         self.whole.is_none() && shallow
@@ -91,7 +94,7 @@ impl Sum {
         Ok(())
     }
 
-    /// Adds what has arrived at a view of this, which `node` took.
+    /// Adds the gradient that arrived at a view of this value; `node` took the view.
     pub(super) fn add_view(
         &mut self,
         py: Python<'_>,
@@ -126,7 +129,7 @@ impl Sum {
         Ok(())
     }
 
-    /// Everything as one gradient; `None` where nothing has arrived.
+    /// Combines everything into one gradient; `None` where nothing has arrived.
     pub(super) fn total(self, py: Python<'_>) -> PyResult<Option<Var>> {
         let Some(views) = self.views else { return Ok(self.whole) };
         let mut parts = Vec::with_capacity(views.by_key.len());

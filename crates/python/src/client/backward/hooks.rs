@@ -1,6 +1,6 @@
-//! Functions of the user's that are called in a pass: with the gradient of a tensor, with those of a node, with a leaf
-//! whose gradient has accumulated. They stand in dictionaries of Python's, by the handles that take them out;
-//! `gt.autograd.hooks` calls them.
+//! The user's hooks that are called in a pass: with the gradient of a tensor, with those of a
+//! node, with a leaf whose gradient has accumulated. Python dictionaries hold them, by the handles
+//! that remove them; `gt.autograd.hooks` calls them.
 
 use super::grad_fn::GradFn;
 use super::gradient_sum::Gradients;
@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a leaf has ever had hooks: a pass looks for some only then.
+/// True once any leaf has had hooks: before that, a pass does not look for them.
 static OF_LEAVES: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn any_of_leaves() -> bool {
@@ -78,7 +78,8 @@ pub(crate) fn accumulate_hooks<'py>(
     Err(errors::mistake(py, ErrorClass::Runtime, refusal))
 }
 
-/// Calls a function of `gt.autograd.hooks`; its operators are of the lines that call them.
+/// Calls a function of `gt.autograd.hooks`. Its operators carry the call sites of the lines that
+/// call them.
 fn call<'py>(
     py: Python<'py>,
     name: &str,
@@ -107,7 +108,8 @@ fn tuple<'py>(py: Python<'py>, grads: &[Option<Var>]) -> PyResult<Bound<'py, PyT
     PyTuple::new(py, objects)
 }
 
-/// What the hooks of a leaf make of all that has arrived there.
+/// Calls the hooks of a leaf with the sum of the gradients that arrived there; returns the sum that
+/// they give in its place.
 pub(super) fn leaf(py: Python<'_>, leaf: &Var, sum: Var) -> PyResult<Var> {
     let hooks = {
         let state = leaf.look(py);
@@ -124,7 +126,7 @@ fn tensor(py: Python<'_>, hooks: &Py<PyDict>, grad: Var) -> PyResult<Var> {
     Ok(result.cast_into::<Tensor>()?.get().var.clone())
 }
 
-/// Calls what waits for this leaf's gradient.
+/// Calls the functions that wait for this leaf's accumulated gradient.
 pub(super) fn accumulated(py: Python<'_>, leaf: &Var) -> PyResult<()> {
     if !any_of_leaves() {
         return Ok(());
@@ -141,7 +143,8 @@ pub(super) fn accumulated(py: Python<'_>, leaf: &Var) -> PyResult<()> {
     Ok(())
 }
 
-/// What the hooks of a node's outputs make of the gradients that have arrived there.
+/// Calls the hooks of a node's outputs and puts their results in place of the gradients that
+/// arrived there.
 pub(super) fn outputs(
     py: Python<'_>,
     node: &SharedNode,
@@ -168,7 +171,7 @@ fn of(
     node.cold.get(py).as_deref().and_then(find).map(|hooks| hooks.clone_ref(py))
 }
 
-/// What the hooks before a node make of the gradients of its outputs.
+/// Calls the hooks before a node and puts their results in place of the gradients of its outputs.
 pub(super) fn before(py: Python<'_>, node: &SharedNode, grads: &mut [Option<Var>]) -> PyResult<()> {
     let Some(hooks) = of(py, node, |cold| cold.before.as_ref()) else { return Ok(()) };
     let result = call(py, "before_node", (hooks, tuple(py, grads)?))?;
@@ -178,7 +181,7 @@ pub(super) fn before(py: Python<'_>, node: &SharedNode, grads: &mut [Option<Var>
     Ok(())
 }
 
-/// What the hooks after a node make of the gradients of its operands.
+/// Calls the hooks after a node; returns the gradients of its operands as the hooks left them.
 pub(super) fn after(
     py: Python<'_>,
     node: &SharedNode,

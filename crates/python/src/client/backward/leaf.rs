@@ -1,4 +1,4 @@
-//! The end of a pass: what arrives at a leaf.
+//! The end of a pass: gradients that arrive at leaves.
 
 use super::view_gradients::{plus, plus_consuming};
 use crate::client::session::errors;
@@ -8,7 +8,8 @@ use crate::client::value::variable::Var;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
 
-/// Refuses a leaf that is one no more: a view without history, whose base was written with one since.
+/// Refuses a leaf that no longer is one: a view without history whose base was written with one
+/// since.
 pub(super) fn check_still_leaf(py: Python<'_>, leaf: &Var) -> PyResult<()> {
     if matches!(leaf.edge(py)?, Some(Edge::Node(..))) {
         return Err(errors::mistake(
@@ -20,7 +21,7 @@ pub(super) fn check_still_leaf(py: Python<'_>, leaf: &Var) -> PyResult<()> {
     Ok(())
 }
 
-/// Adds to a variable's `.grad`, which keeps its identity.
+/// Adds to a variable's `.grad`; `.grad` stays the same object.
 pub(super) fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
     let old = leaf
         .look(py)
@@ -28,7 +29,7 @@ pub(super) fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()>
         .and_then(|cold| cold.grad.as_ref())
         .map(|grad| grad.bind(py).get().var.clone());
     let Some(old) = old else {
-        // A variable of its own: the same gradient may arrive at several leaves.
+        // A new variable: the same gradient may arrive at several leaves.
         let resolved = grad.resolve(py)?;
         let edge = if tape::grad_enabled() { resolved.edge } else { None };
         let tensor = Tensor::wrap(py, Var::new(py, resolved.value, edge))?.unbind();

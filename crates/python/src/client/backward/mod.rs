@@ -32,7 +32,8 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// `backward(...)` of roots, each with the gradient that arrives there: `.grad` of the given inputs accumulates, or of all leaves.
+/// `backward(...)` of roots, each with the gradient that arrives there: accumulates into `.grad` of
+/// the given inputs, or of all leaves.
 pub(crate) fn run(
     py: Python<'_>,
     roots: &[(Var, Option<Var>)],
@@ -47,7 +48,7 @@ pub(crate) fn run(
             targets.push(var.clone());
         }
         if !var.is_leaf(py)? || !var.requires_grad(py) {
-            var.retain_grad(py)?; // the pass itself fills it; PyTorch's error for what needs none
+            var.retain_grad(py)?; // the pass fills `.grad`; raises PyTorch's error if no gradient is required
         }
     }
     let gradients = pass(py, roots, &targets, keep, create)?;
@@ -65,11 +66,11 @@ pub(crate) fn run(
 }
 
 thread_local! {
-    /// Whether this thread's innermost pass is for chosen inputs: no leaf accumulates.
+    /// True while this thread's innermost pass is for chosen inputs: no leaf accumulates.
     static FOR_INPUTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the pass that is running on this thread is for chosen inputs.
+/// Returns true if the pass running on this thread is for chosen inputs.
 #[pyfunction]
 pub(crate) fn is_pass_for_inputs() -> bool {
     FOR_INPUTS.get()
@@ -90,7 +91,7 @@ pub(crate) fn pass(
     Ok(work.captured)
 }
 
-/// Gradients of `roots` for leaves, and what is left to do for all other leaves.
+/// Gradients of `roots` for leaves, and the deferred work for all other leaves.
 pub(crate) fn split(
     py: Python<'_>,
     roots: &[(Var, Option<Var>)],
@@ -110,14 +111,14 @@ pub(crate) fn split(
     Ok((work.captured, work.deferrals.unwrap_or_default()))
 }
 
-/// Does what a split pass has left.
+/// Runs the work that a split pass has deferred.
 pub(crate) fn resume(py: Python<'_>, deferrals: Deferrals) -> PyResult<()> {
     let Deferrals { seeds, nodes } = deferrals;
     let mut work = Pass::of_deferrals(py, &seeds, nodes)?;
     go(py, &mut work, seeds, false)
 }
 
-/// Where the gradients of roots begin, and with what.
+/// Edges at which the gradients of the roots start, each with its first gradient.
 fn seeded(py: Python<'_>, roots: &[(Var, Option<Var>)]) -> PyResult<SmallVec<[(Edge, Var); 1]>> {
     let mut edges: SmallVec<[(Edge, Var); 1]> = SmallVec::new();
     for (position, (root, seed)) in roots.iter().enumerate() {
@@ -138,7 +139,7 @@ fn seeded(py: Python<'_>, roots: &[(Var, Option<Var>)]) -> PyResult<SmallVec<[(E
     Ok(edges)
 }
 
-/// Runs a pass; modes and scopes of the thread are as before then.
+/// Runs a pass and restores the thread's modes and scopes afterwards.
 fn go(
     py: Python<'_>,
     work: &mut Pass,

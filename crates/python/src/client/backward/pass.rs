@@ -1,4 +1,5 @@
-//! What arrives where in a backward pass: gradients at outputs, at views and at leaves, and those that were asked for.
+//! The state of a backward pass: gradients that have arrived at outputs, at views and at leaves,
+//! and those that were asked for.
 
 use super::deferral::{Deferral, Deferrals};
 use super::gradient_sum::{Sum, ViewKey};
@@ -20,29 +21,29 @@ struct Pending {
     grads: SmallVec<[Sum; 2]>,
 }
 
-/// Gradients of views of a leaf, which it gets together when the pass ends.
+/// Gradients of views of a leaf, added to it together when the pass ends.
 struct LeafViews {
     leaf: Var,
     sum: Sum,
-    /// Of the view that was the last.
+    /// Call site of the last view.
     site: u32,
     signal: u16,
 }
 
-/// A backward pass on its way: what has arrived where, and what was asked for.
+/// A running backward pass: the gradients that have arrived, and the places that were asked for.
 pub(super) struct Pass {
-    /// By the order of recording: the last one is next.
+    /// Nodes by their order of recording: the last one is next.
     pending: BTreeMap<u64, Pending>,
-    /// Which captured gradient a place fills; empty when leaves accumulate.
+    /// Indices of the captured gradients that each place fills; empty when leaves accumulate.
     pub(super) targets: Targets,
     pub(super) captured: Vec<Option<Var>>,
-    /// In the order in which they came, and where each leaf stands in it.
+    /// Leaves in the order in which their gradients came, and the index of each leaf in it.
     leaf_views: Vec<LeafViews>,
     leaf_places: BTreeMap<usize, usize>,
     pub(super) survey: Survey,
-    /// What this pass puts off, if it does.
+    /// Work that this pass defers, if it may.
     pub(super) deferrals: Option<Deferrals>,
-    /// What another pass has put off, and this one does.
+    /// Work that another pass has deferred and this one does.
     pub(super) resumed: BTreeMap<u64, Deferral>,
     keep: bool,
 }
@@ -54,7 +55,7 @@ impl Pass {
             let key = match target.edge(py)? {
                 Some(Edge::Node(node, output)) => Target::Node(node.sequence, output),
                 Some(Edge::Leaf(leaf)) => Target::Leaf(leaf.address()),
-                // Its gradient is one that does not arrive.
+                // A root whose gradient goes nowhere: nothing to do.
                 Some(Edge::Nowhere) => continue,
                 None => {
                     return Err(errors::not_differentiable(
@@ -78,18 +79,18 @@ impl Pass {
         })
     }
 
-    /// Looks at the graph behind the roots, where something of it has to be known.
+    /// Surveys the graph behind the roots, where the pass needs to know something of it.
     pub(super) fn survey<'a>(&mut self, py: Python<'_>, roots: impl Iterator<Item = &'a Edge>) {
         let targets = self.is_for_inputs().then_some(&self.targets);
         self.survey.look(py, roots, targets);
     }
 
-    /// Whether gradients go to what was asked for alone, and not to all leaves.
+    /// Returns true if gradients go only to the places that were asked for, and not to all leaves.
     pub(super) fn is_for_inputs(&self) -> bool {
         !self.captured.is_empty() || self.deferrals.is_some()
     }
 
-    /// From the roots to the leaves.
+    /// Runs the pass, from the roots to the leaves.
     pub(super) fn run(
         &mut self,
         py: Python<'_>,
@@ -128,7 +129,7 @@ impl Pass {
         }
     }
 
-    /// What has arrived at an output so far.
+    /// The sum of the gradients that have arrived at an output so far.
     fn arriving(&mut self, node: &SharedNode, output: u32) -> Option<&mut Sum> {
         if !self.survey.is_reached(node) {
             return None;
@@ -140,7 +141,7 @@ impl Pass {
         pending.grads.get_mut(to_usize(output))
     }
 
-    /// What has arrived at a view goes to what it is a view of.
+    /// Passes the gradients that arrived at a view on to the value that it is a view of.
     pub(super) fn add_view(
         &mut self,
         py: Python<'_>,
@@ -169,7 +170,7 @@ impl Pass {
 
     fn add_to_leaf(&mut self, py: Python<'_>, leaf: &Var, grad: Var) -> PyResult<()> {
         if self.captured.is_empty() {
-            // What was a leaf with gradient when it was used may be none any more.
+            // A leaf that required a gradient when it was used may not require one any more.
             if !leaf.requires_grad(py) {
                 return Ok(());
             }
@@ -230,7 +231,8 @@ impl Pass {
         pending.max(resumed)
     }
 
-    /// What has arrived at leaves whose hooks wait for all of it, where nothing recorded before `sequence` leads there.
+    /// Adds to the leaves whose hooks waited for all gradients, once no node recorded before
+    /// `sequence` leads there.
     fn leaves_after(&mut self, py: Python<'_>, sequence: Option<u64>) -> PyResult<()> {
         while let Some((leaf, sum)) = self.survey.complete(sequence) {
             let Some(sum) = sum else { continue };
@@ -241,7 +243,7 @@ impl Pass {
     }
 }
 
-/// What is emitted from here on is of this node's line and scope.
+/// Instructions emitted from here on carry this node's call site and scope.
 fn enter(py: Python<'_>, node: &SharedNode) {
     site::set_override(Some(node.site));
     signal::set_override(Some(signal::backward_of(py, node.signal)));

@@ -1,4 +1,4 @@
-//! What a backward pass begins with: the gradients of its roots.
+//! Seeds of a backward pass: the gradients of its roots.
 
 use crate::client::emission::emit;
 use crate::client::session::errors;
@@ -8,7 +8,7 @@ use gt_protocol::Scalar;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
 
-/// The gradient that arrives at `root`: a tensor as given, or a number for what has one element.
+/// The gradient that starts at `root`: a tensor as given, or a number for a root of one element.
 pub(crate) fn seed<'py>(
     root: &Bound<'py, Tensor>,
     gradient: &Bound<'py, PyAny>,
@@ -38,7 +38,7 @@ pub(crate) fn seed<'py>(
     }
 }
 
-/// What is not given: one, for a root of one element.
+/// The default gradient: one, for a root of one element.
 pub(super) fn ones_like(py: Python<'_>, root: &Var) -> PyResult<Var> {
     let meta = root.meta(py);
     if meta.elements() != 1 {

@@ -1,6 +1,7 @@
-//! A backward pass in two parts: to a few leaves, the inputs of a pipeline's stage, and what is left of it, to all other
-//! leaves, later. Which formulas are put off follows from the graph: those of operands that lead to none of the inputs.
-//! Nothing is computed twice: what the formulas of one instruction share is kept with it, and what arrived there.
+//! A backward pass in two parts: first the gradients of a few leaves (the inputs of a pipeline's
+//! stage), later those of all other leaves. The graph decides which formulas are deferred: those of
+//! operands that lead to none of the inputs. Nothing is computed twice: a deferred node keeps its
+//! arrived gradients and the terms that its formulas share.
 
 use super::deferral::Deferral;
 use super::hooks;
@@ -12,7 +13,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 impl Pass {
-    /// Goes on with what another pass has put off; leaves accumulate.
+    /// Resumes the work that another pass has deferred; leaves accumulate.
     pub(super) fn of_deferrals(
         py: Python<'_>,
         seeds: &[(Edge, Var)],
@@ -29,12 +30,13 @@ impl Pass {
         Ok(pass)
     }
 
-    /// Whether a gradient that goes there is put off: it leads to a leaf, and to none of the inputs.
+    /// Returns true if the gradient at this edge is deferred: it leads to a leaf, and to none of
+    /// the inputs.
     pub(super) fn puts_off(&self, edge: &Edge) -> bool {
         self.deferrals.is_some() && !matches!(edge, Edge::Nowhere) && !self.survey.is_wanted(edge)
     }
 
-    /// Keeps a node for the rest of its operands.
+    /// Keeps a node for the gradients of its remaining operands.
     pub(super) fn put_off(&mut self, deferral: Deferral) {
         if let Some(deferrals) = &mut self.deferrals {
             deferrals.nodes.insert(deferral.node.sequence, deferral);
@@ -48,12 +50,12 @@ impl Pass {
         }
     }
 
-    /// Whether something of a node has been put off, for which it keeps what it has saved.
+    /// Returns true if part of a node's work is deferred; the node then keeps its saved values.
     pub(super) fn is_put_off(&self, sequence: u64) -> bool {
         self.deferrals.as_ref().is_some_and(|deferrals| deferrals.nodes.contains_key(&sequence))
     }
 
-    /// The rest of a node.
+    /// Computes the deferred gradients of a node.
     pub(super) fn resume(&mut self, py: Python<'_>, deferral: Deferral) -> PyResult<()> {
         let Deferral { node, grads, shared, operands } = deferral;
         let (given, open): (SmallVec<[_; 2]>, SmallVec<[_; 2]>) =

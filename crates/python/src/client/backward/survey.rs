@@ -1,5 +1,6 @@
-//! What a pass has to know of the graph before it begins: which nodes lead to a wanted gradient, and when nothing more can
-//! arrive at a leaf that has hooks. A pass that asks for neither looks at nothing.
+//! Facts about the graph that a pass needs before it begins: the nodes that lead to a wanted
+//! gradient, and the point after which nothing more can arrive at a leaf that has hooks. A pass
+//! that needs neither does not look at the graph.
 
 use super::hooks;
 use crate::client::tape::{Edge, SharedNode};
@@ -7,20 +8,20 @@ use crate::client::value::variable::Var;
 use pyo3::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a wanted gradient is found.
+/// Place in the graph where a wanted gradient is found.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Node(u64, u32),
     Leaf(usize),
 }
 
-/// Which captured gradient a place fills.
+/// Indices of the captured gradients that each place fills.
 pub(super) type Targets = BTreeMap<Target, Vec<usize>>;
 
 /// A leaf whose hooks are called with the sum of all that arrives.
 struct Leaf {
     var: Var,
-    /// The first node recorded that leads to it; `None` for a root.
+    /// Sequence number of the first recorded node that leads to the leaf; `None` for a root.
     first: Option<u64>,
     sum: Option<Var>,
 }
@@ -28,21 +29,21 @@ struct Leaf {
 #[derive(Default)]
 pub(super) struct Survey {
     leaves: BTreeMap<usize, Leaf>,
-    /// Which nodes lead to a wanted gradient, and which of them through an operand; `None` where leaves accumulate.
+    /// Nodes that lead to a wanted gradient; `None` where leaves accumulate.
     wanted: Option<Wanted>,
 }
 
 #[derive(Default)]
 struct Wanted {
-    /// Nodes with an output that is wanted itself, or an operand that leads on.
+    /// Nodes with a wanted output, or an operand that leads to a wanted gradient.
     reached: BTreeSet<u64>,
-    /// Nodes with an operand that leads on.
+    /// Nodes with an operand that leads to a wanted gradient.
     passed: BTreeSet<u64>,
     leaves: BTreeSet<usize>,
 }
 
 impl Survey {
-    /// The sum so far at a leaf whose hooks wait for all of it.
+    /// The sum so far at a leaf whose hooks wait for all of its gradients.
     pub(super) fn hooked(&mut self, leaf: &Var) -> Option<&mut Option<Var>> {
         if self.leaves.is_empty() {
             return None;
@@ -50,7 +51,7 @@ impl Survey {
         self.leaves.get_mut(&leaf.address()).map(|leaf| &mut leaf.sum)
     }
 
-    /// Takes out a leaf to which no node before `sequence` leads, or no node at all.
+    /// Takes out a leaf to which no remaining node leads: none before `sequence`, or none at all.
     pub(super) fn complete(&mut self, sequence: Option<u64>) -> Option<(Var, Option<Var>)> {
         let is_complete = |leaf: &&Leaf| match (leaf.first, sequence) {
             (None, _) => true,
@@ -61,17 +62,17 @@ impl Survey {
         self.leaves.remove(&address).map(|leaf| (leaf.var, leaf.sum))
     }
 
-    /// Whether a gradient at this node's outputs is of use.
+    /// Returns true if a gradient at this node's outputs is needed.
     pub(super) fn is_reached(&self, node: &SharedNode) -> bool {
         self.wanted.as_ref().is_none_or(|wanted| wanted.reached.contains(&node.sequence))
     }
 
-    /// Whether the gradients of this node's operands are of use.
+    /// Returns true if the gradients of this node's operands are needed.
     pub(super) fn is_passed(&self, node: &SharedNode) -> bool {
         self.wanted.as_ref().is_none_or(|wanted| wanted.passed.contains(&node.sequence))
     }
 
-    /// Whether a gradient that goes there is of use.
+    /// Returns true if a gradient at this edge is needed.
     pub(super) fn is_wanted(&self, edge: &Edge) -> bool {
         self.wanted.as_ref().is_none_or(|wanted| wanted.reaches(edge))
     }
@@ -88,8 +89,8 @@ impl Wanted {
 }
 
 impl Survey {
-    /// Looks at the graph behind the roots, where something of it has to be known.
-    /// Leaves accumulate where there are no targets.
+    /// Surveys the graph behind the roots, where the pass needs to know something of it. Leaves
+    /// accumulate where there are no targets.
     pub(super) fn look<'a>(
         &mut self,
         py: Python<'_>,
@@ -155,7 +156,8 @@ impl Survey {
     }
 }
 
-/// What leads to a wanted gradient: operands were recorded before what has them.
+/// Nodes that lead to a wanted gradient. Nodes are visited in recording order, so operands come
+/// before the nodes that use them.
 fn leading_to(targets: &Targets, nodes: &BTreeMap<u64, SharedNode>) -> Wanted {
     let mut wanted = Wanted::default();
     let mut outputs = BTreeSet::new();

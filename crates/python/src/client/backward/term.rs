@@ -1,6 +1,8 @@
-//! What an expression in a gradient formula evaluates to, and arithmetic on numbers and shapes. Nothing here is emitted.
+//! Values of expressions in gradient formulas, and arithmetic on numbers and shapes. Nothing here
+//! is emitted.
 //!
-//! The generator has checked the kinds of all expressions: another kind than the one asked for is a mistake of ours.
+//! The generator has checked the kinds of all expressions: a term of another kind than the one
+//! asked for is a bug of ours.
 
 use crate::client::emission::emit::Vars;
 use crate::client::tape::formula::Infix;
@@ -113,7 +115,7 @@ impl Term {
         }
     }
 
-    /// `-x` of a number or of each of several integers; a tensor is no business of this.
+    /// `-x` of a number or of each of several integers; not for tensors.
     pub(crate) fn negative(&self) -> Self {
         match self {
             Self::Number(Scalar::Int(value)) => Self::Number(Scalar::Int(-value)),
@@ -122,7 +124,7 @@ impl Term {
         }
     }
 
-    /// `left op right` of what are no tensors.
+    /// `left op right`, for terms that are not tensors.
     pub(crate) fn infix(infix: Infix, left: &Self, right: &Self) -> Self {
         let equal = match (left, right) {
             (Self::Number(left), Self::Number(right)) => {
@@ -135,7 +137,7 @@ impl Term {
     }
 }
 
-/// As Python calculates: integers stay integers but in a division.
+/// Arithmetic by Python's rules: integers stay integers except in a division.
 fn of_numbers(infix: Infix, left: Scalar, right: Scalar) -> Scalar {
     let whole = |number| match number {
         Scalar::Bool(value) => Some(i64::from(value)),
@@ -165,7 +167,7 @@ fn of_numbers(infix: Infix, left: Scalar, right: Scalar) -> Scalar {
     })
 }
 
-/// Integers as a shape. No formula makes more of them than a tensor has dimensions, or one more.
+/// Integers as a shape. No formula makes more of them than the rank limit of a tensor, plus one.
 pub(crate) fn listed(values: impl IntoIterator<Item = i64>) -> Dims {
     let mut dims = Dims::EMPTY;
     for value in values {
@@ -174,7 +176,8 @@ pub(crate) fn listed(values: impl IntoIterator<Item = i64>) -> Dims {
     dims
 }
 
-/// Which dimensions of `rank` a reduction over `dim` goes over: a number, several, or all where it says none.
+/// Tests whether a reduction over `dim` reduces a dimension: `dim` is a number, several numbers, or
+/// absent, which means all.
 pub(crate) fn reduces(dim: &Term, rank: usize) -> impl Fn(usize) -> bool {
     let dims = match dim {
         Term::Number(_) => listed([dim.int()]),
@@ -194,7 +197,7 @@ fn wrapped(dim: i64, rank: usize) -> usize {
     }
 }
 
-/// Places of dimensions as integers.
+/// Indices of `count` dimensions, as integers.
 pub(crate) fn places(count: usize) -> impl DoubleEndedIterator<Item = i64> {
     0..i64::try_from(count).expect("a count of dimensions is small")
 }

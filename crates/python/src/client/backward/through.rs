@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 impl Pass {
-    /// All that will arrive at a node's outputs has arrived.
+    /// Passes through a node at whose outputs every gradient has arrived.
     pub(super) fn go_through(
         &mut self,
         py: Python<'_>,
@@ -35,7 +35,7 @@ impl Pass {
         }
         let grads = sums.into_iter().map(|sum| sum.total(py));
         let mut grads = grads.collect::<PyResult<SmallVec<[Option<Var>; 2]>>>()?;
-        // As PyTorch: what is asked for is what arrives, where the pass goes on from here.
+        // PyTorch captures the gradient as it arrives, before hooks, if the pass goes on from here.
         if is_passed {
             self.capture_outputs(py, node, &grads)?;
         }
@@ -59,13 +59,14 @@ impl Pass {
         self.differentiate(py, node, &grads, is_cold)
     }
 
-    /// Whether what arrives at this node was asked for, so that it has to be whole.
+    /// Returns true if the gradient that arrives at this node was asked for, so that it must be
+    /// whole.
     fn is_asked_for(&self, node: &SharedNode) -> bool {
         let of_node = Target::Node(node.sequence, 0)..=Target::Node(node.sequence, u32::MAX);
         self.targets.range(of_node).next().is_some()
     }
 
-    /// Whether this node's operand is a leaf whose hooks wait for all that arrives there.
+    /// Returns true if this node's operand is a leaf whose hooks wait for all of its gradients.
     fn is_hooked(&mut self, node: &SharedNode) -> bool {
         match node.inputs.first().and_then(|input| input.edge.as_ref()) {
             Some(Edge::Leaf(leaf)) => self.survey.hooked(leaf).is_some(),
@@ -108,7 +109,7 @@ impl Pass {
         };
         let passes_on =
             node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
-        // Only what had been kept is freed.
+        // Only values that were kept are freed.
         if passes_on && node.saved.get(py).is_none() {
             return Err(grad_fn::freed(py));
         }
@@ -134,7 +135,7 @@ impl Pass {
             if let Some(grad) = evaluation.gradient(position)? {
                 let grad = checked(py, (node, position), fit(py, grad, meta, op)?)?;
                 if is_cold {
-                    given.push((position, grad)); // a hook sees all of them
+                    given.push((position, grad)); // hooks receive the deferred ones too
                 } else {
                     self.add(py, edge, grad)?;
                 }
@@ -150,7 +151,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Computes the gradients of operands that were put off.
+    /// Computes the deferred gradients of operands.
     pub(super) fn differentiate_rest(
         &mut self,
         py: Python<'_>,
@@ -159,7 +160,9 @@ impl Pass {
         shared: SharedTerms,
         positions: &[usize],
     ) -> PyResult<()> {
-        let Some(op) = node.op() else { unreachable!("a function gives all gradients at once") };
+        let Some(op) = node.op() else {
+            unreachable!("a user's function has given all of its gradients already")
+        };
         if node.saved.get(py).is_none() {
             return Err(grad_fn::freed(py));
         }
@@ -176,7 +179,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Gives the gradients of a node's operands to its hooks, and what these make of them to where they go.
+    /// Gives the gradients of a node's operands to its hooks, and passes the hooks' results on.
     fn pass_on(
         &mut self,
         py: Python<'_>,
@@ -201,7 +204,7 @@ impl Pass {
     }
 }
 
-/// A gradient in which `detect_anomaly` finds nothing.
+/// Returns a gradient after `detect_anomaly`, if it is on, has found no NaN in it.
 fn checked(py: Python<'_>, place: (&SharedNode, usize), grad: Var) -> PyResult<Var> {
     if anomaly::is_on() {
         anomaly::check(py, place.0, place.1, &grad)?;
@@ -209,7 +212,7 @@ fn checked(py: Python<'_>, place: (&SharedNode, usize), grad: Var) -> PyResult<V
     Ok(grad)
 }
 
-/// Gradients of non-leaves that keep theirs.
+/// Adds to `.grad` of non-leaves that called `retain_grad`.
 fn keep_outputs(py: Python<'_>, node: &SharedNode, grads: &[Option<Var>]) -> PyResult<()> {
     for (output, grad) in (0..).zip(grads) {
         let Some(grad) = grad else { continue };

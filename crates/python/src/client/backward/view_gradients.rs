@@ -1,5 +1,6 @@
-//! Gradients of several views of one value as one gradient of the value. Windows along one dimension that do not overlap are
-//! joined by one `stack` or `cat`, zeros between them; what is left is added in place, where it belongs.
+//! Combines the gradients of several views of one value into one gradient of the value. Windows
+//! along one dimension that do not overlap are joined by one `stack` or `cat`, with zeros between
+//! them; the rest is added in place, at its position.
 
 use super::evaluate::Evaluation;
 use super::windows::{DisjointWindows, ViewGradient, Window};
@@ -12,17 +13,18 @@ use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 
-/// Operands of one instruction that joins: a frame has room for some thousands.
+/// Maximum number of operands of one joining instruction: a frame has room for a few thousand.
 const JOINED_MAX: usize = 2048;
 
 /// A gradient of the whole.
 struct WholeGradient {
     var: Var,
-    /// It was made here, so that nobody else has it: it may be written.
+    /// True if the gradient was made here and nothing else refers to it, so it may be written in
+    /// place.
     is_own: bool,
 }
 
-/// The sum of `whole` and of what the views' gradients are for the whole.
+/// The sum of `whole` and of the views' gradients, each spread to the whole.
 pub(super) fn combined(
     py: Python<'_>,
     whole: Option<Var>,
@@ -67,7 +69,7 @@ fn summed(py: Python<'_>, whole: Option<Var>, mut gradients: Vec<ViewGradient>) 
             }
         });
     }
-    let Some(total) = total else { unreachable!("a sum of nothing") };
+    let Some(total) = total else { unreachable!("no gradients to sum") };
     Ok(total.var)
 }
 
@@ -77,7 +79,7 @@ impl ViewGradient {
         Self { node, grad, window }
     }
 
-    /// The metadata of what it is a view of.
+    /// The metadata of the value that the view was taken of.
     pub(super) fn whole(&self) -> Meta {
         let meta = self.node.inputs.first().and_then(|input| input.meta.as_ref());
         ***meta.expect("a view has a tensor operand")
@@ -95,7 +97,8 @@ impl ViewGradient {
         Ok(gradient.expect("a view has a gradient where its result has one"))
     }
 
-    /// Adds it to a gradient of the whole, in its memory where that may be written.
+    /// Adds this view's gradient to a gradient of the whole, in its memory where that may be
+    /// written.
     fn add_to(&self, py: Python<'_>, sum: WholeGradient, scatter: Op) -> PyResult<WholeGradient> {
         let attrs = || self.node.attrs.iter().cloned().collect::<SmallVec<[Attr; 2]>>();
         let before = emit::only(emit::emit(py, self.op(), &[Arg::Var(&sum.var)], attrs())?)?;
@@ -107,7 +110,7 @@ impl ViewGradient {
         Ok(WholeGradient { var, is_own: true })
     }
 
-    /// The gradient with the dimension that the view has removed, as one of size 1.
+    /// The gradient with the dimension that the view removed restored as one of size 1.
     fn with_dim(&self, py: Python<'_>, window: &Window, whole: &Dims) -> PyResult<Var> {
         if !window.is_removed {
             return Ok(self.grad.clone_ref(py));
@@ -117,7 +120,7 @@ impl ViewGradient {
     }
 }
 
-/// One gradient of the whole, of windows that do not overlap: zeros where there is none.
+/// Joins windows that do not overlap into one gradient of the whole, with zeros between them.
 fn join(py: Python<'_>, windows: &DisjointWindows) -> PyResult<Var> {
     let whole = windows.first().whole();
     let size = whole.dims[windows.dim];
@@ -197,7 +200,7 @@ pub(super) fn plus(py: Python<'_>, sum: &Var, grad: &Var) -> PyResult<Var> {
     plus_consuming(py, sum, grad, 0)
 }
 
-/// The same, where the operands whose bits `consumes` has are not needed any more.
+/// Adds `grad` to `sum`; the operands whose bits `consumes` has are not used afterwards.
 pub(super) fn plus_consuming(
     py: Python<'_>,
     sum: &Var,

@@ -1,4 +1,5 @@
-//! The instruction that gives the gradients of all operands of another one, by the library that executes both.
+//! The instruction that computes the gradients of all operands of another one, by the library that
+//! executes both.
 
 use crate::client::tape::Node;
 use crate::client::tape::generic::{listed, saved_operands, saved_results};
@@ -7,10 +8,11 @@ use gt_protocol::rules::spread::{cuts_of_gradient, windows_of_gradient};
 use gt_protocol::{Attr, Op};
 use smallvec::SmallVec;
 
-/// What ends the places of one derivative.
+/// Marks the end of the places of one derivative.
 const END: i64 = -1;
 
-/// The attributes of the product: the instruction's own, but for the operands at `places`, whose gradients it gives.
+/// The attributes of the vector-Jacobian product: the instruction's own, except that it computes
+/// the gradients of the operands at `places`.
 pub(super) fn attrs(
     op: Op,
     node: &Node,
@@ -49,7 +51,7 @@ pub(super) fn attrs(
 fn set(op: Op, attrs: &mut SmallVec<[Attr; 2]>, name: &str, value: Attr) {
     let info = op.info();
     let Some(place) = info.attr_index(name) else { unreachable!("{} without {name}", info.name) };
-    // What came after the row was released may be missing.
+    // Attributes that were added to the row after its release may be missing.
     if place >= attrs.len() {
         attrs.resize(place + 1, Attr::Absent);
     }

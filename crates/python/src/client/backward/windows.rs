@@ -1,4 +1,5 @@
-//! Views that are a range of one dimension, as the table says it, and which of them lie side by side. Nothing is emitted.
+//! Views that are a range of one dimension, by the table's columns, and which of them lie side by
+//! side. Nothing is emitted.
 
 use crate::client::tape::{Node, SharedNode};
 use crate::client::value::steps::{Step, result_of, strided};
@@ -15,18 +16,18 @@ pub(super) struct ViewGradient {
     pub(super) window: Option<Window>,
 }
 
-/// A range of one dimension, and all of the others.
+/// A range of one dimension, with all of the other dimensions.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     pub dim: usize,
     pub start: i64,
     pub length: i64,
-    /// The view does not have the dimension: its range is one index.
+    /// True if the view removed the dimension: its range is one index.
     pub is_removed: bool,
 }
 
 impl Window {
-    /// What a node's view reads; `None` where that is no window, or empty.
+    /// The window that a node's view reads; `None` where the view is not a window, or is empty.
     pub(super) fn of(node: &Node) -> Option<Self> {
         let op = node.op()?;
         let info = op.info();
@@ -80,8 +81,9 @@ pub(super) struct DisjointWindows {
 }
 
 impl DisjointWindows {
-    /// Takes as many windows as lie side by side along one dimension; `None` where there are no two of them or, unless `any`,
-    /// they are less than half of the whole: zeros for the rest would be more than they are.
+    /// Takes as many windows as lie side by side along one dimension. `None` where fewer than two
+    /// do, or, unless `any`, where they cover less than half of the whole: the zeros for the rest
+    /// would outnumber them.
     pub(super) fn take(gradients: &mut Vec<ViewGradient>, any: bool) -> Option<Self> {
         let rank = gradients.first()?.whole().dims.len();
         let chosen = (0..rank).map(|dim| side_by_side(gradients, dim)).max_by_key(Vec::len)?;
@@ -117,14 +119,15 @@ impl DisjointWindows {
         gradient
     }
 
-    /// Whether windows of one index are at least half of the whole.
+    /// Returns true if windows of one index cover at least half of the whole.
     pub(super) fn is_dense(&self) -> bool {
         let size = self.first().whole().dims[self.dim];
         i64::try_from(self.gradients.len()).is_ok_and(|count| count * 2 >= size)
     }
 }
 
-/// Places of windows along `dim`, of which each begins where the one before has ended, or later.
+/// Indices of windows along `dim` that do not overlap: each begins at or after the end of the one
+/// before.
 fn side_by_side(gradients: &[ViewGradient], dim: usize) -> Vec<usize> {
     let along = |gradient: &ViewGradient| gradient.window.filter(|window| window.dim == dim);
     let mut windows: Vec<(Window, usize)> = gradients

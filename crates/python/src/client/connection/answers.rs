@@ -1,11 +1,11 @@
-//! What has come back: answers to this client's requests, and failures that nobody asked about.
+//! Messages that have come back: answers to this client's requests, and unrequested failures.
 
 use super::new_array::NewArray;
 use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, Stats, ToClient};
 use gt_protocol::{Dims, Dtype, Op};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Unread failures that are kept to be told; of earlier ones only their count is.
+/// Number of unread failures that are kept to be reported; only the count of earlier ones is kept.
 const FAILURES_KEPT: usize = 64;
 /// Instructions whose operator is kept for a failure that is still to come: as many as the dispatcher keeps source
 /// positions of (128 KiB).
@@ -26,13 +26,13 @@ pub(crate) struct Failed {
 pub(crate) enum Answer {
     Waiting(Elements),
     Read(Elements),
-    /// With what each worker counts, where that was asked.
+    /// The counters of each worker, where they were asked for.
     Done(Vec<(u32, Stats)>),
     Described(String),
     Failed(Failed),
 }
 
-/// Elements that have come so far.
+/// Elements that have arrived so far.
 #[derive(Debug, Default)]
 pub(crate) struct Elements {
     bytes: Destination,
@@ -43,7 +43,7 @@ pub(crate) struct Elements {
     stats: Vec<(u32, Stats)>,
 }
 
-/// Where they go: a large answer goes straight to where its reader wants it.
+/// Destination of an answer's bytes: a large answer is written directly into the reader's array.
 #[derive(Debug)]
 pub(crate) enum Destination {
     Own(Vec<u8>),
@@ -54,18 +54,19 @@ pub(crate) enum Destination {
 pub(crate) struct Answers {
     open: BTreeMap<u64, Answer>,
     unread: VecDeque<Failed>,
-    /// Unread failures that were too many to be kept.
+    /// Number of unread failures that were dropped because too many were kept.
     forgotten: u64,
     /// Losses of workers that have been reported since the last one joined.
     losses: Vec<String>,
     next_request: u64,
-    /// Operator of number n at n modulo [`OPS_KEPT`]: plans fail with operators of their own.
+    /// Operator of instruction n, at index n modulo [`OPS_KEPT`]: a plan may fail in an operator
+    /// that the user did not call.
     ops: Vec<Op>,
-    /// How many instructions with results were sent: the next one's number.
+    /// Number of instructions with results that were sent: the number of the next one.
     numbered: u64,
-    /// Workers that the dispatcher has, as far as it has said so.
+    /// Workers of the dispatcher, as far as it has reported them.
     pub workers: BTreeSet<u32>,
-    /// Set when the dispatcher said good-bye.
+    /// Reason that the dispatcher gave when it closed the session; `None` before.
     pub closed: Option<String>,
 }
 
@@ -75,7 +76,7 @@ impl Answers {
         self.open_into(start, Destination::default())
     }
 
-    /// The same for an answer that is written to a certain place.
+    /// Opens a request whose answer is written to `bytes`.
     pub(crate) fn open_into(&mut self, start: u64, bytes: Destination) -> u64 {
         self.next_request += 1;
         let elements = Elements { bytes, start, ..Elements::default() };
@@ -93,23 +94,23 @@ impl Answers {
         }
     }
 
-    /// The answer as far as it has come; what comes later is ignored.
+    /// The answer as far as it has arrived; later parts are ignored.
     pub(crate) fn take_part(&mut self, request: u64) -> Option<Answer> {
         self.open.remove(&request)
     }
 
-    /// Gives up on a request; a late answer is ignored.
+    /// Drops a request; a late answer is ignored.
     pub(crate) fn forget(&mut self, request: u64) {
         self.open.remove(&request);
     }
 
-    /// Counts an instruction that is being sent, as the dispatcher will.
+    /// Counts an instruction with results that is being sent; the dispatcher counts the same.
     #[inline]
     pub(crate) fn number(&mut self, op: Op) {
         if !op.info().has_outputs() {
             return;
         }
-        let place = usize::try_from(self.numbered).expect("64 bits") % OPS_KEPT;
+        let place = usize::try_from(self.numbered).expect("usize has 64 bits") % OPS_KEPT;
         match self.ops.get_mut(place) {
             Some(kept) => *kept = op,
             None => self.ops.push(op),
@@ -117,19 +118,19 @@ impl Answers {
         self.numbered += 1;
     }
 
-    /// How many instructions with results were sent in this session.
+    /// Number of instructions with results that were sent in this session.
     pub(crate) fn numbered(&self) -> u64 {
         self.numbered
     }
 
-    /// The operator that the user called, of a number that is not too long ago.
+    /// The operator that the user called in instruction `number`, if that is recent enough.
     fn op_of(&self, number: u64) -> Option<Op> {
         let age = usize::try_from(self.numbered.checked_sub(number)?).ok()?;
         let place = usize::try_from(number).ok()? % OPS_KEPT;
         if (1..=OPS_KEPT).contains(&age) { self.ops.get(place).copied() } else { None }
     }
 
-    /// A failure with the user's operator.
+    /// Copies a failure and adds the user's operator.
     fn own(&self, failure: &Failure<'_>) -> Failed {
         let named = failure.class != FailureClass::Protocol;
         Failed {
@@ -141,7 +142,8 @@ impl Answers {
         }
     }
 
-    /// Whether a failure only repeats that a worker is gone: all collectives in flight fail with it, and one is told.
+    /// Returns true if a failure only repeats that a worker is gone: all collectives in flight fail
+    /// with it, and only one failure is reported.
     fn knows_loss(&mut self, failure: &Failure<'_>) -> bool {
         if failure.class != FailureClass::WorkerLost {
             return false;
@@ -154,12 +156,12 @@ impl Answers {
         known
     }
 
-    /// The oldest failure that nobody has read.
+    /// Takes the oldest unread failure.
     pub(crate) fn take_first_unread(&mut self) -> Option<Failed> {
         self.unread.pop_front()
     }
 
-    /// Every failure that nobody has read, and how many more there were.
+    /// Takes all unread failures, and the number of those that were dropped.
     pub(crate) fn take_unread(&mut self) -> (Vec<Failed>, u64) {
         (self.unread.drain(..).collect(), std::mem::take(&mut self.forgotten))
     }
@@ -168,7 +170,7 @@ impl Answers {
         !self.unread.is_empty()
     }
 
-    /// A failure that has been raised is not reported again.
+    /// Marks a failure as raised: it is not reported again.
     pub(crate) fn was_read(&mut self, number: u64) {
         self.unread.retain(|failed| failed.number != number);
     }
@@ -232,7 +234,7 @@ impl Answers {
         }
     }
 
-    /// Every open request fails: the connection is gone.
+    /// Fails every open request: the connection is gone.
     pub(crate) fn fail_all(&mut self, text: &str) {
         for answer in self.open.values_mut() {
             if matches!(answer, Answer::Waiting(_)) {
@@ -249,7 +251,7 @@ impl Answers {
 }
 
 impl Elements {
-    /// Of a question for counters: those of the workers that have answered.
+    /// The counters of the workers that have answered.
     pub(crate) fn into_stats(self) -> Vec<(u32, Stats)> {
         self.stats
     }
@@ -264,7 +266,7 @@ impl Elements {
     fn add(&mut self, reply: &Reply<'_>, (run, stride): (u64, u64)) {
         let &Reply { start, total, dtype, dims, bytes, .. } = reply;
         let bytes_of = |elements: u64| {
-            usize::try_from(elements.saturating_mul(dtype.size())).expect("64 bits")
+            usize::try_from(elements.saturating_mul(dtype.size())).expect("usize has 64 bits")
         };
         if self.dtype.is_none() {
             if let Destination::Own(own) = &mut self.bytes {

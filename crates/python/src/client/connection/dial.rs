@@ -35,7 +35,8 @@ pub(crate) fn dial(
     if let Ok(socket) = call.open(local, &welcome) {
         return Ok(Box::new(call.rings(socket, Some(stream))?));
     }
-    // Another host behind a forwarded port: the empty frame says that we stay on TCP.
+    // A dispatcher behind a forwarded port is on another host: the empty frame says that we stay on
+    // TCP.
     tcp_connection::say_that_we_stay(&mut stream)
         .map_err(|source| unreachable_at(address, source))?;
     Ok(Box::new(TcpConnection::new(stream, welcome, address, token)))
@@ -64,7 +65,8 @@ impl ConnectionAttempt<'_> {
         hello(self.token, self.capabilities, resume)
     }
 
-    /// Says hello and returns the welcome. Reads not a byte further: descriptors may follow.
+    /// Sends the hello and returns the welcome. Reads not one byte more, because descriptors may
+    /// follow.
     fn greet(
         &mut self,
         stream: &mut (impl Read + Write),
@@ -89,7 +91,7 @@ impl ConnectionAttempt<'_> {
         Ok(socket)
     }
 
-    /// The rings that follow a welcome on a Unix socket.
+    /// The rings whose descriptors follow a welcome on a Unix socket.
     fn rings(
         &self,
         socket: UnixStream,

@@ -14,9 +14,10 @@ use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Room that one instruction may need in a worker's ring: the longest payload, and its plan around it.
+/// Ring words that one instruction may need: the longest payload, and the plan around it.
 const ROOM_WORDS: usize = 12 * 1024;
-/// Frees that wait for the next words of a worker; one that gets none still learns of them.
+/// Number of frees that may wait for the next words of a worker; beyond it they are sent by
+/// themselves.
 const FREES_WORDS_MAX: usize = 1024;
 
 /// One worker process.
@@ -25,12 +26,12 @@ pub(crate) struct WorkerProcess {
     pub control: Arc<OwnedFd>,
     pub child: WorkerChild,
     pub inbox: SharedInbox,
-    /// Words that did not fit; only a plan far longer than usual makes any.
+    /// Words that did not fit into the ring; only a plan far longer than usual leaves any.
     pub backlog: Backlog,
     /// Frees that go with the next words.
     pub frees: Vec<u32>,
     pub alive: bool,
-    /// It has said something: it is ready for instructions.
+    /// True once the worker has sent something: it is ready for instructions.
     pub has_started: bool,
     /// Large payloads to the worker.
     pub payloads: Payloads,
@@ -42,13 +43,13 @@ impl WorkerProcess {
     }
 }
 
-/// The workers of a connection, on their way.
+/// The workers of a connection that are starting.
 #[derive(Default)]
 pub(crate) struct StartedWorkers {
     pub links: Vec<WorkerProcess>,
     /// Large chunks of answers, by worker.
     pub chunks: Vec<SlabReader>,
-    /// The process that forks them, where one does.
+    /// The process that forks the workers, if they are forked.
     pub fork_server: Option<ForkServer>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct EmbeddedConnection {
 /// The instruction log.
 pub(crate) struct Log {
     pub lines: LineLog,
-    /// `12:03:07.123456` of now.
+    /// Returns the current time as `12:03:07.123456`.
     pub clock: fn() -> String,
 }
 
@@ -101,7 +102,7 @@ impl EmbeddedConnection {
         Self { core, session, links, chunks, fork_server, scratch, log, backend }
     }
 
-    /// What work and traffic cost, for the planner.
+    /// Sets the costs of work and traffic that the planner uses.
     pub(crate) fn set_cost_model(&mut self, cost_model: CostModel) {
         self.core.set_cost_model(cost_model);
     }
@@ -118,7 +119,7 @@ impl EmbeddedConnection {
 }
 
 impl EmbeddedConnection {
-    /// Takes the processes that were forked since.
+    /// Takes the worker processes that were forked since the last call.
     fn take_forked(&mut self, answers: &mut Answers) {
         while let Some((index, child)) = self.fork_server.as_ref().and_then(ForkServer::take_forked)
         {
@@ -134,7 +135,8 @@ impl EmbeddedConnection {
         }
     }
 
-    /// Handles the first message of a worker's words, with its bytes if those came beside it; the length of the message.
+    /// Handles the first message among a worker's words, with its bytes if those came through the
+    /// slab; returns the message's length.
     fn handle_first(
         &mut self,
         place: usize,
@@ -305,7 +307,7 @@ impl Connection for EmbeddedConnection {
                 index,
                 value: 0,
             };
-            // A peer that cannot be told is itself on its way out.
+            // A peer that cannot be told is ending too.
             drop(gt_transport::send_record(link.control.as_fd(), &record, &[]));
             let _ = peer;
         }
@@ -366,7 +368,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Ends the worker at once: nothing it holds is wanted any more.
+    /// Ends the worker at once: none of its values is needed any more.
     fn end(&mut self) {
         self.child.end();
     }
@@ -398,11 +400,14 @@ impl Sink for LinkSink<'_> {
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
         self.scratch.clear();
         let place = to_usize(worker);
-        // Nothing waits for what is sent to a worker that is gone.
+        // Nothing waits for words that are sent to a worker that is gone.
         let link = self.links.get(place).filter(|link| link.alive);
         match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
             Ok(()) => self.deliver(worker),
-            Err(error) => debug_assert!(false, "the planner made {instruction:?}: {error}"),
+            Err(error) => debug_assert!(
+                false,
+                "the planner emitted {instruction:?}, which has no binary form: {error}"
+            ),
         }
     }
 
@@ -446,7 +451,7 @@ impl Sink for LinkSink<'_> {
     }
 }
 
-/// A trace line: the instruction, then what is known about it.
+/// A trace line: the instruction, then the dispatcher's notes.
 pub(crate) fn trace_line(
     instruction: &Instruction<'_>,
     notes: &TraceNotes<'_>,
@@ -476,7 +481,7 @@ pub(crate) fn trace_line(
     line
 }
 
-/// The name of the one signal on a line.
+/// Writes the name of the signal on a log line.
 struct SignalName<'a> {
     id: u16,
     name: Option<&'a str>,

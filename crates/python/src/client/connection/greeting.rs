@@ -6,12 +6,13 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// A step of connecting takes no longer than this, whatever is at the other end: the user is told within three seconds.
+/// Time limit of each step of connecting: the user gets an answer or an error within three seconds,
+/// whatever is at the other end.
 pub(crate) const DIAL_MAX: Duration = Duration::from_millis(2500);
 /// Magic and length of a handshake message.
 const PREFIX_BYTES: usize = 6;
 
-/// Why there is no connection, as the user reads it.
+/// Reason why there is no connection, as shown to the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
     #[error("{0:?} is no address; write 'host:port' or 'unix:/path/of/socket'")]
@@ -29,7 +30,7 @@ pub(crate) enum DialError {
     Refused { address: String, reason: String },
 }
 
-/// What starts a dispatcher there.
+/// The command that starts a dispatcher at this address.
 fn command(address: &str) -> String {
     match address.strip_prefix("unix:") {
         Some(path) => format!("gt-dispatcher --unix {path}"),
@@ -56,7 +57,7 @@ pub(crate) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
     Err(unreachable_at(address, last))
 }
 
-/// Why an address leads nowhere: it is written wrong, or nobody knows the host that it names.
+/// The error for an address that cannot be used: malformed, or of an unknown host.
 fn unresolved(address: &str, source: std::io::Error) -> DialError {
     let is_written_wrong = source.kind() == std::io::ErrorKind::InvalidInput;
     match address.rsplit_once(':') {
@@ -76,7 +77,7 @@ pub(crate) fn hello(
     Hello { capabilities, resume, token, name: client_name(), ..Hello::new(Role::Client) }
 }
 
-/// What the dispatcher's log calls this client.
+/// Name of this client in the dispatcher's log.
 fn client_name() -> String {
     format!("pid {}", std::process::id())
 }

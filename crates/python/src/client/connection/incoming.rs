@@ -1,4 +1,4 @@
-//! What a dispatcher process sends: messages, handed to the answers one by one.
+//! Messages from a dispatcher process, passed to the answers one by one.
 
 use super::answers::Answers;
 use gt_protocol::message::{self, ToClient};

@@ -20,18 +20,19 @@ use gt_transport::Sleeping;
 use payload::Payloads;
 use std::sync::{Arc, Mutex};
 
-/// Where words from the other side arrive. Threads wait on it without the GIL, one at a time.
+/// Receives words from the other side. Threads wait on it without the GIL, one at a time.
 pub(crate) trait Inbox: Send {
-    /// Takes what is there: whole messages.
+    /// Takes the words that have arrived: whole messages.
     fn take(&mut self, words: &mut Vec<u32>);
-    /// First half of a sleep: afterwards the other side wakes who sleeps on [`sleeping`](Self::sleeping). False when words
-    /// are there already, or the other side is known to be gone: do not sleep.
+    /// First half of a sleep: from here on the other side wakes a thread that sleeps on
+    /// [`sleeping`](Self::sleeping). Returns false when words are there already, or the other side
+    /// is known to be gone: do not sleep then.
     fn park(&mut self) -> bool;
-    /// What to sleep on after [`park`](Self::park).
+    /// Futex word or descriptor to sleep on after [`park`](Self::park).
     fn sleeping(&self) -> Sleeping<'_>;
-    /// Second half.
+    /// Second half of a sleep.
     fn unpark(&mut self);
-    /// Why the other side is gone, if it is.
+    /// Reason why the other side is gone, if it is.
     fn closed(&mut self) -> Option<String>;
 }
 
@@ -39,24 +40,25 @@ pub(crate) type SharedInbox = Arc<Mutex<dyn Inbox>>;
 
 /// A connection to a dispatcher. All methods are called with the GIL held and do not wait.
 pub(crate) trait Connection: Send {
-    /// Whether one more instruction surely fits.
+    /// Returns true if one more instruction certainly fits.
     fn has_room(&mut self) -> bool;
-    /// Whether there is again so much room, after there was none, that the client should go on: for one instruction it
-    /// would wait anew after each.
+    /// Returns true if there is enough room again, after there was none, for the client to go on.
+    /// Room for a single instruction would make it wait again after each.
     fn has_ample_room(&mut self) -> bool;
-    /// Whether an instruction for the dispatcher alone fits: a question that no worker answers.
+    /// Returns true if an instruction that only the dispatcher answers fits.
     fn has_dispatcher_room(&mut self) -> bool {
         self.has_room()
     }
-    /// Whether processes that the dispatcher numbers are this host's.
+    /// Returns true if the process numbers that the dispatcher reports are processes of this host.
     fn is_on_this_host(&self) -> bool {
         false
     }
-    /// What people are to be told of this connection, once; asked at every read, and after its end.
+    /// Message about this connection for the user, returned once. Called at every read, and after
+    /// the connection's end.
     fn take_notice(&mut self) -> Option<String> {
         None
     }
-    /// How far the workers are that this connection starts; nothing where all are there.
+    /// Progress of the workers that this connection starts; `None` once all are ready.
     fn start(&self) -> Option<String> {
         None
     }
@@ -87,11 +89,11 @@ pub(crate) trait Connection: Send {
         let (instruction, _) = wire::decode(words).map_err(|error| error.to_string())?;
         self.send_inferred(&instruction, outputs, answers)
     }
-    /// Bytes that one chunk may have.
+    /// Maximum number of bytes of one chunk.
     fn chunk_bytes_max(&self) -> usize {
         PAYLOAD_BYTES_MAX
     }
-    /// A way for payloads that has no room at present, though there will be.
+    /// Payload slab that has no free slot at present, if any; one will become free.
     fn full_payloads(&mut self) -> Option<Payloads> {
         None
     }
@@ -101,26 +103,26 @@ pub(crate) trait Connection: Send {
         word.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
         self.send(&word, answers)
     }
-    /// Sends what waits for the next instruction, and of what waits for room as much as there is.
+    /// Sends the frees that wait for the next instruction, and as much of the backlog as fits.
     fn flush(&mut self) {}
-    /// The caller is about to wait for the workers: wakes those that nap. True where one shares the caller's CPU, so that
-    /// polling would keep it from running.
+    /// Prepares to wait for the workers: wakes those that nap. Returns true where a worker shares
+    /// the caller's CPU, so that polling would keep it from running.
     fn begin_wait(&mut self) -> bool {
         false
     }
-    /// Sends what is no instruction.
+    /// Sends a message that is not an instruction.
     fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers);
     /// The inboxes to watch, with an index for [`Connection::receive`].
     fn inboxes(&self) -> Vec<SharedInbox>;
     /// Words that came from inbox `index`.
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers);
-    /// The other end of inbox `index` is gone.
+    /// Handles the loss of the other end of inbox `index`.
     fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers);
     /// The address of a dispatcher that is a process of its own, as `gt.connect` takes it.
     fn address(&self) -> Option<&str> {
         None
     }
-    /// One line for people: where this leads.
+    /// One line that tells the user where this connection leads.
     fn describe(&self) -> String;
     /// Counters by name.
     fn counters(&self) -> Vec<(&'static str, u64)>;

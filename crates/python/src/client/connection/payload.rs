@@ -1,4 +1,5 @@
-//! Payloads of uploads on their way to a process of this host: large ones beside the words, through a slab.
+//! Payloads of uploads to a process of this host: large ones go through a slab, the others among
+//! the words.
 
 use gt_protocol::wire::{self, EncodeError, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Instruction, Op};
@@ -7,12 +8,12 @@ use gt_transport::{CHUNK_BYTES_MAX, HEAD_WORDS, SlabWriter};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
-/// How long a sender polls for a free slot: some twenty chunks are copied meanwhile.
+/// Time for which a sender polls for a free slot: long enough to copy some twenty chunks.
 const POLL: Duration = Duration::from_micros(200);
-/// How long it then sleeps before it looks for signals and a dead peer.
+/// Time for which a sender then sleeps before it looks for signals and a dead peer.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// A slab that payloads leave by. Threads wait on it without the GIL.
+/// A slab through which payloads are sent. Threads wait on it without the GIL.
 #[derive(Clone)]
 pub(crate) struct Payloads(Arc<Mutex<SlabWriter>>);
 
@@ -21,17 +22,18 @@ impl Payloads {
         Self(Arc::new(Mutex::new(writer)))
     }
 
-    /// Whether a sender has to wait. A peer that broke the slab gets payloads among the words.
+    /// Returns true if a sender has to wait. Payloads for a peer that corrupted the slab go among
+    /// the words.
     pub(crate) fn is_full(&self) -> bool {
         match self.0.try_lock() {
             Ok(mut slab) => slab.slot().is_none() && !slab.is_corrupt(),
-            // Whoever waits on it found it full.
+            // The thread that holds the lock waits for a free slot.
             Err(TryLockError::WouldBlock) => true,
             Err(TryLockError::Poisoned(_)) => false,
         }
     }
 
-    /// Waits for a free slot, for a while.
+    /// Waits for a free slot, for a limited time.
     pub(crate) fn wait(&self) {
         if let Ok(mut slab) = self.0.lock() {
             slab.wait(POLL, SLEEP);
@@ -52,7 +54,7 @@ impl Payloads {
     }
 }
 
-/// Appends an instruction's words, its payload beside them if it is large and there is a free slot.
+/// Appends an instruction's words; a large payload goes through the slab if that has a free slot.
 pub(crate) fn encode(
     instruction: &Instruction<'_>,
     payloads: Option<&Payloads>,

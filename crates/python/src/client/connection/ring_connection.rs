@@ -14,17 +14,17 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Room that one instruction may need: the longest payload and its header.
+/// Ring words that one instruction may need: the longest payload and its header.
 const ROOM_WORDS: usize = 9 * 1024;
 
 pub(crate) struct RingConnection {
     producer: Producer,
     inbox: SharedInbox,
-    /// The TCP connection that the session began on: its end is ours.
+    /// TCP connection on which the session began: the session ends with it.
     life_line: Option<TcpStream>,
     address: String,
     scratch: Vec<u32>,
-    /// Words that did not fit: of an instruction that is longer than usual.
+    /// Words that did not fit into the ring: of an instruction that is longer than usual.
     backlog: Backlog,
     /// Frees that go with the next words.
     frees: Vec<u32>,
@@ -32,7 +32,7 @@ pub(crate) struct RingConnection {
     slabs: Option<Slabs>,
 }
 
-/// What is too large for the rings goes beside them.
+/// Slabs for bytes that are too large for the rings.
 pub(crate) struct Slabs {
     pub payloads: Payloads,
     pub chunks: SlabReader,
@@ -50,7 +50,7 @@ impl RingConnection {
         producer.set_waker(waker);
         let room = ROOM_WORDS.min(producer.capacity() / 2);
         let inbox = ring_inbox(Consumer::new(read)?, Arc::new(OwnedFd::from(socket)));
-        // Where client and dispatcher share a core, the one that is woken must get it at once.
+        // A woken thread must be scheduled at once where client and dispatcher share a core.
         let _ = set_short_slice();
         Ok(Self {
             producer,

@@ -1,6 +1,7 @@
 //! The connection to a dispatcher on another host: numbered frames over TCP, resent after a dropped link.
 //!
-//! Two threads without Python: one writes what has gathered, one reads. A broken connection is resumed for ten seconds.
+//! Two threads without Python: one writes the words that have gathered, one reads. A broken
+//! connection is resumed within ten seconds.
 
 use super::answers::Answers;
 use super::greeting::{DialError, connect_tcp, greet, hello};
@@ -18,12 +19,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A dropped link is taken up again within this time, then the session is lost.
+/// Time within which a dropped link is resumed; after it the session is lost.
 const RESUME_MAX: Duration = Duration::from_secs(10);
 /// Words that may wait to be written; beyond it the program waits.
 const OUTGOING_WORDS_MAX: usize = 1 << 22;
-/// Bytes of frames that are kept until the dispatcher acknowledges them; then nothing more is sent. More than a fast
-/// network holds in a round trip.
+/// Bytes of frames that are kept until the dispatcher acknowledges them; at the limit nothing more
+/// is sent. More than a fast network holds in a round trip.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 struct TcpState {
@@ -31,9 +32,10 @@ struct TcpState {
     link: Link,
     incoming: Vec<u32>,
     stream: Option<TcpStream>,
-    /// How many streams there have been: a thread that finds the old one broken leaves the new one alone.
+    /// Number of streams so far: a thread that finds an old stream broken leaves the current one
+    /// alone.
     streams: u64,
-    /// The writer waits for something to write: to wake it costs a system call.
+    /// True while the writer waits for words: waking it costs a system call.
     writer_waits: bool,
     closing: bool,
     closed: Option<String>,
@@ -56,11 +58,11 @@ impl TcpState {
 
 struct SharedConnection {
     state: Mutex<TcpState>,
-    /// Something to write, a new stream, or the end.
+    /// Signals words to write, a new stream, or the end.
     writer: Condvar,
-    /// Something arrived, or the end.
+    /// Signals that words arrived, or the end.
     reader: Condvar,
-    /// The same, for a thread of the program that reads.
+    /// Wakes a thread of the program that reads.
     waker: FutexWaker,
     welcome: Welcome,
     address: String,
@@ -96,15 +98,15 @@ impl SharedConnection {
     }
 }
 
-/// The empty frame that says: no local socket for us, we stay on TCP.
+/// Sends the empty frame that declines the local socket: the session stays on TCP.
 pub(crate) fn say_that_we_stay(stream: &mut TcpStream) -> std::io::Result<()> {
     let header = FrameHeader { length_bytes: 0, sequence: 0, acknowledged: 0 };
     stream.write_all(&header.encode().map_err(std::io::Error::other)?)
 }
 
-/// The limits of the handshake end with it: a dispatcher that is busy may let us wait.
+/// Removes the time limits of the handshake: a busy dispatcher may take longer to answer.
 fn without_limits(stream: &TcpStream) {
-    // Fails only for a duration of zero.
+    // This fails only for a duration of zero.
     drop(stream.set_read_timeout(None));
     drop(stream.set_write_timeout(None));
 }
@@ -143,7 +145,7 @@ impl TcpConnection {
         Self { shared, inbox, threads }
     }
 
-    /// Lets `append` add whole instructions or messages to what is written next.
+    /// Lets `append` add whole instructions or messages to the words that are written next.
     fn queue<T>(&mut self, append: impl FnOnce(&mut Vec<u32>) -> T) -> T {
         let mut state = self.shared.lock();
         let outcome = append(&mut state.outgoing);
@@ -221,13 +223,14 @@ impl Connection for TcpConnection {
         let goodbye = FromClient::Goodbye { reason: "the client ends its session" };
         let mut state = self.shared.lock();
         let encoded = message::encode(&goodbye, &mut state.outgoing);
-        debug_assert!(encoded.is_ok(), "a goodbye is short");
-        // Together with the goodbye: the dispatcher closes when it has that, and nobody may take it for a broken link.
+        debug_assert!(encoded.is_ok(), "a goodbye fits a frame");
+        // Set together with the goodbye: the dispatcher closes the connection when it reads that,
+        // which must not be taken for a broken link.
         state.closing = true;
         drop(state);
         self.shared.writer.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread of ours that panicked has said so on stderr.
+            // A thread of ours that panicked has written that to stderr already.
             drop(thread.join());
         }
     }
@@ -275,7 +278,7 @@ impl Inbox for TcpInbox {
     }
 }
 
-/// Writes what has gathered, as whole instructions, until the end; resumes a broken connection.
+/// Writes the words that have gathered, as whole instructions, until the end; resumes a broken connection.
 fn write_loop(shared: &SharedConnection) {
     loop {
         let Some(Next { mut stream, number, bytes, last }) = next_frames(shared) else { return };
@@ -293,12 +296,12 @@ fn write_loop(shared: &SharedConnection) {
     }
 }
 
-/// What is to be written next, and where.
+/// Bytes to write next, and the stream to write them to.
 struct Next {
     stream: TcpStream,
     number: u64,
     bytes: Vec<u8>,
-    /// Nothing follows.
+    /// True if nothing follows.
     last: bool,
 }
 
@@ -374,7 +377,7 @@ fn read_frames(shared: &SharedConnection, mut stream: TcpStream) {
     let mut words: Vec<u32> = Vec::new();
     while stream.read_exact(&mut header).is_ok() {
         let Ok(header) = shared.lock().link.header(&header) else { return };
-        // Within the limit of a frame: the header has been checked.
+        // The header's check has limited the length.
         words.resize(to_usize(header.length_bytes / 4), 0);
         if stream.read_exact(bytemuck::cast_slice_mut(&mut words)).is_err() {
             return;
@@ -385,7 +388,7 @@ fn read_frames(shared: &SharedConnection, mut stream: TcpStream) {
                 state.link.accept(header);
                 state.incoming.extend_from_slice(&words);
             }
-            // It came before the connection broke.
+            // The frame was received before the connection broke.
             Ok(false) => {}
             Err(_) => return,
         }

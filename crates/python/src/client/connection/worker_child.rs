@@ -1,5 +1,6 @@
-//! The processes of an embedded dispatcher's workers: each started by itself, or forked by one that has imported what
-//! they need. It forks in its own time, so the number of a forked process is learned later.
+//! The worker processes of an embedded dispatcher: each is started by itself, or forked by a
+//! process that has imported the modules they need. A fork happens asynchronously, so the number of
+//! a forked process is learned later.
 
 use gt_transport::{ControlKind, ControlRecord, DescriptorError, receive_record, send_record};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,25 +8,26 @@ use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal}
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 
-/// How long a killed process may take to be gone, in seconds: it computes nothing any more.
+/// Seconds for which a killed process is awaited: it computes nothing any more.
 const END_PATIENCE_SECONDS: i64 = 5;
 
 /// A worker's process.
 pub(crate) enum WorkerChild {
     Started(Child),
-    /// The fork server, whose number this is, has been asked for it.
+    /// Requested from the fork server, whose process number this is.
     Asked(u32),
     Forked(ForkedProcess),
 }
 
-/// A process that is a child of the fork server's. Its descriptor means no other process, even after its end.
+/// A child process of the fork server. Its descriptor (pidfd) never refers to another process, even
+/// after its end.
 pub(crate) struct ForkedProcess {
     process: u32,
     descriptor: OwnedFd,
 }
 
 impl WorkerChild {
-    /// The number of the process in which this worker is, or begins.
+    /// The number of the process in which this worker runs, or starts.
     pub(crate) fn id(&self) -> u32 {
         match self {
             Self::Started(child) => child.id(),
@@ -34,7 +36,8 @@ impl WorkerChild {
         }
     }
 
-    /// Ends the process at once. One that is not known yet ends with its control socket.
+    /// Ends the process at once. A process whose number is not known yet ends with its control
+    /// socket.
     pub(crate) fn end(&mut self) {
         match self {
             Self::Started(child) => end(child),
@@ -52,14 +55,14 @@ fn end(child: &mut Child) {
     drop(child.wait());
 }
 
-/// Whether something is to be read here within so many seconds; of a process, its end.
+/// Returns true if the descriptor becomes readable within `seconds`; a process's does at its end.
 fn is_readable(descriptor: &OwnedFd, seconds: i64) -> bool {
     let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
     let patience = Timespec { tv_sec: seconds, tv_nsec: 0 };
     poll(&mut polled, Some(&patience)).is_ok_and(|ready| ready > 0)
 }
 
-/// The process that forks workers; it ends with its socket.
+/// The process that forks workers; it ends when its socket closes.
 pub(crate) struct ForkServer {
     child: Child,
     socket: OwnedFd,
@@ -70,12 +73,13 @@ impl ForkServer {
         Self { child, socket }
     }
 
-    /// Whether this system tells processes apart as [`ForkedProcess`] does: since Linux 5.3, but in some containers.
+    /// Returns true if the system has pidfds, as [`ForkedProcess`] needs: Linux has since 5.3, but
+    /// some containers forbid them.
     pub(crate) fn is_possible() -> bool {
         pidfd_open(getpid(), PidfdFlags::empty()).is_ok()
     }
 
-    /// Asks for the worker of this index, whose end of its control socket this is.
+    /// Asks for the worker of this index and sends its end of the control socket along.
     pub(crate) fn fork(
         &self,
         index: u32,
@@ -86,7 +90,8 @@ impl ForkServer {
         Ok(WorkerChild::Asked(self.child.id()))
     }
 
-    /// A process that has said since who it is, with the worker's index. It does so before it serves.
+    /// Takes a process that has reported its number and its worker's index. It reports before it
+    /// serves.
     pub(crate) fn take_forked(&self) -> Option<(u32, WorkerChild)> {
         if !is_readable(&self.socket, 0) {
             return None;

@@ -1,5 +1,6 @@
-//! The memory of an array, as `DLPack` describes it (<https://dmlc.github.io/dlpack/latest/c_api.html>): without the strings and dictionaries
-//! of numpy's own description.
+//! The memory of an array, as `DLPack` describes it
+//! (<https://dmlc.github.io/dlpack/latest/c_api.html>): unlike numpy's own description it needs no
+//! strings and dictionaries.
 
 use gt_protocol::meta::DIMS_MAX;
 use gt_protocol::{Dims, Dtype};
@@ -23,7 +24,7 @@ struct DlDtype {
     lanes: u16,
 }
 
-/// `DLTensor`, with which a `DLManagedTensor` begins.
+/// `DLTensor`, the first member of a `DLManagedTensor`.
 #[repr(C)]
 struct DlTensor {
     data: *const c_void,
@@ -45,7 +46,8 @@ pub(crate) struct ArrayMemory<'py> {
 }
 
 impl<'py> ArrayMemory<'py> {
-    /// `None` where the array has another order, dtype or place, is read-only, or is none.
+    /// `None` where the array is not contiguous, has another dtype or device, is read-only, or is
+    /// no array.
     pub(crate) fn of(array: &Bound<'py, PyAny>) -> Option<Self> {
         let py = array.py();
         let exported = array.call_method0(intern!(py, "__dlpack__")).ok()?;
@@ -56,7 +58,8 @@ impl<'py> ArrayMemory<'py> {
         let count = usize::try_from(tensor.dim_count).ok().filter(|count| *count <= DIMS_MAX)?;
         let (sizes, strides): (&[i64], &[i64]) = match count {
             0 => (&[], &[]),
-            // SAFETY: both have `dim_count` numbers; strides may be absent where the array is contiguous.
+            // SAFETY: both arrays have `dim_count` numbers; strides may be null where the array is
+            // contiguous.
             _ if !tensor.strides.is_null() => unsafe {
                 (
                     std::slice::from_raw_parts(tensor.sizes, count),
@@ -82,7 +85,8 @@ impl<'py> ArrayMemory<'py> {
         if self.length == 0 {
             return &[];
         }
-        // SAFETY: the exporter says that so many contiguous bytes are there, and the capsule keeps them.
+        // SAFETY: the exporter promises that many contiguous bytes at the address, and the capsule
+        // keeps them alive.
         unsafe { std::slice::from_raw_parts(self.address, self.length) }
     }
 }

@@ -1,7 +1,8 @@
-//! Autocast: to which dtype the floating-point operands of an operator are cast before it, and the casts of parameters that
-//! are kept. It decides and remembers; [`super::emit`] casts.
+//! Autocast: the dtype to which the floating-point operands of an operator are cast before it, and
+//! the casts of parameters that are kept. This file decides and remembers; [`super::emit`] casts.
 //!
-//! **Architecture invariant:** which operator is treated how is data (`gt/amp/policies.txt`); none is named here.
+//! **Architecture invariant:** the treatment of each operator is data (`gt/amp/policies.txt`); no
+//! operator is named here.
 
 use super::operands::Arg;
 use crate::client::gil_cell::GilCell;
@@ -15,25 +16,25 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Types of devices that have lists of their own.
+/// Number of device types that have autocast lists of their own.
 pub(crate) const DEVICES: usize = 2;
 
-/// What is done to an operator's operands.
+/// Treatment of an operator's operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
     Nothing,
-    /// They become the lower dtype.
+    /// Floating-point operands are cast to the lower dtype.
     Lower,
-    /// They become float32.
+    /// Floating-point operands are cast to float32.
     Float32,
-    /// They become the widest of them, at least the lower dtype.
+    /// Floating-point operands are cast to the widest dtype among them, at least the lower dtype.
     Promote,
 }
 
-/// An autocast within which a thread runs.
+/// The autocast region that a thread runs in.
 #[derive(Clone, Copy)]
 pub(crate) struct Region {
-    /// Whose list applies.
+    /// Index of the device type whose list applies.
     pub device: usize,
     pub lower: Dtype,
     pub keeps: bool,
@@ -43,26 +44,27 @@ thread_local! {
     static REGION: Cell<Option<Region>> = const { Cell::new(None) };
 }
 
-/// By [`Op::place`]; empty until an autocast was opened.
+/// Policies by [`Op::place`]; empty until an autocast region was opened.
 static POLICIES: GilCell<Vec<[Policy; DEVICES]>> = GilCell::new(Vec::new());
 
-/// A cast that is kept: of which variable, at which count of its writes.
+/// A kept cast, with its variable and the version of the variable that was cast.
 struct KeptCast {
     var: WeakVar,
     version: u32,
     made: Var,
 }
 
-/// By the variable's address, the dtype, and whether it was recorded.
+/// Kept casts by the variable's address, the dtype, and whether the cast was recorded.
 type KeptCasts = HashMap<(usize, Dtype, bool), KeptCast>;
 
-/// Bounded by the parameters of a region.
+/// Kept casts; bounded by the number of parameters used in a region.
 static KEPT: GilCell<Option<KeptCasts>> = GilCell::new(None);
 
-/// Threads that run within an autocast, so that without any an instruction costs no thread-local.
+/// Number of threads that run in an autocast region: while it is 0, an instruction reads no
+/// thread-local.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether this thread runs within an autocast.
+/// Returns true if this thread runs in an autocast region.
 #[inline]
 pub(crate) fn is_open() -> bool {
     OPEN.load(Ordering::Relaxed) != 0 && REGION.get().is_some()
@@ -72,7 +74,7 @@ pub(crate) fn region() -> Option<Region> {
     REGION.get()
 }
 
-/// Sets where this thread runs; returns where it ran.
+/// Sets this thread's region; returns the one before.
 pub(crate) fn set_region(region: Option<Region>) -> Option<Region> {
     let before = REGION.replace(region);
     match (before.is_some(), region.is_some()) {
@@ -83,7 +85,7 @@ pub(crate) fn set_region(region: Option<Region>) -> Option<Region> {
     before
 }
 
-/// While it lives, nothing of this thread is cast.
+/// Suspends this thread's autocast while it lives.
 pub(crate) struct Suspended(Option<Region>);
 
 impl Suspended {
@@ -98,12 +100,12 @@ impl Drop for Suspended {
     }
 }
 
-/// Says for each operator how it is treated.
+/// Sets the policy of each operator.
 pub(crate) fn set_policies(py: Python<'_>, of: impl Fn(Op) -> [Policy; DEVICES]) {
     *POLICIES.get_mut(py) = Op::table().iter().map(|info| of(info.op)).collect();
 }
 
-/// The dtype that an operator's operands become; `None` where they stay.
+/// The dtype to which an operator's operands are cast; `None` where they stay.
 pub(crate) fn dtype_of(
     py: Python<'_>,
     op: Op,
@@ -115,7 +117,7 @@ pub(crate) fn dtype_of(
     match policy {
         Policy::Nothing => Ok(None),
         Policy::Lower => Ok(Some(region.lower)),
-        // Where the caller asks for a dtype, they stay.
+        // Operands stay as they are where the caller asks for a dtype.
         Policy::Float32 => {
             let asked = attrs.iter().any(|attr| matches!(attr, Attr::Dtype(_)));
             Ok((!asked).then_some(Dtype::F32))
@@ -124,12 +126,12 @@ pub(crate) fn dtype_of(
     }
 }
 
-/// Whether an operand of one dtype becomes another: float64 and what is no float stays.
+/// Returns true if an operand's dtype changes: float64 and dtypes that are not floats stay.
 pub(crate) fn changes(from: Dtype, to: Dtype) -> bool {
     from.is_float() && from != Dtype::F64 && from != to
 }
 
-/// The widest of operands.
+/// The widest dtype of the operands.
 fn widest(py: Python<'_>, lower: Dtype, args: &[Arg<'_>]) -> PyResult<Dtype> {
     let mut found = lower;
     for arg in args {
@@ -167,7 +169,7 @@ pub(crate) fn keep(py: Python<'_>, var: &Var, dtype: Dtype, made: &Var) {
     }
 }
 
-/// Lets go of all that is kept.
+/// Drops all kept casts.
 pub(crate) fn forget(py: Python<'_>) {
     let kept = KEPT.get_mut(py).take();
     drop(kept);

@@ -1,8 +1,9 @@
-//! Operators of complex numbers. A row whose column `complex` is set runs as it does for real ones; all others become the
-//! generic row, by which a worker runs PyTorch's own operator: values, dtypes, errors and gradients are PyTorch's.
+//! Operators of complex numbers. A row whose column `complex` is set takes them as it takes real
+//! ones; for all others the generic row is used, with which a worker runs PyTorch's own operator:
+//! values, dtypes, errors and gradients are PyTorch's.
 //!
-//! Real numbers meet none of this: what was inferred before needs no look, and nothing of complex numbers is ever entered
-//! among it that a row refuses.
+//! Real numbers pay nothing for this: instructions in the inference cache need no check, and the
+//! cache never holds an instruction with complex operands that its row refuses.
 
 use super::Arg;
 use super::convert::scalar_object;
@@ -19,13 +20,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyComplex, PyDict, PyList, PyTuple};
 
-/// Whether an instruction is the generic row's business.
+/// Returns true if an instruction must be emitted as the generic row.
 pub(crate) fn is_generic(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> bool {
     args.iter().any(|arg| matches!(arg, Arg::Complex(_) | Arg::Large(_)))
         || of_operands(py, args, |operands| rules::is_real_only(op, operands, attrs))
 }
 
-/// Emits PyTorch's operator in place of the row `op`: operands and attributes go by their names.
+/// Emits PyTorch's operator in place of the row `op`: operands and attributes are passed by their
+/// names.
 #[cold]
 pub(crate) fn emit(
     py: Python<'_>,
@@ -110,7 +112,11 @@ pub(crate) fn number(
     [real, imag]: [f64; 2],
     dtype: Dtype,
 ) -> PyResult<Bound<'_, Tensor>> {
-    #[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "rounding is meant")]
+    #[allow(
+        clippy::as_conversions,
+        clippy::cast_possible_truncation,
+        reason = "rounding is intended"
+    )]
     let bytes: Vec<u8> = match dtype {
         Dtype::C128 => [real, imag].into_iter().flat_map(f64::to_le_bytes).collect(),
         Dtype::C64 => {

@@ -10,11 +10,11 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyList, PyTuple, PyType};
 
-/// What a user may put where a tensor or a number is expected.
+/// An argument that the user passed where a tensor or a number is expected.
 pub(crate) enum OperandArg<'py> {
     Absent,
     Scalar(Scalar),
-    /// The parts of a complex number.
+    /// Real and imaginary part of a complex number.
     Complex([f64; 2]),
     /// An integer from 2^63 to 2^64 - 1.
     Large(u64),
@@ -22,7 +22,7 @@ pub(crate) enum OperandArg<'py> {
 }
 
 impl<'py> OperandArg<'py> {
-    /// The operand, or `None` where it is nothing that can stand in an operator.
+    /// Converts to an operand; `None` where the object cannot be one.
     pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
         if let Ok(tensor) = object.cast::<Tensor>() {
             return Ok(Some(Self::Tensor(tensor.clone())));
@@ -50,20 +50,21 @@ impl<'py> OperandArg<'py> {
         Ok(None)
     }
 
-    /// The operand; a type error that names the operator otherwise.
+    /// Converts to an operand, or raises a type error that names the operator.
     pub(crate) fn required(object: &Bound<'py, PyAny>, op: &str) -> PyResult<Self> {
         Self::of(object)?.ok_or_else(|| refusal(object, op))
     }
 }
 
-/// What `op`, where it is known, says of what is no operand.
+/// The type error for an object that is no operand; it names `op` if that is not empty.
 pub(crate) fn refusal(object: &Bound<'_, PyAny>, op: &str) -> PyErr {
     let given = class_name(object);
     let whose = if op.is_empty() { String::new() } else { format!("{op}(): ") };
     PyTypeError::new_err(format!("{whose}argument must be Tensor or a number, not {given}"))
 }
 
-/// The name of an object's class; of `PyTorch`'s tensors with what makes one of GT's, as both are called Tensor.
+/// The name of an object's class. For a `PyTorch` tensor it adds how to convert it, since both
+/// classes are called Tensor.
 #[pyfunction]
 pub(crate) fn class_name(object: &Bound<'_, PyAny>) -> String {
     let class = object.get_type();
@@ -74,7 +75,7 @@ pub(crate) fn class_name(object: &Bound<'_, PyAny>) -> String {
     format!("torch.{name}: gt.from_torch(x) makes a GT tensor of it, gt.to_torch(x) the other way")
 }
 
-/// Whether it is a tensor of `PyTorch`, which is not imported here.
+/// Returns true if the object is a tensor of `PyTorch`; `PyTorch` is not imported for this.
 pub(crate) fn is_torch_tensor(object: &Bound<'_, PyAny>) -> bool {
     let of_torch = |class: &Bound<'_, PyType>| {
         class.module().is_ok_and(|name| name.to_string().starts_with("torch"))
@@ -101,7 +102,7 @@ pub(crate) fn as_arg<'a>(operand: &'a OperandArg<'_>) -> Arg<'a> {
     }
 }
 
-/// `PyTorch`'s words where integers are to hold a number from 2^63 on.
+/// `PyTorch`'s message where an integer dtype is to hold a number from 2^63 on.
 pub(crate) const TOO_LARGE: &str = "value cannot be converted to type int64_t without overflow";
 
 /// An integer from 2^63 to 2^64 - 1; `None` for anything else.
@@ -112,8 +113,8 @@ fn large(object: &Bound<'_, PyAny>) -> Option<u64> {
     object.extract().ok()
 }
 
-/// The number as floats hold it.
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is meant")]
+/// The number rounded to a float.
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounding is intended")]
 pub(crate) const fn rounded(number: u64) -> f64 {
     number as f64
 }
@@ -162,7 +163,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ScalarArg {
     }
 }
 
-/// The number that an operand is multiplied by: `alpha` of `x.add(y, alpha=2)`.
+/// The factor of an operand: `alpha` of `x.add(y, alpha=2)`.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum FactorArg {
     Scalar(Scalar),
@@ -182,7 +183,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FactorArg {
             return Ok(Self::Complex([number.real(), number.imag()]));
         }
         if let Some(number) = large(&object) {
-            return Ok(Self::Scalar(Scalar::Float(rounded(number)))); // integers refuse it as one
+            return Ok(Self::Scalar(Scalar::Float(rounded(number)))); // integer dtypes refuse the float
         }
         ScalarArg::extract(object).map(|number| Self::Scalar(number.0))
     }
@@ -193,7 +194,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FactorArg {
 pub(crate) struct DimsArg(pub Dims);
 
 impl DimsArg {
-    /// From `*size`: integers, or one sequence of them; or from `name=`, one of the only `names` taken.
+    /// Reads `*size`: integers, or one sequence of them; or a keyword argument whose name is among
+    /// `names`.
     pub(crate) fn of_arguments(
         arguments: &Bound<'_, PyTuple>,
         named: Option<&Bound<'_, PyDict>>,
@@ -221,14 +223,14 @@ impl DimsArg {
     }
 }
 
-/// What a required parameter was given, by whichever of its names.
+/// The value of a required parameter; an error where neither of its names was given.
 pub(crate) fn required<T>(value: Option<T>, op: &str, name: &str) -> PyResult<T> {
     value.ok_or_else(|| {
         PyTypeError::new_err(format!("{op}() missing 1 required positional arguments: \"{name}\""))
     })
 }
 
-/// The operand, where PyTorch takes no number.
+/// The operand, where PyTorch takes only a tensor.
 pub(crate) fn only_tensor<'py>(
     operand: OperandArg<'py>,
     op: &str,
@@ -261,7 +263,7 @@ fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {
     Ok(DimsArg(dims))
 }
 
-/// An integer of a sequence. `PyTorch` looks at the first alone for one that is a bool.
+/// An integer of a sequence. `PyTorch` refuses a bool only as the first item.
 fn member(position: usize, object: &Bound<'_, PyAny>) -> PyResult<i64> {
     if position > 0 && object.is_instance_of::<PyBool>() {
         return object.extract::<bool>().map(i64::from);
@@ -277,7 +279,7 @@ fn member(position: usize, object: &Bound<'_, PyAny>) -> PyResult<i64> {
     })
 }
 
-/// An integer, also numpy's or a tensor of one element; `PyTorch` takes no bool for one.
+/// An integer, also one of numpy or a tensor of one element; as in `PyTorch` a bool is refused.
 pub(crate) fn integer(object: &Bound<'_, PyAny>) -> PyResult<i64> {
     if object.is_instance_of::<PyBool>() {
         return Err(PyTypeError::new_err("must be int, not bool"));
@@ -294,7 +296,7 @@ pub(crate) fn integer(object: &Bound<'_, PyAny>) -> PyResult<i64> {
     })
 }
 
-/// [`integer`], or nothing.
+/// [`integer`], or `None` for Python's None.
 pub(crate) fn optional_integer(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if object.is_none() { Ok(None) } else { integer(object).map(Some) }
 }
@@ -313,7 +315,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for DimsArg {
     }
 }
 
-/// What a Rust argument becomes as an attribute.
+/// Converts a Rust argument to an attribute.
 pub(crate) trait IntoAttr {
     fn attr(self) -> Attr;
 }
@@ -375,7 +377,7 @@ pub(crate) fn scalar_object(py: Python<'_>, scalar: Scalar) -> PyResult<Bound<'_
     })
 }
 
-/// A Python object as the attribute `info`.
+/// Converts a Python object to the attribute that `info` describes.
 pub(crate) fn attr_of(object: &Bound<'_, PyAny>, info: &gt_protocol::AttrInfo) -> PyResult<Attr> {
     use gt_protocol::AttrKind;
     if object.is_none() {
@@ -394,7 +396,7 @@ pub(crate) fn attr_of(object: &Bound<'_, PyAny>, info: &gt_protocol::AttrInfo) -
     })
 }
 
-/// A word of a closed list.
+/// Converts a word of a closed list to an attribute.
 pub(crate) fn choice(word: &str, words: &[&str], name: &str) -> PyResult<Attr> {
     words
         .iter()

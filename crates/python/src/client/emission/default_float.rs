@@ -1,7 +1,8 @@
-//! The dtype of floats that have none, `gt.set_default_dtype`, and what follows for operators.
+//! The default dtype of floats, `gt.set_default_dtype`, and its effect on operators.
 //!
-//! **Architecture invariant:** the rules and the wire know float32 only. Where another default would show, the integers
-//! are cast here, at the user's line, so that an instruction means the same to everybody who reads it.
+//! **Architecture invariant:** the rules and the wire know float32 only. Where another default
+//! would matter, the integer operands are cast here, at the user's line, so that an instruction
+//! means the same to every reader.
 
 use crate::client::gil_cell::GilCell;
 use crate::client::session::errors;
@@ -17,12 +18,12 @@ pub(crate) fn default_float(py: Python<'_>) -> Dtype {
     *DEFAULT.get(py)
 }
 
-/// Whether the default is another one than the rules know.
+/// Returns true if the default dtype is not the one that the rules assume.
 pub(crate) fn is_other(py: Python<'_>) -> bool {
     default_float(py) != Dtype::DEFAULT
 }
 
-/// The dtype that Python floats and creation functions get from here on.
+/// Sets the dtype that Python floats and creation functions get from here on.
 #[pyfunction]
 pub(crate) fn set_default_dtype(py: Python<'_>, d: &Bound<'_, PyAny>) -> PyResult<()> {
     let Ok(dtype) = d.cast::<PyDtype>() else {
@@ -75,7 +76,8 @@ pub(crate) fn results_of(
     Some(rules::infer(op, &cast, attrs))
 }
 
-/// Which operands become floats of another default than float32; `None` where none does.
+/// Bit mask of the operands that are cast to a default float dtype other than float32; `None` where
+/// none is.
 pub(crate) fn floats(py: Python<'_>, op: Op, operands: &[rules::RuleArg<'_>]) -> Option<u16> {
     let default = default_float(py);
     if default == Dtype::DEFAULT {

@@ -1,4 +1,4 @@
-//! An instruction whose words are being written, while its operands are looked at.
+//! An instruction whose words are written while its operands are examined.
 
 use super::inference::{InferenceKey, OperandKey};
 use super::operands::{Arg, check_operands};
@@ -8,16 +8,16 @@ use gt_protocol::{Attr, Op, Scalar};
 use pyo3::Python;
 use smallvec::SmallVec;
 
-/// An instruction with a long list does not keep its room.
+/// Maximum number of words whose allocation is kept: a long list's is freed.
 const WORDS_KEPT: usize = 1024;
 
-/// Room for one instruction, used again by the next.
+/// Buffers for one instruction, reused by the next.
 pub(crate) struct Draft {
     pub words: Vec<u32>,
     operands: Vec<OperandKey>,
-    /// Where numbers and attributes begin.
+    /// Word index at which numbers and attributes begin.
     tail: usize,
-    /// Whether a value belongs to an earlier connection.
+    /// True if a value belongs to an earlier connection.
     pub is_foreign: bool,
     has_absent: bool,
 }
@@ -33,8 +33,8 @@ impl Draft {
         }
     }
 
-    /// Begins an instruction: its header and the places of its results, which are open, and its operands. The position of
-    /// the first stale view where there is one.
+    /// Begins an instruction: writes its header, placeholders for its results' slots, and its
+    /// operands. Returns the position of the first stale view, if there is one.
     #[inline]
     pub(crate) fn begin(&mut self, py: Python<'_>, op: Op, args: &[Arg<'_>]) -> Option<usize> {
         if self.words.capacity() > WORDS_KEPT {
@@ -93,7 +93,7 @@ impl Draft {
         None
     }
 
-    /// Writes attributes and the length: the instruction is whole but for what is open.
+    /// Writes attributes and the length: the instruction is complete except for its placeholders.
     #[inline]
     pub(crate) fn end(
         &mut self,
@@ -113,14 +113,14 @@ impl Draft {
         wire::close(info.name, &mut self.words, 0)
     }
 
-    /// Writes how many results there are, of an operator that does not say so itself.
+    /// Writes the number of results, for an operator whose attributes do not imply it.
     pub(crate) fn count_outputs(&mut self, op: Op, count: usize) -> Result<(), EncodeError> {
         wire::count_outputs(&mut self.words, count);
-        self.words[0] = op.info().code.into(); // without the length that it had
+        self.words[0] = op.info().code.into(); // drops the length of the instruction before
         wire::close(op.info().name, &mut self.words, 0)
     }
 
-    /// What the results follow from.
+    /// The key that determines the results' metadata.
     #[inline]
     pub(crate) fn key(&self, op: Op) -> InferenceKey<'_> {
         InferenceKey { op, operands: &self.operands, words: &self.words[self.tail..] }

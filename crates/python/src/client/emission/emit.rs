@@ -1,5 +1,5 @@
-//! Operators on variables: what is out of date or of another dtype is brought up to date first, then [`super`]
-//! has its way.
+//! Emits operators on variables: stale views are taken again and operands are cast first, then
+//! [`super`] emits.
 
 use super::autocast;
 use super::complex;
@@ -30,7 +30,7 @@ pub(crate) fn emit(
     emit_again(py, op, args, &attrs)
 }
 
-/// Emits one instruction whose attributes are used again by others.
+/// Emits one instruction and leaves the attributes to the caller, who uses them again.
 pub(crate) fn emit_again(
     py: Python<'_>,
     op: Op,
@@ -42,8 +42,8 @@ pub(crate) fn emit_again(
     Ok(vars)
 }
 
-/// Emits one instruction whose operands in `consumes` die with it, whose dtypes no autocast changes: what is written in place
-/// and what writes.
+/// Emits one instruction whose operands in `consumes` are not used afterwards and whose dtypes no
+/// autocast changes: an in-place result, or an operator that writes.
 pub(crate) fn emit_consuming(
     py: Python<'_>,
     op: Op,
@@ -68,7 +68,7 @@ fn single(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<
     only(vars)
 }
 
-/// [`with_attrs`], after what an autocast does to the operands where one is open.
+/// [`with_attrs`], after autocast, where a region is open, has cast the operands.
 #[inline]
 fn cast_first(
     py: Python<'_>,
@@ -109,7 +109,7 @@ fn emit_autocast(
     with_attrs(py, op, &args, attrs, 0, vars)
 }
 
-/// What an autocast makes of an operand: of a parameter once for the outermost region.
+/// Casts an operand for autocast; a parameter is cast once in the outermost region.
 pub(crate) fn autocast_to(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
     if let Some(kept) = autocast::kept(py, var, dtype) {
         return Ok(kept);
@@ -128,7 +128,8 @@ fn with_attrs(
     vars: &mut Vars,
 ) -> PyResult<()> {
     loop {
-        // Again only where a view was written while it was taken: by another thread, or by a destructor.
+        // This repeats only if a view's memory was written while the view was taken: by another
+        // thread, or by a destructor.
         match emission::emit(py, op, args, attrs, consumes, vars)? {
             Emission::Done => return Ok(()),
             Emission::Floats(floats) => return emit_cast(py, op, args, attrs, floats, vars),
@@ -142,7 +143,8 @@ fn with_attrs(
     }
 }
 
-/// Emits an operator of whose operands those in `floats` become floats of another default than float32 first.
+/// Emits an operator after casting the operands in `floats` to the default float dtype, which is
+/// not float32.
 #[cold]
 fn emit_cast(
     py: Python<'_>,
@@ -171,12 +173,12 @@ pub(crate) fn cast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
     single(py, Op::Cast, &[Arg::Var(var)], &[Attr::Dtype(dtype)])
 }
 
-/// A tensor of one number.
+/// A tensor filled with one number.
 pub(crate) fn full(py: Python<'_>, dims: Dims, scalar: Scalar, dtype: Dtype) -> PyResult<Var> {
     single(py, Op::Full, &[], &[Attr::Ints(dims), Attr::Scalar(scalar), Attr::Dtype(dtype)])
 }
 
-/// A tensor of one number on the mesh of `like`.
+/// A tensor filled with one number, on the mesh of `like`.
 pub(crate) fn full_like(
     py: Python<'_>,
     like: &Var,
@@ -188,7 +190,7 @@ pub(crate) fn full_like(
     single(py, Op::FullLike, &[Arg::Var(like)], &attrs)
 }
 
-/// What an operator would result in; nothing is sent.
+/// Infers the results of an operator; nothing is sent.
 pub(crate) fn results_of(
     py: Python<'_>,
     op: Op,
@@ -232,15 +234,15 @@ pub(crate) fn tensor<'py>(
     Tensor::wrap(py, only(emit(py, op, args, attrs)?)?)
 }
 
-/// A variable's value and where its gradient goes.
+/// A variable's value and the edge that its gradient takes.
 pub(crate) struct Resolved {
     pub value: SharedValue,
-    /// Only while gradients are recorded.
+    /// Set only while gradients are recorded.
     pub edge: Option<Edge>,
 }
 
 impl Var {
-    /// The current value and edge, taken again where the memory has been written.
+    /// The current value and edge; a view is taken again where its memory has been written.
     pub(crate) fn resolve(&self, py: Python<'_>) -> PyResult<Resolved> {
         if self.look(py).alias().is_none() {
             return Ok(Resolved { value: self.value(py)?, edge: self.edge(py)? });
@@ -272,7 +274,7 @@ impl Var {
     }
 }
 
-/// Takes `steps` from `value`, one after the other; nothing is recorded.
+/// Applies `steps` to `value`, one after the other; nothing is recorded.
 pub(crate) fn take(py: Python<'_>, value: SharedValue, steps: &[Step]) -> PyResult<SharedValue> {
     let mut value = value;
     for step in steps {

@@ -1,4 +1,5 @@
-//! What was inferred lately, by operator, operands' metadata, numbers and attributes: a program's loop infers nothing.
+//! Cache of inferred results, by operator, operands' metadata, numbers and attributes: repeated
+//! instructions, as in a program's loop, infer nothing.
 
 use super::operands::Arg;
 use crate::client::value::metadata::SharedMeta;
@@ -7,15 +8,15 @@ use gt_protocol::rules::Outputs;
 use pyo3::Python;
 use smallvec::SmallVec;
 
-/// Places of the table; what hashes to the same place pushes the other out. Larger programs' loops have some hundred
-/// different instructions.
+/// Number of entries; keys that hash to the same entry replace each other. Loops of larger programs
+/// have some hundred different instructions.
 const PLACES: usize = 1024;
-/// An instruction with more operands is inferred each time,
+/// Maximum number of operands of a cached instruction; longer ones are inferred each time.
 const OPERANDS_MAX: usize = 4;
-/// and so is one with more words of numbers and attributes.
+/// Maximum number of words of numbers and attributes of a cached instruction.
 const WORDS_MAX: usize = 32;
 
-/// An operand by what a rule may see of it; a number itself stands among the words.
+/// Properties of an operand that a rule may look at; a number itself stands among the words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OperandKey(usize);
 
@@ -23,19 +24,19 @@ impl OperandKey {
     pub(crate) const ABSENT: Self = Self(0);
     pub(crate) const SCALAR: Self = Self(1);
 
-    /// Metadata by its address, which is neither of the above.
+    /// Key of metadata: its address, which differs from both constants above.
     #[inline]
     pub(crate) fn of(meta: &SharedMeta) -> Self {
         Self(meta.address())
     }
 }
 
-/// All that results follow from.
+/// Everything that determines an instruction's results.
 #[derive(Clone, Copy)]
 pub(crate) struct InferenceKey<'a> {
     pub op: Op,
     pub operands: &'a [OperandKey],
-    /// Numbers and attributes as they travel.
+    /// Numbers and attributes in their wire form.
     pub words: &'a [u32],
 }
 
@@ -55,10 +56,10 @@ impl InferenceKey<'_> {
     }
 }
 
-/// What an instruction results in.
+/// Results that were inferred for an instruction.
 pub(crate) struct InferredResults {
     pub outputs: Outputs,
-    /// The same, as values refer to it.
+    /// Shared references to the results' metadata, which values hold.
     pub shared: SmallVec<[SharedMeta; 1]>,
 }
 
@@ -78,21 +79,21 @@ struct CachedInference {
     op: Op,
     operands: SmallVec<[OperandKey; OPERANDS_MAX]>,
     words: SmallVec<[u32; 8]>,
-    /// Keeps the operands' metadata where it is: its address means nothing else.
+    /// Keeps the operands' metadata alive, so that its address cannot be reused.
     _metas: SmallVec<[SharedMeta; 2]>,
     results: InferredResults,
 }
 
 #[derive(Default)]
 struct CacheSlot {
-    /// Hash of what was missed here last.
+    /// Hash of the last miss at this entry.
     missed: u64,
     known: Option<Box<CachedInference>>,
 }
 
-/// The table.
+/// The cache of inferred results.
 pub(crate) struct Inferences {
-    /// [`PLACES`] once anything was missed.
+    /// Entries: [`PLACES`] of them once anything was missed.
     places: Vec<CacheSlot>,
 }
 
@@ -110,7 +111,8 @@ impl Inferences {
         is_it.then_some(&known.results)
     }
 
-    /// Enters what was inferred, where the place's last miss was of the same: what comes once costs no entry.
+    /// Enters inferred results if the entry's last miss had the same hash: an instruction that
+    /// occurs once takes no entry.
     #[cold]
     pub(crate) fn missed(
         &mut self,

@@ -1,9 +1,9 @@
-//! Emission: the one way of an instruction that computes. Its words are written down as its operands are looked at; then
-//! it gets slots, is published, and is recorded on the tape.
+//! Emission: the only path of an instruction that computes. Its words are written while its
+//! operands are examined; then it gets slots, is published, and is recorded on the tape.
 //!
-//! Operands whose value has to be taken again first, and numbers that have to be cast first, are handed back to
-//! [`emit`]. From the look at the operands to the publication nothing calls into Python: a collection there could
-//! run a destructor that writes one of them.
+//! Views that have to be taken again and numbers that have to be cast are handed back to [`emit`].
+//! Nothing calls into Python between the examination of the operands and the publication: a garbage
+//! collection there could run a destructor that writes one of them.
 
 mod array_memory;
 pub(crate) mod autocast;
@@ -34,23 +34,25 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-/// What has become of an instruction.
+/// Outcome of emitting an instruction.
 pub(crate) enum Emission {
     /// Its results' variables have been added.
     Done,
-    /// Nothing: the operand at this position is a view, and its memory was written since it was taken.
+    /// Nothing was sent: the operand at this position is a view whose memory was written since it
+    /// was taken.
     Stale(usize),
-    /// Nothing: these operands (bit k: operand k) become floats of the default dtype first.
+    /// Nothing was sent: these operands (bit k: operand k) have to be cast to the default float
+    /// dtype first.
     Floats(u16),
-    /// Nothing: of complex numbers the row has no meaning, the generic one has.
+    /// Nothing was sent: the row does not take complex numbers; the generic row does.
     Complex,
 }
 
-/// What publishing an instruction has come to.
+/// Outcome of publishing an instruction.
 enum Publication {
-    /// Its results' variables have been added; nothing of them is recorded yet.
+    /// Its results' variables have been added; they are not recorded yet.
     Done,
-    /// Nothing: the connection is not ready for it.
+    /// Nothing was sent: the connection is not ready.
     NotReady,
     Stale(usize),
     Floats(u16),
@@ -58,7 +60,7 @@ enum Publication {
     Refused(EmissionError),
 }
 
-/// Why there is no such instruction.
+/// Reason why an instruction cannot be emitted.
 enum EmissionError {
     Rule(RuleError),
     /// A value belongs to an earlier connection.
@@ -67,27 +69,27 @@ enum EmissionError {
     Connection(PyErr),
 }
 
-/// An instruction as it is asked for.
+/// A request to emit an instruction.
 #[derive(Clone, Copy)]
 struct EmissionRequest<'a> {
     op: Op,
     args: &'a [Arg<'a>],
     attrs: &'a [Attr],
     caller: Caller,
-    /// Bit k: operand k dies with it.
+    /// Bit k: operand k is not used afterwards.
     consumes: u16,
 }
 
-/// Where the gradient of each operand goes.
+/// Edge that the gradient of each operand takes.
 type Edges = SmallVec<[Option<Edge>; 2]>;
 
-/// What is used again by the next instruction.
+/// Buffers and cache that the next instruction reuses.
 struct Emitter {
     draft: Draft,
     inferences: Inferences,
 }
 
-/// Nothing calls into Python while it is borrowed.
+/// The one emitter. Nothing calls into Python while it is borrowed.
 static EMITTER: GilCell<Emitter> =
     GilCell::new(Emitter { draft: Draft::new(), inferences: Inferences::new() });
 
@@ -114,7 +116,7 @@ pub(crate) fn emit(
     loop {
         let edges = edges(py, op, args, attrs)?;
         let consumes = match &edges {
-            // What the backward pass needs is not given away.
+            // Values that the backward pass needs are not consumed.
             Some(edges) if consumes != 0 => {
                 let needs = edges.iter().map(Option::is_some);
                 consumes & !generated_formulas::of(op).saves(needs).operands
@@ -143,11 +145,12 @@ pub(crate) fn emit(
     }
 }
 
-/// Header, place of the result, and operands of [`publish_plain`].
+/// Words of header, result slot, and operands of [`publish_plain`].
 const PLAIN_WORDS: usize = 8;
 
-/// [`publish`] specialised: an operator without attributes and with one result, of tensors at hand, not recorded, whose
-/// result was inferred lately. Its few words are written at once. Nothing has happened where it is `None`.
+/// Fast path of [`publish`]: an operator without attributes and with one result, of tensors at
+/// hand, not recorded, whose result is in the inference cache. Its few words are written at once.
+/// Nothing has been sent where it returns `None`.
 #[inline]
 fn publish_plain<const N: usize>(
     py: Python<'_>,
@@ -254,7 +257,7 @@ fn publish(py: Python<'_>, request: EmissionRequest<'_>, vars: &mut Vars) -> Pub
     Publication::Done
 }
 
-/// Where the gradients of operands go, if the instruction is recorded.
+/// Edges of the operands, if the instruction is recorded.
 #[inline]
 fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<Option<Edges>> {
     let may_need = |arg: &Arg<'_>| matches!(arg, Arg::Var(var) if var.may_require_grad(py));
@@ -265,7 +268,8 @@ fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<O
     let is_integral =
         |attr: &Attr| matches!(attr, Attr::Dtype(dtype) if !dtype.is_differentiable());
     if !formulas.any_for(args.iter().map(|_| true)) || attrs.iter().any(is_integral) {
-        // As in PyTorch, a comparison or a cast to integers does not ask a view for its history, which it may not have.
+        // PyTorch does not ask for a view's history, which may be forbidden, in a comparison or in
+        // a cast to integers.
         return Ok(None);
     }
     let mut edges = Edges::new();
@@ -312,12 +316,13 @@ fn record(
     let mut saves = formulas.saves(edges.iter().map(passes_on));
     let mut keeps = formulas.keeps(edges.iter().map(passes_on));
     if edges.iter().any(|edge| matches!(edge, Some(Edge::Nowhere))) {
-        // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
+        // PyTorch saves outputs even where the gradient goes nowhere, to detect that they are
+        // written.
         saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;
         keeps.outputs = formulas.keeps(edges.iter().map(Option::is_some)).outputs;
     }
     for place in tape::generic::saved_results(op, attrs) {
-        saves.outputs |= 1_u16 << place.min(15); // the last bit stands for all further results
+        saves.outputs |= 1_u16 << place.min(15); // bit 15 stands for all further results
         keeps.outputs |= 1_u16 << place.min(15);
     }
     let node = tape::node(py, NodeKind::Op(op), attrs, caller, |node| {

@@ -1,7 +1,8 @@
 //! Tensors from Python's numbers: floats, ints and bools, alone or in lists.
 //!
-//! Everything else is left to `gt/conversion.py`, which words the errors too: numpy's numbers, tensors and complex ones
-//! among them, lists of unequal length, ints beyond the dtype, narrow dtypes.
+//! Everything else is left to `gt/conversion.py`, which also words the errors: numpy's numbers,
+//! tensors and complex numbers among them, lists of unequal length, ints beyond the dtype, narrow
+//! dtypes.
 
 use super::default_float::default_float;
 use super::{emit, upload};
@@ -11,7 +12,7 @@ use gt_protocol::{Dims, Dtype, Scalar};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
 
-/// What a number is, in the order of promotion.
+/// Kinds of numbers, in the order of promotion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NumberKind {
     Bool,
@@ -19,7 +20,7 @@ enum NumberKind {
     Float,
 }
 
-/// The elements of nested lists of equal length, none of them a subclass's.
+/// One level of nested lists of equal length; subclasses are not accepted.
 enum Level<'a, 'py> {
     List(&'a Bound<'py, PyList>),
     Tuple(&'a Bound<'py, PyTuple>),
@@ -52,7 +53,8 @@ impl<'a, 'py> Level<'a, 'py> {
     }
 }
 
-/// A tensor of these numbers as PyTorch makes it; `None` for what is not plain numbers that `dtype` holds.
+/// A tensor of these numbers, with PyTorch's dtype; `None` for data other than plain numbers that
+/// `dtype` can hold.
 pub(crate) fn from_numbers<'py>(
     data: &Bound<'py, PyAny>,
     dtype: Option<Dtype>,
@@ -64,7 +66,7 @@ pub(crate) fn from_numbers<'py>(
     if !survey(data, &lengths, &mut kind) {
         return Ok(None);
     }
-    let Some(kind) = kind else { return Ok(None) }; // of no number: numpy knows the dtype
+    let Some(kind) = kind else { return Ok(None) }; // no number in it: numpy decides the dtype
     let by_kind = match kind {
         NumberKind::Bool => Dtype::Bool,
         NumberKind::Int if requires_grad => default_float(py),
@@ -92,7 +94,7 @@ pub(crate) fn from_numbers<'py>(
     Ok(Some(tensor))
 }
 
-/// The lengths along the first elements.
+/// The shape of nested lists, read along the first elements.
 fn lengths(data: &Bound<'_, PyAny>) -> Option<Vec<usize>> {
     let mut lengths = Vec::new();
     let mut data = data.clone();
@@ -106,11 +108,12 @@ fn lengths(data: &Bound<'_, PyAny>) -> Option<Vec<usize>> {
         if lengths.len() > DIMS_MAX {
             return None;
         }
-        data = first.ok()?; // an empty list has none
+        data = first.ok()?; // an empty list has no first element
     }
 }
 
-/// Whether all is as long as `lengths` say and plain; `kind` becomes that of the numbers together.
+/// Returns true if the data is plain and has the shape `lengths`; `kind` becomes the promoted kind
+/// of the numbers.
 fn survey(data: &Bound<'_, PyAny>, lengths: &[usize], kind: &mut Option<NumberKind>) -> bool {
     let Some(level) = Level::of(data) else { return false };
     match (level, lengths) {
@@ -128,7 +131,7 @@ fn survey(data: &Bound<'_, PyAny>, lengths: &[usize], kind: &mut Option<NumberKi
     }
 }
 
-/// Adds the elements' bytes; false where a number is not one of `dtype`.
+/// Appends the elements' bytes; returns false where `dtype` cannot hold a number.
 fn write(data: &Bound<'_, PyAny>, dtype: Dtype, bytes: &mut Vec<u8>) -> bool {
     match Level::of(data) {
         Some(Level::List(list)) => list.iter().all(|each| write(&each, dtype, bytes)),
@@ -149,7 +152,8 @@ fn write(data: &Bound<'_, PyAny>, dtype: Dtype, bytes: &mut Vec<u8>) -> bool {
     }
 }
 
-/// The number as `dtype` holds it: a float from any, an int from an int or bool, a bool from a bool.
+/// Converts a number to `dtype`: a float from any kind, an int from an int or bool, a bool from a
+/// bool.
 fn number(data: &Bound<'_, PyAny>, dtype: Dtype) -> Option<Scalar> {
     match dtype {
         Dtype::F32 => data.extract().ok().map(|value| Scalar::Float(narrow(value).into())),
@@ -162,7 +166,7 @@ fn number(data: &Bound<'_, PyAny>, dtype: Dtype) -> Option<Scalar> {
     }
 }
 
-#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "rounding is meant")]
+#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "rounding is intended")]
 fn narrow(value: f64) -> f32 {
     value as f32
 }

@@ -1,4 +1,4 @@
-//! Operands before they are an instruction's, and what the rules say of them.
+//! Operands before they belong to an instruction, and rules that are asked about them.
 
 use crate::client::value::variable::Var;
 use gt_protocol::rules::{self, Outputs, RuleError};
@@ -7,19 +7,20 @@ use gt_protocol::{Attr, Meta, Op, OperandKind, Scalar};
 use pyo3::Python;
 use smallvec::SmallVec;
 
-/// An operand before it is an instruction's.
+/// An operand before it belongs to an instruction.
 #[derive(Clone, Copy)]
 pub(crate) enum Arg<'a> {
     Absent,
     Scalar(Scalar),
-    /// A Python complex number: its parts. No instruction has it as an operand.
+    /// Parts of a Python complex number. It is no operand of any instruction.
     Complex([f64; 2]),
-    /// An integer from 2^63 to 2^64 - 1, which no [`Scalar`] holds; floating operands take it. No instruction has it.
+    /// An integer from 2^63 to 2^64 - 1, which no [`Scalar`] holds; floating-point operators accept
+    /// it. It is no operand of any instruction.
     Large(u64),
     Var(&'a Var),
 }
 
-/// What a rule says of operands, whose values need not be at hand.
+/// Asks a rule about operands, whose values need not be at hand.
 pub(crate) fn of_operands<T>(
     py: Python<'_>,
     args: &[Arg<'_>],
@@ -46,7 +47,7 @@ pub(crate) fn of_operands<T>(
     rule(&operands)
 }
 
-/// What an operator results in.
+/// Infers the results of an operator.
 pub(crate) fn infer(
     py: Python<'_>,
     op: Op,
@@ -56,7 +57,7 @@ pub(crate) fn infer(
     of_operands(py, args, |operands| rules::infer(op, operands, attrs))
 }
 
-/// Whether an instruction has the operands that its row asks for.
+/// Checks the number of operands against the row.
 pub(crate) fn check_operands(op: Op, args: &[Arg<'_>]) -> Result<(), EncodeError> {
     let info = op.info();
     let (count, expected) = (args.len(), info.fixed_operands());

@@ -32,7 +32,7 @@ fn elements(
     count: i64,
     place: Destination,
 ) -> PyResult<Elements> {
-    let value = var.value(py)?; // of a view without a gradient too, whose memory was written since
+    let value = var.value(py)?; // taken again for a view whose memory was written, also without a gradient
     let caller = caller::ready(py)?;
     if value.epoch != runtime::epoch() {
         return Err(other_session(py, "read"));
@@ -64,8 +64,9 @@ fn elements(
     }
 }
 
-/// Warns of each failure that no read has raised; it counts as told from here on. A read that fails itself leaves the
-/// others to the next one: a warning that is an error (`-W error`) would stand in for the failure that was asked for.
+/// Warns of each failure that no read has raised; they count as reported from then on. A read that
+/// fails itself leaves the others to the next read: with `-W error`, a warning would replace the
+/// failure that was asked for.
 fn warn_of_unread(py: Python<'_>) -> PyResult<()> {
     if !runtime::with(py, |runtime| runtime.answers.has_unread()) {
         return Ok(());
@@ -132,7 +133,7 @@ fn number(py: Python<'_>, dtype: Dtype, bytes: &[u8]) -> PyResult<Py<PyAny>> {
     }
 }
 
-/// The real and the imaginary part of a complex number.
+/// The real and the imaginary part of a complex element.
 fn parts(dtype: Dtype, bytes: &[u8]) -> [f64; 2] {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     [first, second].map(|bytes| {
@@ -161,7 +162,7 @@ fn half_to_f64(bits: u16) -> f64 {
     }
 }
 
-/// Waits until everything emitted so far has run.
+/// Waits until every instruction emitted so far has run.
 pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
     if runtime::with(py, |runtime| runtime.connection.is_none()) {
         return Ok(());
@@ -177,7 +178,7 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
     raise_unread(py)
 }
 
-/// The dispatcher's words on a tensor, or on the session.
+/// The dispatcher's description of a tensor, or of the session.
 pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) -> PyResult<String> {
     let value = var.map(|var| var.value(py)).transpose()?;
     let caller = caller::ready(py)?;
@@ -210,13 +211,13 @@ fn other_session(py: Python<'_>, what: &str) -> PyErr {
     errors::mistake(py, ErrorClass::Runtime, format!("{what}: the tensor {whose}"))
 }
 
-/// The exception of a failure; where no worker is left it says how one is started.
+/// The exception for a failure; where no worker is left it adds how to start one.
 fn failure(py: Python<'_>, failed: &Failed) -> PyErr {
     let advice = runtime::with(py, |runtime| runtime.advice());
     errors::of_failure(py, failed, advice.as_deref())
 }
 
-/// Raises the first failure that nobody has read: the others are raised by the next call, or printed at exit.
+/// Raises the first unread failure: the others are raised by the next call, or printed at exit.
 fn raise_unread(py: Python<'_>) -> PyResult<()> {
     let first = runtime::with(py, |runtime| {
         runtime.receive_ready();
@@ -225,8 +226,8 @@ fn raise_unread(py: Python<'_>) -> PyResult<()> {
     first.map_or(Ok(()), |failed| Err(failure(py, &failed)))
 }
 
-/// The counters of every worker by its index, once everything emitted so far has run; None of a worker that does not
-/// answer. The question is no instruction, so nothing counts it.
+/// The counters of every worker by its index, once everything emitted so far has run; None for a
+/// worker that does not answer. The request is no instruction, so no counter counts it.
 pub(crate) fn worker_stats(
     py: Python<'_>,
     limit: Option<Duration>,

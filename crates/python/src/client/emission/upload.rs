@@ -33,7 +33,8 @@ pub(crate) fn from_bytes<'py>(
     }
     let caller = caller::ready(py)?;
     let epoch = runtime::epoch();
-    // What has further chunks begins with none: those may go beside the words.
+    // An upload in several chunks starts with an empty one: a chunk may go through the slab, the
+    // first one may not.
     let first = if bytes.len() > PAYLOAD_BYTES_MAX { 0 } else { bytes.len() };
     let (first, rest) = bytes.split_at(first);
     let slot = runtime::with(py, |runtime| {
@@ -71,7 +72,7 @@ pub(crate) fn from_buffer<'py>(
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return from_bytes(py, bytes.as_bytes(), dims, dtype);
     }
-    // The buffer protocol is outside the stable ABI of Python 3.10; numpy knows where a buffer's memory is.
+    // The buffer protocol is not in the stable ABI of Python 3.10; numpy gives a buffer's address.
     let numpy = py.import("numpy")?;
     let array = if object.hasattr("__array_interface__")? {
         numpy.call_method1("ascontiguousarray", (object,))?
@@ -89,7 +90,8 @@ pub(crate) fn from_buffer<'py>(
     if length == 0 {
         return from_bytes(py, &[], dims, dtype);
     }
-    // SAFETY: numpy says that `array`, which this function keeps alive and which is contiguous, has `length` bytes there.
+    // SAFETY: numpy reports `length` bytes at this address for `array`, which this function keeps
+    // alive and which is contiguous.
     let bytes = unsafe {
         std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(address), length)
     };
@@ -102,7 +104,7 @@ pub(crate) fn from_array<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     if let Some(memory) = ArrayMemory::of(array) {
         return from_bytes(py, memory.bytes(), memory.dims, memory.dtype);
     }
-    // `order` keeps a 0-d array 0-d, which `ascontiguousarray` would not.
+    // `order` keeps a 0-d array 0-d; `ascontiguousarray` would not.
     let order = PyDict::new(py);
     order.set_item("order", "C")?;
     let array = py.import("numpy")?.call_method("asarray", (array,), Some(&order))?;

@@ -1,25 +1,28 @@
-//! The current caller, for whom the connection is made ready; and scopes that are left without an instruction.
+//! The current caller, for whom the connection is made ready; and scopes that ended without an
+//! instruction.
 
 use super::runtime::{self, Caller};
 use super::{signal, site};
 use pyo3::prelude::*;
 
-/// The caller of the instruction that is being made. Calls into Python, where a collection may run destructors that emit:
-/// before anything is borrowed, and before operands are looked at.
+/// The caller of the instruction that is being made. This calls into Python, where a garbage
+/// collection may run destructors that emit: call it before anything is borrowed, and before
+/// operands are examined.
 #[inline]
 pub(crate) fn current(py: Python<'_>) -> Caller {
     Caller { site: site::current(py), signal: signal::current(py) }
 }
 
-/// The current caller, of whom one instruction may be sent without waiting; the dispatcher has the name of his call site.
+/// The current caller, who may send one instruction without waiting; the dispatcher has the name of
+/// its call site.
 pub(crate) fn ready(py: Python<'_>) -> PyResult<Caller> {
     let caller = current(py);
     runtime::prepare_for(py, caller)?;
     Ok(caller)
 }
 
-/// A scope is left that was entered after so many instructions. Where none has been made since, it is a boundary, and
-/// the dispatcher hears of it: what moves next bears its name.
+/// Leaves a scope that was entered after `entered` instructions. If none has been made since, the
+/// scope is a boundary, and the dispatcher is told: its name goes to the next transfer.
 #[pyfunction]
 pub(crate) fn signal_left(py: Python<'_>, signal: u16, entered: u64) -> PyResult<()> {
     if signal::signal_entered() != entered || !runtime::has_begun(py) {

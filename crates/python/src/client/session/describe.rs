@@ -1,20 +1,20 @@
-//! Questions to the dispatcher, which no worker answers.
+//! Requests for descriptions that the dispatcher answers without a worker.
 
 use gt_protocol::{Attr, Instruction, Op, Operand};
 
-/// What `describe` may be asked, in the order of its row's choice.
+/// Kinds of descriptions, in the order of the choice in the row `describe`.
 #[derive(Clone, Copy)]
 pub(crate) enum DescribeKind {
     Layout,
     Explanation,
     Counters,
     Workers,
-    /// Which workers owe this session an answer.
+    /// Workers from which this session waits for an answer.
     Unanswered,
 }
 
 impl DescribeKind {
-    /// The instruction that asks it, of a value or of the session.
+    /// The instruction that requests the description, of a value or of the session.
     pub(crate) fn instruction(self, request: u64, operand: Operand) -> Instruction<'static> {
         let choice = match self {
             Self::Layout => 0,

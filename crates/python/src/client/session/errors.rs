@@ -1,4 +1,4 @@
-//! Python exceptions: the classes of gt/errors.py, found by what went wrong.
+//! Python exceptions: the classes of gt/errors.py, chosen by the kind of error.
 
 use super::site;
 use crate::client::connection::answers::Failed;
@@ -43,13 +43,14 @@ pub(crate) fn not_differentiable(py: Python<'_>, text: impl Into<String>) -> PyE
     raise(py, "NotDifferentiable", text.into())
 }
 
-/// The same of an operator of which `PyTorch` says so by a `NotImplementedError` that has this name.
+/// The error for an operator for which `PyTorch` raises `NotImplementedError` with this name.
 pub(crate) fn derivative_not_implemented(py: Python<'_>, name: &str) -> PyErr {
     let text = format!("the derivative for '{name}' is not implemented.");
     raise(py, "DerivativeNotImplemented", text)
 }
 
-/// A failure on a worker, raised at the first read: it names the line of the original operation, and says what to do.
+/// The exception for a failure on a worker, raised at the first read: it names the line of the
+/// original operation and the advice.
 pub(crate) fn of_failure(py: Python<'_>, failed: &Failed, advice: Option<&str>) -> PyErr {
     let name = match failed.class {
         FailureClass::Shape => "ShapeError",
@@ -77,7 +78,7 @@ pub(crate) fn describe(py: Python<'_>, failed: &Failed) -> String {
     match (op, place) {
         (Some(op), Some(place)) => format!("{}\n  in `{op}`, called at {place}", failed.text),
         (Some(op), None) => format!("{}\n  in `{op}`", failed.text),
-        // The operator of what is long ago is not kept, the line is.
+        // The operator of an old instruction is not kept, its line is.
         (None, Some(place)) => format!("{}\n  made at {place}", failed.text),
         (None, None) => failed.text.clone(),
     }
@@ -87,12 +88,12 @@ pub(crate) fn connection_lost(py: Python<'_>, reason: &str) -> PyErr {
     raise(py, "ConnectionLost", format!("the connection to the dispatcher is gone: {reason}"))
 }
 
-/// Nothing executes what the dispatcher is sent.
+/// The error where the dispatcher has no worker to execute instructions.
 pub(crate) fn no_worker(py: Python<'_>, text: String) -> PyErr {
     raise(py, "NoWorker", text)
 }
 
-/// No connection came about.
+/// The error where no connection could be made.
 pub(crate) fn unreachable(py: Python<'_>, reason: &str) -> PyErr {
     raise(py, "ConnectionLost", format!("gt.connect: {reason}"))
 }
@@ -104,13 +105,13 @@ pub(crate) fn after_fork() -> PyErr {
     )
 }
 
-/// A line for people, by the logger `gt`: something is not as it should be.
+/// Logs a warning to the logger `gt`, for the user.
 pub(crate) fn announce(py: Python<'_>, text: &str) -> PyResult<()> {
     py.import("gt.notices")?.call_method1("say", (text,))?;
     Ok(())
 }
 
-/// A line for people, by the logger `gt`: how something goes on.
+/// Logs progress to the logger `gt`, for the user.
 pub(crate) fn announce_progress(py: Python<'_>, text: &str) -> PyResult<()> {
     let notices = py.import("gt.notices")?;
     notices.call_method1("say", (text, notices.getattr("INFO")?))?;
@@ -124,11 +125,12 @@ pub(crate) fn warn(py: Python<'_>, site: u32, text: &str) -> PyResult<()> {
     let place = site::place(py, site);
     let Some((file, line)) = place else { return PyErr::warn(py, &category, &text, 1) };
     let file = CString::new(file)?;
-    // Without a registry: it would show the second failure of a line never, and each is told only once anyhow.
+    // Called without a registry, which would suppress the second failure of a line; each failure is
+    // reported only once anyway.
     PyErr::warn_explicit(py, &category, &text, &file, line, None, None)
 }
 
-/// A mistake of the user's that no rule sees, with `PyTorch`'s class and text.
+/// The exception for a user's mistake that no rule covers, with `PyTorch`'s class and text.
 pub(crate) fn mistake(py: Python<'_>, class: ErrorClass, text: impl Into<String>) -> PyErr {
     of_rule(py, &RuleError { class, text: text.into() })
 }

@@ -9,9 +9,10 @@ pub(crate) fn symbol(name: &CStr) -> Option<usize> {
     (!address.is_null()).then(|| address.addr())
 }
 
-/// [`symbol`] of what has a fallback; none is found where `GT_STABLE_ABI_ONLY` asks for the fallbacks.
+/// [`symbol`] of a function with a fallback; `None` if `GT_STABLE_ABI_ONLY` selects the fallbacks.
 pub(crate) fn private_symbol(name: &CStr) -> Option<usize> {
-    // Read before Python could: words as gt/config/variables.py has them, which complains of others.
+    // Read before Python can read it: it accepts the words of gt/config/variables.py, which reports
+    // other words.
     let stable_only = std::env::var("GT_STABLE_ABI_ONLY").is_ok_and(|word| {
         ["1", "true", "yes", "on"].contains(&word.trim().to_lowercase().as_str())
     });

@@ -1,5 +1,5 @@
-//! The session: the connection and its state, who makes an instruction (call site and signal), what goes wrong, and how workers
-//! of one's own are started. Nothing in here knows what a tensor is.
+//! The session: the connection and its state, the caller of an instruction (call site and signal),
+//! errors, and the start of local workers. Nothing in here knows about tensors.
 
 pub(crate) mod caller;
 pub(crate) mod describe;

@@ -1,6 +1,6 @@
-//! The client's one state, and what is done with it: instructions prepared and sent, answers waited for, connections
-//! replaced. Files import those before them alone, in this order: `ending`, `fork`, `state`, `patience`, `prepare`,
-//! `silence`, `wait`, `replace`.
+//! The client's single state and the operations on it: preparing and sending instructions, waiting
+//! for answers, replacing connections. Files import only those before them in this order: `ending`,
+//! `fork`, `state`, `patience`, `prepare`, `silence`, `wait`, `replace`.
 
 mod ending;
 mod fork;

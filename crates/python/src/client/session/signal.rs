@@ -1,8 +1,10 @@
-//! Signals: which named scope of the user's program an instruction comes from, and what the dispatcher knows of it.
+//! Signals: the named scope of the user's program that an instruction comes from, and the
+//! dispatcher's knowledge of it.
 //!
-//! The scope is a Python context variable, so that each thread and each asynchronous task has its own. It is read only
-//! once a program has used a signal at all; until then an instruction pays one load. What a scope means is found out in
-//! gt/config/scopes.py; here its text is kept and sent before the first instruction that carries the id.
+//! The scope is a Python context variable, so that each thread and each asynchronous task has its
+//! own. It is read only once a program has used a signal at all; until then an instruction pays one
+//! load. gt/config/scopes.py finds out the meaning of a scope; its text is kept here and sent
+//! before the first instruction that carries the id.
 
 use super::interpreter;
 use super::runtime::{self, Caller, Runtime};
@@ -17,28 +19,29 @@ use smallvec::smallvec;
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// Scopes of a process: the instruction's header has 16 bits for them, and 0 is none.
+/// Maximum number of scopes of a process: an instruction's header has 16 bits for the scope, and 0
+/// means none.
 const SIGNALS_MAX: usize = (1 << 16) - 1;
 
-/// A scope: one for each name in each scope around it.
+/// A scope, identified by its name and the scope around it.
 struct Signal {
     name: String,
-    /// The scope of its gradients, where that is another.
+    /// The scope of its gradients, where that differs.
     backward: Option<u16>,
-    /// What its gradients carry, once there have been any.
+    /// The scope that its gradients carry, once there have been any.
     gradients: Option<u16>,
-    /// What it means, as the instruction `configure` says it; empty where it means nothing.
+    /// Its meaning, as the text of the instruction `configure`; empty where it has none.
     text: String,
-    /// What the dispatcher of the connection `epoch` has of it.
+    /// The part of it that the dispatcher of connection `epoch` has.
     told: Told,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Told {
     name: bool,
-    /// It has a meaning there, be it the present one or an earlier one.
+    /// The dispatcher has a meaning for it, the present one or an earlier one.
     meaning: bool,
-    /// That meaning is `text`.
+    /// The dispatcher's meaning is `text`.
     current: bool,
 }
 
@@ -47,12 +50,14 @@ struct Signals {
     /// Signal with id k + 1.
     known: Vec<Signal>,
     epoch: u32,
-    /// The scope of the instruction before, of which the dispatcher of `epoch` has everything; 0 for none.
+    /// The scope of the instruction before, if the dispatcher of `epoch` knows all of it; 0 for
+    /// none.
     announced: u16,
     uploads: Option<Uploads>,
 }
 
-/// The scope of what looks like a batch: uploads outside of all scopes with the largest leading size so far.
+/// The scope of uploads that look like a batch: those outside of all scopes with the largest
+/// leading size so far.
 struct Uploads {
     signal: u16,
     rows: i64,
@@ -63,19 +68,21 @@ static SIGNALS: GilCell<Option<Signals>> = GilCell::new(None);
 static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 thread_local! {
-    /// The scope that this thread's backward pass works for.
+    /// The scope of the forward whose gradients this thread's backward pass computes.
     static OVERRIDE: Cell<Option<u16>> = const { Cell::new(None) };
-    /// Instructions that this thread has made since the first scope.
+    /// Number of instructions that this thread has made since the first scope.
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Sets the scope of this thread's instructions, whatever the context variable says; returns the one before.
+/// Sets the scope of this thread's instructions, in place of the context variable's; returns the
+/// one before.
 pub(crate) fn set_override(signal: Option<u16>) -> Option<u16> {
     OVERRIDE.replace(signal)
 }
 
-/// The scope of the gradients of what stands in `signal`. They run where the scope (or its `backward`) says; how it
-/// lays out what is created and the weights of products is for the forward pass: a gradient's factors are no weights.
+/// The scope of the gradients of values from `signal`. They run where the scope (or its `backward`)
+/// says. Its layouts of created values and of weights apply to the forward pass only: a gradient's
+/// factors are not weights.
 pub(crate) fn backward_of(py: Python<'_>, signal: u16) -> u16 {
     let mut state = SIGNALS.get_mut(py);
     state.as_mut().map_or(signal, |signals| signals.gradients_of(signal))
@@ -92,7 +99,7 @@ pub(crate) fn current(py: Python<'_>) -> u16 {
     OVERRIDE.get().unwrap_or_else(|| value_of(variable.bind(py)).unwrap_or(0))
 }
 
-/// What a context variable says here, where it is the id of a scope.
+/// The scope id that a context variable holds here, if it holds one.
 fn value_of(variable: &Bound<'_, PyAny>) -> Option<u16> {
     let py = variable.py();
     let value = match context_var_get() {
@@ -136,7 +143,8 @@ pub(crate) fn of_upload(py: Python<'_>, signal: u16, dims: Dims) -> u16 {
 }
 
 impl Runtime {
-    /// Counts an instruction in the scope, whose name and meaning go to the dispatcher first.
+    /// Enters an instruction of the scope; the scope's name and meaning are sent to the dispatcher
+    /// first.
     #[inline]
     pub(crate) fn announce_signal(&mut self, py: Python<'_>, signal: u16) {
         let mut state = SIGNALS.get_mut(py);
@@ -145,7 +153,7 @@ impl Runtime {
         self.announce(signals, signal);
     }
 
-    /// Says that the program has passed through a scope without an instruction.
+    /// Tells the dispatcher that the program passed through a scope without an instruction.
     pub(crate) fn pass(&mut self, py: Python<'_>, caller: Caller) {
         let mut word = Instruction::new(Op::Boundary);
         word.tag = caller.site;
@@ -153,11 +161,12 @@ impl Runtime {
         if let Some(signals) = SIGNALS.get_mut(py).as_mut() {
             self.announce(signals, caller.signal);
         }
-        // As in `tell`.
+        // A scope that does not arrive costs no result; see `tell`.
         drop(self.send(&word));
     }
 
-    /// Sends what the dispatcher does not have yet of a scope, and of the scope of its gradients.
+    /// Sends the parts of a scope, and of the scope of its gradients, that the dispatcher does not
+    /// have yet.
     fn announce(&mut self, signals: &mut Signals, signal: u16) {
         signals.follow_connection();
         if signal == 0 || signals.announced == signal {
@@ -185,7 +194,8 @@ impl Runtime {
     fn tell(&mut self, op: Op, signal: Attr, text: &str) {
         let mut word = Instruction::new(op);
         word.attrs = smallvec![signal, Attr::Text(text.into())];
-        // What does not arrive costs a word in the log or a layout, never a result; the next instruction fails as well.
+        // A lost message costs a word in the log or a layout, never a result; the next instruction
+        // fails as well.
         drop(self.send(&word));
     }
 }
@@ -209,7 +219,7 @@ impl Signals {
         made
     }
 
-    /// A new signal's id; `None` where the header of an instruction has no room for it.
+    /// Adds a signal and returns its id; `None` where an instruction's header has no room for it.
     fn add(&mut self, name: String, text: String) -> Option<u16> {
         if self.known.len() >= SIGNALS_MAX {
             return None;
@@ -223,7 +233,7 @@ impl Signals {
         self.known.get_mut(place(signal)?)
     }
 
-    /// A new connection's dispatcher knows nothing.
+    /// Marks everything as unknown to the dispatcher of a new connection.
     fn follow_connection(&mut self) {
         if self.epoch != runtime::epoch() {
             self.epoch = runtime::epoch();
@@ -233,7 +243,7 @@ impl Signals {
         }
     }
 
-    /// Changes a signal that is known.
+    /// Changes the meaning of a known signal.
     fn configure(&mut self, signal: u16, backward: Option<u16>, text: String) -> PyResult<()> {
         check(&text)?;
         self.announced = 0;
@@ -251,14 +261,14 @@ impl Signals {
     }
 }
 
-/// Of a scope's text: where it runs.
+/// Keeps only the part of a scope's text that says where it runs.
 fn where_only(text: &str) -> String {
     let Ok(scope) = text.parse::<Scope>() else { return text.to_owned() };
     let Scope { workers, mesh, backward, compile, .. } = scope;
     Scope { workers, mesh, backward, compile, ..Scope::default() }.to_string()
 }
 
-/// Whether a text is what the dispatcher will take; anything else is a mistake of gt/config.
+/// Checks that the dispatcher will accept a text; any other text is a bug in gt/config.
 fn check(text: &str) -> PyResult<()> {
     let parsed = text.parse::<Scope>();
     parsed
@@ -266,7 +276,8 @@ fn check(text: &str) -> PyResult<()> {
         .map_err(|error| PyValueError::new_err(format!("{text:?} is no scope: {error}")))
 }
 
-/// The context variable that says in which scope (an id, 0 for none) the caller is; the first one stays.
+/// Sets the context variable that holds the caller's scope (an id, 0 for none); the first call
+/// wins.
 #[pyfunction]
 pub(crate) fn set_signal_variable(variable: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = variable.py();
@@ -278,7 +289,7 @@ pub(crate) fn set_signal_variable(variable: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// A new scope of this name: its id.
+/// Makes a new scope of this name and returns its id.
 #[pyfunction]
 #[pyo3(signature = (name, backward, text))]
 pub(crate) fn signal_new(
@@ -296,7 +307,7 @@ pub(crate) fn signal_new(
     Ok(signal)
 }
 
-/// Gives a scope another meaning; the dispatcher hears of it before the next instruction in it.
+/// Changes the meaning of a scope; the dispatcher is told before the next instruction in it.
 #[pyfunction]
 #[pyo3(signature = (signal, backward, text))]
 pub(crate) fn signal_configure(
@@ -308,19 +319,19 @@ pub(crate) fn signal_configure(
     SIGNALS.get_mut(py).get_or_insert_default().configure(signal, backward, text)
 }
 
-/// The scope of the gradients of what stands in `signal`.
+/// Sets the scope of the gradients of values from `signal`.
 #[pyfunction]
 pub(crate) fn signal_of_gradients(py: Python<'_>, signal: u16) -> u16 {
     backward_of(py, signal)
 }
 
-/// How many instructions this thread has made, for [`super::caller::signal_left`].
+/// Number of instructions that this thread has made, for [`super::caller::signal_left`].
 #[pyfunction]
 pub(crate) fn signal_entered() -> u64 {
     MADE.get()
 }
 
-/// The scope of uploads that look like a batch; None for none.
+/// Sets the scope of uploads that look like a batch; None for none.
 #[pyfunction]
 #[pyo3(signature = (signal))]
 pub(crate) fn set_upload_signal(py: Python<'_>, signal: Option<u16>) {

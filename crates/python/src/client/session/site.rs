@@ -1,8 +1,8 @@
-//! Source positions: which line of the user's program an instruction comes from.
+//! Source positions: the line of the user's program that an instruction comes from.
 //!
-//! A position is a code object and an instruction offset, interned to a small id; the line is computed when somebody
-//! asks. Frames of GT's own Python are skipped. The offset's function is outside the stable ABI, so it is looked up at
-//! run time; without it the line number serves.
+//! A position is a code object and an instruction offset, interned to a small id; the line is
+//! computed on demand. Frames of GT's own Python are skipped. The function that gives the offset is
+//! outside the stable ABI, so it is looked up at run time; without it the line number is used.
 
 use super::interpreter;
 use crate::client::gil_cell::GilCell;
@@ -14,15 +14,16 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Interned positions; beyond it instructions carry none, so a program that makes code for ever does not grow us.
+/// Maximum number of interned positions; beyond it instructions carry none, so that a program that
+/// keeps making code does not use ever more memory.
 const SITES_MAX: usize = 1 << 16;
-/// Direct-mapped: a loop's instructions hit it every time.
+/// Entries of the cache, which is direct-mapped: a loop's instructions hit it every time.
 const CACHE_SLOTS: usize = 256;
 
 type Lasti = unsafe extern "C" fn(*mut ffi::PyFrameObject) -> c_int;
 type Addr2Line = unsafe extern "C" fn(*mut ffi::PyObject, c_int) -> c_int;
 
-/// A position: the code object is kept alive, so that its address names it.
+/// A position; it keeps the code object alive, so that the object's address identifies it.
 struct Site {
     code: Py<PyAny>,
     offset: c_int,
@@ -35,12 +36,12 @@ struct Cached {
     site: u32,
 }
 
-/// What is known of positions. Nobody calls into Python while it is borrowed: a collection there runs destructors of the
-/// user's, which may emit.
+/// Everything known about positions. Nothing calls into Python while it is borrowed: a garbage
+/// collection there runs the user's destructors, which may emit.
 struct Sites {
     known: Vec<Site>,
     ids: BTreeMap<(usize, c_int), u32>,
-    /// Whether a code object (by address, kept alive) is GT's own.
+    /// True, by a code object's address, if the code is GT's own; the object is kept alive.
     internal: BTreeMap<usize, (Py<PyAny>, bool)>,
     cache: [Cached; CACHE_SLOTS],
     package: String,
@@ -55,14 +56,15 @@ static SITES: GilCell<Sites> = GilCell::new(Sites {
 });
 
 thread_local! {
-    /// The position that this thread's instructions are for: a gradient formula works for its forward's line.
+    /// Position that this thread's instructions carry: a gradient formula emits for its forward's
+    /// line.
     static OVERRIDE: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// How many threads have one: while there is none, nobody looks their thread's up.
+/// Number of threads with an override: while it is 0, no thread-local is read.
 static OVERRIDES: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets the position that this thread's instructions are for; returns the one before.
+/// Sets the position that this thread's instructions carry; returns the one before.
 pub(crate) fn set_override(site: Option<u32>) -> Option<u32> {
     let before = OVERRIDE.replace(site);
     match (before, site) {
@@ -73,12 +75,12 @@ pub(crate) fn set_override(site: Option<u32>) -> Option<u32> {
     before
 }
 
-/// Frames of files below `package` are skipped.
+/// Sets the folder whose files' frames are skipped.
 pub(crate) fn set_package(py: Python<'_>, package: String) {
     SITES.get_mut(py).package = package;
 }
 
-/// Id of the innermost position outside GT; 0 if there is none. Calls into Python.
+/// Id of the innermost position outside GT; 0 if there is none. This calls into Python.
 pub(crate) fn current(py: Python<'_>) -> u32 {
     if OVERRIDES.load(Ordering::Relaxed) != 0
         && let Some(site) = OVERRIDE.get()
@@ -99,7 +101,7 @@ pub(crate) fn current(py: Python<'_>) -> u32 {
     }
 }
 
-/// `train.py:42` and the full path's form, for a known id.
+/// `train.py:42`, with the full path, for a known id.
 pub(crate) fn name(py: Python<'_>, site: u32) -> Option<String> {
     let (file, line) = place(py, site)?;
     Some(format!("{file}:{line}"))
@@ -116,11 +118,11 @@ pub(crate) fn place(py: Python<'_>, site: u32) -> Option<(String, c_int)> {
     Some((file, line_of(&code, offset)?))
 }
 
-/// Looks from `frame` on outwards.
+/// Searches outwards, beginning with `from`.
 #[cold]
 unsafe fn search(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> u32 {
-    // SAFETY: the caller holds the GIL and lends the frame. Frames from `frame_back` are new references, which are
-    // released below.
+    // SAFETY: the caller holds the GIL and a reference to the frame. Frames from `frame_back` are
+    // new references, which are released below.
     unsafe {
         let mut frame = frame;
         ffi::Py_INCREF(frame.cast());
@@ -186,7 +188,7 @@ impl Sites {
     }
 }
 
-/// Where in the cache a position is kept.
+/// Cache index of a position.
 fn place_of(address: usize, offset: c_int) -> usize {
     ((address >> 4) ^ usize::try_from(offset).unwrap_or(0)) % CACHE_SLOTS
 }
@@ -223,7 +225,7 @@ fn addr2line() -> Option<Addr2Line> {
     Some(unsafe { std::mem::transmute::<usize, Addr2Line>(address) })
 }
 
-/// The frame's code and where in it the frame is.
+/// The frame's code object, and its position in the code.
 unsafe fn position_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> (Bound<'_, PyAny>, c_int) {
     // SAFETY: the caller holds the GIL and a reference to the frame; the code is a new reference.
     unsafe {
@@ -232,7 +234,8 @@ unsafe fn position_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> (Bound<
     }
 }
 
-/// Where the frame is: the instruction's offset, or the negated line number where that is not to be had.
+/// The position of the frame: the instruction's offset, or the negated line number where the offset
+/// is not available.
 unsafe fn offset_of(frame: *mut ffi::PyFrameObject) -> c_int {
     // SAFETY: the caller holds a reference to `frame` and the GIL.
     unsafe {

@@ -23,12 +23,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Words of a worker's ring: 256 KiB stay in the second-level cache and hold some ten thousand instructions.
+/// Words of a worker's ring: 256 KiB fit into the second-level cache and hold some ten thousand
+/// instructions.
 const RING_WORDS: u32 = 1 << 16;
-/// From so many workers on one process imports what they need, and forks them.
+/// Minimum number of workers from which they are forked from one process that has imported their
+/// modules.
 const FORKED_WORKERS_MIN: u32 = 2;
 
-/// What gt/config/environment.py read from the environment.
+/// Options that gt/config/environment.py read from the environment.
 #[derive(FromPyObject)]
 pub(crate) struct Options {
     #[pyo3(attribute)]
@@ -57,14 +59,14 @@ pub(crate) struct Options {
     address: Option<String>,
 }
 
-/// Connects as the configuration says: to an address, or to an embedded dispatcher with workers of its own.
+/// Connects as configured: to an address, or to an embedded dispatcher with workers of its own.
 pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     let options: Options = py.import("gt.config")?.call_method0("session_options")?.extract()?;
     if let Some(address) = &options.address {
         py.import("gt.session")?.call_method1("connect", (address,))?;
         return Ok(());
     }
-    // A mistake in it is told before anything starts.
+    // A mistake in the configuration is reported before anything starts.
     py.import("gt.config.scopes")?.call_method0("read_environment")?;
     let cost_model =
         options.prices.as_deref().map_or_else(|| Ok(CostModel::default()), read_cost_model)?;
@@ -90,14 +92,14 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The prices in the file that `GT_PRICES` names.
+/// Reads the cost model from the file that `GT_PRICES` names.
 fn read_cost_model(path: &str) -> PyResult<CostModel> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| PyOSError::new_err(format!("GT_PRICES={path}: {error}")))?;
     text.parse().map_err(|error| PyValueError::new_err(format!("GT_PRICES={path}, {error}")))
 }
 
-/// The log of this program: a later session goes on where an earlier one ended.
+/// Opens this program's log; a later session appends to an earlier one's.
 fn open_log(path: &str) -> PyResult<Log> {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     let begun = BEGUN.swap(true, Ordering::Relaxed);
@@ -120,7 +122,8 @@ fn time_of_day() -> String {
 
 fn start_workers(options: &Options, count: u32) -> Result<StartedWorkers, StartError> {
     let mut workers = StartedWorkers::default();
-    // A GPU's library cannot be used on both sides of a fork, so each worker of a GPU starts by itself.
+    // A GPU library cannot be used on both sides of a fork, so each worker with a GPU starts by
+    // itself.
     if count >= FORKED_WORKERS_MIN && options.gpus == 0 && ForkServer::is_possible() {
         let (ours, theirs) = socket_pair()?;
         let child = start_process(options, count, "--fork-fd", &theirs, None)?;
@@ -151,7 +154,8 @@ enum StartError {
     System(#[from] std::io::Error),
 }
 
-/// Starts one worker with a ring each way. It inherits one end of a Unix socket and lives as long as the other end.
+/// Starts one worker with a ring each way. It inherits one end of a Unix socket and lives until the
+/// other end closes.
 fn start_worker(
     options: &Options,
     index: u32,
@@ -191,7 +195,8 @@ fn start_worker(
     Ok((link, SlabReader::new(chunks)?))
 }
 
-/// Starts a process of `gt.worker` that inherits this end of a socket, whose number the argument tells it.
+/// Starts a process of `gt.worker` that inherits this end of a socket; an argument passes its
+/// number.
 fn start_process(
     options: &Options,
     count: u32,
@@ -200,7 +205,7 @@ fn start_process(
     index: Option<u32>,
 ) -> Result<Child, StartError> {
     let inherited = rustix::io::fcntl_dupfd_cloexec(socket, 3).map_err(std::io::Error::from)?;
-    // The workers share the cores unless the user says how many threads each has.
+    // The workers share the cores unless the user sets the number of threads of each.
     let threads = options.threads.unwrap_or(options.cores / count.max(1)).max(1);
     let mut command = Command::new(&options.executable);
     command
@@ -221,8 +226,8 @@ fn start_process(
         .map_err(|source| StartError::Process { program: options.executable.clone(), source })
 }
 
-/// Runs `start` while `descriptor` survives an exec. Another thread's child may inherit it for that moment too; it would
-/// hold the worker's end of the socket only, which keeps nobody alive.
+/// Runs `start` while `descriptor` survives an exec. A child of another thread may inherit it at
+/// that moment too; it would hold only the worker's end of the socket, which keeps nothing alive.
 fn with_inherited<R>(
     descriptor: &OwnedFd,
     start: impl FnOnce() -> std::io::Result<R>,
@@ -251,7 +256,7 @@ fn introduce(
     Ok(())
 }
 
-/// `gt.gpu_workers(n)`: how many workers the embedded dispatcher starts.
+/// `gt.gpu_workers(n)`: sets the number of workers that the embedded dispatcher starts.
 pub(crate) fn choose_workers(py: Python<'_>, count: u32) -> PyResult<()> {
     if count == 0 {
         return Err(PyValueError::new_err("gpu_workers: expected at least 1 worker, got 0"));

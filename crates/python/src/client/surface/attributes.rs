@@ -1,8 +1,9 @@
-//! Attributes that a program gives a tensor, `t.name = value`: a dictionary that a tensor has once it has one.
+//! Attributes that a program sets on a tensor, `t.name = value`: a dictionary that is made for the
+//! first one.
 //!
-//! A cycle through it is for Python's collector, which visits each object that it tracks, again and again. Of tensors that
-//! are 70 ns for each that is kept, a sixth of an addition, so one is tracked from its first attribute on (`Tensor::wrap`
-//! takes it out).
+//! A cycle through the dictionary needs Python's garbage collector, which visits each object that
+//! it tracks again and again. Tracking costs 70 ns for each tensor kept, a sixth of an addition, so
+//! a tensor is tracked only from its first attribute on (`Tensor::wrap` untracks it).
 
 use crate::client::value::Tensor;
 use pyo3::exceptions::PyAttributeError;
@@ -19,14 +20,14 @@ impl Tensor {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         slf.track();
-        // SAFETY: three objects that are alive, under the GIL.
+        // SAFETY: the three objects are alive, and the GIL is held.
         let done =
             unsafe { ffi::PyObject_GenericSetAttr(slf.as_ptr(), name.as_ptr(), value.as_ptr()) };
         outcome(slf, name, done)
     }
 
     fn __delattr__(slf: &Bound<'_, Self>, name: &Bound<'_, PyAny>) -> PyResult<()> {
-        // SAFETY: two objects that are alive, under the GIL; no value asks to delete.
+        // SAFETY: the two objects are alive, and the GIL is held; a null value means deletion.
         let done =
             unsafe { ffi::PyObject_GenericSetAttr(slf.as_ptr(), name.as_ptr(), ptr::null_mut()) };
         outcome(slf, name, done)
@@ -36,7 +37,7 @@ impl Tensor {
     #[getter(__dict__)]
     fn attributes<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.track();
-        // SAFETY: an object with a dictionary, under the GIL; the reference is new.
+        // SAFETY: the object has a dictionary, and the GIL is held; the returned reference is new.
         unsafe {
             let attributes = ffi::PyObject_GenericGetDict(slf.as_ptr(), ptr::null_mut());
             Bound::from_owned_ptr_or_err(slf.py(), attributes)
@@ -47,7 +48,7 @@ impl Tensor {
     fn set_attributes(slf: &Bound<'_, Self>, attributes: &Bound<'_, PyAny>) -> PyResult<()> {
         slf.track();
         let (tensor, attributes) = (slf.as_ptr(), attributes.as_ptr());
-        // SAFETY: two objects that are alive, under the GIL.
+        // SAFETY: the two objects are alive, and the GIL is held.
         let done = unsafe { ffi::PyObject_GenericSetDict(tensor, attributes, ptr::null_mut()) };
         if done == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
@@ -58,9 +59,10 @@ trait Tracked {
 }
 
 impl Tracked for Bound<'_, Tensor> {
-    /// Lets Python's collector visit it.
+    /// Lets Python's garbage collector visit the tensor.
     fn track(&self) {
-        // SAFETY: an object of the collector's, under the GIL, which is not tracked twice.
+        // SAFETY: the object is of a type with garbage collection, the GIL is held, and it is not
+        // tracked yet.
         unsafe {
             if ffi::PyObject_GC_IsTracked(self.as_ptr()) == 0 {
                 ffi::PyObject_GC_Track(self.as_ptr().cast());
@@ -69,7 +71,8 @@ impl Tracked for Bound<'_, Tensor> {
     }
 }
 
-/// What came of setting an attribute. A property of the class has the text of one of `PyTorch`'s, which is none of Python's.
+/// Converts the result of setting an attribute. A property of the class without a setter raises
+/// `PyTorch`'s text, which differs from Python's.
 fn outcome(slf: &Bound<'_, Tensor>, name: &Bound<'_, PyAny>, done: i32) -> PyResult<()> {
     if done == 0 {
         return Ok(());

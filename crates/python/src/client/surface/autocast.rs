@@ -1,4 +1,4 @@
-//! Autocast as Python opens it. Which operator is treated how is told by `gt.amp`.
+//! The Python interface of autocast. `gt.amp` sets each operator's policy.
 
 use crate::client::emission::autocast::{self, DEVICES, Policy, Region};
 use crate::client::emission::emit;
@@ -18,11 +18,12 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// A region as Python sees it: the place of the device's list, the lower dtype, whether casts of parameters are kept.
+/// A region as Python sees it: the index of the device's list, the lower dtype, and whether casts
+/// of parameters are kept.
 type PyRegion = (usize, Py<PyDtype>, bool);
 
-/// For each operator of `PyTorch`, what is done to the operands on each type of device: lower, float32, promote, or
-/// another word for nothing.
+/// Sets, for each operator of `PyTorch`, the policy of its operands on each type of device: lower,
+/// float32, promote, or any other word for nothing.
 #[pyfunction]
 fn set_autocast_policies(py: Python<'_>, words: HashMap<String, [String; DEVICES]>) {
     let policy = |word: &String| match word.as_str() {
@@ -38,7 +39,7 @@ fn set_autocast_policies(py: Python<'_>, words: HashMap<String, [String; DEVICES
     });
 }
 
-/// Where this thread runs: None outside of any autocast.
+/// Region that this thread runs in; None outside of any autocast.
 #[pyfunction]
 fn autocast_region(py: Python<'_>) -> PyResult<Option<PyRegion>> {
     let region = autocast::region();
@@ -49,7 +50,7 @@ fn shown(py: Python<'_>, region: Region) -> PyResult<PyRegion> {
     Ok((region.device, dtype::object(py, region.lower)?, region.keeps))
 }
 
-/// Sets where this thread runs; returns where it ran.
+/// Sets the region that this thread runs in; returns the one before.
 #[pyfunction]
 #[pyo3(signature = (region))]
 fn set_autocast_region(py: Python<'_>, region: Option<PyRegion>) -> PyResult<Option<PyRegion>> {
@@ -61,7 +62,8 @@ fn set_autocast_region(py: Python<'_>, region: Option<PyRegion>) -> PyResult<Opt
     autocast::set_region(region).map(|before| shown(py, before)).transpose()
 }
 
-/// `tensor` in `dtype`; of a parameter once for the outermost region. float64 and what is no float stays.
+/// `tensor` in `dtype`; a parameter is cast once in the outermost region. float64 and dtypes that
+/// are not floats stay.
 #[pyfunction]
 fn autocast_to<'py>(
     py: Python<'py>,
@@ -75,7 +77,7 @@ fn autocast_to<'py>(
     Ok(tensor.clone())
 }
 
-/// Lets go of the casts of parameters that are kept.
+/// Drops the casts of parameters that are kept.
 #[pyfunction]
 fn forget_autocasts(py: Python<'_>) {
     autocast::forget(py);

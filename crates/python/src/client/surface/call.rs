@@ -1,4 +1,4 @@
-//! Operators of the instruction table by their names.
+//! Calls of operators of the instruction table by name.
 
 use super::tensor::{Tensor, as_arg};
 use crate::client::emission::convert::{OperandArg, attr_of};
@@ -80,12 +80,12 @@ fn attributes(op: Op, attrs: Option<&Bound<'_, PyDict>>) -> PyResult<SmallVec<[A
     Ok(values)
 }
 
-/// An operator with its attributes, which are read once: calls give it operands.
+/// An operator with its attributes, which are parsed once; calls pass operands.
 #[pyclass(frozen, module = "gt._core")]
 struct PreparedCall {
     op: Op,
     attrs: SmallVec<[Attr; 2]>,
-    /// What `PyTorch` keeps for the gradients, where that is known.
+    /// Values that `PyTorch` saves for the gradients, where that is known.
     keeps: Option<Vec<Place>>,
 }
 
@@ -127,8 +127,8 @@ fn node_of(py: Python<'_>, vars: &[Var]) -> PyResult<Option<SharedNode>> {
     Ok(None)
 }
 
-/// An operator of a list of operands (or of none) by its name, with its attributes; `keeps` has operands from 0 up, results
-/// from -1 down.
+/// Makes an operator that takes a list of operands (or none) by its name, with its attributes.
+/// `keeps` numbers the values that PyTorch saves: operands from 0 up, results from -1 down.
 #[pyfunction]
 #[pyo3(signature = (name, keeps = None, **attrs))]
 fn prepare(
@@ -186,14 +186,14 @@ fn apply_in_place<'py>(
     Ok(target.clone())
 }
 
-/// `tensor`, whose memory nobody may write: an error says `why`.
+/// `tensor`, made read-only: an error on a write says `why`.
 #[pyfunction]
 fn read_only<'py>(tensor: &Bound<'py, Tensor>, why: &str) -> Bound<'py, Tensor> {
     tensor.get().var.make_read_only(tensor.py(), why);
     tensor.clone()
 }
 
-/// Whether nobody may write its memory.
+/// Returns true if the tensor's memory is read-only.
 #[pyfunction]
 fn is_read_only(tensor: &Bound<'_, Tensor>) -> bool {
     let py = tensor.py();

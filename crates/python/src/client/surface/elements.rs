@@ -40,7 +40,8 @@ fn from_numpy_copy<'py>(
     Ok(tensor)
 }
 
-/// A tensor of Python's numbers or nested lists of them; None for what has to be looked at more closely.
+/// A tensor of Python's numbers or nested lists of them; None for data that this fast path does not
+/// take.
 #[pyfunction]
 #[pyo3(signature = (data, dtype, requires_grad))]
 fn from_numbers<'py>(

@@ -1,10 +1,11 @@
-//! Errors of Python's that wait while a C++ library asks Python something else: in PyTorch's backward passes.
+//! Python errors that wait while a C++ library calls back into Python: in PyTorch's backward
+//! passes.
 
 use pyo3::prelude::*;
 use std::cell::RefCell;
 
 thread_local! {
-    /// The first error of this thread that nobody has taken.
+    /// The first error of this thread that has not been taken yet.
     static KEPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
@@ -13,9 +14,11 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ErrorKeeper>()
 }
 
-/// A function that always gives the same answer, and keeps an error that is set while it is called.
+/// A function that always returns the same answer, and keeps an error that is set when it is
+/// called.
 ///
-/// A Python function that is called then fails, and C++ that may not fail ends the process.
+/// A Python function called with an error set would fail, and C++ code that may not throw would end
+/// the process.
 #[pyclass(frozen, module = "gt._core")]
 struct ErrorKeeper {
     answer: Py<PyAny>,
@@ -37,7 +40,7 @@ impl ErrorKeeper {
         self.answer.clone_ref(py)
     }
 
-    /// The error that this thread's calls kept, once.
+    /// Takes the error that this thread's calls kept.
     #[staticmethod]
     fn take(py: Python<'_>) -> Option<Py<PyAny>> {
         let error = KEPT.with(|kept| kept.borrow_mut().take())?;

@@ -1,7 +1,8 @@
 //! Functions of `gt` that are methods of its tensors, such as `gt.relu`.
 //!
-//! Unlike the method itself a function stored in a class does not become that class's method, takes `input=`, and where
-//! its first argument is no tensor raises PyTorch's error. It knows no operator.
+//! Unlike the method itself, such a function stored in a class does not become that class's
+//! method, it takes `input=`, and it raises PyTorch's error where its first argument is no tensor.
+//! It does not know any operator.
 
 use super::tensor::Tensor;
 use crate::client::emission::convert::class_name;
@@ -9,12 +10,14 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
-// A method as a function; not a doc comment, which would be the text of every one of them.
+// A method as a function. This is not a doc comment, which would become the docstring of every
+// instance.
 #[pyclass(name = "Function", frozen, module = "gt._core")]
 pub(crate) struct MethodFunction {
     name: String,
     method: Py<PyAny>,
-    // What is called where a number stands for the tensor: PyTorch takes one first in some functions.
+    // Function that is called where the first argument is a number: PyTorch accepts one in some
+    // functions.
     of_number: Option<Py<PyAny>>,
 }
 
@@ -68,7 +71,8 @@ impl MethodFunction {
     }
 }
 
-/// Gives the class the documentation of its instances: as a method of `MethodFunction` it would be hidden by the class's own.
+/// Sets the documentation of the instances on the class: as a member of `MethodFunction` it would
+/// be hidden by the class's own.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<MethodFunction>()?;
     let py = module.py();
@@ -77,7 +81,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     py.get_type::<MethodFunction>().setattr("__doc__", property)
 }
 
-/// The function's signature, in which the tensor is called `input`, and what `gt.documentation` or its method says.
+/// The function's signature, in which the tensor is called `input`, and the text of
+/// `gt.documentation` or of its method.
 #[pyfunction]
 fn documentation(function: &Bound<'_, MethodFunction>) -> PyResult<String> {
     let py = function.py();
@@ -98,7 +103,7 @@ fn is_number(value: &Bound<'_, PyAny>) -> bool {
 }
 
 impl MethodFunction {
-    /// A call with `out=`, which no method takes: None means nothing, a tensor is refused.
+    /// Handles a call with `out=`, which no method takes: None is ignored, a tensor is refused.
     #[cold]
     fn without_out<'py>(
         &self,
@@ -119,14 +124,14 @@ impl MethodFunction {
         Err(PyErr::from_value(refused))
     }
 
-    /// What Python says of a method called on something else, in PyTorch's words.
+    /// Rewords, as PyTorch does, Python's error for a method called on another type.
     #[cold]
     fn explain(&self, args: &Bound<'_, PyTuple>, error: PyErr) -> PyErr {
         let py = args.py();
         let about_types =
             error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyAttributeError>(py);
         let Ok(first) = args.get_item(0) else { return error };
-        // Of what no operator takes for a tensor nothing else can be said either.
+        // The error for arguments that no operator takes as a tensor is always about types.
         let is_no_operand = first.is_instance_of::<PyString>() || first.is_none();
         if !about_types && !is_no_operand || first.is_instance_of::<Tensor>() {
             return error;

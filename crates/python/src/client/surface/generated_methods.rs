@@ -913,7 +913,7 @@ impl Tensor {
             smallvec![required(dim.or(axis), "logcumsumexp", "dim")?.attr()],
         )
     }
-    /// The same elements in another shape; one size may be -1.
+    /// A tensor with the same elements in another shape; one size may be -1.
     #[doc = help!(reshape)]
     #[pyo3(signature = (*size, **named))]
     fn reshape<'py>(

@@ -40,19 +40,20 @@ fn set_grad_enabled(enabled: bool) -> bool {
     tape::set_grad_enabled(enabled)
 }
 
-/// Gives what this thread saves for backward from here on to `pack`, and takes it from `unpack`.
+/// Passes values that this thread saves for backward to `pack` from here on, and takes them back
+/// through `unpack`.
 #[pyfunction]
 fn push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
     tape::saved::push_packing(pack, unpack);
 }
 
-/// Leaves the innermost pair.
+/// Removes the innermost pair of pack and unpack.
 #[pyfunction]
 fn pop_saved_tensors_hooks() {
     tape::saved::pop_packing();
 }
 
-/// Gradients of `outputs` for `inputs`, None where they do not depend on one.
+/// Gradients of `outputs` for `inputs`; None where the outputs do not depend on one.
 #[pyfunction]
 fn grad<'py>(
     py: Python<'py>,
@@ -70,7 +71,7 @@ fn grad<'py>(
         .collect()
 }
 
-/// `.grad` of `inputs`, or of all leaves, accumulates the gradients of `outputs`.
+/// Adds the gradients of `outputs` to `.grad` of `inputs`, or of all leaves.
 #[pyfunction]
 fn backward<'py>(
     py: Python<'py>,
@@ -83,7 +84,7 @@ fn backward<'py>(
     passes::run(py, &roots(&outputs, &grad_outputs), &inputs, retain_graph, create_graph)
 }
 
-/// What a backward pass to a few leaves has left to do: the gradients of all other leaves.
+/// Work that a backward pass to a few leaves has deferred: the gradients of all other leaves.
 #[pyclass(frozen, module = "gt._core")]
 struct WeightGradients {
     deferrals: GilCell<Option<Deferrals>>,
@@ -91,7 +92,7 @@ struct WeightGradients {
 
 #[pymethods]
 impl WeightGradients {
-    /// Adds them to `.grad`; once.
+    /// Adds the deferred gradients to `.grad`; may be called once.
     fn accumulate(&self, py: Python<'_>) -> PyResult<()> {
         let Some(deferrals) = self.deferrals.get_mut(py).take() else {
             let text = "the weights' gradients of this backward pass have been added already";
@@ -101,8 +102,8 @@ impl WeightGradients {
     }
 }
 
-/// Gradients of `outputs` for the leaves `inputs`, None where they do not depend on one, and what is left to do for all other
-/// leaves.
+/// Gradients of `outputs` for the leaves `inputs` (None where the outputs do not depend on one),
+/// and the deferred work for all other leaves.
 #[pyfunction]
 fn split_backward<'py>(
     py: Python<'py>,

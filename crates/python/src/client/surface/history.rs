@@ -1,4 +1,5 @@
-//! What a tensor knows of gradients: whether it has one, from what it was computed, and what shares its value.
+//! A tensor's gradient state: whether it requires a gradient, the operation that made it, and the
+//! tensors that share its value.
 
 use super::generated_help::help;
 use super::tensor::Tensor;
@@ -10,7 +11,8 @@ use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
 use std::ffi::CStr;
 
-/// `PyTorch`'s, which stands at the line that asks for a gradient that no pass keeps.
+/// `PyTorch`'s warning, given at the line that reads the gradient of a tensor for which no pass
+/// keeps one.
 const GRAD_OF_NO_LEAF: &CStr = c"The .grad attribute of a Tensor that is not a leaf Tensor is being \
     accessed. Its .grad attribute \
     won't be populated during autograd.backward(). If you indeed want the .grad field to be populated \
@@ -21,7 +23,7 @@ const GRAD_OF_NO_LEAF: &CStr = c"The .grad attribute of a Tensor that is not a l
 #[allow(clippy::doc_markdown, reason = "help() shows plain text")]
 #[pymethods]
 impl Tensor {
-    /// Whether operations on this tensor are recorded for a gradient; a leaf's may be set.
+    /// True if operations on this tensor are recorded for a gradient; may be set on a leaf.
     #[doc = help!(requires_grad)]
     #[getter]
     fn requires_grad(&self, py: Python<'_>) -> bool {
@@ -49,21 +51,21 @@ impl Tensor {
         Ok(slf.clone())
     }
 
-    /// Whether no recorded operation made this tensor, so that `backward` may add to its `grad`.
+    /// True if no recorded operation made this tensor, so that `backward` may add to its `grad`.
     #[doc = help!(is_leaf)]
     #[getter]
     fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
         self.var.is_leaf(py)
     }
 
-    /// The node of the recorded operation that made this tensor; None of a leaf.
+    /// The node of the recorded operation that made this tensor; None for a leaf.
     #[doc = help!(grad_fn)]
     #[getter]
     fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, GradFn>>> {
         grad_fn::grad_fn(py, &self.var)
     }
 
-    /// The gradient that backward passes have added up; None before the first.
+    /// The gradient that backward passes have accumulated; None before the first pass.
     #[doc = help!(grad)]
     #[getter]
     fn grad<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Self>>> {
@@ -92,26 +94,27 @@ impl Tensor {
         drop(old);
     }
 
-    /// Keeps the gradient of this tensor, which is no leaf, in `grad`, too.
+    /// Keeps the gradient of this tensor, which is not a leaf, in `grad` too.
     #[doc = help!(retain_grad)]
     fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.var.retain_grad(py)
     }
 
-    /// Whether the gradient of this tensor, which is no leaf, is kept in `grad`.
+    /// True if the gradient of this tensor, which is not a leaf, is kept in `grad`.
     #[doc = help!(retains_grad)]
     #[getter]
     fn retains_grad(&self, py: Python<'_>) -> bool {
         self.var.look(py).cold().is_some_and(|cold| cold.retains)
     }
 
-    /// The same values without gradient history; writes show in both.
+    /// A tensor with the same values and without gradient history; writes show in both.
     #[doc = help!(detach)]
     fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
         Self::wrap(py, self.var.detached(py, false)?)
     }
 
-    /// The same values without gradient history; a value that is set takes their place, unrecorded.
+    /// A tensor with the same values and without gradient history; assigning to it replaces the
+    /// values, unrecorded.
     #[doc = help!(data)]
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
@@ -128,12 +131,12 @@ impl Tensor {
         self.var.version(py)
     }
 
-    /// Whether this tensor shares another one's storage as a view.
+    /// Returns true if this tensor is a view of another one's storage.
     fn _is_view(&self, py: Python<'_>) -> bool {
         self.var.is_view(py)
     }
 
-    /// The tensor that this one is a view of; None of what is none.
+    /// The tensor that this one is a view of; None if this is no view.
     #[getter]
     fn _base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Self>>> {
         let root = {
@@ -167,7 +170,7 @@ impl Tensor {
     }
 }
 
-/// A tensor, or all of an iterable.
+/// Reads one tensor, or all of an iterable.
 fn one_or_several<'py>(tensors: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Tensor>>> {
     if let Ok(tensor) = tensors.cast::<Tensor>() {
         return Ok(vec![tensor.clone()]);
@@ -176,7 +179,7 @@ fn one_or_several<'py>(tensors: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, T
 }
 
 impl Tensor {
-    /// What may be assigned to `grad`: a tensor of this one's shape and dtype.
+    /// Checks a value that is assigned to `grad`: a tensor of this one's shape and dtype.
     fn accepted_grad<'py>(&self, grad: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let py = grad.py();
         let Ok(tensor) = grad.cast::<Self>() else {

@@ -1,4 +1,4 @@
-//! What the generated methods call, and the view methods that the table does not have.
+//! Helpers of the generated methods, and the view methods that the table does not have.
 
 use super::call::results;
 use super::generated_help::help;
@@ -20,7 +20,7 @@ use pyo3::types::{PyDict, PyTuple};
 use smallvec::{SmallVec, smallvec};
 use std::ffi::CString;
 
-/// Emits an operator; one tensor or a tuple.
+/// Emits an operator; returns one tensor or a tuple.
 pub(crate) fn run<'py>(
     py: Python<'py>,
     op: Op,
@@ -40,7 +40,8 @@ pub(crate) fn take_view<'py>(
     Ok(Tensor::wrap(py, views::take(py, &tensor.get().var, op, attrs)?)?.into_any())
 }
 
-/// Operand and factor, from `x.add(other, alpha=2)` or from the form that `PyTorch` deprecates, `x.add(2, other)`.
+/// Reads operand and factor from `x.add(other, alpha=2)`, or from the form that `PyTorch`
+/// deprecates, `x.add(2, other)`.
 pub(crate) fn factor_first<'py>(
     py: Python<'py>,
     op: &str,
@@ -73,7 +74,8 @@ pub(crate) fn factor_first<'py>(
     }
 }
 
-/// `alpha * operand`, in the dtype of an operation on `first` and the operand: its own might not hold the product.
+/// `alpha * operand`, in the promoted dtype of `first` and the operand: the operand's own might not
+/// hold the product.
 pub(crate) fn scaled<'py>(
     py: Python<'py>,
     first: &Var,
@@ -114,7 +116,7 @@ pub(crate) fn scaled<'py>(
 const WHOLE: &str =
     "For integral input tensors, argument alpha must not be a floating point number.";
 
-/// `PyTorch`'s errors for an `alpha` that is of another kind than the result.
+/// Raises `PyTorch`'s errors for an `alpha` whose kind does not fit the result's dtype.
 fn check_factor(py: Python<'_>, dtype: Dtype, alpha: Scalar) -> PyResult<()> {
     let text = match alpha {
         Scalar::Bool(_) if dtype != Dtype::Bool => {
@@ -134,7 +136,7 @@ fn check_factor(py: Python<'_>, dtype: Dtype, alpha: Scalar) -> PyResult<()> {
     Err(errors::mistake(py, ErrorClass::Runtime, text))
 }
 
-/// [`scaled`] by a complex number, which only a complex result takes.
+/// [`scaled`] by a complex number, which only a complex result accepts.
 fn scaled_by_complex<'py>(
     py: Python<'py>,
     operand: OperandArg<'py>,
@@ -205,8 +207,9 @@ fn dtype_of_view(
 #[allow(clippy::doc_markdown, reason = "help() shows plain text")]
 #[pymethods]
 impl Tensor {
-    /// The same elements in another shape, sharing storage; an error where it cannot. Of a dtype: the bits as elements of
-    /// it, a value of its own (storage is shared with the tensor's own dtype only).
+    /// A tensor with the same elements in another shape, which shares storage; an error where that
+    /// is impossible. Given a dtype: the bits as elements of that dtype, as a value of its own
+    /// (storage is shared only with a tensor of the same dtype).
     #[doc = help!(view)]
     #[pyo3(signature = (*size, **named))]
     fn view<'py>(
@@ -222,7 +225,7 @@ impl Tensor {
         Self::wrap(py, views::view(py, var, dims)?)
     }
 
-    /// Two dimensions swapped.
+    /// A view with two dimensions swapped.
     #[doc = help!(transpose)]
     fn transpose<'py>(
         slf: &Bound<'py, Self>,
@@ -233,7 +236,7 @@ impl Tensor {
         Self::wrap(py, views::transpose(py, &slf.get().var, dim0, dim1)?)
     }
 
-    /// A matrix with rows and columns swapped; vectors and numbers as they are.
+    /// A matrix with rows and columns swapped; vectors and 0-d tensors are unchanged.
     #[doc = help!(t)]
     fn t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
@@ -249,7 +252,7 @@ impl Tensor {
         }
     }
 
-    /// Dimensions in reverse order.
+    /// A view with the dimensions in reverse order.
     #[doc = help!(T)]
     #[getter(T)]
     fn reversed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
@@ -266,7 +269,7 @@ impl Tensor {
         )
     }
 
-    /// The last two dimensions swapped; a number is its own transpose.
+    /// A view with the last two dimensions swapped; a 0-d tensor is its own transpose.
     #[doc = help!(mT)]
     #[getter(mT)]
     fn matrix_transposed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
@@ -281,7 +284,7 @@ impl Tensor {
         }
     }
 
-    /// A dimension of size 1 inserted at `dim`.
+    /// A view with a dimension of size 1 inserted at `dim`.
     #[doc = help!(unsqueeze)]
     #[pyo3(signature = (dim=None, *, axis=None), text_signature = "($self, dim, *, axis=None)")]
     fn unsqueeze<'py>(
@@ -294,7 +297,8 @@ impl Tensor {
         Self::wrap(py, views::unsqueeze(py, &slf.get().var, dim)?)
     }
 
-    /// Without dimensions of size 1: all of them, or those of `dim`, a number, a sequence or several numbers.
+    /// A view without dimensions of size 1: all of them, or those of `dim`, a number, a sequence or
+    /// several numbers.
     #[doc = help!(squeeze)]
     #[pyo3(signature = (*dims, dim=None, axis=None))]
     fn squeeze<'py>(

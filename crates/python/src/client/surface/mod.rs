@@ -1,4 +1,4 @@
-//! The functions of `gt._core`, and what makes the module.
+//! The functions of `gt._core`, and the function that fills the module.
 
 mod attributes;
 mod autocast;
@@ -30,7 +30,7 @@ use crate::client::value::dtype::{self, PyDtype};
 use pyo3::prelude::*;
 use tensor::{Tensor, set_size_class};
 
-/// Fills the module.
+/// Adds all functions and classes to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Tensor>()?;
@@ -67,7 +67,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Tells the module about its Python side: the class of shapes, and where GT's own files are.
+/// Gives the module its Python side: the class of shapes, and the folder of GT's own files.
 #[pyfunction]
 fn configure(py: Python<'_>, size_class: Py<PyAny>, package: String) {
     set_size_class(py, size_class);

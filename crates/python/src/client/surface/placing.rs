@@ -1,4 +1,4 @@
-//! Placement of tensors: asking for a layout, and asking about one.
+//! Placement of tensors: setting and querying layouts.
 
 use super::tensor::Tensor;
 use crate::client::emission::convert::DimsArg;
@@ -27,7 +27,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parse_layout, module)?)
 }
 
-/// The same tensor spread over workers: as the text of a layout says, or over all of them, cut along `dim` or whole.
+/// Distributes a tensor over workers: by the text of a layout, or over all of them, sharded along
+/// `dim` or replicated.
 #[pyfunction]
 #[pyo3(signature = (tensor, dim=None, layout=None))]
 fn distribute<'py>(
@@ -40,7 +41,8 @@ fn distribute<'py>(
     let meta = var.meta(py);
     let rank = meta.dims.len();
     if let Some(text) = layout {
-        // What is relative to the tensor's layout is checked for its form only, as if the tensor had none.
+        // Only the form of a layout is checked where it is relative to the tensor's own: here the
+        // tensor counts as having none.
         let nowhere = Layout::on(u32::MAX);
         Layout::parse_over(text, &meta.dims, &nowhere)
             .map_err(|error| mistake(py, "distribute", &error))?;
@@ -63,7 +65,8 @@ fn distribute<'py>(
     emit::tensor(py, Op::Distribute, &[Arg::Var(var)], smallvec![dim, Attr::Absent])
 }
 
-/// What a member of a layout holds of a tensor of that layout, as a tensor on that worker; nothing is recorded.
+/// The shard of a layout's member, of a tensor of that layout, as a tensor on that worker; nothing
+/// is recorded.
 #[pyfunction]
 fn local_shard<'py>(
     py: Python<'py>,
@@ -83,7 +86,8 @@ fn layout(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
     asked(tensor, DescribeKind::Layout)
 }
 
-/// Why a tensor has its layout, and what moved for it: `name: text` a line. Asks the dispatcher; source positions are ours.
+/// The reasons for a tensor's layout, and the transfers for it: one `name: text` a line. Asks the
+/// dispatcher; source positions are added here.
 #[pyfunction]
 fn explain(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
     let text = asked(tensor, DescribeKind::Explanation)?;
@@ -107,7 +111,8 @@ fn asked(tensor: &Bound<'_, Tensor>, what: DescribeKind) -> PyResult<String> {
     read::describe(tensor.py(), Some(var), what)
 }
 
-/// What the dispatcher has counted for this session; empty where there is none. Asks the dispatcher.
+/// Counters that the dispatcher keeps for this session; empty where there is no session. Asks the
+/// dispatcher.
 #[pyfunction]
 fn session_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
@@ -126,20 +131,22 @@ fn session_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// How many instructions with results this session has sent: the number of the next one.
+/// Number of instructions with results that this session has sent: the number of the next one.
 #[pyfunction]
 fn numbered(py: Python<'_>) -> u64 {
     runtime::with(py, |runtime| runtime.answers.numbered())
 }
 
-/// The indexes of the session's workers, rising; starts them at the first call. Asks the dispatcher.
+/// The indices of the session's workers, rising; starts the workers at the first call. Asks the
+/// dispatcher.
 #[pyfunction]
 fn workers(py: Python<'_>) -> PyResult<Vec<u32>> {
     let text = read::describe(py, None, DescribeKind::Workers)?;
     Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
 }
 
-/// A placement as Python sees it: kind, dimension, reduce, and each member's intervals where they are not even.
+/// A placement as Python sees it: kind, dimension, reduction, and each member's intervals where
+/// they are uneven.
 type PlacementTuple = (&'static str, usize, String, Option<Vec<Vec<(i64, i64)>>>);
 
 /// A layout as Python sees it.

@@ -1,4 +1,4 @@
-//! What `PyTorch` tells of a tensor's memory and kind; none of it needs an instruction.
+//! Properties of a tensor's memory and kind that `PyTorch` has; none of them needs an instruction.
 
 use super::generated_help::help;
 use super::tensor::Tensor;
@@ -23,13 +23,13 @@ impl Tensor {
         self.var.meta(py).bytes()
     }
 
-    /// Elements of the storage before this tensor's first.
+    /// Number of elements of the storage before this tensor's first.
     #[doc = help!(storage_offset)]
     fn storage_offset(&self, py: Python<'_>) -> i64 {
         self.var.offset(py)
     }
 
-    /// Of a matrix the transpose, conjugated where it is complex.
+    /// The transpose of a matrix, conjugated where it is complex.
     #[doc = help!(H)]
     #[getter(H)]
     fn adjoint<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -13,7 +13,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// The seed and the first of `n` draws of the default generator.
+/// Reserves `n` draws of the default generator; returns the seed and the first draw.
 #[pyfunction]
 #[pyo3(signature = (n=1))]
 fn next_draw(py: Python<'_>, n: i64) -> (i64, i64) {
@@ -28,7 +28,7 @@ fn manual_seed(py: Python<'_>, seed: i64) {
     set_rng_state(py, seed, 0);
 }
 
-/// Seed and next draw.
+/// The seed and the next draw.
 #[pyfunction]
 fn rng_state(py: Python<'_>) -> (i64, i64) {
     runtime::with(py, |runtime| {

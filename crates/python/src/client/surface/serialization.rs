@@ -1,5 +1,6 @@
-//! Headers of safetensors files, read and written by the format's own crate; tensors' bytes are read and written by
-//! `gt/safetensors_file.py`. A header comes from outside: whatever is wrong with it is a `ValueError` that says what.
+//! Headers of safetensors files, read and written by the format's own crate;
+//! `gt/safetensors_file.py` reads and writes the tensors' bytes. A header comes from outside: any
+//! fault in it is a `ValueError` that names the fault.
 
 use crate::client::value::dtype::{self, DtypeArg, PyDtype};
 use gt_protocol::Dtype;
@@ -14,9 +15,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The entry of a header that describes no tensor.
+/// The entry of a header that is not a tensor.
 const METADATA: &str = "__metadata__";
-/// Bytes that a header's length is a multiple of, so that a reader may map what follows.
+/// Alignment in bytes of a header's length, so that a reader may map the data behind it.
 const ALIGNMENT: usize = 8;
 
 /// Adds this file's functions.
@@ -25,7 +26,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(build_safetensors_header, module)?)
 }
 
-/// A tensor of a file: name, dtype, shape, and the bytes from the data's start where it begins and ends.
+/// A tensor of a file: name, dtype, shape, and the byte offsets from the data's start at which it
+/// begins and ends.
 type TensorEntry = (String, Py<PyDtype>, Vec<usize>, usize, usize);
 
 /// The tensors that a header describes, in its order, and its metadata; `data_bytes` follow the header in the file.
@@ -55,7 +57,8 @@ fn parse_safetensors_header<'py>(
     Ok((entries, metadata))
 }
 
-/// The first bytes of a file with these tensors, and their names in the order in which their bytes follow.
+/// Builds the header of a file with these tensors; returns its bytes, and the names in the order of
+/// their data.
 #[pyfunction]
 fn build_safetensors_header(
     py: Python<'_>,
@@ -66,7 +69,7 @@ fn build_safetensors_header(
     Ok((PyBytes::new(py, &bytes), order))
 }
 
-/// What a header says.
+/// The contents of a header.
 struct FileHeader {
     metadata: Vec<(String, String)>,
     tensors: Vec<(String, TensorInfo)>,
@@ -85,7 +88,8 @@ impl FileHeader {
         })
     }
 
-    /// The tensors one after the other: those of wide elements first, so that all are aligned.
+    /// Lays the tensors out one after the other: those of wide elements first, so that all are
+    /// aligned.
     fn new(
         tensors: Vec<(String, DtypeArg, Vec<usize>)>,
         metadata: Vec<(String, String)>,
@@ -114,7 +118,8 @@ impl FileHeader {
         Ok(header)
     }
 
-    /// The crate's own rules: the tensors fill the data without gaps or overlaps, each as its shape and dtype say.
+    /// Checks by the crate's own rules: the tensors fill the data without gaps or overlaps, each
+    /// with the bytes of its shape and dtype.
     fn check(&self, data_bytes: usize) -> Result<(), String> {
         let mut tensors = self.tensors.clone();
         tensors.sort_by_key(|(_, info)| info.data_offsets);
@@ -141,7 +146,7 @@ impl FileHeader {
     }
 }
 
-/// The crate's error with the tensor that it is about and the values that the file has.
+/// The crate's error, with the tensor that it is about and the values in the file.
 fn reason(error: &SafeTensorError, tensors: &[(String, TensorInfo)]) -> String {
     let place = tensors.iter().position(|(name, info)| {
         if let SafeTensorError::InvalidOffset(wrong) = error {
@@ -216,7 +221,7 @@ impl<'de> Deserialize<'de> for FileHeader {
     }
 }
 
-/// The entries of a JSON object, in which nothing is named twice.
+/// The entries of a JSON object, whose names must be unique.
 struct Pairs<V>(Vec<(String, V)>);
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
@@ -241,7 +246,8 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
     }
 }
 
-/// The name of an object's next entry; the crate would take the last of several.
+/// Reads the name of an object's next entry and refuses a repeated one; the crate would take the
+/// last.
 fn next_name<'de, A: MapAccess<'de>>(
     map: &mut A,
     names: &mut HashSet<String>,
@@ -255,12 +261,12 @@ fn next_name<'de, A: MapAccess<'de>>(
     }
 }
 
-/// GT's dtype, if it has this one.
+/// GT's dtype for a file's dtype, if there is one.
 fn dtype_of(dtype: FileDtype) -> Option<Dtype> {
     Dtype::ALL.into_iter().find(|&each| file_dtype(each) == Some(dtype))
 }
 
-/// The file's name of a dtype; it has none of complex128.
+/// The file's dtype for one of GT's; there is none for complex128.
 fn file_dtype(dtype: Dtype) -> Option<FileDtype> {
     Some(match dtype {
         Dtype::C64 => FileDtype::C64,

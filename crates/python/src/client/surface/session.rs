@@ -1,4 +1,4 @@
-//! The session: how it begins and ends, and what it tells of itself.
+//! The session: its beginning and end, and information about it.
 
 use crate::client::connection::dial::dial;
 use crate::client::emission::read;
@@ -34,7 +34,7 @@ fn init(py: Python<'_>) -> PyResult<()> {
     runtime::prepare(py)
 }
 
-/// Connects to a dispatcher process; tensors of an earlier session are void from here on.
+/// Connects to a dispatcher process; tensors of an earlier session become void.
 #[pyfunction]
 #[pyo3(signature = (address, token=None, verbose=false, ring=true, worker_seconds=None))]
 fn connect(
@@ -62,7 +62,7 @@ fn connect(
     Ok(())
 }
 
-/// The dispatcher program: runs until SIGINT or SIGTERM, returns the exit code.
+/// Runs the dispatcher program until SIGINT or SIGTERM; returns the exit code.
 #[pyfunction]
 fn serve(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| gt_server::main(arguments))
@@ -73,19 +73,20 @@ fn disconnect(py: Python<'_>) {
     runtime::disconnect(py);
 }
 
-/// Ends the session with the program: other threads that use it stand still in place of an error.
+/// Ends the session with the program: other threads that use it block instead of raising an error.
 #[pyfunction]
 fn end_with_program(py: Python<'_>) {
     runtime::end_with_program(py);
 }
 
-/// Makes a forked child a program of its own: its first operation opens a session, and tensors of its parent are void.
+/// Makes a forked child an independent program: its first operation opens a session, and its
+/// parent's tensors are void.
 #[pyfunction]
 fn leave_parent(py: Python<'_>) {
     runtime::leave_parent(py);
 }
 
-/// Waits until everything emitted has run; raises a failure that nobody has read.
+/// Waits until everything emitted has run; raises the first unread failure.
 #[pyfunction]
 fn synchronize(py: Python<'_>) -> PyResult<()> {
     read::synchronize(py)
@@ -96,19 +97,19 @@ fn is_connected(py: Python<'_>) -> bool {
     runtime::with(py, |runtime| runtime.connection.is_some())
 }
 
-/// Where this client's instructions go, for people.
+/// Destination of this client's instructions, described for the user.
 #[pyfunction]
 fn describe(py: Python<'_>) -> Option<String> {
     runtime::with(py, |runtime| runtime.connection.as_ref().map(|connection| connection.describe()))
 }
 
-/// How many workers the embedded dispatcher starts; before the first operation only.
+/// Sets the number of workers that the embedded dispatcher starts; before the first operation only.
 #[pyfunction]
 fn gpu_workers(py: Python<'_>, count: u32) -> PyResult<()> {
     spawn::choose_workers(py, count)
 }
 
-/// Counters of the session, and where the dispatcher is part of this program, of the dispatcher.
+/// Counters of the session, and those of the dispatcher where it is part of this program.
 #[pyfunction]
 fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = runtime::with(py, |runtime| {
@@ -125,8 +126,9 @@ fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// Counters of each worker, after everything emitted so far has run: waits for `seconds` at most, or until a worker is
-/// known not to answer. Of one that has not, the row says `is_silent`.
+/// Counters of each worker, after everything emitted so far has run: waits for `seconds` at most,
+/// or until a worker is known not to answer. The row of a worker that has not answered has
+/// `is_silent`.
 #[pyfunction]
 #[pyo3(signature = (seconds=None))]
 fn worker_stats(py: Python<'_>, seconds: Option<f64>) -> PyResult<Vec<Bound<'_, PyDict>>> {
@@ -164,13 +166,13 @@ fn worker_stats(py: Python<'_>, seconds: Option<f64>) -> PyResult<Vec<Bound<'_, 
     Ok(rows)
 }
 
-/// Whether the session's first operation has been made.
+/// Returns true if the session's first operation has been made.
 #[pyfunction]
 fn has_begun(py: Python<'_>) -> bool {
     runtime::has_begun(py)
 }
 
-/// Texts of failures that nobody has read.
+/// Texts of unread failures.
 #[pyfunction]
 fn unread_failures(py: Python<'_>) -> Vec<String> {
     if runtime::with(py, |runtime| runtime.connection.is_none()) {

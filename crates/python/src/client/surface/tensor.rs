@@ -1,4 +1,5 @@
-//! `gt.Tensor`: operators, numbers from it, and its shape. What concerns gradients stands in `history.rs`.
+//! `gt.Tensor`: its operators, conversions to numbers, and its shape. Gradients are in
+//! `history.rs`.
 
 use super::generated_help::help;
 use crate::client::emission::autocast;
@@ -20,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use smallvec::SmallVec;
 
-/// `gt.Size`, which shapes are made of.
+/// `gt.Size`, the class of shapes.
 static SIZE: GilCell<Option<Py<PyAny>>> = GilCell::new(None);
 
 pub(crate) fn set_size_class(py: Python<'_>, class: Py<PyAny>) {
@@ -36,7 +37,8 @@ pub(crate) fn size_object<'py>(py: Python<'py>, dims: &Dims) -> PyResult<Bound<'
     }
 }
 
-/// An operand of a Python operator; `NotImplemented` for what is none.
+/// Reads the operand of a Python operator; `None`, which becomes `NotImplemented`, for anything
+/// else.
 fn operand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<OperandArg<'py>>> {
     Ok(OperandArg::of(object)?.filter(|operand| !matches!(operand, OperandArg::Absent)))
 }
@@ -64,7 +66,7 @@ pub(crate) fn binary(
         as_arg(&given)
     };
     if reflected && op == Op::Div && (autocast::is_open() || !matches!(its, Arg::Var(_))) {
-        // As PyTorch's, which is the product with the reciprocal; of an array it is the quotient, as numpy's.
+        // PyTorch computes the product with the reciprocal. For an array numpy computes the quotient.
         let inverse = emit::one(py, Op::Reciprocal, &[mine])?;
         let product = emit::one(py, Op::Mul, &[Arg::Var(&inverse), its])?;
         return Ok(Tensor::wrap(py, product)?.into_any().unbind());
@@ -73,7 +75,7 @@ pub(crate) fn binary(
     Ok(Tensor::wrap(py, emit::one(py, op, &args)?)?.into_any().unbind())
 }
 
-/// `x op= y`: the result must fit into x.
+/// `x op= y`: the result must fit x.
 pub(crate) fn in_place(slf: &Bound<'_, Tensor>, other: &Bound<'_, PyAny>, op: Op) -> PyResult<()> {
     let py = slf.py();
     let other = OperandArg::required(other, op.info().name)?;
@@ -83,8 +85,8 @@ pub(crate) fn in_place(slf: &Bound<'_, Tensor>, other: &Bound<'_, PyAny>, op: Op
 #[allow(clippy::doc_markdown, reason = "help() shows plain text")]
 #[pymethods]
 impl Tensor {
-    /// `Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so. Of sizes or of data it is
-    /// PyTorch's oldest constructor, which `gt.tensor_types` has.
+    /// `Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made
+    /// so. Given sizes or data it is PyTorch's legacy constructor, which is in `gt.tensor_types`.
     #[new]
     #[pyo3(signature = (*data, requires_grad=false, **named))]
     fn new(
@@ -113,7 +115,7 @@ impl Tensor {
         slf.clone()
     }
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
-        // By identity, as PyTorch's.
+        // Hash by identity, as in PyTorch.
         slf.as_ptr().addr().cast_signed() >> 4
     }
 
@@ -134,7 +136,7 @@ impl Tensor {
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         match self.var.meta(py).dims.first() {
-            Some(size) => Ok(usize::try_from(*size).expect("a size is no less than 0")),
+            Some(size) => Ok(usize::try_from(*size).expect("a size is not negative")),
             None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
         }
     }
@@ -208,33 +210,33 @@ impl Tensor {
         size_object(py, &self.var.meta(py).dims)
     }
 
-    /// The kind of the elements, such as `gt.float32`.
+    /// The type of the elements, such as `gt.float32`.
     #[doc = help!(dtype)]
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyDtype>> {
         dtype::object(py, self.var.meta(py).dtype)
     }
 
-    /// How many dimensions.
+    /// Number of dimensions.
     #[doc = help!(ndim)]
     #[getter]
     fn ndim(&self, py: Python<'_>) -> usize {
         self.var.meta(py).dims.len()
     }
 
-    /// How many dimensions.
+    /// Number of dimensions.
     #[doc = help!(dim)]
     fn dim(&self, py: Python<'_>) -> usize {
         self.var.meta(py).dims.len()
     }
 
-    /// How many elements.
+    /// Number of elements.
     #[doc = help!(numel)]
     fn numel(&self, py: Python<'_>) -> i64 {
         self.var.meta(py).elements()
     }
 
-    /// Steps to the next element along each dimension, or along `dim`, in elements.
+    /// Distance between neighbouring elements along each dimension, or along `dim`, in elements.
     #[doc = help!(stride)]
     #[pyo3(signature = (dim=None, *, axis=None))]
     fn stride<'py>(
@@ -257,7 +259,8 @@ impl Tensor {
         }
     }
 
-    /// Whether the elements stand without gaps in a memory format's order: row-major without one.
+    /// True if the elements have no gaps in a memory format's order; the default order is
+    /// row-major.
     #[doc = help!(is_contiguous)]
     #[pyo3(signature = (*, memory_format=None))]
     fn is_contiguous(
@@ -297,7 +300,7 @@ impl Tensor {
     }
 }
 
-/// The real part of a complex number whose imaginary part is zero; real numbers as they are.
+/// The real part of a complex number whose imaginary part is zero; real numbers are unchanged.
 fn real_number(py: Python<'_>, item: Py<PyAny>, name: &str) -> PyResult<Py<PyAny>> {
     match item.bind(py).cast::<pyo3::types::PyComplex>() {
         Err(_) => Ok(item),
@@ -312,7 +315,7 @@ fn real_number(py: Python<'_>, item: Py<PyAny>, name: &str) -> PyResult<Py<PyAny
     }
 }
 
-/// Whether dimensions, the fastest first, stand without gaps.
+/// Returns true if the dimensions, fastest first, have no gaps.
 fn stands_in_order(dims: &Dims, strides: &Dims, order: &[usize]) -> bool {
     let mut expected = 1;
     dims.contains(&0)

@@ -1,4 +1,5 @@
-//! Texts for people: a line of a log as an instruction and back, for `gt trace`; the tape, for `gt.debug`.
+//! Texts for people: parsing and printing the lines of a log for `gt trace`, and the tape for
+//! `gt.debug`.
 
 use super::tensor::Tensor;
 use crate::client::backward;
@@ -9,12 +10,13 @@ use gt_protocol::{Instruction, Scalar, wire};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Where a payload's reference (hash and length) begins: its bytes are not in the line.
+/// Prefix of a payload's reference (hash and length): the payload's bytes are not in the line.
 const REFERENCE: &str = " payload=@";
 
-/// The operator of a trace line and the line as GT prints it, or None for an empty line or a comment.
+/// The operator of a log line and the line as GT prints it; None for an empty line or a comment.
 ///
-/// The instruction also goes through its binary form where it has one (slots, not numbers that outgrew them).
+/// The instruction is also converted to its binary form and back where it has one (a slot number
+/// may be too large for it).
 #[pyfunction]
 pub(crate) fn parse_trace_line(line: &str) -> PyResult<Option<(&'static str, String)>> {
     let (head, reference) = without_reference(line);
@@ -30,7 +32,7 @@ pub(crate) fn parse_trace_line(line: &str) -> PyResult<Option<(&'static str, Str
     Ok(Some((instruction.op.info().name, line)))
 }
 
-/// The line's instruction without its payload's reference, and that reference.
+/// Splits a line into the instruction without its payload's reference, and that reference.
 fn without_reference(line: &str) -> (String, String) {
     let Some((before, rest)) = line.split_once(REFERENCE) else {
         return (line.to_owned(), String::new());
@@ -40,7 +42,7 @@ fn without_reference(line: &str) -> (String, String) {
     (format!("{before}{after}"), format!("{REFERENCE}{reference}"))
 }
 
-/// Our own check: the binary form means the same line again.
+/// Checks that the binary form decodes to the same line.
 fn through_words(instruction: &Instruction<'_>) -> PyResult<()> {
     let mut words = Vec::new();
     if wire::encode(instruction, &mut words).is_err() {
@@ -55,7 +57,8 @@ fn through_words(instruction: &Instruction<'_>) -> PyResult<()> {
     }
 }
 
-/// One line a record of the tape that leads to `tensor`; without one, to what was recorded last.
+/// One line for each record of the tape that leads to `tensor`; without it, to the operation
+/// recorded last.
 #[pyfunction]
 #[pyo3(signature = (tensor=None))]
 pub(crate) fn print_tape(

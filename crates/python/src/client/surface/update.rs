@@ -1,4 +1,4 @@
-//! Optimizer steps: one fused instruction a parameter, its buffers given over to the result.
+//! Optimizer steps: one fused instruction for each parameter, whose buffers its results reuse.
 
 use super::tensor::Tensor;
 use crate::client::emission::emit::{Arg, emit_consuming};
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 type Tensors<'py> = Vec<Bound<'py, Tensor>>;
 
-/// Grad mode off for a while.
+/// Turns grad mode off while it lives.
 struct NoGrad(bool);
 
 impl NoGrad {
@@ -25,7 +25,7 @@ impl Drop for NoGrad {
     }
 }
 
-/// Emits the fused operator and puts its results in place of the first and of `state`'s values.
+/// Emits the fused operator and replaces the values of the parameter and of `state` by its results.
 fn step(
     py: Python<'_>,
     op: Op,
@@ -52,7 +52,7 @@ fn step(
     Ok(results)
 }
 
-/// One SGD step for each parameter; the new momentum buffers (None without momentum).
+/// One SGD step for each parameter; returns the new momentum buffers (None without momentum).
 #[pyfunction]
 #[pyo3(signature = (params, grads, buffers, *, lr, momentum, dampening, weight_decay, nesterov, maximize))]
 #[allow(clippy::too_many_arguments, reason = "PyTorch's own list of options")]
@@ -86,7 +86,8 @@ pub(crate) fn sgd_step<'py>(
     Ok(kept)
 }
 
-/// One `AdamW` step (Adam with L2 where not `decoupled`) for each parameter; moments are written in place.
+/// One `AdamW` step (Adam with L2 regularization unless `decoupled`) for each parameter; moments
+/// are written in place.
 #[pyfunction]
 #[pyo3(signature = (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, *, lr, beta1, beta2, eps,
                     weight_decay, decoupled, maximize))]

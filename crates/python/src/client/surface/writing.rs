@@ -59,7 +59,8 @@ fn assign_<'py>(
     Ok(target.clone())
 }
 
-/// Raises what a write in place of `target` raises before its value is computed from `operands` of any type.
+/// Raises the error that an in-place write of `target` raises before its value is computed;
+/// `operands` may have any type.
 #[pyfunction]
 #[pyo3(signature = (target, *operands))]
 fn check_writable(target: &Bound<'_, Tensor>, operands: &Bound<'_, PyTuple>) -> PyResult<()> {
@@ -71,7 +72,8 @@ fn check_writable(target: &Bound<'_, Tensor>, operands: &Bound<'_, PyTuple>) -> 
     var.check_overlap(py, &others)
 }
 
-/// The value of `target` under a name of its own where the tape may save it: a write that follows is no change of that.
+/// A separate variable with the value of `target`, where the tape may save it: a later write to
+/// `target` does not count as a change of it.
 #[pyfunction]
 fn value_before<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
     let (py, var) = (target.py(), &target.get().var);
@@ -81,26 +83,27 @@ fn value_before<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>
     }
 }
 
-/// A tensor of the same memory, of which `target` may become a view by `change_shape`.
+/// A tensor of the same memory; `change_shape` may turn `target` into a view of it.
 #[pyfunction]
 fn view_source<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
     let py = target.py();
     Tensor::wrap(py, target.get().var.view_source(py)?)
 }
 
-/// `target` becomes `view`, which was taken of its `view_source`.
+/// Turns `target` into `view`, which was taken of its `view_source`.
 #[pyfunction]
 fn change_shape(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
     target.get().var.change_shape(target.py(), &view.get().var)
 }
 
-/// `target` becomes `view`, which was taken of it or of `value_before(target)`.
+/// Turns `target` into `view`, which was taken of it or of `value_before(target)`.
 #[pyfunction]
 fn become_view(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
     target.get().var.become_view(target.py(), &view.get().var)
 }
 
-/// Elements of the memory that `tensor` is a part of; None where nothing is known of the rest of that memory.
+/// Number of elements of the memory that `tensor` is a part of; None where the rest of that memory
+/// is unknown.
 #[pyfunction]
 fn as_strided<'py>(
     tensor: &Bound<'py, Tensor>,
@@ -113,8 +116,8 @@ fn as_strided<'py>(
     view.map(|var| Tensor::wrap(py, var)).transpose()
 }
 
-/// Backward passes through `result` refuse that one of `tensors` was written since: what `PyTorch`'s operator keeps, where `result`
-/// is the last of several operators that GT composes it of.
+/// Makes backward passes through `result` refuse if one of `tensors` was written since: `PyTorch`'s
+/// operator saves them, while GT composes it of several operators, of which `result` is the last.
 #[pyfunction]
 #[pyo3(signature = (result, *tensors))]
 fn keep(result: &Bound<'_, Tensor>, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
@@ -124,26 +127,28 @@ fn keep(result: &Bound<'_, Tensor>, tensors: &Bound<'_, PyTuple>) -> PyResult<()
     saved::keep(result.py(), &result.get().var, &kept)
 }
 
-/// How many elements the memory has that `tensor` is a part of, and how many tensors share it.
+/// Number of elements of the memory that `tensor` is a part of, and number of tensors that share
+/// it.
 #[pyfunction]
 fn memory(tensor: &Bound<'_, Tensor>) -> (i64, usize) {
     tensor.get().var.memory(tensor.py())
 }
 
-/// What stands for the address of the memory that `tensor` is a part of: no two memories' elements have the same ones.
+/// Stand-in for the address of the memory that `tensor` is a part of: elements of different
+/// memories never have the same one.
 #[pyfunction]
 fn memory_address(tensor: &Bound<'_, Tensor>) -> u64 {
     tensor.get().var.memory_address(tensor.py())
 }
 
-/// `target` shows what `source` shows, in the same memory; others that shared the one it had keep that.
+/// Makes `target` name the memory of `source`; tensors that shared its earlier memory keep that.
 #[pyfunction]
 fn take_memory(target: &Bound<'_, Tensor>, source: &Bound<'_, Tensor>) -> PyResult<()> {
     target.get().var.take_memory(target.py(), &source.get().var)
 }
 
-/// A detached copy of `tensor`: those made with one dict `memories` share memory where their originals do. Conjugates share
-/// none, as in PyTorch. Autograd counts that as the first write.
+/// A detached copy of `tensor`: copies made with one dict `memories` share memory where their
+/// originals do. Conjugates share none, as in PyTorch. Autograd counts the copy as the first write.
 #[pyfunction]
 fn memory_copy<'py>(
     tensor: &Bound<'py, Tensor>,
@@ -158,7 +163,7 @@ fn memory_copy<'py>(
         copy.count(py);
         return Tensor::wrap(py, copy);
     };
-    // The original is kept beside its copy, so that no other memory gets its address.
+    // The original is kept beside its copy, so that no other memory can get its address.
     let key = Arc::as_ptr(&storage).addr();
     let known =
         memories.get_item(key)?.map(|pair| pair.extract::<(Bound<'py, Tensor>, Py<PyAny>)>());
@@ -172,14 +177,16 @@ fn memory_copy<'py>(
     Tensor::wrap(py, whole.get().var.shown_as(py, var)?)
 }
 
-/// `view` without autograd's knowledge that it is one: both share memory, and writes to one are not recorded for the other.
+/// A tensor that shares the memory of `view` but is no view to autograd: writes to one are not
+/// recorded for the other.
 #[pyfunction]
 fn unwatched<'py>(view: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
     let py = view.py();
     Tensor::wrap(py, view.get().var.unwatched(py)?)
 }
 
-/// Raises where a mask has other sizes than the dimensions of `tensor` from `dim` on.
+/// Raises an error where a mask's sizes differ from those of the dimensions of `tensor` from `dim`
+/// on.
 #[pyfunction]
 fn check_mask(tensor: &Bound<'_, Tensor>, dim: usize, mask: &Bound<'_, Tensor>) -> PyResult<()> {
     let py = tensor.py();
@@ -187,7 +194,7 @@ fn check_mask(tensor: &Bound<'_, Tensor>, dim: usize, mask: &Bound<'_, Tensor>) 
     views::picking::check_mask(py, &dims, dim, &sizes)
 }
 
-/// Every element of `target` becomes `value`, a number or a 0-d tensor.
+/// Fills `target` with `value`, a number or a 0-d tensor.
 #[pyfunction]
 fn fill_<'py>(
     py: Python<'py>,
@@ -198,8 +205,8 @@ fn fill_<'py>(
     Ok(target.clone())
 }
 
-/// Slices of these lengths along `dim`, one after the other, as the results of one function: of `split_with_sizes`
-/// where the user said the lengths.
+/// Consecutive slices of these lengths along `dim`, as the results of one function: of
+/// `split_with_sizes` where the user gave the lengths.
 #[pyfunction]
 #[pyo3(signature = (tensor, dim, lengths, with_sizes=false))]
 fn consecutive_slices<'py>(
@@ -217,7 +224,7 @@ fn consecutive_slices<'py>(
     })
 }
 
-/// What a tensor has along `dim`, which disappears, as the results of one function.
+/// Slices of size 1 along `dim`, which is removed, as the results of one function.
 #[pyfunction]
 fn entries<'py>(
     tensor: &Bound<'py, Tensor>,
@@ -228,7 +235,7 @@ fn entries<'py>(
     several(py, "Unbind", 0..count, |index| views::select(py, var, dim, index))
 }
 
-/// Views that are the results of one function.
+/// Marks views as the results of one function.
 fn several<'py>(
     py: Python<'py>,
     function: &'static str,

@@ -1,4 +1,5 @@
-//! Where a variable's gradient goes: leaves, recorded operators, and views whose memory was written since.
+//! The edge of a variable, where its gradient goes: leaves, recorded operators, and views whose
+//! memory was written since.
 
 use crate::client::session::errors;
 use crate::client::tape::{self, Edge};
@@ -10,14 +11,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 
 impl Tensor {
-    /// Marks a leaf as one that accumulates gradients (or not); its node then leads back to this very object.
+    /// Sets whether a leaf accumulates gradients; its node then leads back to this very object.
     pub(crate) fn require_grad(slf: &Bound<'_, Self>, requires: bool) -> PyResult<()> {
         let (py, var) = (slf.py(), &slf.get().var);
         var.set_requires_grad(py, requires)?;
         if requires && var.accumulates(py) { Self::remember(slf) } else { Ok(()) }
     }
 
-    /// The program's object of a leaf, a new one where it is gone.
+    /// The program's Python object of a leaf, or a new one where that is gone.
     pub(crate) fn of_leaf<'py>(py: Python<'py>, leaf: &Var) -> PyResult<Bound<'py, Self>> {
         let known = {
             let state = leaf.look(py);
@@ -51,24 +52,26 @@ impl Var {
         root.is_some_and(|root| root.requires_grad(py))
     }
 
-    /// Whether a gradient may have to go on from here: by its own state alone, so a view may.
+    /// Returns true if a gradient may have to flow through here. It looks at its own state only, so
+    /// it is true for a view.
     #[inline]
     pub(crate) fn may_require_grad(&self, py: Python<'_>) -> bool {
         let state = self.look(py);
         self.accumulates(py) || state.edge.is_some() || state.alias().is_some()
     }
 
-    /// Whether no recorded operator is known to have made it; a stale view is not asked to look again.
+    /// Returns true if no recorded operator is known to have made the variable; a stale view is not
+    /// taken again for this.
     pub(crate) fn is_plain(&self, py: Python<'_>) -> bool {
         self.look(py).edge.is_none()
     }
 
-    /// Whether no recorded operator made it.
+    /// Returns true if no recorded operator made the variable.
     pub(crate) fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(!matches!(self.edge(py)?, Some(Edge::Node(..))))
     }
 
-    /// Marks a leaf as one that accumulates gradients (or not).
+    /// Sets whether a leaf accumulates gradients.
     pub(crate) fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
         let mistake = |text: &str| Err(errors::mistake(py, ErrorClass::Runtime, text));
         if !self.is_plain(py) {
@@ -87,7 +90,7 @@ impl Var {
         Ok(())
     }
 
-    /// Where the gradient goes; a view whose memory was written asks its root again.
+    /// Edge of the variable; a view whose memory was written derives it from its root again.
     pub(crate) fn edge(&self, py: Python<'_>) -> PyResult<Option<Edge>> {
         let stale = {
             let state = self.look(py);
@@ -112,7 +115,7 @@ impl Var {
         Ok(Some(if self.accumulates(py) { leaf() } else { Edge::Nowhere }))
     }
 
-    /// Makes the edge of a view anew: from its root's, by the operators between them.
+    /// Derives the edge of a view again: from its root's, by the operators between them.
     #[cold]
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let (origin, now) = {
@@ -137,7 +140,7 @@ impl Var {
         Ok(())
     }
 
-    /// Of a view: the variable that it is one of, and the operators from there.
+    /// The root of a view, and the operators from there to the view.
     pub(crate) fn way_from_root(&self, py: Python<'_>) -> PyResult<Option<(Self, Vec<Step>)>> {
         let way = {
             let state = self.look(py);
@@ -155,7 +158,7 @@ impl Var {
         way.map(Some).ok_or_else(missing)
     }
 
-    /// Another operator made the current value; a kept gradient moves along.
+    /// Sets the edge after another operator made the current value; `retain_grad` moves along.
     pub(crate) fn set_edge(&self, py: Python<'_>, edge: Option<Edge>) {
         let (old, retains) = {
             let mut state = self.state(py);
@@ -172,7 +175,7 @@ impl Var {
         }
     }
 
-    /// `retain_grad()`: the gradient of the current value is kept, and of those that replace it.
+    /// `retain_grad()`: keeps the gradient of the current value, and of those that replace it.
     pub(crate) fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
         if !self.requires_grad(py) {
             let text = "can't retain_grad on Tensor that has requires_grad=False";
@@ -189,12 +192,13 @@ impl Var {
         Ok(())
     }
 
-    /// Whether `edge` still is where this variable's gradient goes.
+    /// Returns true if this variable's edge is still this output of `node`.
     pub(crate) fn comes_from(&self, py: Python<'_>, node: &tape::SharedNode, output: u32) -> bool {
         matches!(&self.look(py).edge, Some(Edge::Node(mine, place)) if mine.is(node) && *place == output)
     }
 
-    /// Why a view of this origin may not be written (or, `indirect`, used after its root was).
+    /// The error for writing a view of this origin or, if `indirect`, for using it after its root
+    /// was written.
     pub(crate) fn forbidden(&self, py: Python<'_>, origin: Origin, indirect: bool) -> PyErr {
         let name = match &self.look(py).edge {
             Some(Edge::Node(node, _)) => Some(node.function_name()),

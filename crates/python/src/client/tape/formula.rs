@@ -1,26 +1,29 @@
-//! Gradient formulas as data: what tools/formulas.py compiles the text in ops.toml to. Nothing here knows an operator.
+//! Gradient formulas as data: tools/formulas.py compiles them from the text in ops.toml. Nothing
+//! here knows an operator.
 
 use gt_protocol::{Dtype, Op};
 
 /// The gradient formulas of one operator.
 pub(crate) struct Formulas {
-    /// Expressions, each after those that it is made of; places in here are `u8`.
+    /// Expressions, each after its subexpressions; indices in here are `u8`.
     pub nodes: &'static [Expr],
-    /// One an operand of the row; `None` where the result never requires a gradient because of it.
+    /// One formula for each operand of the row; `None` where the result never requires a gradient
+    /// because of it.
     pub operands: &'static [Option<Formula>],
 }
 
 /// The gradient of one operand.
 pub(crate) struct Formula {
-    /// The node that is its value.
+    /// Index of the root expression.
     pub root: u8,
-    /// Bit k: operand k is read again.
+    /// Bit k: operand k is saved and read.
     pub operands: u16,
-    /// Bit k: output k is read again.
+    /// Bit k: output k is saved and read.
     pub outputs: u16,
     /// Bit k: the gradient of output k occurs.
     pub grads: u16,
-    /// What `PyTorch` keeps, so that it must not be written: the column `keeps`, or what is read again.
+    /// Values that `PyTorch` saves, so that they must not be written: the column `keeps`, or the
+    /// values that are read.
     pub keeps: Saves,
 }
 
@@ -30,14 +33,14 @@ pub(crate) enum Expr {
     /// The gradient of an output; absent where none has arrived.
     Grad(u8),
     Operand(u8),
-    /// The item of the list operand whose gradient is computed, and its place in the list.
+    /// The item of the list operand whose gradient is computed, and its index in the list.
     Item,
     Position,
     /// All items of the list operand, which begins at this position.
     Rest(u8),
     Output(u8),
     Attr(u8),
-    /// Whether the backward pass is recorded itself.
+    /// True if the backward pass itself is recorded.
     CreateGraph,
     Absent,
     Bool(bool),
@@ -47,29 +50,30 @@ pub(crate) enum Expr {
     Dtype(Dtype),
     /// An expression that several others use: its value is kept.
     Shared(u8),
-    /// Test, value where it holds, value where it does not: only one of the two is evaluated.
+    /// Test, value if true, value if false: only one of the two is evaluated.
     If(u8, u8, u8),
     IsAbsent(u8),
     Infix(Infix, u8, u8),
     Negative(u8),
-    /// Integers, one after the other; a shape stands for all of its sizes.
+    /// A list of integers; a shape contributes all of its sizes.
     List(&'static [u8]),
-    /// Part of a shape, as Python's slices.
+    /// A part of a shape, sliced as in Python.
     Range(u8, Option<i64>, Option<i64>),
     /// One result of an operator with several.
     Result(u8, u8),
-    /// Operands, then every attribute of the row.
+    /// A call of an operator: operands, then every attribute of the row.
     Call(Op, &'static [u8], &'static [u8]),
     Apply(Function, &'static [u8]),
     /// A function of gt/gradients.py.
     Python(&'static str, &'static [u8]),
-    /// The gradient at this position, of those that one instruction of this operator gives.
+    /// The gradient of this operand, from the one instruction of this operator that computes all of
+    /// them.
     Vjp(Op),
     /// `PyTorch` has no such derivative.
     NotImplemented,
 }
 
-/// An operator of tensors that numbers have too.
+/// An operator that takes both tensors and numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "a formula may use any of them; none has to")]
 pub(crate) enum Infix {
@@ -89,11 +93,11 @@ pub(crate) enum Infix {
     Ge,
 }
 
-/// Functions of shapes and numbers, and of tensors where no operator of the table is one.
+/// Functions of shapes and numbers, and functions of tensors that are not operators of the table.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "as above")]
 pub(crate) enum Function {
-    /// Of a tensor; an operand need not be saved for these.
+    /// Shape of a tensor; it needs no saved operand.
     Shape,
     Dtype,
     Rank,
@@ -102,27 +106,27 @@ pub(crate) enum Function {
     Size,
     /// The product of all sizes.
     Product,
-    /// How many elements a reduction of a shape over dimensions makes one of.
+    /// Number of elements that a reduction over dimensions combines into one.
     Count,
-    /// A shape with the reduced dimensions as 1.
+    /// A shape in which the reduced dimensions are 1.
     Kept,
-    /// The dimensions that a shape at the end of another one covers, counted from the end.
+    /// The trailing dimensions that a shape covers in another one, counted from the end.
     Last,
     /// The order of dimensions with the last two swapped.
     Swapped,
     /// The permutation that undoes this one.
     Inverse,
-    /// Where the item begins along a dimension, in a list of tensors that are concatenated.
+    /// Offset of the item along a dimension, in a list of tensors that are concatenated.
     Before,
     Max,
     IsNumber,
-    /// Without a gradient of its own.
+    /// The value without its gradient.
     Detach,
     /// The sum over the dimensions in which this shape was broadcast.
     SumTo,
 }
 
-/// Operands and outputs that the gradient formulas of an instruction read again.
+/// Operands and outputs of an instruction that its gradient formulas read.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Saves {
     /// Bit k: operand k of the row.
@@ -132,7 +136,7 @@ pub(crate) struct Saves {
 }
 
 impl Formulas {
-    /// What has to be saved where these operands need a gradient. `x * 2` saves no x.
+    /// Values that have to be saved where these operands need a gradient. `x * 2` saves no x.
     pub(crate) fn saves(&self, needs: impl Iterator<Item = bool>) -> Saves {
         let mut saves = Saves::default();
         for (position, need) in needs.enumerate() {
@@ -144,7 +148,7 @@ impl Formulas {
         saves
     }
 
-    /// What `PyTorch` would keep there.
+    /// Values that `PyTorch` would save there.
     pub(crate) fn keeps(&self, needs: impl Iterator<Item = bool>) -> Saves {
         let mut keeps = Saves::default();
         for (position, need) in needs.enumerate() {
@@ -156,7 +160,7 @@ impl Formulas {
         keeps
     }
 
-    /// Whether any operand that needs a gradient has a formula.
+    /// Returns true if any operand that needs a gradient has a formula.
     pub(crate) fn any_for(&self, needs: impl Iterator<Item = bool>) -> bool {
         needs.enumerate().any(|(position, need)| need && self.at(position).is_some())
     }

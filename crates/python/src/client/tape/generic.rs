@@ -1,4 +1,5 @@
-//! What an instruction that names its operator in its attributes says of its gradient.
+//! Gradient information in the attributes of a generic instruction, which names its operator
+//! there.
 
 use gt_protocol::{Attr, Family, Op};
 use smallvec::SmallVec;
@@ -13,7 +14,7 @@ pub(crate) fn listed<'a>(op: Op, attrs: &'a [Attr], name: &str) -> &'a [i64] {
     }
 }
 
-/// The results that the gradient reads again: none where the instruction is a gradient itself.
+/// The results that the gradient reads: none where the instruction is a gradient itself.
 pub(crate) fn saved_results(op: Op, attrs: &[Attr]) -> SmallVec<[u32; 2]> {
     let is_generic = op.info().family == Family::Generic;
     if !is_generic || !listed(op, attrs, "wanted").is_empty() {
@@ -22,7 +23,8 @@ pub(crate) fn saved_results(op: Op, attrs: &[Attr]) -> SmallVec<[u32; 2]> {
     listed(op, attrs, "saves").iter().filter_map(|&place| u32::try_from(place).ok()).collect()
 }
 
-/// How many operands at the end are results that the gradient reads: of a gradient alone.
+/// Number of trailing operands that are results which a gradient reads; 0 unless the instruction is
+/// a gradient.
 pub(crate) fn saved_operands(op: Op, attrs: &[Attr]) -> usize {
     if listed(op, attrs, "wanted").is_empty() { 0 } else { listed(op, attrs, "saves").len() }
 }

@@ -1,4 +1,5 @@
-//! The tape: what the backward pass needs to know of an instruction. Client only; nothing of it travels.
+//! The tape: records of instructions that the backward pass needs. It is on the client only and
+//! never sent.
 
 pub(crate) mod edge;
 pub(crate) mod formula;
@@ -41,7 +42,7 @@ fn next_sequence() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The node recorded last, while it lives: where `gt.debug.print_tape()` begins.
+/// The node recorded last, while it lives: `gt.debug.print_tape()` begins there.
 static LAST: GilCell<Option<WeakNode>> = GilCell::new(None);
 static NODES: GilCell<Pool<Node>> = GilCell::new(Pool::new());
 
@@ -49,7 +50,7 @@ pub(crate) fn last(py: Python<'_>) -> Option<SharedNode> {
     LAST.get(py).as_ref().and_then(|last| last.upgrade(py))
 }
 
-/// Records an operator that needs no instruction, since its result has been made otherwise. Its row saves nothing.
+/// Records an operator whose result was made without its instruction. Its row saves nothing.
 pub(crate) fn link(
     py: Python<'_>,
     op: Op,
@@ -68,7 +69,8 @@ pub(crate) fn link(
     Edge::Node(node, 0)
 }
 
-/// A node, to which `fill` adds in place what the tape keeps of operands and outputs: it is large.
+/// Makes a node; `fill` writes the saved operands and outputs in place, because a node is large to
+/// move.
 #[inline]
 pub(crate) fn node(
     py: Python<'_>,
@@ -89,11 +91,11 @@ pub(crate) fn node(
         cold: GilCell::new(None),
     };
     let mut node = Pooled::new(py, empty);
-    fill(node.alone_mut(py).expect("nobody else has a new node"));
+    fill(node.alone_mut(py).expect("a new node has one reference"));
     node
 }
 
-/// Records view operators, the first of something of `meta` whose gradient goes to `edge`.
+/// Records view operators; the first takes a value of `meta` whose gradient goes to `edge`.
 pub(crate) fn link_views(
     py: Python<'_>,
     edge: Option<Edge>,
@@ -109,7 +111,8 @@ pub(crate) fn link_views(
     edge
 }
 
-/// `Exp` of `exp`, as `PyTorch` calls its functions: by its own operator's name, where the row says that or the node does.
+/// `Exp` for `exp`: `PyTorch`'s name of the function, or another name that the row or the node
+/// gives.
 fn function_name(op: Op, attrs: &[Attr]) -> String {
     let info = op.info();
     let overload = info.attrs.iter().position(|attr| attr.name == "overload");
@@ -129,7 +132,8 @@ fn function_name(op: Op, attrs: &[Attr]) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// The value of a variable as a node keeps it: where a formula of ours `reads` it, or `PyTorch` `keeps` it.
+/// The value of a variable as a node keeps it: whole where a formula of ours `reads` it, watched
+/// only where just `PyTorch` `keeps` it.
 #[inline]
 pub(crate) fn saved_value(
     py: Python<'_>,
@@ -145,7 +149,7 @@ pub(crate) fn saved_value(
     Some(SavedValue { place: Place::Output(0), value, watched })
 }
 
-/// Makes `var` the variable of a node's result, which the node keeps as [`saved_value`] says.
+/// Makes `var` the variable of a node's result; the node keeps it as [`saved_value`] does.
 #[inline]
 pub(crate) fn add_result(
     py: Python<'_>,
@@ -184,7 +188,7 @@ impl Node {
         }
     }
 
-    /// As `PyTorch` calls it in messages about tensors: without `Backward`.
+    /// `PyTorch`'s name of the function in messages about tensors: without `Backward`.
     pub(crate) fn function_name(&self) -> String {
         match &self.kind {
             NodeKind::Op(op) => function_name(*op, &self.attrs),
@@ -192,7 +196,7 @@ impl Node {
         }
     }
 
-    /// As `PyTorch` calls it in messages about gradients.
+    /// `PyTorch`'s name of the node in messages about gradients.
     pub(crate) fn name(&self) -> String {
         match &self.kind {
             NodeKind::Op(_) => format!("{}Backward0", self.function_name()),
@@ -200,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Takes what was saved; where `PyTorch` keeps nothing, a second pass may follow.
+    /// Takes the saved values; where `PyTorch` saves nothing, a second pass may follow.
     pub(crate) fn free_saved(&self, py: Python<'_>) -> Option<SavedValues> {
         let mut saved = self.saved.get_mut(py);
         let is_kept = |kept: &SavedValue| !matches!(kept.watched, Watched::Unsaved);
@@ -209,7 +213,8 @@ impl Node {
         if kept { saved.take() } else { None }
     }
 
-    /// The result was written over `target`: what was read of it counts as read before, and the result is now `target`.
+    /// Records that the result was written over `target`: values read of it count as read before
+    /// the write, and the result becomes `target`.
     pub(crate) fn written_over(
         &self,
         py: Python<'_>,
@@ -255,7 +260,7 @@ impl Resident for Node {
 }
 
 impl Node {
-    /// Lets its operands go; nodes among them are left in `queue`.
+    /// Drops the operands; nodes among them are moved to `queue`.
     fn release_inputs(&mut self, py: Python<'_>, queue: &mut SmallVec<[SharedNode; 4]>) {
         for Input { edge, meta, .. } in self.inputs.drain(..) {
             if let Some(meta) = meta {

@@ -1,5 +1,5 @@
-//! What a node has kept for computing gradients: an error where it has been written since, and what the user's functions
-//! make of it in between.
+//! Values that a node has saved for computing gradients: an error where one has been written
+//! since, and the user's functions that pack and unpack them.
 
 use crate::client::session::{errors, site};
 use crate::client::tape::{Edge, Node, Place, SharedNode};
@@ -10,26 +10,26 @@ use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 
-/// A pair of the user's functions: of a tensor that is saved, and of what the first made of it.
+/// A pair of user functions: one packs a tensor that is saved, the other unpacks it.
 struct Packing {
     pack: Py<PyAny>,
     unpack: Py<PyAny>,
 }
 
 thread_local! {
-    /// The pairs that are entered, innermost last.
+    /// The pairs in effect, innermost last.
     static PACKINGS: RefCell<Vec<Packing>> = const { RefCell::new(Vec::new()) };
-    /// Whether there is one: looked at by every recorded instruction.
+    /// True if there is a pair: every recorded instruction looks at it.
     static PACKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Enters a pair of functions for what this thread saves from here on.
+/// Adds a pair of functions for the values that this thread saves from here on.
 pub(crate) fn push_packing(pack: Py<PyAny>, unpack: Py<PyAny>) {
     PACKINGS.with_borrow_mut(|packings| packings.push(Packing { pack, unpack }));
     PACKS.set(true);
 }
 
-/// Leaves the innermost pair.
+/// Removes the innermost pair.
 pub(crate) fn pop_packing() {
     let left = PACKINGS.with_borrow_mut(|packings| {
         let left = packings.pop();
@@ -39,7 +39,7 @@ pub(crate) fn pop_packing() {
     drop(left);
 }
 
-/// Gives all that a new node keeps to the user's function, and keeps what that returns.
+/// Passes all values that a new node saves to the user's function, and keeps its results instead.
 #[inline]
 pub(crate) fn pack(py: Python<'_>, node: &Node) -> PyResult<()> {
     if PACKS.get() { pack_all(py, node) } else { Ok(()) }
@@ -56,17 +56,18 @@ fn pack_all(py: Python<'_>, node: &Node) -> PyResult<()> {
     let recorded = super::set_grad_enabled(false);
     let packed: PyResult<super::SavedValues> = saved
         .into_iter()
-        // Only what a formula reads is given away, and nobody watches what PyTorch would give.
+        // Only values that a formula reads are packed; the values that PyTorch would pack in
+        // addition are not watched.
         .filter(|kept| !matches!(kept.value, Kept::Unread))
         .map(|kept| {
             let Kept::Value(value) = kept.value else { return Ok(kept) };
-            // A leaf: what the user's function keeps must not keep the node.
+            // A leaf, so that the user's function does not keep the node alive through it.
             let var = Var::new(py, value, None);
             var.set_accumulates(py, has_gradient(node, kept.place));
             let tensor = Tensor::wrap(py, var)?;
             let value =
                 Kept::Packed { packed: pack.call1(py, (tensor,))?, unpack: unpack.clone_ref(py) };
-            // Through the user's functions nobody can watch it.
+            // A write cannot be detected after the user's functions.
             Ok(SavedValue { value, watched: Watched::Never, ..kept })
         })
         .collect();
@@ -75,7 +76,7 @@ fn pack_all(py: Python<'_>, node: &Node) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether a gradient goes through what is saved.
+/// Returns true if gradients flow through the saved value.
 fn has_gradient(node: &Node, place: Place) -> bool {
     match place {
         Place::Operand(position) => {
@@ -101,7 +102,7 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
                 Ok((value.clone(), kept.watched.modified(py), read_from))
             }
             Kept::Unread => return Ok(None),
-            // Through the user's functions nobody can watch it.
+            // A write cannot be detected after the user's functions.
             Kept::Packed { packed, unpack } => Err((packed.clone_ref(py), unpack.clone_ref(py))),
         }
     };
@@ -111,7 +112,7 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
             return Err(modified(py, Some((node, place)), &value.meta, now, then));
         }
         Err((packed, unpack)) => {
-            // What it emits is of its own lines.
+            // Instructions that the function emits carry its own call sites.
             let outer = site::set_override(None);
             let tensor = unpack.bind(py).call1((packed,));
             site::set_override(outer);
@@ -147,14 +148,14 @@ pub(crate) fn place_of(number: i64) -> Place {
     if let Ok(operand) = u32::try_from(number) {
         Place::Operand(to_usize(operand))
     } else {
-        Place::Output(u32::try_from(-1 - number).expect("results are few"))
+        Place::Output(u32::try_from(-1 - number).expect("the number of a result fits u32"))
     }
 }
 
-/// Makes a node watch `keeps`, which is what `PyTorch` keeps of `operands` and `results`, and nothing else.
+/// Makes a node watch `keeps`, the `operands` and `results` that `PyTorch` saves, and nothing else.
 ///
-/// Values are never written, so that gradients are right whatever is watched. It decides on errors alone: a program that
-/// PyTorch refuses is refused, and no other.
+/// Values are immutable, so gradients are right whatever is watched. This decides on errors alone:
+/// exactly the programs that PyTorch refuses are refused.
 pub(crate) fn watch(
     py: Python<'_>,
     node: &SharedNode,
@@ -182,10 +183,10 @@ pub(crate) fn watch(
     }
 }
 
-/// Makes the node that `result` comes from watch `kept`, which `PyTorch` keeps for the operator that GT composes of several:
-/// `result` is the last of them.
+/// Makes the node of `result` watch `kept`, which `PyTorch` saves for an operator that GT composes
+/// of several; `result` is the last of them.
 ///
-/// As in [`watch`], only errors follow from it.
+/// Only errors depend on it, as in [`watch`].
 pub(crate) fn keep(py: Python<'_>, result: &Var, kept: &[Var]) -> PyResult<()> {
     let Some(Edge::Node(node, _)) = result.edge(py)? else { return Ok(()) };
     if !PACKS.get() {
@@ -195,7 +196,8 @@ pub(crate) fn keep(py: Python<'_>, result: &Var, kept: &[Var]) -> PyResult<()> {
     Ok(())
 }
 
-/// Raises where anything was written since that is watched: `PyTorch` takes all of it before it computes.
+/// Raises an error where a watched value was written since: `PyTorch` unpacks all of them before it
+/// computes.
 pub(crate) fn check(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
     let written = node.saved.get(py).iter().flatten().find_map(|kept| {
         let (then, now) = kept.watched.modified(py)?;
@@ -210,7 +212,7 @@ pub(crate) fn check(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
     Err(modified(py, Some((node, place)), meta, now, then))
 }
 
-/// Raises where anything was written that [`keep`] was called for.
+/// Raises an error where a value passed to [`keep`] was written since.
 fn check_composed(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
     let written =
         node.cold.get(py).iter().flat_map(|cold| &cold.composed).find_map(|(watched, meta)| {
@@ -223,7 +225,8 @@ fn check_composed(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
     }
 }
 
-/// Raises where an output was written since: `PyTorch` looks at those whether or not the gradient is used.
+/// Raises an error where an output was written since: `PyTorch` checks outputs whether or not the
+/// gradient is used.
 pub(crate) fn check_outputs(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
     for (output, _) in (0..).zip(&node.outputs) {
         at(py, node, Place::Output(output))?;

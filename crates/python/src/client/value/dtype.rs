@@ -105,7 +105,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for DtypeArg {
         }
         let name = match any.cast::<PyString>() {
             Ok(text) => text.to_string(),
-            // numpy's dtypes and numpy's and torch's scalar types say what they are
+            // numpy's dtypes and scalar types, and torch's scalar types, have a name.
             Err(_) => match any.getattr("name").or_else(|_| any.getattr("__name__")) {
                 Ok(name) => name.to_string(),
                 Err(_) => any.str()?.to_string().replace("torch.", ""),

@@ -1,10 +1,11 @@
-//! Entries: a variable and the value that it names, in one place of 64 bytes, in chunks that never move. Nothing in here
-//! knows what else a variable has.
+//! Entries: a variable and the value that it names, together in 64 bytes, in chunks that never
+//! move. Nothing in here knows what else a variable has.
 //!
-//! An entry is used as long as anybody refers to its variable or to its value: each is counted for itself. A variable
-//! that was written names the value of another entry from then on; a value that outlives its variable may get another.
+//! An entry is in use while its variable or its value is referred to; the references to each are
+//! counted separately. A variable that was written names the value of another entry from then on; a
+//! value that outlives its variable may get another variable.
 //!
-//! Counts are touched by code that holds the GIL only, as in `pool.rs`.
+//! Only code that holds the GIL touches the counts, as in `pool.rs`.
 
 use super::metadata::SharedMeta;
 use crate::client::gil_cell::GilCell;
@@ -15,19 +16,19 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Entries of one allocation. A chunk stays with the process.
+/// Entries of one allocation. A chunk is never freed.
 const CHUNK: usize = 256;
 
 /// Names a slot of a session. Immutable: an in-place operator makes a new value.
 pub(crate) struct ValueHandle {
     pub slot: u32,
-    /// Which connection it belongs to; slots of an earlier one mean nothing.
+    /// Connection that the slot belongs to; slots of an earlier connection are void.
     pub epoch: u32,
     pub meta: SharedMeta,
 }
 
 impl ValueHandle {
-    /// The dispatcher frees it.
+    /// Frees the value at the dispatcher.
     #[inline]
     fn end(self, py: Python<'_>) {
         runtime::release(py, self.slot, self.epoch, self.meta.bytes);
@@ -35,14 +36,14 @@ impl ValueHandle {
     }
 }
 
-/// What a variable has beside its own value; its default where there is nothing.
+/// State of a variable besides its own value; the default where there is none.
 pub(crate) trait Rest: Default + Send + 'static {
     fn entries() -> &'static GilCell<Entries<Self>>;
 
-    /// Whether it is as the default.
+    /// Returns true if it equals the default.
     fn is_empty(&self) -> bool;
 
-    /// Ends the rest of a variable that nobody refers to any more.
+    /// Drops the rest of a variable that is no longer referred to.
     fn end(self, py: Python<'_>);
 }
 
@@ -51,19 +52,19 @@ pub(crate) struct Entries<R> {
     free: Vec<NonNull<Entry<R>>>,
 }
 
-// SAFETY: it owns the entries in its list, and those that are in use are owned by the references to them.
+// SAFETY: it owns the entries in its list; entries in use are owned by the references to them.
 unsafe impl<R: Send> Send for Entries<R> {}
 
 struct Entry<R> {
     /// References to the variable.
     variables: Cell<u32>,
-    /// References to the value, one of which is the variable's where it names this value.
+    /// References to the value; one of them is the variable's where it names this value.
     values: Cell<u32>,
-    /// References to the variable that do not keep it.
+    /// Weak references to the variable.
     weak: Cell<u32>,
-    /// Whether the variable names this value.
+    /// True if the variable names this value.
     names_own: Cell<bool>,
-    /// Whether the variable is a leaf that accumulates a gradient.
+    /// True if the variable is a leaf that accumulates a gradient.
     leaf: Cell<bool>,
     /// Initialised while `values` is not 0.
     value: UnsafeCell<MaybeUninit<ValueHandle>>,
@@ -104,14 +105,14 @@ impl<R: Rest> Entries<R> {
 }
 
 impl<R: Rest> Entry<R> {
-    /// One reference to the value less.
+    /// Drops one reference to the value.
     #[inline]
     fn release_value(&self, py: Python<'_>) {
         let count = self.values.get() - 1;
         self.values.set(count);
         if count == 0 {
-            // SAFETY: it was initialised when the first reference was made, and this was the last one: with `values` at 0
-            // nobody reads it again.
+            // SAFETY: the value was initialised when the first reference was made, and this was the
+            // last one: with `values` at 0 it is not read again.
             let value = unsafe { (*self.value.get()).assume_init_read() };
             value.end(py);
         }
@@ -130,7 +131,7 @@ fn raise(count: &Cell<u32>) {
     count.set(now + 1);
 }
 
-/// Gives an entry back that nobody refers to.
+/// Returns an unused entry to the list.
 #[inline]
 fn reclaim<R: Rest>(py: Python<'_>, entry: NonNull<Entry<R>>) {
     // SAFETY: chunks live for ever.
@@ -145,10 +146,10 @@ pub(crate) struct ValueRef<R: Rest>(NonNull<Entry<R>>);
 /// A counted reference to a variable.
 pub(crate) struct VarRef<R: Rest>(NonNull<Entry<R>>);
 
-/// Does not keep the variable, but its entry.
+/// A weak reference: keeps the entry, but not the variable.
 pub(crate) struct WeakRef<R: Rest>(NonNull<Entry<R>>);
 
-// SAFETY: counts, entries and the rest are touched under the GIL only, and what is in them may be sent.
+// SAFETY: counts, entries and the rest are touched under the GIL only, and their content is `Send`.
 unsafe impl<R: Rest> Send for ValueRef<R> {}
 // SAFETY: as above.
 unsafe impl<R: Rest> Sync for ValueRef<R> {}
@@ -174,7 +175,7 @@ impl<R: Rest> ValueRef<R> {
         Self(self.0)
     }
 
-    /// What dropping it does, for those who have a token.
+    /// Drops the reference, for callers that have a token.
     #[inline]
     pub(crate) fn release(self, py: Python<'_>) {
         let this = ManuallyDrop::new(self);
@@ -182,7 +183,7 @@ impl<R: Rest> ValueRef<R> {
         reclaim(py, this.0);
     }
 
-    /// How many references there are.
+    /// Number of references to the value.
     pub(crate) fn count(&self, _py: Python<'_>) -> u32 {
         self.entry().values.get()
     }
@@ -193,7 +194,8 @@ impl<R: Rest> Deref for ValueRef<R> {
 
     #[inline]
     fn deref(&self) -> &ValueHandle {
-        // SAFETY: initialised as long as this reference is counted, and never written in that time.
+        // SAFETY: the value is initialised while this reference is counted, and it is never written
+        // in that time.
         unsafe { (*self.entry().value.get()).assume_init_ref() }
     }
 }
@@ -203,7 +205,7 @@ impl<R: Rest> VarRef<R> {
     #[inline]
     pub(crate) fn new(py: Python<'_>, value: ValueHandle) -> Self {
         let entry = R::entries().get_mut(py).take();
-        // SAFETY: an entry that is given out is nobody else's, and chunks live for ever.
+        // SAFETY: an entry from the pool is used by nothing else, and chunks live for ever.
         unsafe {
             let entry = entry.as_ref();
             entry.value.get().cast::<ValueHandle>().write(value);
@@ -214,13 +216,14 @@ impl<R: Rest> VarRef<R> {
         Self(entry)
     }
 
-    /// A variable in the entry of a value that has none, or else in one without a value: then the value comes back.
+    /// Makes a variable of a value: in the value's entry if that has no variable, else in an entry
+    /// without a value; then the value is returned.
     pub(crate) fn of(py: Python<'_>, value: ValueRef<R>) -> (Self, Option<ValueRef<R>>) {
         let entry = value.entry();
         if entry.variables.get() == 0 && entry.weak.get() == 0 {
             entry.variables.set(1);
             entry.names_own.set(true);
-            // Its count is the variable's now.
+            // The value's count becomes the variable's.
             return (Self(ManuallyDrop::new(value).0), None);
         }
         let entry = R::entries().get_mut(py).take();
@@ -254,7 +257,7 @@ impl<R: Rest> VarRef<R> {
         self.entry().leaf.set(leaf);
     }
 
-    /// Shows `look` its own value, where it names that.
+    /// Passes its own value to `look`, where the variable names that.
     #[inline]
     pub(crate) fn with_own<T>(
         &self,
@@ -271,23 +274,24 @@ impl<R: Rest> VarRef<R> {
         self.entry().names_own.get()
     }
 
-    /// Its own value, where it names that.
+    /// The variable's own value, where it names that.
     pub(crate) fn own_value(&self, py: Python<'_>) -> Option<ValueRef<R>> {
         self.with_own(py, |value| value.clone_ref(py))
     }
 
-    /// Takes its own value, where it names that: it names none afterwards.
+    /// Takes the variable's own value, where it names that; it names none afterwards.
     pub(crate) fn take_own(&self, _py: Python<'_>) -> Option<ValueRef<R>> {
         self.entry().names_own.replace(false).then(|| ValueRef(self.0))
     }
 
-    /// Names the value of its entry; another one comes back. It must not name one.
+    /// Names the value of the variable's own entry; any other value is returned. The variable must
+    /// not name one before.
     pub(crate) fn name_own(&self, _py: Python<'_>, value: ValueRef<R>) -> Option<ValueRef<R>> {
-        assert!(!self.entry().names_own.get(), "a variable that names a value is given another");
+        assert!(!self.entry().names_own.get(), "the variable already names a value");
         if value.0 != self.0 {
             return Some(value);
         }
-        // Its count is the variable's now.
+        // The value's count becomes the variable's.
         let _ = ManuallyDrop::new(value);
         self.entry().names_own.set(true);
         None
@@ -299,7 +303,7 @@ impl<R: Rest> VarRef<R> {
         Self(self.0)
     }
 
-    /// What dropping it does, for those who have a token.
+    /// Drops the reference, for callers that have a token.
     #[inline]
     pub(crate) fn release(self, py: Python<'_>) {
         let this = ManuallyDrop::new(self);
@@ -320,7 +324,8 @@ impl<R: Rest> VarRef<R> {
         reclaim(py, this.0);
     }
 
-    /// Ends a variable that has more than a value. Its rest may lead to Python's code, which may come by this entry.
+    /// Ends a variable that has more than a value. Dropping its rest may run Python code, which may
+    /// use this entry.
     #[inline(never)]
     fn end(&self, py: Python<'_>) {
         let entry = self.entry();
@@ -333,18 +338,18 @@ impl<R: Rest> VarRef<R> {
         WeakRef(self.0).release(py);
     }
 
-    /// Whether both refer to the same variable.
+    /// Returns true if both refer to the same variable.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
-    /// How many references there are.
+    /// Number of references to the variable.
     pub(crate) fn count(&self, _py: Python<'_>) -> u32 {
         self.entry().variables.get()
     }
 
-    /// Tells it from all others that are alive.
+    /// Identifies the variable among all that are alive.
     pub(crate) fn address(&self) -> usize {
         self.0.addr().get()
     }
@@ -369,17 +374,17 @@ impl<R: Rest> WeakRef<R> {
         if !self.is_alive(py) {
             return None;
         }
-        // Of a reference that is not counted a counted one is made.
+        // A counted reference is cloned from one that is not counted.
         let uncounted = ManuallyDrop::new(VarRef(self.0));
         Some(uncounted.clone_ref(py))
     }
 
-    /// Whether both refer to the same variable.
+    /// Returns true if both refer to the same variable.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
-    /// What dropping it does, for those who have a token.
+    /// Drops the reference, for callers that have a token.
     #[inline]
     pub(crate) fn release(self, py: Python<'_>) {
         let this = ManuallyDrop::new(self);
@@ -403,7 +408,8 @@ impl<R: Rest> Clone for VarRef<R> {
     }
 }
 
-// A reference that is dropped on a thread that is not attached waits for the GIL; once the interpreter is gone it is leaked.
+// A reference dropped on a thread that is not attached to the interpreter waits for the GIL; once
+// the interpreter is gone it is leaked.
 impl<R: Rest> Drop for ValueRef<R> {
     #[inline]
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! The memory of variables: storages that several share, who counts writes to them, and where elements are.
+//! The memory of variables: shared storages, write counters, and the positions of elements.
 
 use super::steps::{self, Path, Step};
 use super::variable::{
@@ -11,12 +11,13 @@ use smallvec::smallvec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below so many names of views their list is not searched for dead ones.
+/// Length of a storage's list of views below which dead views are not removed.
 const VIEWS_MIN: usize = 8;
-/// What an allocator of PyTorch's would give at least: programs look at the last bits.
+/// Minimum alignment in bytes of an address from PyTorch's allocators: programs look at the last
+/// bits.
 const ADDRESS_ALIGNMENT: u64 = 64;
 
-/// Where the next storage begins that is asked for its address. Nothing has the address 0.
+/// Address of the next storage that is asked for one. The address 0 is never given out.
 static FREE_ADDRESS: GilCell<u64> = GilCell::new(1 << 32);
 
 impl View {
@@ -24,8 +25,9 @@ impl View {
         Self { root: self.root.clone(), path: self.path.clone(), ..*self }
     }
 
-    /// The variable that it is a view of, itself none. Where that one's shape changed in place, it became a view too,
-    /// of the variable that took over its memory.
+    /// The variable that this is a view of, which itself is no view. If that one's shape was
+    /// changed in place, it became a view too, and the root is the variable that took over its
+    /// memory.
     pub(crate) fn root(&self, py: Python<'_>) -> Var {
         let successor = {
             let state = self.root.look(py);
@@ -35,12 +37,13 @@ impl View {
         successor.unwrap_or_else(|| self.root.clone())
     }
 
-    /// The operators from the root to the view, as it was taken.
+    /// The operators from the root to the view, at the time when it was taken.
     fn steps(&self) -> Vec<Step> {
         Path::steps(self.path.as_ref()).split_off(self.skip)
     }
 
-    /// Whether `root` shows its memory in another way than when this view of it was taken (`resize_`).
+    /// Returns true if `root` shows its memory in another way than when this view of it was taken
+    /// (`resize_`).
     fn is_of_another_shape(&self, root: &Alias) -> bool {
         let own = Path::length(self.path.as_ref()).saturating_sub(self.skip);
         !Path::are_same(Path::without(self.path.as_ref(), own), root.path.as_ref())
@@ -48,8 +51,8 @@ impl View {
 }
 
 impl Alias {
-    /// The operators from `root` to this `view` of it. `None` where the root has taken another shape since, in which it does
-    /// not have all elements of the view.
+    /// The operators from `root` to this `view` of it. `None` where the root has changed its shape
+    /// since and lacks some elements of the view.
     pub(crate) fn steps_from(&self, py: Python<'_>, root: &Var, view: &View) -> Option<Vec<Step>> {
         let state = root.look(py);
         let steps = view.steps();
@@ -61,13 +64,14 @@ impl Alias {
         }
     }
 
-    /// Whether both are of one memory, and this view stands where it was taken.
+    /// Returns true if both have the same memory, and this view's root has not moved since the view
+    /// was taken.
     fn shares_with(&self, root: &Self) -> bool {
         let taken = self.view.as_ref().and_then(|view| view.path.as_ref());
         Arc::ptr_eq(&self.storage, &root.storage) && Path::are_same(taken, self.path.as_ref())
     }
 
-    /// One operator in place of `steps`, by where the elements are in the memory.
+    /// One operator that replaces `steps`, computed from the positions of the elements in memory.
     fn strided_from(&self, root: &Self, steps: &[Step]) -> Option<Vec<Step>> {
         let (dims, offset) = (self.meta.dims, self.offset - root.offset);
         let last: i64 = dims.iter().zip(self.strides.iter()).map(|(n, step)| (n - 1) * step).sum();
@@ -95,7 +99,8 @@ impl Storage {
         Arc::new(Self(GilCell::new(shared)))
     }
 
-    /// What stands for the address of its first element: it stays, and no other storage's elements have those after it.
+    /// Stand-in for the address of the first element: it is constant, and the addresses of this
+    /// storage's elements overlap no other storage's.
     pub(crate) fn address(&self, py: Python<'_>) -> u64 {
         let mut shared = self.0.get_mut(py);
         if let Some(address) = shared.address {
@@ -108,7 +113,7 @@ impl Storage {
         address
     }
 
-    /// Why it must not be written, where it must not.
+    /// Reason why the memory must not be written, if there is one.
     pub(crate) fn read_only(&self, py: Python<'_>) -> Option<Arc<str>> {
         self.0.get(py).read_only.clone()
     }
@@ -121,7 +126,8 @@ impl Storage {
         self.0.get(py).value.clone_ref(py)
     }
 
-    /// Whether nothing else holds the value: no saved operand, no copy that was never written.
+    /// Returns true if nothing else holds the value: no saved operand, no copy that was never
+    /// written.
     pub(crate) fn is_alone(&self, py: Python<'_>) -> bool {
         self.0.get(py).value.count(py) == 1
     }
@@ -140,7 +146,7 @@ impl Storage {
         shared.views.push(view.downgrade(py));
     }
 
-    /// Whether a view of `root` is alive through which gradients flow.
+    /// Returns true if there is a live view of `root` through which gradients flow.
     pub(crate) fn has_recorded_view(&self, py: Python<'_>, root: &Var) -> bool {
         let views: Vec<Var> =
             self.0.get(py).views.iter().filter_map(|view| view.upgrade(py)).collect();
@@ -151,7 +157,8 @@ impl Storage {
         })
     }
 
-    /// Every view forgets what it has taken: it takes itself again at its next use, and until then holds no memory.
+    /// Makes every view drop its value: a view takes itself again at its next use, and holds no
+    /// memory until then.
     pub(crate) fn forget_views(&self, py: Python<'_>) {
         let views = std::mem::take(&mut self.0.get_mut(py).views);
         let mut kept: Vec<WeakVar> = Vec::with_capacity(views.len());
@@ -180,7 +187,7 @@ impl Counter {
 }
 
 impl Watched {
-    /// The count then and the count now, where they differ.
+    /// The count at that time and the current one, where they differ.
     pub(crate) fn modified(&self, py: Python<'_>) -> Option<(u32, u32)> {
         let (then, now) = match self {
             Self::Never | Self::Unsaved => return None,
@@ -190,7 +197,7 @@ impl Watched {
         (then != now).then_some((then, now))
     }
 
-    /// Another of the same count; of a variable that is gone nobody writes the memory.
+    /// Another watch of the same count; the memory of a variable that is gone is never written.
     pub(crate) fn again(&self, py: Python<'_>) -> Self {
         match self {
             Self::Never | Self::Unsaved => Self::Never,
@@ -201,7 +208,7 @@ impl Watched {
         }
     }
 
-    /// Whether both count the same memory.
+    /// Returns true if both count the same memory.
     pub(crate) fn is_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Var(mine, _), Self::Var(its, _)) => mine.is(its),
@@ -212,7 +219,7 @@ impl Watched {
 }
 
 impl Var {
-    /// A write has changed `storage`: what was taken of it is void.
+    /// Drops the values of views of `storage`, which a write has changed.
     pub(crate) fn forget(&self, py: Python<'_>, storage: &Storage) {
         let mine = self
             .look(py)
@@ -227,7 +234,7 @@ impl Var {
         self.look(py).alias().is_some_and(|alias| alias.view.is_some())
     }
 
-    /// In elements, as `PyTorch`'s `stride()`.
+    /// Strides in elements, as `PyTorch`'s `stride()`.
     pub(crate) fn strides(&self, py: Python<'_>) -> Dims {
         if let Some(alias) = self.look(py).alias() {
             return alias.strides;
@@ -244,14 +251,14 @@ impl Var {
         self.look(py).alias().map(|alias| Arc::clone(&alias.storage))
     }
 
-    /// How often the memory was written, as autograd counts it.
+    /// Number of writes to the memory, as autograd counts them.
     pub(crate) fn version(&self, py: Python<'_>) -> u32 {
         let state = self.look(py);
         let Some(cold) = state.cold() else { return 0 };
         cold.alias.as_ref().map_or(cold.version, |alias| alias.counter.now())
     }
 
-    /// For those who save the current value.
+    /// Watches the current value, for nodes that save it.
     pub(crate) fn watched(&self, py: Python<'_>) -> Watched {
         let state = self.look(py);
         match state.alias() {

@@ -1,4 +1,5 @@
-//! Metadata of values, shared: many values have the same dtype and shape, and most results have their operand's.
+//! Shared metadata of values: many values have the same dtype and shape, and most results have
+//! their operand's.
 
 use super::pool::{Pool, Pooled, Resident};
 use crate::client::gil_cell::GilCell;
@@ -7,17 +8,17 @@ use pyo3::Python;
 use std::fmt;
 use std::ops::Deref;
 
-/// Places of the table that finds metadata again. Which hash to the same place push each other out: equal metadata may
-/// then be in memory twice.
+/// Entries of the table that finds metadata again. Entries with the same hash replace each other:
+/// equal metadata may then be in memory twice.
 const PLACES: usize = 256;
 
-/// Dtype and shape, and what follows from them.
+/// Dtype and shape, and values derived from them.
 pub(crate) struct Metadata {
     meta: Meta,
     pub bytes: u64,
 }
 
-/// What many values share.
+/// A reference to metadata that many values share.
 pub(crate) type SharedMeta = Pooled<Metadata>;
 
 static POOL: GilCell<Pool<Metadata>> = GilCell::new(Pool::new());
@@ -42,7 +43,7 @@ impl Deref for Metadata {
 }
 
 impl SharedMeta {
-    /// A reference to metadata, which is shared with whoever had the same lately.
+    /// A reference to metadata, shared with recent values of the same metadata.
     pub(crate) fn of(py: Python<'_>, meta: &Meta) -> Self {
         let mut table = TABLE.get_mut(py);
         let place = &mut table[place_of(meta)];

@@ -1,4 +1,5 @@
-//! What a tensor is made of: variables and values in entries, metadata that they share, storages, and the tape as data.
+//! Parts of a tensor: variables and values in entries, shared metadata, storages, and the tape as
+//! data.
 
 pub(crate) mod dtype;
 mod entry;

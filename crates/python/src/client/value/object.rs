@@ -1,16 +1,18 @@
-//! The making of the Python object that a program holds of a variable.
+//! Making the Python object of a variable.
 
 use super::variable::{Tensor, Var};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 impl Tensor {
-    /// A tensor without attributes: it refers to no object, and Python's collector need not visit it.
+    /// Makes a tensor without attributes: it refers to no object, so Python's garbage collector
+    /// need not visit it.
     pub(crate) fn wrap(py: Python<'_>, var: Var) -> PyResult<Bound<'_, Self>> {
         let tensor = Bound::new(py, Self::of(var))?;
         let offset = dictionary_offset(py)?;
-        // SAFETY: an object of the collector's that nobody else has, under the GIL. Its type says where it has the pointer
-        // to its dictionary, which may be null: then Python makes one for the first attribute.
+        // SAFETY: the object is of a type with garbage collection, nothing else refers to it, and
+        // the GIL is held. Its type gives the offset of the pointer to its dictionary, which may be
+        // null: Python then makes one for the first attribute.
         unsafe {
             pyo3::ffi::PyObject_GC_UnTrack(tensor.as_ptr().cast());
             let place = tensor.as_ptr().byte_add(offset).cast::<*mut pyo3::ffi::PyObject>();
@@ -21,7 +23,8 @@ impl Tensor {
     }
 }
 
-/// Where a tensor has the pointer to its dictionary. Python 3.11 and 3.12 make an empty one for each new object, of 64 bytes.
+/// Offset of the pointer to a tensor's dictionary. Python 3.11 and 3.12 make an empty one, of 64
+/// bytes, for each new object.
 fn dictionary_offset(py: Python<'_>) -> PyResult<usize> {
     static OFFSET: PyOnceLock<usize> = PyOnceLock::new();
     OFFSET

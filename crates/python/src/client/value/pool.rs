@@ -1,8 +1,9 @@
-//! References that are counted under the GIL, to values in chunks that never move: what `Arc` is for several threads,
-//! without its atomics and without a call of the allocator a value. Nothing in here knows what the values are.
+//! Reference counting under the GIL, for values in chunks that never move: like `Arc`, but without
+//! its atomics and without an allocation for each value. Nothing in here knows the values' types.
 //!
-//! A count is touched by code that holds the GIL only: with a token, or after asking for one. Dropping a reference on a
-//! thread that is not attached waits for the GIL; once the interpreter is gone the value is leaked.
+//! Only code that holds the GIL touches a count: with a token, or after asking for the GIL. A
+//! reference dropped on a thread that is not attached to the interpreter waits for the GIL; once
+//! the interpreter is gone the value is leaked.
 
 use crate::client::gil_cell::GilCell;
 use pyo3::Python;
@@ -11,15 +12,16 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Values of one allocation. A chunk stays with the process.
+/// Values of one allocation. A chunk is never freed.
 const CHUNK: usize = 256;
 
-/// What lives in a pool.
+/// A type whose values live in a pool.
 pub(crate) trait Resident: Send + Sized + 'static {
     /// The pool of all values of this type.
     fn pool() -> &'static GilCell<Pool<Self>>;
 
-    /// Ends a value that nobody refers to any more. The pool is not borrowed: other values may be made and end in here.
+    /// Drops a value that is no longer referred to. The pool is not borrowed: other values may be
+    /// made and dropped in here.
     fn end(self, py: Python<'_>);
 }
 
@@ -28,7 +30,7 @@ pub(crate) struct Pool<T> {
     free: Vec<NonNull<Slot<T>>>,
 }
 
-// SAFETY: it owns the slots in its list, and those that are in use are owned by the references to them.
+// SAFETY: it owns the slots in its list; slots in use are owned by the references to them.
 unsafe impl<T: Send> Send for Pool<T> {}
 
 struct Slot<T> {
@@ -77,7 +79,7 @@ impl<T: Resident> Pooled<T> {
     #[inline]
     pub(crate) fn new(py: Python<'_>, value: T) -> Self {
         let slot = T::pool().get_mut(py).take();
-        // SAFETY: a slot that the pool gives out is nobody else's, and chunks live for ever.
+        // SAFETY: a slot from the pool is used by nothing else, and chunks live for ever.
         unsafe {
             let slot = slot.as_ref();
             slot.value.get().cast::<T>().write(value);
@@ -100,7 +102,7 @@ impl<T: Resident> Pooled<T> {
         Self(self.0)
     }
 
-    /// What dropping it does, for those who have a token.
+    /// Drops the reference, for callers that have a token.
     #[inline]
     pub(crate) fn release(self, py: Python<'_>) {
         let this = ManuallyDrop::new(self);
@@ -110,8 +112,8 @@ impl<T: Resident> Pooled<T> {
         if count != 0 {
             return;
         }
-        // SAFETY: it was initialised when the reference was made, and this was the last one to it: with `strong` at 0
-        // nobody reads it again.
+        // SAFETY: the value was initialised when the reference was made, and this was the last one
+        // to it: with `strong` at 0 it is not read again.
         let value = unsafe { (*slot.value.get()).assume_init_read() };
         if slot.weak.get() == 0 {
             T::pool().get_mut(py).free.push(this.0);
@@ -123,17 +125,17 @@ impl<T: Resident> Pooled<T> {
     pub(crate) fn alone_mut(&mut self, _py: Python<'_>) -> Option<&mut T> {
         let slot = self.slot();
         let is_alone = slot.strong.get() == 1 && slot.weak.get() == 0;
-        // SAFETY: this is the one reference to it, and it is borrowed.
+        // SAFETY: this is the only reference to the value, and it is borrowed exclusively.
         is_alone.then(|| unsafe { (*self.0.as_ref().value.get()).assume_init_mut() })
     }
 
-    /// Whether both refer to the same value.
+    /// Returns true if both refer to the same value.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
-    /// Tells it from all others that are alive.
+    /// Identifies the value among all that are alive.
     pub(crate) fn address(&self) -> usize {
         self.0.addr().get()
     }
@@ -152,7 +154,8 @@ impl<T: Resident> Deref for Pooled<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: initialised as long as this reference is counted; nobody has a mutable reference to it.
+        // SAFETY: the value is initialised while this reference is counted; there is no mutable
+        // reference to it.
         unsafe { (*self.slot().value.get()).assume_init_ref() }
     }
 }
@@ -172,7 +175,7 @@ impl<T: Resident> Drop for Pooled<T> {
     }
 }
 
-/// Does not keep the value, but its slot.
+/// A weak reference: keeps the slot, but not the value.
 pub(crate) struct PooledWeak<T: Resident>(NonNull<Slot<T>>);
 
 // SAFETY: as of `Pooled`.
@@ -194,12 +197,12 @@ impl<T: Resident> PooledWeak<T> {
         if !self.is_alive(py) {
             return None;
         }
-        // Of a reference that is not counted a counted one is made.
+        // A counted reference is cloned from one that is not counted.
         let uncounted = ManuallyDrop::new(Pooled(self.0));
         Some(uncounted.clone_ref(py))
     }
 
-    /// What dropping it does, for those who have a token.
+    /// Drops the reference, for callers that have a token.
     #[inline]
     pub(crate) fn release(self, py: Python<'_>) {
         let this = ManuallyDrop::new(self);

@@ -1,4 +1,5 @@
-//! View operators as data: what leads from a whole value to a part of it, and how a part that was written goes back.
+//! View operators as data: the operators that lead from a whole value to a part of it, and those
+//! that write a part back.
 
 use gt_protocol::operator::Strided;
 use gt_protocol::rules::{RuleArg, infer};
@@ -23,7 +24,8 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// `parent`, then `step`. Where `merge`, two steps that are one are made one, so that `x = x.t()` in a loop does not grow.
+    /// `parent`, then `step`. With `merge`, two steps that equal one are merged, so that `x =
+    /// x.t()` in a loop does not grow.
     pub(crate) fn extend(parent: Option<&Arc<Self>>, step: Step, merge: bool) -> Arc<Self> {
         if merge
             && let Some(last) = parent
@@ -45,7 +47,7 @@ impl Path {
         (0..count).fold(path, |path, _| path.and_then(|path| path.parent.as_ref()))
     }
 
-    /// Whether both are one path, not only equal ones.
+    /// Returns true if both are the same path object, not only equal ones.
     pub(crate) fn are_same(one: Option<&Arc<Self>>, other: Option<&Arc<Self>>) -> bool {
         one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
     }
@@ -79,7 +81,7 @@ fn merged(first: &Step, second: &Step) -> Option<Step> {
     Some(Step { op: second.op, attrs: smallvec![Attr::Ints(dims??)] })
 }
 
-/// What the table says of a view operator.
+/// The view columns of an operator's row.
 pub(crate) fn strided(op: Op) -> &'static Strided {
     match &op.info().strided {
         Some(strided) => strided,
@@ -87,25 +89,26 @@ pub(crate) fn strided(op: Op) -> &'static Strided {
     }
 }
 
-/// What a view operator that has been taken before makes of something of `meta`.
+/// Metadata of the result of a view operator on a value of `meta`; the same step has succeeded
+/// before.
 pub(crate) fn result_of(step: &Step, meta: Meta) -> Meta {
     match infer(step.op, &[RuleArg::Value(&meta)], &step.attrs) {
         Ok(metas) => *metas.first().expect("a view operator has one result"),
-        Err(error) => panic!("{} of {meta} has been taken before: {error}", step.op.info().name),
+        Err(error) => panic!("{} of {meta} succeeded before: {error}", step.op.info().name),
     }
 }
 
-/// How a slice that a view operator has taken is written back.
+/// Operator that writes back a slice which a view operator has taken.
 pub(crate) enum Back {
-    /// The slice is the whole: this operator is the inverse.
+    /// The view has all elements: this operator is the inverse.
     Whole(Step),
-    /// The slice is a part: this operator writes it over the whole.
+    /// The view has some of the elements: this operator writes it over the whole.
     Part(Step),
-    /// Elements are written by their numbers.
+    /// Elements are written by their indices.
     ByNumber,
 }
 
-/// How to write what `step` has taken from a value of `meta`.
+/// Operator that writes back the slice which `step` has taken from a value of `meta`.
 pub(crate) fn back(step: &Step, meta: &Meta) -> Back {
     let strided = strided(step.op);
     if let Some(op) = strided.scatter {
@@ -118,18 +121,18 @@ pub(crate) fn back(step: &Step, meta: &Meta) -> Back {
     })
 }
 
-/// Whether the view is of everything.
+/// Returns true if the view has all elements.
 pub(crate) fn is_whole(step: &Step) -> bool {
     strided(step.op).undo.is_some()
 }
 
-/// Whether the view shows not the elements themselves, but their conjugates.
+/// Returns true if the view shows the elements' conjugates.
 pub(crate) fn conjugates(step: &Step) -> bool {
     step.op.info().selects.is_empty()
 }
 
-/// Whether what is written through the view is written by the numbers of its elements: they may be one element, so that a
-/// copy of each is as good as the others only where it was written.
+/// Returns true if a write through the view goes by the elements' indices: the view may have
+/// several copies of one element, and only the copy that was written is up to date.
 pub(crate) fn is_by_number(step: &Step) -> bool {
     let strided = strided(step.op);
     strided.undo.is_none() && strided.scatter.is_none()

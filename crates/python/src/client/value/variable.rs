@@ -1,10 +1,11 @@
-//! Variables: what a Python tensor is a handle of, what several of them share, and where gradients go. Types and what can
-//! be read off them; nothing here emits.
+//! Variables: the state behind a Python tensor, shared memory, and edges of gradients. Types and
+//! their accessors; nothing here emits.
 //!
-//! A variable names a value. As soon as another variable shares its memory (a view, `detach()`, `.data`), the value stands
-//! in a [`Storage`]; a view remembers the operators that lead from there to it, and takes itself again after a write
-//! (`emission/emit.rs`). Which of them count a write is the [`Counter`]'s business, and through which the gradient flows the
-//! [`View`]'s. How memory comes to be shared stands in `views/sharing.rs`, writing in `views/write.rs`.
+//! A variable names a value. As soon as another variable shares its memory (a view, `detach()`,
+//! `.data`), the value moves to a [`Storage`]; a view remembers the operators that lead from there
+//! to it, and takes itself again after a write (`emission/emit.rs`). The [`Counter`] determines
+//! which variables count a write, and the [`View`] through which the gradient flows.
+//! `views/sharing.rs` makes variables share memory, `views/write.rs` writes.
 
 use super::entry::{Entries, Rest, ValueHandle, ValueRef, VarRef, WeakRef};
 use super::metadata::SharedMeta;
@@ -20,49 +21,50 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// What a variable is never without, in one way or another.
+/// Message of the panic for a variable with neither an alias nor a value.
 const NO_VALUE: &str = "a variable without alias has a value";
 
 pub(crate) type Vars = SmallVec<[Var; 2]>;
 
-/// What a Python tensor is a handle of: a reference to its state, counted.
+/// The variable behind a Python tensor: a counted reference to its state.
 #[derive(Clone)]
 pub(crate) struct Var(VarRef<State>);
 
 pub(crate) struct WeakVar(WeakRef<State>);
 
-/// A value that the dispatcher holds for this client: the last reference frees it there.
+/// A value that the dispatcher holds for this client: dropping the last reference frees it there.
 pub(crate) type SharedValue = ValueRef<State>;
 
 static ENTRIES: GilCell<Entries<State>> = GilCell::new(Entries::new());
-// A million live values take as many cache lines.
+// An entry fills one cache line.
 const _: () = assert!(Entries::<State>::ENTRY_BYTES == 64);
 
-/// What a variable has beside a value of its own and whether it is a leaf.
+/// State of a variable besides its own value and its leaf flag.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Where the gradient of the current value goes; of a leaf nothing.
+    /// Edge of the current value; `None` for a leaf.
     pub(crate) edge: Option<Edge>,
-    /// What few variables have.
+    /// Fields that few variables need.
     cold: Option<Box<VarExtras>>,
 }
 
 #[derive(Default)]
 pub(crate) struct VarExtras {
-    /// The value where it is another entry's: of a variable that was written, of a view that took itself again.
+    /// The value where it is in another entry: of a variable that was written, or of a view that
+    /// took itself again.
     value: Option<SharedValue>,
-    /// What it shares with others, once it does.
+    /// The memory that it shares with others, once it does.
     pub(crate) alias: Option<Box<Alias>>,
-    /// How often it was written, while it shares nothing.
+    /// Number of writes while it shares no memory.
     pub(crate) version: u32,
-    /// Whether it keeps its gradient though it is no leaf.
+    /// True if it keeps its gradient though it is no leaf.
     pub(crate) retains: bool,
-    /// Of a saved value that a backward pass reads where its own graph is made: what was read from.
+    /// Origin of a saved value that a backward pass reads while it is recorded itself.
     pub(crate) read_from: Option<Watched>,
     pub grad: Option<Py<Tensor>>,
-    /// Of a leaf: the object that the program has, as long as it lives.
+    /// The program's Python object of a leaf, as long as it lives.
     pub object: Option<Py<PyWeakrefReference>>,
-    /// Of a leaf: functions that are called with the gradient before it accumulates, by their handles.
+    /// Functions that are called with a leaf's gradient before it accumulates, by their handles.
     pub hooks: Option<Py<PyDict>>,
     /// Functions that are called with the leaf once its gradient has accumulated.
     pub accumulate_hooks: Option<Py<PyDict>>,
@@ -107,18 +109,18 @@ impl Rest for State {
     }
 }
 
-/// Where the elements of a variable are, and who counts writes to them.
+/// Position of a variable's elements in memory, and the counter of writes to them.
 pub(crate) struct Alias {
     pub storage: Arc<Storage>,
-    /// How they are taken from the storage; `None` for all of it.
+    /// Operators that take the elements from the storage; `None` for all of it.
     pub path: Option<Arc<Path>>,
     pub meta: SharedMeta,
     pub strides: Dims,
-    /// Of the first element, in elements of the storage.
+    /// Offset of the first element, in elements of the storage.
     pub offset: i64,
-    /// Shared by views and `detach()`; `.data` counts for itself.
+    /// Shared by views and `detach()`; `.data` has its own.
     pub counter: Arc<Counter>,
-    /// How it differs as a view from another variable; `None` after `detach()` and `.data`.
+    /// Relation to the variable that it is a view of; `None` after `detach()` and `.data`.
     pub view: Option<View>,
 }
 
@@ -126,7 +128,7 @@ pub(crate) struct Alias {
 pub(crate) struct View {
     /// The variable that it was a view of when it was taken; see [`View::root`].
     pub root: Var,
-    /// How it was taken; the first `skip` steps lead to the root.
+    /// Operators that took it from the storage; the first `skip` of them lead to the root.
     pub path: Option<Arc<Path>>,
     pub skip: usize,
     pub origin: Origin,
@@ -134,56 +136,58 @@ pub(crate) struct View {
     pub version: u32,
 }
 
-/// Where a view was taken; writes through some are forbidden.
+/// Origin of a view; writes to views of some origins are forbidden.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Recorded,
     NoGrad,
-    /// One of several results: its place, and the function's name where the variable is itself one of them.
+    /// One of several results: its index, and the function's name where the variable itself is one
+    /// of them.
     Several(u16, Option<&'static str>),
-    /// Result `place` of a function of the user's, or (0) taken from one; whether it has `several`.
+    /// Result `place` of a user's function, or (0) a view of one; `several` if the function has
+    /// several results.
     Function {
         place: u16,
         several: bool,
     },
 }
 
-/// A value that several variables share. Writing replaces it.
+/// A value that several variables share. A write replaces it.
 pub(crate) struct Storage(pub(super) GilCell<Shared>);
 
 pub(super) struct Shared {
     pub value: SharedValue,
-    /// Variables that may keep a view of the value; a write makes them forget it.
+    /// Variables that may keep a view's value; a write makes them drop it.
     pub views: Vec<WeakVar>,
-    /// How long the list may become before the dead are taken out.
+    /// Length of the list at which dead views are removed.
     pub views_max: usize,
-    /// Why it must not be written, where it must not.
+    /// Reason why the memory must not be written, if there is one.
     pub read_only: Option<Arc<str>>,
-    /// What stands for its address, once somebody has asked.
+    /// Stand-in for the address, once it has been asked for.
     pub address: Option<u64>,
 }
 
-/// How often the memory was written, as autograd counts it.
+/// Number of writes to the memory, as autograd counts them.
 #[derive(Default)]
 pub(crate) struct Counter(pub(super) AtomicU32);
 
-// Short lists in place: a node is written out at every recorded instruction.
-/// One recorded instruction, or function of the user's.
+// Short lists are inline: a node is written at every recorded instruction.
+/// One recorded instruction, or a user's function.
 pub(crate) struct Node {
     pub kind: NodeKind,
     pub attrs: Vec<Attr>,
     pub inputs: Inputs,
     pub outputs: SmallVec<[SharedMeta; 1]>,
-    /// Order of recording: gradients are computed in the reverse of it.
+    /// Order of recording: gradients are computed in the reverse order.
     pub sequence: u64,
     pub site: u32,
     pub signal: u16,
-    /// What the row's gradient formulas read again; `None` once a backward pass has freed it.
+    /// Values that the row's gradient formulas read; `None` once a backward pass has freed them.
     pub saved: GilCell<Option<SavedValues>>,
     pub cold: GilCell<Option<Box<ColdNode>>>,
 }
 
-/// Whose gradients a node computes.
+/// Operation whose gradients a node computes.
 pub(crate) enum NodeKind {
     /// An operator of the table, whose row has formulas.
     Op(Op),
@@ -191,17 +195,17 @@ pub(crate) enum NodeKind {
     Function(Box<UserFunction>),
 }
 
-/// A function of the user's that has been applied.
+/// A user's function that has been applied.
 pub(crate) struct UserFunction {
-    /// As `PyTorch` calls it in messages.
+    /// `PyTorch`'s name of it in messages.
     pub name: String,
     /// The `ctx` of its forward, which calls its backward.
     pub context: Py<PyAny>,
-    /// Where each tensor of `save_for_backward` is saved.
+    /// Place at which each tensor of `save_for_backward` is saved.
     pub saved: Vec<Option<Place>>,
 }
 
-/// What few nodes have.
+/// Fields that few nodes need.
 #[derive(Default)]
 pub(crate) struct ColdNode {
     /// Variables that keep the gradient of an output (`retain_grad`).
@@ -210,12 +214,12 @@ pub(crate) struct ColdNode {
     pub hooks: Vec<(u32, Py<PyDict>)>,
     /// Functions that are called with the gradients of all outputs, before those of the operands are computed.
     pub before: Option<Py<PyDict>>,
-    /// Functions that are called with both, afterwards.
+    /// Functions that are called afterwards with the gradients of outputs and operands.
     pub after: Option<Py<PyDict>>,
-    /// What the user keeps with it.
+    /// Dictionary that the user may fill with data about the node.
     pub metadata: Option<Py<PyDict>>,
-    /// What `PyTorch` keeps that no formula of GT's reads, where GT composes `PyTorch`'s operator of several: it must not be
-    /// written before the pass.
+    /// Values that `PyTorch` saves and no formula of GT's reads, where GT composes `PyTorch`'s
+    /// operator of several: they must not be written before the pass.
     pub composed: Vec<(Watched, SharedMeta)>,
 }
 
@@ -227,46 +231,49 @@ pub(crate) type SavedValues = SmallVec<[SavedValue; 2]>;
 
 /// An operand as the tape keeps it.
 pub(crate) struct Input {
-    /// Where its gradient goes; `None` where it needs none.
+    /// Edge of its gradient; `None` where it needs none.
     pub edge: Option<Edge>,
     pub meta: Option<SharedMeta>,
     pub scalar: Option<Scalar>,
 }
 
-/// A kept value, and what it was read from.
+/// A saved value, and its origin.
 pub(crate) struct SavedValue {
     pub place: Place,
     pub value: Kept,
     pub watched: Watched,
 }
 
-/// How a value is kept.
+/// Form in which a value is saved.
 pub(crate) enum Kept {
     Value(SharedValue),
-    /// What the user's function made of it, and the function that makes it of that again (`saved_tensors_hooks`).
+    /// The packed form that the user's function returned, and the function that unpacks it
+    /// (`saved_tensors_hooks`).
     Packed {
         packed: Py<PyAny>,
         unpack: Py<PyAny>,
     },
-    /// Not at all: no gradient of GT's reads it, but `PyTorch` keeps it, and minds that it is written.
+    /// Not saved: no gradient formula of GT reads it, but `PyTorch` saves it and refuses that it is
+    /// written.
     Unread,
 }
 
-/// Which operand or output a saved value is.
+/// Index of a saved value among the operands or outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     Operand(usize),
     Output(u32),
 }
 
-/// Where a gradient flows.
+/// Destination of a gradient.
 #[derive(Clone)]
 pub(crate) enum Edge {
     /// Output `.1` of a recorded instruction.
     Node(SharedNode, u32),
     /// A leaf, whose `.grad` accumulates.
     Leaf(Var),
-    /// A view that was taken under `no_grad`: it requires grad as what it is a view of does, but gradients end there.
+    /// A view that was taken under `no_grad`: it requires grad where its root does, but gradients
+    /// end there.
     Nowhere,
 }
 
@@ -280,7 +287,7 @@ impl Edge {
         }
     }
 
-    /// What dropping it does, for those who have a token.
+    /// Drops the edge, for callers that have a token.
     #[inline]
     pub(crate) fn release(self, py: Python<'_>) {
         match self {
@@ -291,19 +298,19 @@ impl Edge {
     }
 }
 
-/// What a saved value was read from: it must not have been written when it is used.
+/// Origin of a saved value: it must not have been written when the value is used.
 pub(crate) enum Watched {
-    /// Nothing: the operator itself wrote what it had read.
+    /// Not watched: the operator itself wrote the value that it had read.
     Never,
-    /// Nothing: `PyTorch` does not keep it, so that anybody may write it.
+    /// Not watched: `PyTorch` does not save it, so it may be written.
     Unsaved,
     Var(WeakVar, u32),
     Shared(Arc<Counter>, u32),
 }
 
 impl Var {
-    /// Shows `look` the current value; `None` where it has to be taken again since its memory was written. `look` calls
-    /// nothing of Python's.
+    /// Passes the current value to `look`; `None` where it has to be taken again because its memory
+    /// was written. `look` must not call into Python.
     #[inline]
     pub(crate) fn with_value<R>(
         &self,
@@ -328,7 +335,7 @@ impl Var {
         }
     }
 
-    /// A variable that shares its value with nobody.
+    /// A variable with an unshared value.
     #[inline]
     pub(crate) fn of(py: Python<'_>, value: ValueHandle) -> Self {
         Self(VarRef::new(py, value))
@@ -347,8 +354,8 @@ impl Var {
         Self(var)
     }
 
-    /// The value that it names itself: none of a view that has not taken itself since the last write, or of what takes
-    /// all of its storage.
+    /// The value that it names itself: none for a view that has not taken itself since the last
+    /// write, or for a variable that takes all of its storage.
     pub(crate) fn named(&self, py: Python<'_>) -> Option<SharedValue> {
         self.0.own_value(py).or_else(|| {
             let state = self.0.rest().get(py);
@@ -361,7 +368,7 @@ impl Var {
         self.0.take_own(py).or_else(|| self.0.rest_mut(py).cold.as_mut()?.value.take())
     }
 
-    /// Names a value, or none. What it named is let go.
+    /// Names a value, or none. The value named before is dropped.
     pub(crate) fn name(&self, py: Python<'_>, value: Option<SharedValue>) {
         let old = self.take_named(py);
         let other = value.and_then(|value| self.0.name_own(py, value));
@@ -373,7 +380,7 @@ impl Var {
         }
     }
 
-    /// Whether it is a leaf that accumulates a gradient.
+    /// Returns true if it is a leaf that accumulates a gradient.
     #[inline]
     pub(crate) fn accumulates(&self, py: Python<'_>) -> bool {
         self.0.is_leaf(py)
@@ -392,23 +399,23 @@ impl Var {
         Self(self.0.clone_ref(py))
     }
 
-    /// How many references to it there are.
+    /// Number of references to the variable.
     pub(crate) fn references(&self, py: Python<'_>) -> u32 {
         self.0.count(py)
     }
 
-    /// Whether both are one variable.
+    /// Returns true if both are the same variable.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.is(&other.0)
     }
 
-    /// Tells it from all other variables that are alive.
+    /// Identifies the variable among all that are alive.
     pub(crate) fn address(&self) -> usize {
         self.0.address()
     }
 
-    /// What dropping it does, for those who have a token.
+    /// Drops the reference, for callers that have a token.
     #[inline]
     pub(crate) fn release(self, py: Python<'_>) {
         self.0.release(py);
@@ -473,7 +480,7 @@ impl Tensor {
     }
 }
 
-/// The variable of a Python object: dropped without asking whether the GIL is held.
+/// The variable of a Python object: dropped without a check that the GIL is held.
 pub(crate) struct ObjectVar(ManuallyDrop<Var>);
 
 impl Deref for ObjectVar {
@@ -488,8 +495,8 @@ impl Deref for ObjectVar {
 impl Drop for ObjectVar {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: nobody looks at it again. The GIL is held: Python frees its objects under it, and before a tensor is an
-        // object it is in the hands of `wrap` or of a method, which have a token.
+        // SAFETY: it is not used again. The GIL is held: Python frees its objects under it, and
+        // before a tensor is an object it belongs to `wrap` or to a method, which have a token.
         let (var, py) = unsafe { (ManuallyDrop::take(&mut self.0), Python::assume_attached()) };
         var.release(py);
     }

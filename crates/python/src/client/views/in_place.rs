@@ -1,4 +1,4 @@
-//! Results that are written into a tensor: what fits, and PyTorch's checks in its order.
+//! Results that are written into a tensor: the conditions, and PyTorch's checks in its order.
 
 use crate::client::emission::complex;
 use crate::client::emission::convert::{OperandArg, TOO_LARGE, rounded};
@@ -31,9 +31,10 @@ pub(crate) fn write_result(
     if complex::is_generic(py, op, &args, &attrs) {
         return write_generic(py, var, op, &args, &attrs);
     }
-    // Before the operator is sent: the old value may go with it.
+    // Infer before the operator is sent: the operator may consume the old value.
     let metas = match emit::results_of(py, op, &args, &attrs) {
-        // That a result would not fit is said before that there is no kernel, but after what is wrong with shapes.
+        // PyTorch reports a result that would not fit before a missing kernel, but after a mistake
+        // in shapes.
         Err(mistake)
             if op.info().dtype == DtypeRule::Promote
                 && mistake.is_instance_of::<PyNotImplementedError>(py) =>
@@ -60,7 +61,7 @@ pub(crate) fn write_result(
     assign(py, var, result, true)
 }
 
-/// [`write_result`] of what complex numbers are in.
+/// [`write_result`] where complex numbers are involved.
 #[cold]
 fn write_generic(
     py: Python<'_>,
@@ -78,8 +79,9 @@ fn write_generic(
     assign(py, var, result, true)
 }
 
-/// The old value under a name of its own, where the operator that computes the new one is recorded (`others`: because of
-/// another operand): the write that follows is no change of what the tape saves of it.
+/// A separate variable with the old value, where the operator that computes the new one is recorded
+/// (`others`: because of another operand): the write that follows does not count as a change of the
+/// values that the tape saves.
 pub(crate) fn before_write(py: Python<'_>, var: &Var, others: bool) -> PyResult<Option<Var>> {
     if !tape::grad_enabled() || !(others || var.requires_grad(py)) {
         return Ok(None);
@@ -88,7 +90,7 @@ pub(crate) fn before_write(py: Python<'_>, var: &Var, others: bool) -> PyResult<
     Ok(Some(Var::new(py, resolved.value, resolved.edge)))
 }
 
-/// Whether a result of `new` may be written where something of `old` is.
+/// Checks that a result of `new` may be written into a variable of `old`.
 fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
     if old.dims != new.dims {
         return Err(errors::mistake(
@@ -103,7 +105,7 @@ fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
     check_kind(py, old.dtype, new.dtype)
 }
 
-/// Whether values of `new` stay what they are where `old` is.
+/// Checks that PyTorch casts `new` to `old` for an in-place result.
 fn check_kind(py: Python<'_>, old: Dtype, new: Dtype) -> PyResult<()> {
     if can_cast(new, old) {
         return Ok(());
@@ -119,7 +121,8 @@ fn check_kind(py: Python<'_>, old: Dtype, new: Dtype) -> PyResult<()> {
     ))
 }
 
-/// Writes `result` into `var` after the checks of shape and dtype. `computed`: from the old value.
+/// Writes `result` into `var` after the checks of shape and dtype. `computed` is true if the result
+/// depends on the old value.
 pub(crate) fn assign(py: Python<'_>, var: &Var, result: Var, computed: bool) -> PyResult<()> {
     let (old, new) = (var.meta(py), result.meta(py));
     check_result(py, &old, &new)?;
@@ -127,7 +130,8 @@ pub(crate) fn assign(py: Python<'_>, var: &Var, result: Var, computed: bool) -> 
     var.write(py, &result, computed)
 }
 
-/// Every element of `var` becomes the number (also where elements share memory, but not conjugates) or the 0-d tensor.
+/// Fills `var` with a number (elements may share memory, but conjugates are refused) or a 0-d
+/// tensor.
 pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResult<()> {
     let meta = var.meta(py);
     let filled = match value {
@@ -171,7 +175,7 @@ pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResul
     var.write(py, &filled, false)
 }
 
-/// `PyTorch`'s rule for what an in-place result may become.
+/// `PyTorch`'s rule for the dtype to which an in-place result may be cast.
 pub(crate) fn can_cast(from: Dtype, to: Dtype) -> bool {
     from.category() <= to.category()
 }

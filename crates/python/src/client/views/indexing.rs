@@ -1,5 +1,5 @@
-//! `x[...]` and `x[...] = y`: integers, 0-d tensors of them, slices, None and Ellipsis are views; other tensors, lists
-//! and masks are look-ups.
+//! `x[...]` and `x[...] = y`: integers, 0-d integer tensors, slices, None and Ellipsis take views;
+//! other tensors, lists and masks look elements up.
 
 use super::in_place::{assign, fill};
 use super::picking::{Picked, pick};
@@ -23,7 +23,7 @@ pub(crate) fn get_item<'py>(
     let py = tensor.py();
     let picked = pick(py, &tensor.get().var, index)?;
     if !picked.is_lookup() {
-        // `x[...]` is a view of its own, not x itself.
+        // `x[...]` is a new view, not x itself.
         let var = if picked.view.is(&tensor.get().var) {
             views::alias(py, &picked.view)?
         } else {
@@ -36,7 +36,7 @@ pub(crate) fn get_item<'py>(
     emit::tensor(py, Op::Index, &args, SmallVec::from(NO_SHARD.as_slice()))
 }
 
-/// What a look-up says last: its operand is no shard of anything.
+/// Trailing attributes of a look-up that is not on a shard.
 pub(crate) const NO_SHARD: [Attr; 3] = [Attr::Absent, Attr::Absent, Attr::Absent];
 
 pub(crate) fn set_item(
@@ -70,7 +70,8 @@ pub(crate) fn set_item(
     }
 }
 
-/// The number as a copy stores it: it is a float32 at first, of which a half dtype makes an infinity.
+/// The number as a copy would store it: it is a float32 first, and becomes an infinity in a half
+/// dtype.
 fn copied(number: Scalar, dtype: Dtype) -> Scalar {
     let half = matches!(dtype, Dtype::F16 | Dtype::Bf16);
     if half && !number.fits(dtype) {
@@ -79,7 +80,7 @@ fn copied(number: Scalar, dtype: Dtype) -> Scalar {
     number
 }
 
-/// Puts `value` where tensors look up.
+/// Writes `value` at the elements that tensors look up.
 fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> PyResult<()> {
     let (view, target) = (&picked.view, picked.view.meta(py));
     let value = match value {
@@ -90,7 +91,7 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
         OperandArg::Scalar(scalar) => {
             view.check_writable(py, false)?;
             if picked.takes_nothing_of(&target.dims) {
-                return Ok(()); // as in PyTorch, whatever the indices are
+                return Ok(()); // PyTorch does not look at the indices either
             }
             emit::full(py, Dims::EMPTY, *scalar, target.dtype)?
         }
@@ -114,10 +115,11 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
     let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(view), Arg::Var(&value)];
     args.extend(picked.lookups());
     let attrs: SmallVec<[Attr; 2]> = std::iter::once(Attr::Bool(false)).chain(NO_SHARD).collect();
-    // Shapes first, then dtypes, and both before the old value may go with the instruction.
+    // Shapes are checked first, then dtypes, and both before the instruction may consume the old
+    // value.
     let op = Op::IndexPut;
     emit::results_of(py, op, &args, &attrs)?;
-    // One element is filled in where masks say, which casts it.
+    // A value of one element is filled in under masks, which casts it.
     if picked.by_numbers || value_meta.dims.elements() != Some(1) {
         same_dtype(py, &target, &value_meta)?;
     }
@@ -129,7 +131,8 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
 const FILLED_BY_BYTES: &str =
     "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char";
 
-/// `PyTorch` casts what is copied into a view, but not what is put at looked-up places.
+/// Checks the dtypes: `PyTorch` casts a value that is copied into a view, but not one that is put
+/// at looked-up elements.
 fn same_dtype(py: Python<'_>, target: &Meta, value: &Meta) -> PyResult<()> {
     if target.dtype == value.dtype {
         return Ok(());
@@ -173,7 +176,7 @@ fn fit(py: Python<'_>, value: Var, dims: &Dims) -> PyResult<Var> {
     views::expand(py, &value, *dims)
 }
 
-/// PyTorch drops them from what is assigned.
+/// Drops leading dimensions of size 1 from an assigned value, as PyTorch does.
 fn without_leading_ones(py: Python<'_>, value: Var) -> PyResult<Var> {
     let value_dims = value.meta(py).dims;
     let rest: SmallVec<[i64; 8]> =

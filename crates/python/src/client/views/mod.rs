@@ -1,4 +1,4 @@
-//! View operators: the instruction, and PyTorch's strides for what shares its storage.
+//! View operators: the instruction, and PyTorch's strides of views, which share storage.
 
 pub(crate) mod in_place;
 pub(crate) mod indexing;
@@ -16,12 +16,12 @@ use gt_protocol::{Attr, Dims, Dtype, Op};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 
-/// Whether results of this operator may share their operand's storage.
+/// Returns true if results of this operator may share their operand's storage.
 pub(crate) fn is_view(op: Op) -> bool {
     op.info().view.is_some()
 }
 
-/// A view operator on a variable. `reshape` of what no view can show is a copy.
+/// A view operator on a variable. `reshape` copies where no view is possible.
 pub(crate) fn take(py: Python<'_>, var: &Var, op: Op, attrs: SmallVec<[Attr; 2]>) -> PyResult<Var> {
     let meta = var.meta(py);
     let result = infer(op, &[RuleArg::Value(&meta)], &attrs)
@@ -34,7 +34,7 @@ pub(crate) fn take(py: Python<'_>, var: &Var, op: Op, attrs: SmallVec<[Attr; 2]>
     let call =
         ViewCall { attrs: &attrs, sizes: &meta.dims, strides: &strides, result: &result.dims };
     let place = strided.place(&call);
-    // A resolved size, so that taking the view again needs no guess.
+    // The resolved size, so that taking the view again needs no inference.
     let attrs = if strided.sized { smallvec![Attr::Ints(result.dims)] } else { attrs };
     var.view(py, op, attrs, place)
 }
@@ -66,7 +66,8 @@ pub(crate) fn view(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
     var.view(py, Op::Reshape, smallvec![Attr::Ints(result.dims)], Some((strides, 0)))
 }
 
-/// `x.view(dtype)`: the bits as another dtype, a value of its own. PyTorch's strides decide what can be read so.
+/// `x.view(dtype)`: the bits as another dtype, as a value of its own. PyTorch's strides decide
+/// which tensors can be read so.
 pub(crate) fn bitcast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
     let own = var.meta(py).dtype;
     if own == dtype {
@@ -78,7 +79,8 @@ pub(crate) fn bitcast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> 
     emit::only(emit::emit(py, Op::Bitcast, &[Arg::Var(var)], smallvec![Attr::Dtype(dtype)])?)
 }
 
-/// Elements of another size are read where those of the last dimension are adjacent, and wider ones begin at theirs.
+/// Checks that elements of another size can be read: those of the last dimension are adjacent, and
+/// wider elements are aligned.
 fn check_dense(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<()> {
     let (meta, strides) = (var.meta(py), var.strides(py));
     infer(Op::Bitcast, &[RuleArg::Value(&meta)], &[Attr::Dtype(dtype)])
@@ -124,7 +126,7 @@ pub(crate) fn permute(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
     take(py, var, Op::Permute, smallvec![Attr::Ints(dims)])
 }
 
-/// Two dimensions swapped.
+/// A view with two dimensions swapped.
 pub(crate) fn transpose(py: Python<'_>, var: &Var, first: i64, second: i64) -> PyResult<Var> {
     let rank = var.meta(py).dims.len();
     let (first, second) = (dim_of(py, first, rank)?, dim_of(py, second, rank)?);
@@ -137,7 +139,7 @@ pub(crate) fn transpose(py: Python<'_>, var: &Var, first: i64, second: i64) -> P
     permute(py, var, Dims::new(&order).expect("as many dimensions as before"))
 }
 
-/// A dimension of size 1 put in before `dim`.
+/// A view with a dimension of size 1 inserted before `dim`.
 pub(crate) fn unsqueeze(py: Python<'_>, var: &Var, dim: i64) -> PyResult<Var> {
     let meta = var.meta(py);
     let place = dim_of(py, dim, meta.dims.len() + 1)?;
@@ -153,7 +155,8 @@ pub(crate) fn unsqueeze(py: Python<'_>, var: &Var, dim: i64) -> PyResult<Var> {
     sized(py, var, &dims, &strides)
 }
 
-/// Elements of the memory of `var`, which need not be its own. `None` where it is not known which whole it is a part of.
+/// A view of elements of the memory of `var`, not only of its own elements. `None` where the whole
+/// memory is unknown.
 pub(crate) fn as_strided(
     py: Python<'_>,
     var: &Var,
@@ -169,12 +172,12 @@ pub(crate) fn as_strided(
     Ok(Some(view))
 }
 
-/// A view of everything, with its strides.
+/// A view of all elements, with the same strides.
 pub(crate) fn alias(py: Python<'_>, var: &Var) -> PyResult<Var> {
     sized(py, var, &var.meta(py).dims, &var.strides(py))
 }
 
-/// Without the dimensions `drop` says to drop, all of size 1.
+/// A view without the dimensions of size 1 for which `drop` is true.
 pub(crate) fn squeeze(py: Python<'_>, var: &Var, drop: impl Fn(usize) -> bool) -> PyResult<Var> {
     let meta = var.meta(py);
     let old = var.strides(py);

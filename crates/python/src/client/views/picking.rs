@@ -1,4 +1,5 @@
-//! What an index picks: a view, by its integers, slices, None and Ellipsis, and tensors that look up in it.
+//! Indexing: the view that integers, slices, None and Ellipsis take, and the tensors that look
+//! elements up in it.
 
 use crate::client::emission::convert::{self, integer};
 use crate::client::emission::emit::{Arg, cast};
@@ -15,13 +16,14 @@ use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySequence, PySlice, PyTupl
 use smallvec::SmallVec;
 use std::ffi::CStr;
 
-/// The basic part of an index, taken as views, and the tensors that look up in its dimensions.
+/// The basic part of an index, taken as a view, and the tensors that look elements up in its
+/// dimensions.
 pub(super) struct Picked {
     pub view: Var,
     pub tensors: SmallVec<[Option<Var>; 4]>,
-    /// Whether one of them was numbers, and not a mask.
+    /// True if at least one of the tensors has indices and is not a mask.
     pub by_numbers: bool,
-    /// How many were masks, and whether one of these was of bytes.
+    /// Number of masks, and whether one of them was of bytes.
     pub masks: usize,
     pub of_bytes: bool,
 }
@@ -31,7 +33,7 @@ impl Picked {
         self.tensors.iter().any(Option::is_some)
     }
 
-    /// Whether a dimension that is not looked up is empty.
+    /// Returns true if a dimension that is not looked up is empty.
     pub fn takes_nothing_of(&self, dims: &Dims) -> bool {
         let whole = |dim: usize| self.tensors.get(dim).is_none_or(Option::is_none);
         dims.iter().enumerate().any(|(dim, &size)| size == 0 && whole(dim))
@@ -67,14 +69,14 @@ pub(super) fn pick(py: Python<'_>, var: &Var, index: &Bound<'_, PyAny>) -> PyRes
     for (place, item) in items.iter().enumerate() {
         step(py, &mut picked, &mut dim, item, (rank - used, place))?;
     }
-    // Trailing dimensions without an index are whole.
+    // Trailing dimensions without an index are taken whole.
     while picked.tensors.last().is_some_and(Option::is_none) {
         picked.tensors.pop();
     }
     Ok(picked)
 }
 
-/// What stands for each dimension.
+/// The items of an index, each for one or more dimensions.
 fn items_of<'py>(index: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     if let Ok(tuple) = index.cast::<PyTuple>() {
         return Ok(tuple.iter().collect());
@@ -88,12 +90,12 @@ fn items_of<'py>(index: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> 
     Ok(listed.iter().collect())
 }
 
-/// As many as `PyTorch` looks at: a longer list is a tensor.
+/// Length up to which `PyTorch` looks into a list: a longer one is a tensor.
 const LISTED_MAX: usize = 32;
 const LISTED: &CStr =
     c"Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq].";
 
-/// Whether the list in which it stands is read as a tuple, and not as a tensor.
+/// Returns true if an item makes the list that contains it a tuple of indices, and not a tensor.
 fn is_of_one_dimension(item: &Bound<'_, PyAny>) -> bool {
     item.is_none()
         || item.is_instance_of::<Tensor>()
@@ -103,7 +105,7 @@ fn is_of_one_dimension(item: &Bound<'_, PyAny>) -> bool {
         || item.hasattr("__array__").unwrap_or(false) && item.len().is_ok()
 }
 
-/// How many dimensions an index item takes.
+/// Number of dimensions that an index item consumes.
 fn consumed(item: &Bound<'_, PyAny>) -> PyResult<usize> {
     if item.is_none() || item.is_instance_of::<PyEllipsis>() || item.is_instance_of::<PyBool>() {
         return Ok(0);
@@ -121,12 +123,12 @@ fn consumed(item: &Bound<'_, PyAny>) -> PyResult<usize> {
     Ok(1)
 }
 
-/// Whether tensors of this dtype pick elements by being true there.
+/// Returns true if tensors of this dtype are masks.
 fn is_mask(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Bool | Dtype::U8)
 }
 
-/// Whether numpy's array picks elements by being true there, as tensors of bool and of bytes do.
+/// Returns true if a numpy array is a mask, as tensors of bool and of bytes are.
 fn is_mask_array(item: &Bound<'_, PyAny>) -> PyResult<bool> {
     let numpy = item.py().import("numpy")?;
     if !item.is_instance(&numpy.getattr("ndarray")?)? {
@@ -136,7 +138,7 @@ fn is_mask_array(item: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(dtype == "bool" || dtype == "uint8")
 }
 
-/// Whether a mask was given as bytes.
+/// Returns true if a mask is of bytes.
 fn is_of_bytes(item: &Bound<'_, PyAny>) -> PyResult<bool> {
     match item.cast::<Tensor>() {
         Ok(tensor) => {
@@ -228,7 +230,7 @@ fn take_slice(
     Ok(())
 }
 
-/// One of the three numbers of a slice; those of Python may be bools, and are cut off where 64 bits end.
+/// Reads one of the three numbers of a slice; Python's may be bools, and are clamped to 64 bits.
 fn slice_bound(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if value.is_none() {
         return Ok(None);
@@ -269,7 +271,8 @@ fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     Ok(None)
 }
 
-/// The number in a 0-d tensor of integers. It is read, as `PyTorch` does, since only a known place can be a view.
+/// The number in a 0-d tensor of integers. It is read, as in `PyTorch`, because a view needs a
+/// known index.
 fn number_of(py: Python<'_>, var: &Var) -> PyResult<Option<i64>> {
     let meta = var.meta(py);
     if !meta.dims.is_empty() || is_mask(meta.dtype) || meta.dtype.is_differentiable() {
@@ -318,7 +321,8 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
     Ok(upload::from_array(&array)?.get().var.clone())
 }
 
-/// A mask of bytes as one of bool, with `PyTorch`'s warning; any other tensor as it is.
+/// Converts a mask of bytes to one of bool, with `PyTorch`'s warning; any other tensor is
+/// unchanged.
 fn truth_values(py: Python<'_>, var: Var) -> PyResult<Var> {
     let meta = var.meta(py);
     if meta.dtype != Dtype::U8 {
@@ -347,7 +351,8 @@ fn not_an_index(item: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     ))
 }
 
-/// A single bool: a dimension of size 1 in front, picked or not.
+/// Indexes with a single bool: adds a dimension of size 1 in front, of which the element is
+/// selected or not.
 fn single(py: Python<'_>, picked: &mut Picked, dim: &mut usize, chosen: bool) -> PyResult<()> {
     picked.view =
         views::unsqueeze(py, &picked.view, i64::try_from(*dim).expect("a rank is small"))?;
@@ -357,7 +362,8 @@ fn single(py: Python<'_>, picked: &mut Picked, dim: &mut usize, chosen: bool) ->
     Ok(())
 }
 
-/// A bool mask becomes one index tensor a dimension. How many elements it picks only its data know: it is read.
+/// Converts a bool mask to one index tensor for each dimension. The mask is read, because the
+/// number of selected elements depends on its data.
 fn mask(py: Python<'_>, picked: &mut Picked, dim: &mut usize, mask: &Var) -> PyResult<()> {
     let meta = mask.meta(py);
     if meta.dims.is_empty() {
@@ -378,7 +384,7 @@ fn mask(py: Python<'_>, picked: &mut Picked, dim: &mut usize, mask: &Var) -> PyR
     Ok(())
 }
 
-/// A mask has the sizes of the dimensions that it stands for, from `dim` on.
+/// Checks that a mask has the sizes of the dimensions that it indexes, from `dim` on.
 pub(crate) fn check_mask(py: Python<'_>, dims: &Dims, dim: usize, mask: &Dims) -> PyResult<()> {
     for (place, size) in mask.iter().enumerate() {
         if dims.get(dim + place) != Some(size) {

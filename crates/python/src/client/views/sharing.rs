@@ -1,4 +1,5 @@
-//! How variables come to share memory: views, `detach()`, `.data`; and copies, which share a value only.
+//! Sharing of memory between variables: views, `detach()`, `.data`; and copies, which share a
+//! value only.
 
 use crate::client::emission::emit::{self, Arg};
 use crate::client::session::{errors, runtime};
@@ -13,7 +14,7 @@ use smallvec::smallvec;
 use std::sync::Arc;
 
 impl Var {
-    /// Lets others share the memory.
+    /// Moves the value to a storage that other variables can share.
     fn share(&self, py: Python<'_>) {
         if self.look(py).alias().is_some() {
             return;
@@ -33,7 +34,7 @@ impl Var {
         }));
     }
 
-    /// Nobody may write its memory from here on: an error says why.
+    /// Makes the memory read-only from here on; an error on a write says why.
     pub(crate) fn make_read_only(&self, py: Python<'_>, text: &str) {
         self.share(py);
         if let Some(alias) = self.look(py).alias() {
@@ -41,7 +42,8 @@ impl Var {
         }
     }
 
-    /// A view of `self` by a view operator. Where `layout` is `None` the result is no view but a copy.
+    /// A view of `self` by a view operator. If `layout` is `None`, the result is a copy and not a
+    /// view.
     pub(crate) fn view(
         &self,
         py: Python<'_>,
@@ -66,7 +68,7 @@ impl Var {
             let version = alias.counter.now();
             let step = Step { op, attrs };
             let path = Path::extend(alias.path.as_ref(), step.clone(), alias.view.is_some());
-            // Two paths only after `x.data = y` of a view x.
+            // The two paths differ only after `x.data = y` of a view x.
             let from_root = match alias.view.as_ref().map(|view| &view.path) {
                 Some(viewed) if !Path::are_same(viewed.as_ref(), alias.path.as_ref()) => {
                     Path::extend(viewed.as_ref(), step, true)
@@ -83,10 +85,10 @@ impl Var {
         Ok(taken)
     }
 
-    /// A copy of what this variable shares; empty places where it shares nothing.
+    /// A copy of this variable's alias; placeholders where it shares nothing.
     fn alias_of(&self, py: Python<'_>) -> Alias {
         let state = self.look(py);
-        let Some(alias) = state.alias() else { unreachable!("share() made one") };
+        let Some(alias) = state.alias() else { unreachable!("share() has made an alias") };
         Alias {
             storage: Arc::clone(&alias.storage),
             path: alias.path.clone(),
@@ -112,7 +114,7 @@ impl Var {
         }
     }
 
-    /// Says that this view is one of several results of `function`.
+    /// Marks this view as one of several results of `function`.
     pub(crate) fn mark_multiple(&self, py: Python<'_>, place: u16, function: &'static str) {
         if let Some(view) = self.state(py).alias_mut().and_then(|alias| alias.view.as_mut())
             && view.origin != Origin::NoGrad
@@ -121,7 +123,8 @@ impl Var {
         }
     }
 
-    /// Says that this view is a result of a function of the user's, if it is a view: from now on its gradient goes there.
+    /// Marks this variable, if it is a view, as a result of a user's function: from now on its
+    /// gradient goes there.
     pub(crate) fn mark_of_function(&self, py: Python<'_>, place: u16, several: bool) {
         let mut state = self.state(py);
         let Some(alias) = state.alias_mut() else { return };
@@ -132,9 +135,9 @@ impl Var {
         }
     }
 
-    /// `detach()` or `.data`: the same memory, no gradient.
+    /// `detach()` or `.data`: a variable with the same memory and no gradient.
     pub(crate) fn detached(&self, py: Python<'_>, data: bool) -> PyResult<Self> {
-        runtime::begin_new_child(py)?; // or it would share what is the parent's
+        runtime::begin_new_child(py)?; // else it would share the parent's value
         self.share(py);
         let mut alias = self.alias_of(py);
         alias.view = None;
@@ -150,8 +153,9 @@ impl Var {
         Ok(shared)
     }
 
-    /// A variable of all of the memory that this one is a part of: itself, what it is a view of, or, where no gradient asks, a
-    /// detached one. `None` where the gradient of the part is known, but not of which whole it is one.
+    /// A variable of all of the memory that this one is a part of: itself, its root, or, where no
+    /// gradient depends on it, a detached one. `None` where the part's gradient is known, but not
+    /// the whole that it is a part of.
     pub(crate) fn whole(&self, py: Python<'_>) -> Option<Self> {
         self.share(py);
         let mut alias = self.alias_of(py);
@@ -185,8 +189,8 @@ impl Var {
         Some(whole)
     }
 
-    /// How many elements the memory has that this variable is a part of, and how many variables share it. What it is a view
-    /// of does not count where nobody else knows of that.
+    /// Number of elements of the memory that this variable is a part of, and number of variables
+    /// that share it. A root that only this view refers to is not counted.
     pub(crate) fn memory(&self, py: Python<'_>) -> (i64, usize) {
         let elements = |dims: &Dims| dims.elements().expect("checked where the shape was made");
         let state = self.look(py);
@@ -197,24 +201,24 @@ impl Var {
         (elements(&alias.storage.value(py).meta.dims), sharing)
     }
 
-    /// What stands for the address of the memory that this variable is a part of.
+    /// Stand-in for the address of the memory that this variable is a part of.
     pub(crate) fn memory_address(&self, py: Python<'_>) -> u64 {
         self.share(py);
-        self.storage(py).expect("share() made one").address(py)
+        self.storage(py).expect("share() has made an alias").address(py)
     }
 
-    /// Whether it shows the conjugates of what is in its memory.
+    /// Returns true if it shows the conjugates of the elements in its memory.
     pub(crate) fn is_conjugate(&self, py: Python<'_>) -> bool {
         let state = self.look(py);
         let path = state.alias().and_then(|alias| alias.path.as_ref());
         Path::steps(path).iter().filter(|step| steps::conjugates(step)).count() % 2 != 0
     }
 
-    /// A detached variable that shows of this one's memory what `other` shows of its own, which has the same shape. To be
-    /// shown it is its first write.
+    /// A detached variable that shows the part of this one's memory that `other`, of the same
+    /// shape, shows of its own. Autograd counts this as its first write.
     pub(crate) fn shown_as(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         self.share(py);
-        let storage = self.storage(py).expect("share() made one");
+        let storage = self.storage(py).expect("share() has made an alias");
         let mut alias = other.alias_of(py);
         let steps = Path::steps(alias.path.as_ref());
         let shared = Self::new(py, emit::take(py, storage.value(py), &steps)?, None);
@@ -227,7 +231,7 @@ impl Var {
         Ok(shared)
     }
 
-    /// Where `other` may not be written as a view, this view of the same memory may not either.
+    /// Copies a restriction on writes from the view `other` to this view of the same memory.
     pub(crate) fn take_origin(&self, py: Python<'_>, other: &Self) {
         let origin = {
             let state = other.look(py);
@@ -246,7 +250,8 @@ impl Var {
         }
     }
 
-    /// The same memory with the same gradient, but no view to autograd: what is written to one is no change of the other.
+    /// A variable with the same memory and the same gradient that is no view to autograd: a write
+    /// to one does not count as a change of the other.
     pub(crate) fn unwatched(&self, py: Python<'_>) -> PyResult<Self> {
         let edge = self.edge(py)?;
         let shared = self.detached(py, true)?;
@@ -254,7 +259,7 @@ impl Var {
         Ok(shared)
     }
 
-    /// A variable of its own with the same value, through which the gradient flows.
+    /// A new variable with the same value; the gradient flows through it.
     pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Self> {
         let resolved = self.resolve(py)?;
         let meta = **resolved.value.meta;
@@ -271,7 +276,8 @@ impl Var {
         Ok(Self::new(py, resolved.value, edge))
     }
 
-    /// `x.data = other`: names the other's memory from here on. Views of what it named before keep that.
+    /// `x.data = other`: names the other's memory from here on. Views of the earlier memory keep
+    /// that.
     pub(crate) fn rename(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         let value = other.value(py)?;
         other.share(py);
@@ -293,7 +299,7 @@ impl Var {
         Ok(())
     }
 
-    /// `x.set_(other)`: `x.data = other`, and a write to autograd.
+    /// `x.set_(other)`: `x.data = other`, which autograd counts as a write.
     pub(crate) fn take_memory(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         let (mine, its) = (self.meta(py).dtype, other.meta(py).dtype);
         if mine != its {
@@ -306,8 +312,9 @@ impl Var {
         Ok(())
     }
 
-    /// A variable of the same memory, of which this one may become a view in place: itself where it is a view, its
-    /// successor where its gradient is recorded, else a detached variable beside it. No element is written, so elements may share memory.
+    /// A variable of the same memory, a view of which this one may become in place: itself where it
+    /// is a view, its successor where its gradient is recorded, else a detached variable of the
+    /// same memory. No element is written, so elements may share memory.
     pub(crate) fn view_source(&self, py: Python<'_>) -> PyResult<Self> {
         if !self.is_view(py) && !self.is_recorded(py) {
             self.check_views(py)?;
@@ -317,7 +324,8 @@ impl Var {
         if self.is_view(py) { Ok(self.clone()) } else { self.successor(py) }
     }
 
-    /// Refuses another shape where views would send their gradients to places of the old one.
+    /// Refuses another shape while views exist whose gradients would go to positions of the old
+    /// shape.
     fn check_views(&self, py: Python<'_>) -> PyResult<()> {
         let Some(storage) = self.storage(py).filter(|_| self.requires_grad(py)) else {
             return Ok(());
@@ -337,7 +345,8 @@ impl Var {
         tape::grad_enabled() && self.requires_grad(py)
     }
 
-    /// Becomes `view`, which was taken of its source: another shape of its memory. That is a write to autograd.
+    /// Becomes `view`, which was taken of its source: another shape of the same memory. Autograd
+    /// counts that as a write.
     pub(crate) fn change_shape(&self, py: Python<'_>, view: &Self) -> PyResult<()> {
         if self.is_view(py) || self.is_recorded(py) {
             self.become_view(py, view)?;
@@ -348,7 +357,8 @@ impl Var {
         Ok(())
     }
 
-    /// Another variable of its memory and its gradient: others' root in its place, once it becomes a view of that.
+    /// A new variable with this one's memory and gradient: it becomes the root of this one's views
+    /// when this one becomes a view of it.
     fn successor(&self, py: Python<'_>) -> PyResult<Self> {
         self.share(py);
         let alias = self.alias_of(py);
@@ -361,12 +371,13 @@ impl Var {
         Ok(successor)
     }
 
-    /// Becomes `view`, which was taken of this variable, of its value or of its successor: its shape, memory and
-    /// gradient's way.
+    /// Becomes `view`, which was taken of this variable, of its value or of its successor: takes
+    /// over its shape, memory and edge.
     ///
     /// # Errors
     ///
-    /// What others are views of becomes nothing but a view, as long as its gradient is recorded.
+    /// A variable that has views may become only a view itself, as long as its gradient is
+    /// recorded.
     pub(crate) fn become_view(&self, py: Python<'_>, view: &Self) -> PyResult<()> {
         let is_base = self.look(py).alias().is_some_and(|alias| alias.view.is_none());
         let has_root = view.look(py).alias().is_some_and(|alias| alias.view.is_some());

@@ -1,4 +1,5 @@
-//! Writes in place: through a view into its storage, with PyTorch's checks before and autograd's records after.
+//! In-place writes: through a view into its storage, with PyTorch's checks before and autograd's
+//! records after.
 
 use super::indexing::NO_SHARD;
 use crate::client::emission::emit::{self, Arg};
@@ -14,8 +15,9 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Var {
-    /// Autograd's checks before a write, where this variable or (`others`) an operand requires grad. A copy asks for
-    /// its source only where it has a gradient ([`Var::check_copied`]), others for each operand.
+    /// Autograd's checks before a write, where this variable or (`others`) an operand requires
+    /// grad. A copy looks at its source only where that has a gradient ([`Var::check_copied`]),
+    /// other writes look at each operand.
     pub(crate) fn check_writable(&self, py: Python<'_>, others: bool) -> PyResult<()> {
         self.check_read_only(py)?;
         if !tape::grad_enabled() {
@@ -59,7 +61,7 @@ impl Var {
         self.check_writable(py, differentiable && source.requires_grad(py))
     }
 
-    /// Refuses a write of what [`Var::make_read_only`] was called for, and of its views.
+    /// Refuses a write to memory that [`Var::make_read_only`] was called for, also through views.
     fn check_read_only(&self, py: Python<'_>) -> PyResult<()> {
         let Some(storage) = self.storage(py) else { return Ok(()) };
         storage
@@ -67,7 +69,7 @@ impl Var {
             .map_or(Ok(()), |text| Err(errors::mistake(py, ErrorClass::Runtime, text.to_string())))
     }
 
-    /// Refuses a write where one element would be written twice, or read after it was written.
+    /// Refuses a write in which one element would be written twice, or read after it was written.
     pub(crate) fn check_overlap(&self, py: Python<'_>, others: &[Arg<'_>]) -> PyResult<()> {
         if self.storage(py).is_none() {
             return Ok(());
@@ -100,7 +102,7 @@ impl Var {
         Ok(())
     }
 
-    /// Refuses to write `value` into parts of this variable where it shares its memory.
+    /// Refuses to write `value` into parts of this variable where both share memory.
     pub(crate) fn check_apart(&self, py: Python<'_>, value: &Self) -> PyResult<()> {
         match self.overlap_with(py, value) {
             Overlap::No => Ok(()),
@@ -108,7 +110,7 @@ impl Var {
         }
     }
 
-    /// Whether both name the same elements in the same order.
+    /// Returns true if both name the same elements in the same order.
     pub(crate) fn is_same_data(&self, py: Python<'_>, other: &Self) -> bool {
         let storages = self.storage(py).zip(other.storage(py));
         storages.is_some_and(|(mine, its)| Arc::ptr_eq(&mine, &its))
@@ -123,7 +125,8 @@ impl Var {
         }
     }
 
-    /// `PyTorch`'s rule (`at::get_overlap_status`): dense ranges of one storage.
+    /// Overlap of two variables, by `PyTorch`'s rule (`at::get_overlap_status`) for dense ranges of
+    /// one storage.
     fn overlap_with(&self, py: Python<'_>, other: &Self) -> Overlap {
         if self.is(other) {
             return if self.layout(py).elements() == 0 { Overlap::No } else { Overlap::Full };
@@ -136,14 +139,14 @@ impl Var {
         }
     }
 
-    /// Whether nobody else holds the value that it names.
+    /// Returns true if nothing else holds the value that it names.
     fn names_alone(&self, py: Python<'_>) -> bool {
         let count = self.with_value(py, |value| value.count(py));
         count.expect("a variable without alias has a value") == 1
     }
 
-    /// Whether the value's buffer may be given to the operator that replaces it. Views forget what they have taken:
-    /// they would have to take it again anyway.
+    /// Returns true if the value's buffer may be given to the operator that replaces it. Views drop
+    /// their values: they would have to take themselves again anyway.
     pub(crate) fn sole_owner(&self, py: Python<'_>) -> bool {
         let storage = {
             let state = self.look(py);
@@ -157,15 +160,15 @@ impl Var {
         storage.is_alone(py)
     }
 
-    /// Puts another value in place without a record: optimizers, accumulated gradients.
+    /// Replaces the value without a record, for optimizers and accumulated gradients.
     pub(crate) fn overwrite(&self, py: Python<'_>, value: SharedValue) -> PyResult<()> {
         self.store(py, value)?;
         self.count(py);
         Ok(())
     }
 
-    /// Writes `new` (of this variable's shape and dtype), whose gradient goes where its edge says. `keeps` where `new`
-    /// was computed from the old value, so that its edge leads there.
+    /// Writes `new` (of this variable's shape and dtype), and takes over its edge. `keeps` is true
+    /// if `new` was computed from the old value, so that its edge leads there.
     pub(crate) fn write(&self, py: Python<'_>, new: &Self, keeps: bool) -> PyResult<()> {
         let resolved = new.resolve(py)?;
         let recorded = tape::grad_enabled() && (resolved.edge.is_some() || self.requires_grad(py));
@@ -206,7 +209,7 @@ impl Var {
         Ok(())
     }
 
-    /// Autograd's count of writes goes up.
+    /// Increments autograd's count of writes.
     pub(crate) fn count(&self, py: Python<'_>) {
         let mut state = self.state(py);
         if let Some(alias) = state.alias() {
@@ -217,7 +220,7 @@ impl Var {
         *version = version.wrapping_add(1);
     }
 
-    /// Puts the value in place, through the path into the storage.
+    /// Stores the value, through the path into the storage.
     fn store(&self, py: Python<'_>, value: SharedValue) -> PyResult<()> {
         let place = {
             let state = self.look(py);
@@ -229,7 +232,7 @@ impl Var {
             self.name(py, Some(value));
             return Ok(());
         };
-        // A view of everything is the same buffer as the whole, so it need not be taken again.
+        // A view of all elements has the same buffer as the whole, so it need not be taken again.
         let whole_view = !steps.is_empty() && steps.iter().all(steps::is_whole);
         let kept = whole_view.then(|| value.clone());
         let before = tape::set_grad_enabled(false);
@@ -251,7 +254,7 @@ impl Var {
     }
 }
 
-/// The storage's value with `slice` where `steps` lead.
+/// The storage's value with `slice` written at the elements that `steps` take.
 fn scatter(
     py: Python<'_>,
     storage: &Arc<Storage>,
@@ -263,11 +266,11 @@ fn scatter(
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
         match steps::back(step, meta) {
             Back::Whole(turn) => slice = emit::take(py, slice, &[turn])?,
-            Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
+            Back::ByNumber => unreachable!("{} is written by element indices", step.op.info().name),
             Back::Part(over) => {
                 let inner = emit::take(py, storage.value(py), &steps[..level])?;
                 storage.forget_views(py);
-                // The storage and `inner` hold it: then nobody else reads the old elements.
+                // Two references, the storage's and `inner`: the old elements have no other reader.
                 let alone = level == 0 && inner.count(py) == 2;
                 let (inner, part) = (Var::new(py, inner, None), Var::new(py, slice, None));
                 let args = [Arg::Var(&inner), Arg::Var(&part)];
@@ -285,14 +288,14 @@ fn scatter(
     Ok(slice)
 }
 
-/// `whole` with `slice` at the places that `steps` lead to, as numbers of its elements.
+/// `whole` with `slice` written at the elements that `steps` take, by their indices.
 fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], slice: &Var) -> PyResult<Var> {
     let run =
         |op, args: &[Arg<'_>], attrs: steps::Attrs| emit::only(emit::emit(py, op, args, attrs)?);
     let shaped = |var: &Var, dims: Dims| {
         run(Op::Reshape, &[Arg::Var(var)], SmallVec::from_elem(Attr::Ints(dims), 1))
     };
-    let flat = |var: &Var| shaped(var, Dims::new(&[-1]).expect("one dimension fits"));
+    let flat = |var: &Var| shaped(var, Dims::new(&[-1]).expect("a shape of one dimension"));
     let dims = whole.meta(py).dims;
     let count = dims.elements().expect("checked where the shape was made");
     let range = [Scalar::Int(0), Scalar::Int(count), Scalar::Int(1)].map(Attr::Scalar);
@@ -311,7 +314,7 @@ fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], slice: &Var) -> Py
     shaped(&run(Op::IndexPut, &args, attrs)?, dims)
 }
 
-/// What each step is taken from.
+/// Metadata of the operand of each step.
 fn metas(whole: Meta, steps: &[Step]) -> Vec<Meta> {
     let mut metas = Vec::with_capacity(steps.len());
     let mut meta = whole;
@@ -322,7 +325,8 @@ fn metas(whole: Meta, steps: &[Step]) -> Vec<Meta> {
     metas
 }
 
-/// The root's edge after a write through a view: the old one outside of it, `slice` inside.
+/// The root's edge after a write through a view: the old edge outside of the view, the edge of
+/// `slice` inside.
 fn written_through(
     py: Python<'_>,
     root: &Var,
@@ -339,7 +343,7 @@ fn written_through(
             Back::Whole(turn) => {
                 slice = slice.and_then(|edge| tape::link_views(py, Some(edge), taken, &[turn]));
             }
-            Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
+            Back::ByNumber => unreachable!("{} is written by element indices", step.op.info().name),
             Back::Part(over) => {
                 let above = &steps[..level];
                 let outside = old
@@ -359,11 +363,11 @@ fn written_through(
     if part || (keeps && slice.is_some()) {
         return Ok(slice);
     }
-    // A view of everything: the old value takes part too, with a gradient of zero.
+    // A view of all elements: the old value takes part too, with a gradient of zero.
     Ok(overwritten(py, old, slice, root.meta(py)))
 }
 
-/// The edge of a variable whose value was replaced as a whole: its old one gets zeros.
+/// The edge of a variable whose value was replaced as a whole: its old edge gets zeros.
 fn overwritten(py: Python<'_>, old: Option<Edge>, new: Option<Edge>, meta: Meta) -> Option<Edge> {
     let old = old.map(|old| zeroed(py, old, meta));
     let inputs: Vec<_> = [old, new].into_iter().flatten().map(|edge| (Some(edge), meta)).collect();
@@ -377,7 +381,7 @@ fn overwritten(py: Python<'_>, old: Option<Edge>, new: Option<Edge>, meta: Meta)
     }
 }
 
-/// An edge that passes zeros on: `floor` is an operator with that gradient.
+/// An edge that passes zeros on: the gradient of `floor` is zero.
 fn zeroed(py: Python<'_>, edge: Edge, meta: Meta) -> Edge {
     tape::link(py, Op::Floor, SmallVec::new(), vec![(Some(edge), meta)], meta)
 }
@@ -394,12 +398,12 @@ fn overlap(py: Python<'_>) -> PyErr {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overlap {
     No,
-    /// Some elements are the same memory, or all in another order.
+    /// Some elements share memory, or all do in different orders.
     Partial,
     Full,
 }
 
-/// Where elements are in a storage.
+/// Position of elements in a storage.
 #[derive(PartialEq, Eq)]
 struct MemoryLayout {
     dims: Dims,
@@ -424,7 +428,7 @@ impl MemoryLayout {
         self.dims.elements().expect("checked where the shape was made")
     }
 
-    /// Whether the elements fill a range of memory, in any order.
+    /// Returns true if the elements fill a range of memory, in any order.
     fn is_dense(&self) -> bool {
         let walked = self.dims.iter().zip(self.strides.iter()).filter(|(size, _)| **size > 1);
         let mut places: SmallVec<[(i64, i64); 8]> =

@@ -1,4 +1,4 @@
-//! The helper's C interface: `run.cpp` and `build.cpp` of `gt/worker/native`.
+//! The C interface of the helper: `run.cpp` and `build.cpp` of `gt/worker/native`.
 
 #![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
 
@@ -8,10 +8,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// Functions of a helper that is handed over: as many as [`Helper`] has.
+/// Number of functions of a helper: the fields of [`Helper`].
 pub const FUNCTIONS: usize = 9;
 
-/// What an operand is, and its bits.
+/// Kind of an operand, and its bits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NativeOperand {
@@ -21,7 +21,7 @@ pub struct NativeOperand {
 
 impl NativeOperand {
     pub const ABSENT: Self = Self { kind: 0, bits: 0 };
-    /// The result of the step before.
+    /// Stands for the result of the step before.
     pub const TENSOR_TO_COME: Self = Self { kind: 1, bits: 0 };
 
     pub fn tensor(handle: NonNull<c_void>) -> Self {
@@ -40,17 +40,17 @@ impl From<Scalar> for NativeOperand {
     }
 }
 
-/// One of several instructions that may run in one pass.
+/// One of several instructions that may run in one pass over memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct NativeStep {
     pub program: *const c_void,
     pub operands: *const NativeOperand,
-    /// Operands, a bit each, that are the result of the step before.
+    /// Bit k: operand k is the result of the step before.
     pub from: u64,
 }
 
-/// What a tensor's memory is; sizes and strides live as long as it does.
+/// Memory of a tensor; sizes and strides live as long as the tensor.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Description {
@@ -77,7 +77,7 @@ type RunGroup = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> c_int;
 
-/// The functions, in the order of `LOOP` in `library.py`.
+/// The helper's functions, in the order of `LOOP` in `library.py`.
 #[derive(Clone, Copy, Debug)]
 pub struct Helper {
     pub run: RunProgram,
@@ -94,13 +94,13 @@ pub struct Helper {
 static HELPER: OnceLock<Helper> = OnceLock::new();
 
 impl Helper {
-    /// The one of this process, if it has been handed over.
+    /// The helper of this process, if one was installed.
     #[inline]
     pub fn of_process() -> Option<&'static Self> {
         HELPER.get()
     }
 
-    /// From now on this process's values may be the helper's.
+    /// Installs the helper: from now on this process's values may be the helper's tensors.
     ///
     /// # Safety
     /// The addresses are those of the helper's functions in the order of `LOOP`, and the library is never unloaded.
@@ -151,14 +151,16 @@ impl Helper {
 }
 
 impl Description {
-    /// Whether these are the sizes and strides of a value without gaps, row after row. `ATen` takes any stride of a dimension of
-    /// size 1 for contiguous; its matrix products do not: they choose another loop, and other bits.
+    /// Returns true if sizes and strides are row-major without gaps. `ATen` accepts any stride of a
+    /// dimension of size 1 as contiguous; its matrix products do not: they use another loop, with
+    /// other rounding.
     pub fn is_row_major(&self) -> bool {
         let count = usize::try_from(self.dims).expect("a few dimensions");
         if count == 0 || self.is_contiguous == 0 {
             return self.is_contiguous != 0;
         }
-        // SAFETY: the tensor, which lives while its description is in use, has so many of both.
+        // SAFETY: the tensor lives while its description is in use, and has that many sizes and
+        // strides.
         let (sizes, strides) = unsafe {
             (
                 std::slice::from_raw_parts(self.sizes, count),

@@ -1,5 +1,5 @@
-//! Instructions that run without Python: `ATen`'s operators through a helper compiled against the installed torch
-//! (`gt/worker/native`). Which rows, and how, is decided there.
+//! Instructions that run without Python: `ATen`'s operators through a helper compiled against the
+//! installed torch (`gt/worker/native`). That package decides which rows run so, and how.
 
 mod abi;
 mod programs;

@@ -1,4 +1,5 @@
-//! The programs of a worker: found by an instruction's form, made by `gt/worker/native/binding.py` when it is first seen.
+//! The programs of a worker, looked up by an instruction's form; `gt/worker/native/binding.py`
+//! makes them when a form is first seen.
 
 #![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
 
@@ -16,13 +17,14 @@ use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Forms of one row that are kept: a model's `reshape` has a dozen sizes, its operators without a row are all of one.
+/// Maximum number of forms kept of one row: a model's `reshape` has a dozen sizes; all operators
+/// without a row share one row.
 const FORMS_MAX: usize = 256;
-/// Results of a program; `program.py` knows it too.
+/// Maximum number of results of a program; `program.py` has the same limit.
 const RESULTS_MAX: usize = 8;
 
 static IS_OFFERED: AtomicBool = AtomicBool::new(false);
-/// The helper that has been loaded and not yet been taken; written once, by the thread that loads it.
+/// The helper that has been loaded and not yet taken; written once, by the thread that loads it.
 static OFFER: Mutex<Option<NativeOffer>> = Mutex::new(None);
 
 /// A helper that is ready to use.
@@ -33,37 +35,40 @@ pub struct NativeOffer {
     bind: Py<PyAny>,
 }
 
-/// Hands a loaded helper to this process's worker, which uses it from its next instruction on.
+/// Passes a loaded helper to this process's worker, which uses it from its next instruction on.
 ///
 /// Args:
-///     addresses: The helper's functions, as `gt.worker.native.library.LOOP` orders them; it is never unloaded.
-///     bind: What makes programs.
+///     addresses: The helper's functions, in the order of `gt.worker.native.library.LOOP`; the library must never be
+///         unloaded.
+///     bind: The function that makes programs.
 #[pyfunction]
 pub fn offer_native(addresses: [usize; FUNCTIONS], bind: Py<PyAny>) {
-    // SAFETY: `gt.worker.native.start` passes a library's own functions, in this order, and keeps it.
+    // SAFETY: `gt.worker.native.start` passes a library's own functions, in this order, and never
+    // unloads it.
     let helper = unsafe { Helper::install(addresses) };
-    *OFFER.lock().expect("nothing panics with it") = Some(NativeOffer { helper, bind });
+    *OFFER.lock().expect("no thread panics while it holds the lock") =
+        Some(NativeOffer { helper, bind });
     IS_OFFERED.store(true, Ordering::Release);
 }
 
-/// The helper, once.
+/// Takes the helper, if one is offered.
 #[inline]
 pub fn take_offer() -> Option<NativeOffer> {
     if !IS_OFFERED.load(Ordering::Relaxed) || !IS_OFFERED.swap(false, Ordering::Acquire) {
         return None;
     }
-    OFFER.lock().expect("nothing panics with it").take()
+    OFFER.lock().expect("no thread panics while it holds the lock").take()
 }
 
-/// One form of an instruction.
+/// Form of an instruction: everything that a program is specialised for.
 #[derive(Debug)]
 struct Form {
     kinds: SmallVec<[u64; 6]>,
     over: u16,
     attrs: SmallVec<[Attr; 2]>,
-    /// Attributes, a bit each, whose numbers each run is given.
+    /// Bit k: the number of attribute k is passed at each run.
     changing: u32,
-    /// None: it runs in Python.
+    /// `None` if the form runs in Python.
     program: Option<Program>,
 }
 
@@ -72,7 +77,7 @@ struct Program(NonNull<c_void>, &'static Helper);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: the program is ours, and nobody uses it after this.
+        // SAFETY: the program is ours, and it is not used after this.
         unsafe { (self.1.free_program)(self.0.as_ptr()) }
     }
 }
@@ -81,7 +86,7 @@ impl Drop for Program {
 struct Forms {
     kept: Vec<Form>,
     oldest: usize,
-    /// Behind the one that was found last: forms come in the order of the step before.
+    /// Index behind the form that was found last: forms recur in the order of the step before.
     next: usize,
 }
 
@@ -99,12 +104,12 @@ impl Forms {
     }
 }
 
-/// What runs instructions without Python.
+/// The programs of all rows, and the function that makes them.
 #[derive(Debug)]
 pub struct Programs {
     helper: &'static Helper,
     bind: Py<PyAny>,
-    /// By an operator's code.
+    /// Forms by an operator's code.
     rows: Vec<Forms>,
     pub calls: u64,
 }
@@ -116,7 +121,7 @@ impl From<NativeOffer> for Programs {
     }
 }
 
-/// Instructions of which each but the first takes the result of the one before it.
+/// A chain of instructions: each but the first takes the result of the one before it.
 #[derive(Debug, Default)]
 pub struct JoinedSteps {
     taken: Vec<JoinedStep>,
@@ -131,19 +136,21 @@ struct JoinedStep {
     from: u16,
 }
 
-/// What a run needs beside the instruction.
+/// Parameters of a run besides the instruction.
 #[derive(Debug)]
 pub struct ProgramCall<'a> {
-    /// Operands that it is to write over.
+    /// Bit mask of the operands that it overwrites.
     pub over: u16,
-    /// Whether other threads may use the interpreter meanwhile: it costs as much as a small operator does.
+    /// True if other threads may use the interpreter meanwhile: detaching costs as much as a small
+    /// operator.
     pub detaches: bool,
     pub attributes: &'a mut Attributes,
     pub dtypes: &'a [Py<PyAny>],
 }
 
 impl Programs {
-    /// The results; nothing where Python is to run it: no line of the table fits, or it failed, and Python says why.
+    /// The results; `None` where Python must run the instruction: no line of the table fits, or it
+    /// failed and Python will give the reason.
     #[inline]
     pub fn run(
         &mut self,
@@ -161,16 +168,16 @@ impl Programs {
             push_changing(&mut arguments, &instruction.attrs, form.changing)?;
         }
         let values = execute(detaches, |results| {
-            // SAFETY: the program was made for operands of these kinds, whose tensors live in the machine's table until the call
-            // is over; it writes at most RESULTS_MAX results.
+            // SAFETY: the program was made for operands of these kinds, whose tensors live in the
+            // machine's table during the call; it writes at most RESULTS_MAX results.
             unsafe { (helper.run)(program.0.as_ptr(), arguments.as_ptr(), results) }
         })?;
         self.calls += 1;
         Some(values)
     }
 
-    /// Takes an instruction as one that follows those before it, its result being the operands in `from`; nothing where Python
-    /// runs it.
+    /// Appends an instruction to the chain; the operands in `from` are the result of the step
+    /// before. Returns `None` where it runs in Python.
     pub fn push_step(
         &mut self,
         py: Python<'_>,
@@ -195,8 +202,8 @@ impl Programs {
         Some(())
     }
 
-    /// Runs the first step and as many of those that follow as go together with it: how many, and the result of the last; nothing
-    /// where none does.
+    /// Runs the first step and as many followers as can be joined with it: returns their number and
+    /// the last one's result, or `None` where no step runs.
     pub fn run_joined(
         &mut self,
         steps: &JoinedSteps,
@@ -205,7 +212,7 @@ impl Programs {
         let helper = self.helper;
         let mut native: SmallVec<[NativeStep; 16]> = SmallVec::new();
         for step in &steps.taken {
-            // A later step's form may have taken the place of an earlier one's.
+            // A later step's form may have replaced an earlier one's.
             let forms = &mut self.rows[step.code];
             let place = forms.place(&step.arguments, step.over, &step.attrs)?;
             let program = forms.kept[place].program.as_ref()?.0.as_ptr().cast_const();
@@ -217,7 +224,7 @@ impl Programs {
         }
         let mut joined = 0;
         let values = execute(detaches, |results| {
-            // SAFETY: as for `execute` of one instruction, for each step; it writes one result.
+            // SAFETY: as for `execute` of one instruction, for each step; one result is written.
             joined = unsafe { (helper.run_joined)(native.as_ptr(), native.len(), results) };
             joined.min(1)
         })?;
@@ -226,8 +233,8 @@ impl Programs {
         values.into_iter().next().map(|value| (joined, value))
     }
 
-    /// The results of several instructions like this one, whose operands follow one another, by one call; nothing as for
-    /// [`run`](Self::run).
+    /// The results of several instructions like this one, whose operands follow one another, by one
+    /// call; `None` as in [`run`](Self::run).
     pub fn run_group(
         &mut self,
         py: Python<'_>,
@@ -250,7 +257,8 @@ impl Programs {
         }
         let members = operands.len() / width;
         let mut results = vec![ptr::null_mut(); members * RESULTS_MAX];
-        // SAFETY: as for `execute`, for each member: all have the kinds of the first, which the program was made for.
+        // SAFETY: as for `execute`, for each member: all have the kinds of the first, for which the
+        // program was made.
         let count = unsafe {
             let arguments = (arguments.as_ptr(), arguments.len() / members);
             (helper.run_group)(
@@ -312,7 +320,7 @@ impl Programs {
         call: ProgramCall<'_>,
     ) -> usize {
         let over = call.over;
-        // What cannot be bound runs in Python, which says what is wrong with it.
+        // An instruction that cannot be bound runs in Python, which raises the error.
         let bound = self.bound(py, instruction, arguments, call).ok().flatten();
         let (program, changing) = match bound {
             Some((program, changing)) => (Some(program), changing),
@@ -398,15 +406,15 @@ fn push_changing(
     Some(())
 }
 
-/// The results that `run` writes, at most `RESULTS_MAX`, and counts; nothing where it ran nothing. With `detaches` other threads may
-/// use the interpreter meanwhile.
+/// The results that `run` writes, at most `RESULTS_MAX`, and their number; `None` where it ran
+/// nothing. With `detaches` other threads may use the interpreter meanwhile.
 fn execute(
     detaches: bool,
     run: impl FnOnce(*mut *mut c_void) -> c_int,
 ) -> Option<Values<TensorValue>> {
     let mut results = [ptr::null_mut(); RESULTS_MAX];
-    // SAFETY: the interpreter's lock, which this thread holds, is given up and taken again around it; a program touches nothing of
-    // Python.
+    // SAFETY: this thread holds the interpreter's lock, which is released and taken again around
+    // the call; a program touches nothing of Python.
     let count = unsafe {
         let thread = if detaches { ffi::PyEval_SaveThread() } else { ptr::null_mut() };
         let count = run(results.as_mut_ptr());
@@ -419,11 +427,11 @@ fn execute(
     Some(owned(&results[..count]))
 }
 
-/// Handles that a run has given away.
+/// Takes ownership of the handles that a run returned.
 fn owned(results: &[*mut c_void]) -> Values<TensorValue> {
     let values = results.iter().map(|&result| {
-        let handle = NonNull::new(result).expect("a tensor");
-        // SAFETY: a result is the caller's.
+        let handle = NonNull::new(result).expect("a program writes a tensor for each result");
+        // SAFETY: the caller owns a result.
         TensorValue::from(unsafe { NativeTensor::new(handle) })
     });
     values.collect()

@@ -1,4 +1,5 @@
-//! What a slot holds: a tensor as Python's object, as the helper's handle, or as both, each made when it is first needed.
+//! The value in a slot: a tensor as Python's object, as the helper's handle, or as both, each made
+//! when it is first needed.
 
 #![allow(unsafe_code, reason = "handles of a library that is loaded at run time")]
 
@@ -9,11 +10,11 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// A handle of the helper's that is ours; dropping it gives the tensor up.
+/// A handle of the helper's that we own; dropping it releases the tensor.
 #[derive(Debug)]
 pub struct NativeTensor(NonNull<c_void>);
 
-// SAFETY: a count that is atomic; the engine uses it in one thread.
+// SAFETY: the tensor's reference count is atomic, and the engine uses it in one thread.
 unsafe impl Send for NativeTensor {}
 
 impl NativeTensor {
@@ -30,7 +31,7 @@ impl NativeTensor {
     /// A contiguous copy; `None` where there is no memory for it.
     pub fn copied(&self) -> Option<Self> {
         let helper = Helper::of_process()?;
-        // SAFETY: the tensor is live; the result is ours.
+        // SAFETY: the tensor is live; we own the result.
         let copy = unsafe { (helper.copy)(self.0.as_ptr()) };
         NonNull::new(copy).map(Self)
     }
@@ -39,16 +40,16 @@ impl NativeTensor {
 impl Drop for NativeTensor {
     fn drop(&mut self) {
         if let Some(helper) = Helper::of_process() {
-            // SAFETY: the handle is ours, and nobody uses it after this.
+            // SAFETY: we own the handle, and it is not used after this.
             unsafe { (helper.release)(self.0.as_ptr()) }
         }
     }
 }
 
-/// A tensor; of the two at least one is there.
+/// A tensor; at least one of the two fields is set.
 #[derive(Debug)]
 pub struct TensorValue {
-    // Dropped first: the object then goes as one that nothing else refers to.
+    // Dropped first, so that the object goes while nothing else refers to its tensor.
     tensor: OnceCell<NativeTensor>,
     object: OnceCell<Py<PyAny>>,
 }
@@ -79,11 +80,11 @@ impl TensorValue {
             let object = unsafe { (helper.to_python)(tensor.handle().as_ptr()) };
             // SAFETY: a new reference, or null.
             let object = unsafe { Bound::from_owned_ptr_or_opt(py, object) };
-            object.expect("a Python object for a tensor").unbind()
+            object.expect("the helper makes a Python object of a tensor").unbind()
         })
     }
 
-    /// The helper's handle, which is this value's; none where the object is no tensor.
+    /// The helper's handle, which this value keeps; `None` where the object is no tensor.
     #[inline]
     pub fn tensor(&self, helper: &Helper) -> Option<&NativeTensor> {
         match self.tensor.get() {
@@ -94,14 +95,15 @@ impl TensorValue {
 
     fn unpacked(&self, helper: &Helper) -> Option<&NativeTensor> {
         let object = self.object.get()?;
-        // SAFETY: the object is live; values are used with the interpreter attached (see `engine::attached`).
+        // SAFETY: the object is live; values are used only with the interpreter attached (see
+        // `engine::attached`).
         let handle = NonNull::new(unsafe { (helper.from_python)(object.as_ptr()) })?;
-        // SAFETY: a new reference that is ours.
+        // SAFETY: the reference is new and ours.
         Some(self.tensor.get_or_init(|| unsafe { NativeTensor::new(handle) }))
     }
 }
 
-/// A value as the helper has it, and what its memory is; none where there is no helper.
+/// A value as the helper's tensor, and its memory; `None` where there is no helper.
 #[inline]
 pub fn described(value: &TensorValue) -> Option<(&NativeTensor, Description)> {
     let helper = Helper::of_process()?;

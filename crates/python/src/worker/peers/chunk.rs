@@ -1,4 +1,5 @@
-//! A chunk of a message: the words before its bytes, and one that is kept until somebody asks for it.
+//! A chunk of a message: the words before its bytes, and a chunk that is kept until it is asked
+//! for.
 
 use gt_protocol::message::{self, FromWorker};
 use gt_protocol::peer::{ChunkHead, ChunkKind};
@@ -26,7 +27,7 @@ pub struct StoredChunk {
     total: u64,
     part: Result<Vec<u8>, Cause>,
     read: usize,
-    /// Bytes that it had on its way.
+    /// Number of bytes that it had in the link.
     length: usize,
 }
 
@@ -50,7 +51,7 @@ impl StoredChunk {
         }
     }
 
-    /// Gives up bytes, or a failure; true if nothing is left.
+    /// Consumes bytes, or a failure; returns true if nothing is left.
     pub fn release(&mut self, bytes: usize) -> bool {
         self.read += bytes;
         self.part.as_ref().map_or(true, |all| self.read >= all.len())
@@ -61,11 +62,11 @@ impl StoredChunk {
 pub fn failure(cause: &Cause) -> Vec<u8> {
     let mut words = Vec::new();
     let encoded = message::encode(&FromWorker::Failure(cause.message()), &mut words);
-    encoded.expect("a cause's text is clipped");
+    encoded.expect("a cause with a clipped text has a binary form");
     bytemuck::cast_slice(&words).to_vec()
 }
 
-/// The failure behind the bytes; what cannot be read is one too.
+/// Parses a failure message; a message that cannot be parsed is a failure too.
 pub fn cause(bytes: &[u8]) -> Cause {
     let words: Vec<u32> =
         bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();

@@ -1,4 +1,4 @@
-//! Chunks that were taken off their way before anybody asked for them.
+//! Chunks that were taken from their link before they were asked for.
 
 use super::chunk::{StoredChunk, message_of};
 use gt_protocol::peer::ChunkHead;
@@ -28,7 +28,8 @@ impl EarlyChunks {
         self.chunks.get(&(peer, message))?.front()
     }
 
-    /// Gives up bytes of the first chunk, and the chunk with its last; false if there is none.
+    /// Consumes bytes of the first chunk, and removes the chunk with its last byte; false if there
+    /// is none.
     pub fn release(&mut self, peer: PeerId, message: MessageId, bytes: usize) -> bool {
         let Some(chunks) = self.chunks.get_mut(&(peer, message)) else { return false };
         if let Some(first) = chunks.front_mut()
@@ -43,7 +44,7 @@ impl EarlyChunks {
         true
     }
 
-    /// Throws away the chunks of these messages.
+    /// Drops the chunks of these messages.
     pub fn forget(&mut self, is_unwanted: impl Fn(PeerId, MessageId) -> bool) {
         self.chunks.retain(|&(peer, message), _| !is_unwanted(peer, message));
         self.bytes = self.chunks.values().flatten().map(StoredChunk::length).sum();

@@ -1,4 +1,4 @@
-//! The way to one other worker, whichever it is.
+//! The link to one other worker, of either kind.
 
 use super::slab::SlabLink;
 use super::tcp::TcpLink;
@@ -12,7 +12,7 @@ pub enum WorkerLink {
     Tcp(TcpLink),
 }
 
-/// The same call to either.
+/// Calls the same method on either kind of link.
 macro_rules! either {
     ($link:expr, $name:ident($($argument:expr),*)) => {
         match $link {
@@ -23,41 +23,42 @@ macro_rules! either {
 }
 
 impl WorkerLink {
-    /// Nothing more is to be expected from the other side.
+    /// Returns true if nothing more is to be expected from the other side.
     pub fn is_broken(&self) -> bool {
         either!(self, is_broken())
     }
 
-    /// Nothing can be sent any more. What has come is still read.
+    /// Returns true if nothing more can be sent. Chunks that have arrived are still read.
     pub fn is_cut(&self) -> bool {
         match self {
-            // The dispatcher says that the other side is gone.
+            // For a slab, the dispatcher reports that the other side is gone.
             Self::Slab(_) => false,
             Self::Tcp(link) => link.is_cut(),
         }
     }
 
-    /// Nothing is left of what a worker that is gone has sent.
+    /// Returns true if no chunk is left of a worker that is gone.
     pub fn is_drained(&self) -> bool {
         either!(self, is_drained())
     }
 
-    /// Looks what has come.
+    /// Looks for chunks that have arrived.
     pub fn refresh(&mut self) {
         either!(self, refresh());
     }
 
-    /// The first chunk, or what is left of it.
+    /// The first chunk, or its unread rest.
     pub fn front(&self) -> Option<(ChunkHead, &[u8])> {
         either!(self, front())
     }
 
-    /// The same for who asked for it.
+    /// The first chunk, for the collective that asked for it.
     pub fn current(&self) -> Option<(ChunkHead, Front<'_>)> {
         either!(self, current())
     }
 
-    /// Gives up bytes of the first chunk, and the chunk with its last; a failure as a whole.
+    /// Consumes bytes of the first chunk, and removes it with its last byte; a failure is removed
+    /// as a whole.
     pub fn release(&mut self, bytes: usize) {
         either!(self, release(bytes));
     }
@@ -66,7 +67,7 @@ impl WorkerLink {
         either!(self, release_all());
     }
 
-    /// Sends a chunk of at most `ready` bytes; how many, if there is room.
+    /// Sends a chunk of at most `ready` bytes; returns the number of bytes sent, if there was room.
     pub fn push(
         &mut self,
         head: &ChunkHead,
@@ -76,18 +77,18 @@ impl WorkerLink {
         either!(self, push(head, ready, fill))
     }
 
-    /// Whether there is room again since there was none for a chunk: said once.
+    /// Returns true, once, if there is room again since there was none for a chunk.
     pub fn has_room_again(&mut self) -> bool {
         either!(self, has_room_again())
     }
 
-    /// First half of a sleep: says where a chunk that comes, or room where there was none, will be noticed; false where
-    /// there is one already.
+    /// First half of a sleep: adds the words at which a new chunk, or new room, will be noticed;
+    /// returns false where there is one already.
     pub fn park(&mut self, words: &mut Vec<Parked>) -> bool {
         either!(self, park(words))
     }
 
-    /// Second half.
+    /// Second half of a sleep.
     pub fn unpark(&mut self) {
         if let Self::Slab(link) = self {
             link.unpark();

@@ -1,4 +1,4 @@
-//! The way to another worker of this host: a slab each way.
+//! The link to another worker of this host: a slab each way.
 
 use super::chunk;
 use gt_protocol::peer::ChunkHead;
@@ -13,18 +13,18 @@ use std::time::Instant;
 pub struct SlabLink {
     to: SlabWriter,
     from: SlabReader,
-    /// Bytes of the first chunk that were given up already.
+    /// Number of bytes of the first chunk that were consumed already.
     read: usize,
-    /// The failure that the first chunk is.
+    /// The failure, where the first chunk is one.
     failure: Option<Cause>,
     broken: bool,
-    /// There was no room for a chunk, and nobody has been told of any since.
+    /// True if there was no room for a chunk, and new room has not been reported since.
     is_full: bool,
     stores: StoreChoice,
 }
 
 impl SlabLink {
-    /// The slab to write to it, and the slab to read from it.
+    /// Maps the slab to write to the worker and the slab to read from it.
     pub fn new(descriptors: Vec<OwnedFd>) -> Option<Self> {
         let mut descriptors = descriptors.into_iter();
         let to = SlabWriter::new(descriptors.next()?).ok()?;
@@ -33,7 +33,7 @@ impl SlabLink {
         Some(Self { to, from, read: 0, failure: None, broken: false, is_full: false, stores })
     }
 
-    /// The other side does what no worker does; nothing is to be expected from it.
+    /// Returns true if the other side broke the protocol: nothing is expected from it.
     pub fn is_broken(&self) -> bool {
         self.broken || self.to.is_corrupt() || self.from.is_corrupt()
     }
@@ -42,7 +42,7 @@ impl SlabLink {
         self.front().is_none()
     }
 
-    /// Looks what has come.
+    /// Looks for chunks that have arrived.
     pub fn refresh(&mut self) {
         self.from.refresh();
         self.look_for_failure();
@@ -56,13 +56,13 @@ impl SlabLink {
         };
     }
 
-    /// The first chunk, or what is left of it.
+    /// The first chunk, or its unread rest.
     pub fn front(&self) -> Option<(ChunkHead, &[u8])> {
         let chunk = self.from.front()?;
         Some((ChunkHead::decode(&chunk.head).ok()?, chunk.bytes.get(self.read..)?))
     }
 
-    /// The same for who asked for it.
+    /// The first chunk, for the collective that asked for it.
     pub fn current(&self) -> Option<(ChunkHead, Front<'_>)> {
         let (head, bytes) = self.front()?;
         if chunk::is_failure(&head) {
@@ -71,7 +71,8 @@ impl SlabLink {
         Some((head, Front::Bytes { total: head.total, bytes }))
     }
 
-    /// Gives up bytes of the first chunk, and the chunk with its last; a failure as a whole.
+    /// Consumes bytes of the first chunk, and removes it with its last byte; a failure is removed
+    /// as a whole.
     pub fn release(&mut self, bytes: usize) {
         self.read += bytes;
         if self.failure.is_some()
@@ -87,7 +88,7 @@ impl SlabLink {
         self.look_for_failure();
     }
 
-    /// Sends a chunk of at most `ready` bytes; how many, if there is room.
+    /// Sends a chunk of at most `ready` bytes; returns the number of bytes sent, if there was room.
     pub fn push(
         &mut self,
         head: &ChunkHead,

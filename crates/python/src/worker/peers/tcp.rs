@@ -1,8 +1,9 @@
-//! The way to a worker of another host: one TCP connection, with a thread that writes and one that reads, so that chunks
-//! flow whatever the worker is at. Between them and the worker stand queues with limits.
+//! The link to a worker of another host: one TCP connection, with a thread that writes and one
+//! that reads, so that chunks flow while the worker computes. Bounded queues are between the
+//! threads and the worker.
 //!
-//! A chunk is the words of its head, its length and its bytes, which may be packed (`gt_transport::packing`). How two workers meet stands
-//! in `gt_transport::calls`.
+//! A chunk is the words of its head, its length and its bytes, which may be packed
+//! (`gt_transport::packing`). `gt_transport::calls` establishes the connection between two workers.
 
 use super::chunk;
 use gt_protocol::peer::ChunkHead;
@@ -17,19 +18,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Instant;
 
-/// Longer chunks than a slab's: each wakes a thread on either side, which takes as long as copying 64 KiB.
+/// Maximum bytes of a chunk, more than a slab's: each chunk wakes a thread on either side, which
+/// takes as long as copying 64 KiB.
 const TCP_CHUNK_BYTES_MAX: usize = 4 * CHUNK_BYTES_MAX;
-/// Chunks in flight between the worker and a thread of the link, each direction: 2 MiB. More are in the kernel's buffers.
+/// Maximum number of chunks in flight between the worker and a thread of the link, in each
+/// direction: 2 MiB. Further ones are in the kernel's buffers.
 const QUEUE_CHUNKS: usize = 8;
-/// Of what has come, so much is taken from the kernel beside the chunk that is read: its head, and a small chunk whole.
+/// Bytes read from the kernel ahead of the current chunk: the next chunk's head, and a small chunk
+/// whole.
 const READ_AHEAD_BYTES: usize = 4 * 1024;
-/// Behind a chunk's head and length.
+/// Offset of a chunk's bytes, behind its head and length.
 const BODY_AT: usize = (HEAD_WORDS + 1) * size_of::<u32>();
 
-/// In a chunk's length: its bytes are packed.
+/// Flag in a chunk's length: its bytes are packed.
 const IS_PACKED: u32 = 1 << 31;
 
-/// Bytes of all links that left packed.
+/// Counts of bytes that all links sent packed.
 #[derive(Debug, Default)]
 pub struct PackedBytes {
     plain: AtomicU64,
@@ -43,17 +47,17 @@ impl PackedBytes {
         self.packed.fetch_add(bytes(packed), Ordering::Relaxed);
     }
 
-    /// Before packing, and as they left.
+    /// Bytes before and after packing.
     pub fn counts(&self) -> [u64; 2] {
         [&self.plain, &self.packed].map(|count| count.load(Ordering::Relaxed))
     }
 }
 
-/// A chunk as it came.
+/// A chunk that has arrived.
 #[derive(Debug)]
 struct IncomingChunk {
     head: ChunkHead,
-    /// As long as the longest chunk that was ever read into it.
+    /// Buffer with the length of the longest chunk that was ever read into it.
     buffer: Vec<u8>,
     length: usize,
 }
@@ -67,29 +71,30 @@ impl IncomingChunk {
 #[derive(Debug)]
 pub struct TcpLink {
     to: SyncSender<Vec<u8>>,
-    /// Buffers that the writing thread is done with: a new one would have to be filled with zeros first.
+    /// Buffers that the writing thread has finished with: a new one would have to be zeroed first.
     written: Receiver<Vec<u8>>,
     from: Receiver<IncomingChunk>,
     /// Buffers for the reading thread.
     used: SyncSender<Vec<u8>>,
     /// Chunks that the writing thread has not finished.
     in_flight: Arc<AtomicUsize>,
-    /// The other side takes nothing more. What it has sent may still be on its way here, behind chunks that nobody takes.
+    /// True if the other side accepts nothing more. Chunks that it has sent may still be in flight,
+    /// behind chunks that nobody takes.
     is_cut: Arc<AtomicBool>,
-    /// Of bytes that leave.
+    /// Packing of bytes that are sent.
     packing: PackingPolicy,
     first: Option<IncomingChunk>,
     read: usize,
     failure: Option<Cause>,
     closed: bool,
-    /// There was no room for a chunk, and nobody has been told of any since.
+    /// True if there was no room for a chunk, and new room has not been reported since.
     is_full: bool,
-    /// Whether who sleeps has been told of the end.
+    /// True once the end of the connection has been reported to a sleeper.
     told_closed: bool,
 }
 
 impl TcpLink {
-    /// Starts the threads of a connection that both sides have agreed on.
+    /// Starts the threads of an established connection.
     pub fn new(
         stream: TcpStream,
         waker: &FutexWaker,
@@ -98,7 +103,7 @@ impl TcpLink {
         probes: Probes,
     ) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
-        // A host that loses its power closes nothing: the kernel asks for it.
+        // A host that loses power closes nothing, so the kernel probes it.
         tcp::tune(&stream, probes)?;
         let watch = AnswerWatch::new(probes);
         stream.set_write_timeout(watch.interval())?;
@@ -146,7 +151,7 @@ impl TcpLink {
         })
     }
 
-    /// Whether bytes may leave packed.
+    /// Returns true if bytes may be sent packed.
     pub fn is_packed(&self) -> bool {
         self.packing != PackingPolicy::Never
     }
@@ -159,7 +164,8 @@ impl TcpLink {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    /// The connection has ended, too: its last bytes may be on their way when the dispatcher says that a worker is gone.
+    /// Returns true once the connection has ended, too: its last bytes may be in flight when the
+    /// dispatcher reports that a worker is gone.
     pub fn is_drained(&self) -> bool {
         self.is_broken()
     }
@@ -205,7 +211,7 @@ impl TcpLink {
         self.read = 0;
         self.failure = None;
         if let Some(first) = self.first.take() {
-            // One more than the thread can use is not kept.
+            // A buffer more than the thread can use is dropped.
             let _ = self.used.try_send(first.buffer);
         }
         self.refresh();
@@ -229,7 +235,8 @@ impl TcpLink {
         words.copy_from_slice(bytemuck::cast_slice(&[&head.encode()[..], &length_word].concat()));
         fill(body, <[u8]>::copy_from_slice);
         self.in_flight.fetch_add(1, Ordering::AcqRel);
-        // There is room, so this does not wait; a connection that is gone shows where one reads from it.
+        // There is room, so this does not block; a broken connection also shows when the link is
+        // read.
         self.closed |= self.to.send(chunk).is_err();
         Some(length)
     }
@@ -240,7 +247,7 @@ impl TcpLink {
         has_room
     }
 
-    /// The waker wakes for either: it is parked already.
+    /// The waker wakes for either event, and it is parked already.
     pub fn park(&mut self, _words: &mut Vec<Parked>) -> bool {
         let had_chunk = self.first.is_some();
         self.refresh();
@@ -251,7 +258,7 @@ impl TcpLink {
     }
 }
 
-/// Whether bytes for a worker may be packed: within one host only where somebody asks for it.
+/// Returns true if bytes for a worker may be packed: within one host only on request.
 pub const fn may_pack(packing: PackingPolicy, is_one_host: bool) -> bool {
     match packing {
         PackingPolicy::Measured => !is_one_host,
@@ -265,7 +272,7 @@ fn is_one_host(stream: &TcpStream) -> bool {
     ends[0] == ends[1] || ends.iter().flatten().any(std::net::IpAddr::is_loopback)
 }
 
-/// What the writing thread sends through.
+/// The writing thread's side of the connection.
 #[derive(Debug)]
 struct Outward {
     stream: TcpStream,
@@ -295,7 +302,7 @@ impl Outward {
         written
     }
 
-    /// The next chunk, as long as the other host acknowledges the last ones.
+    /// The next chunk, as long as the other host acknowledges the earlier ones.
     fn next(&mut self, chunks: &Receiver<Vec<u8>>) -> Option<Vec<u8>> {
         let Some(interval) = self.watch.interval() else { return chunks.recv().ok() };
         loop {
@@ -307,7 +314,7 @@ impl Outward {
         }
     }
 
-    /// True if the chunk stands packed in [`packed`](Self::packed).
+    /// Packs a chunk into [`packed`](Self::packed); false if it is to be sent as it is.
     fn pack(&mut self, chunk: &[u8]) -> bool {
         let start = Instant::now();
         let (words, body) = chunk.split_at(BODY_AT);
@@ -326,7 +333,7 @@ impl Outward {
     }
 }
 
-/// Ends with the link, with the connection, or when the other host is silent.
+/// Writes chunks; ends with the link, with the connection, or when the other host is silent.
 fn write_all(
     mut outward: Outward,
     chunks: &Receiver<Vec<u8>>,
@@ -337,7 +344,7 @@ fn write_all(
 ) {
     while let Some(chunk) = outward.next(chunks) {
         let written = outward.send(&chunk);
-        // One more than the worker can use is not kept.
+        // A buffer more than the worker can use is dropped.
         let _ = done.try_send(chunk);
         is_cut.store(written.is_err(), Ordering::Release);
         in_flight.fetch_sub(1, Ordering::AcqRel);
@@ -346,11 +353,11 @@ fn write_all(
             break;
         }
     }
-    // A connection that is gone needs no end.
+    // A broken connection needs no shutdown.
     let _ = outward.stream.shutdown(Shutdown::Both);
 }
 
-/// Ends with the connection, or with a chunk that no worker sends.
+/// Reads chunks; ends with the connection, or with a chunk that breaks the protocol.
 fn read_all(
     stream: TcpStream,
     chunks: &SyncSender<IncomingChunk>,

@@ -1,4 +1,4 @@
-//! Attributes and operands of one call, by their place.
+//! Attributes and operands of one call, by their position.
 
 use crate::arithmetic::kernels::draw::DrawnBox;
 use crate::arithmetic::kernels::index::LossReduction;
@@ -14,7 +14,7 @@ pub struct KernelCall<'a> {
 
 #[allow(
     clippy::wildcard_enum_match_arm,
-    reason = "an attribute is of the kind that is asked for or no toy knows it"
+    reason = "an attribute has the requested kind, or no toy kernel takes it"
 )]
 impl<'a> KernelCall<'a> {
     pub fn tensor(&self, place: usize) -> Result<&'a ToyTensor, KernelError> {
@@ -66,7 +66,7 @@ impl<'a> KernelCall<'a> {
         }
     }
 
-    /// A float that the simulator only writes without a fraction.
+    /// A float, which the simulator only writes without a fraction.
     #[allow(
         clippy::as_conversions,
         clippy::cast_possible_truncation,
@@ -116,7 +116,8 @@ impl<'a> KernelCall<'a> {
         }
     }
 
-    /// What is drawn: all of `size` (of the operand), or the box of it that `global` and `start` name.
+    /// Box of the numbers to draw: all of `size` (of the operand), or the box of it that `global`
+    /// and `start` describe.
     pub fn drawn_box(&self) -> Result<DrawnBox, KernelError> {
         let dims = match self.named("size") {
             Attr::Ints(sizes) => sizes_of(sizes)?,

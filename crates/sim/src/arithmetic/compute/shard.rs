@@ -1,12 +1,12 @@
-//! Look-ups and writes where a worker holds only a shard of what is indexed: the shard is put into a whole of zeros, and
-//! what is asked for is done on that.
+//! Look-ups and writes where a worker has only a shard of the indexed tensor: the shard is put into
+//! a whole of zeros, and the operation is done on that.
 
 use super::{Compute, KernelError, KernelResults};
 use crate::arithmetic::kernels::{KernelArg, sizes_of, wrap};
 use crate::arithmetic::tensor::{ToyTensor, narrow, wide};
 use gt_protocol::{Attr, Op};
 
-/// Where a shard begins in a dimension, and how long that is.
+/// Start of a shard in a dimension, and the dimension's size.
 #[derive(Clone, Copy)]
 struct ShardRange {
     start: usize,
@@ -14,7 +14,7 @@ struct ShardRange {
 }
 
 impl Compute {
-    /// The results on a shard, where the attributes say that this is one.
+    /// The results on a shard, if the attributes say that this is one.
     pub(super) fn run_on_shard(&self, args: &[KernelArg<'_>]) -> Option<KernelResults> {
         let info = self.op.info();
         let [start, total] = ["start", "total"].map(|name| info.attr_index(name));
@@ -43,7 +43,7 @@ impl Compute {
             let results = self.run(args)?;
             return Ok(results.iter().map(|table| part(table, 0, range, narrow(rows))).collect());
         }
-        // The scores' place among a loss's operands, whose weights follow two places behind.
+        // Position of the scores among a loss's operands; the weights follow two positions behind.
         let scores =
             [(Op::NllLoss, 0), (Op::NllLossBackward, 1)].iter().find(|row| row.0 == self.op);
         let scores = scores.map(|row| row.1);
@@ -54,10 +54,10 @@ impl Compute {
             (None, _) => return Err(KernelError::Unknown),
         };
         let shard = args[position].tensor()?;
-        // A client may write the attributes of a shard beside what has no dimension.
+        // A client may write the attributes of a shard for an operand without dimensions.
         let Some(&size) = shard.dims.get(dim) else { return Err(KernelError::Unknown) };
         let padded = put(shard, dim, range);
-        // Classes that others hold weigh nothing here.
+        // Classes of other shards have no weight here.
         let ones = ToyTensor::from_fn(&[size], shard.dtype, |_| 1);
         let weights = |arg: &KernelArg<'_>| put(arg.optional().unwrap_or(&ones), 0, range);
         let weight = scores.map(|place| (place + 2, weights(&args[place + 2])));
@@ -76,7 +76,7 @@ impl Compute {
     }
 }
 
-/// Zeros of the whole with the shard in its place. A tensor that is whole already keeps the shard only.
+/// Zeros of the whole with the shard in its place. A tensor that is whole is reduced to the shard.
 fn put(tensor: &ToyTensor, dim: usize, range: ShardRange) -> ToyTensor {
     let mut dims = tensor.dims.clone();
     let size = dims[dim];

@@ -1,4 +1,4 @@
-//! Numbers that hang on their place in the whole tensor, and on nothing else.
+//! Numbers that depend only on their position in the whole tensor.
 
 use super::{KernelError, is_float};
 use crate::arithmetic::tensor::{PRIME, ToyTensor};
@@ -9,7 +9,7 @@ use gt_protocol::Dtype;
 /// The part of a larger tensor that is drawn.
 pub struct DrawnBox {
     pub dims: Vec<usize>,
-    /// The larger tensor's shape, and where in it the part begins.
+    /// The larger tensor's shape, and the start of the part in it.
     pub whole: Vec<usize>,
     pub start: Vec<usize>,
 }
@@ -21,7 +21,7 @@ pub fn drawn(drawn_box: &DrawnBox, dtype: Dtype, draw: i64) -> Result<ToyTensor,
     Ok(ToyTensor::from_fn(&drawn_box.dims, dtype, |index| number(drawn_box, index, draw)))
 }
 
-/// Twice the elements that stay, zeros for the others; and which ones stay.
+/// Twice the elements that stay, with zeros for the others; and the mask of those that stay.
 pub fn dropout(
     operand: &ToyTensor,
     drawn_box: &DrawnBox,

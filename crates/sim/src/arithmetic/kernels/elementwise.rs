@@ -1,4 +1,4 @@
-//! Element by element.
+//! Elementwise kernels.
 
 use super::functions::{exponential, inverse_root, logarithm, root};
 use super::{KernelArg, KernelError, broadcast, is_float, promoted};
@@ -104,7 +104,7 @@ pub fn unary(kind: UnaryKernel, args: &[KernelArg<'_>]) -> Result<ToyTensor, Ker
             UnaryKernel::Sqrt => root(a),
             UnaryKernel::Rsqrt => inverse_root(a),
             UnaryKernel::Square => a * a,
-            // Every element of the field is a number.
+            // Every element of the field is a finite number.
             UnaryKernel::Isnan | UnaryKernel::Isinf => 0,
         }
     })
@@ -129,7 +129,8 @@ pub fn select(args: &[KernelArg<'_>]) -> Result<ToyTensor, KernelError> {
     zip(args, promoted(&args[1..]), |elements| elements[if elements[0] == 1 { 1 } else { 2 }])
 }
 
-/// The operand shifted by numbers that hang on the place of the whole value: what a fused update does to its operands.
+/// The operand shifted by numbers that depend on the operands' values at each position, as in a
+/// fused update.
 pub fn sgd(args: &[KernelArg<'_>]) -> Result<Vec<ToyTensor>, KernelError> {
     let (param, grad) = (args[0].tensor()?, args[1].tensor()?);
     let buffer = args[2].optional();

@@ -1,7 +1,8 @@
-//! Stand-ins for functions that no finite field has.
+//! Stand-ins for functions that do not exist in a finite field.
 //!
-//! Nothing that is simulated relies on more than their being functions that are monotone where `ops.toml` says so: a
-//! softmax is `exponential(x - most)` over its sum, whatever `exponential` is.
+//! Nothing that is simulated relies on more than that these are functions, monotone where
+//! `ops.toml` says so: a softmax is `exponential(x - most)` over its sum, whatever `exponential`
+//! is.
 
 use crate::arithmetic::tensor::{HALF, PRIME, residue, signed};
 
@@ -17,14 +18,15 @@ pub fn root(element: u64) -> u64 {
     rising(element, 11)
 }
 
-/// Neither rising nor falling, and linear in nothing: a function that let sums pass would hide a sum that passes it.
+/// Neither rising nor falling, and not linear: a linear function would hide that a sum wrongly
+/// passed through it.
 pub fn inverse_root(element: u64) -> u64 {
     let base = (element + 17) % PRIME;
     (base * base % PRIME * base + 17) % PRIME
 }
 
-/// Monotone in the order of the elements, without a fixed point at 0, and as good as injective: quadratic where numbers
-/// are small, then as steep as is room.
+/// Monotone in the order of the elements, without a fixed point at 0, and practically injective:
+/// quadratic for small numbers, then as steep as there is room.
 fn rising(element: u64, shift: u64) -> u64 {
     const SMALL: u64 = 1024;
     let number = signed(element % PRIME);

@@ -1,4 +1,4 @@
-//! Look-ups by elements, which may point outside, and the loss that looks up its classes.
+//! Look-ups by elements, which may be out of range, and the loss that looks up its classes.
 
 use super::{KernelArg, KernelError, is_float, wrap};
 use crate::arithmetic::tensor::{PRIME, ToyTensor, inverse, residue};
@@ -11,7 +11,7 @@ pub enum LossReduction {
     Sum,
 }
 
-/// The elements as places below `limit`.
+/// The elements as indices below `limit`.
 pub fn places(indices: &ToyTensor, limit: usize) -> Result<Vec<usize>, KernelError> {
     let place = |&element: &u64| match usize::try_from(element) {
         Ok(place) if place < limit => Ok(place),
@@ -95,7 +95,7 @@ struct Classes<'a> {
     weights: Vec<u64>,
 }
 
-/// Rows of scores, one class each, and what each row weighs.
+/// Rows of scores, with the class and the weight of each row.
 fn classes<'a>(
     scores: KernelArg<'a>,
     target: KernelArg<'_>,
@@ -132,7 +132,7 @@ pub fn nll_loss(
     let sum = each.data.iter().fold(0, |sum, loss| (sum + loss) % PRIME);
     let point = |element: u64| ToyTensor::from_fn(&[], scores.dtype, |_| element);
     let loss = match reduction {
-        // As torch: losses that are not reduced have no weight together.
+        // Losses without a reduction have no total weight, as in torch.
         LossReduction::None => return Ok(vec![each, point(0)]),
         LossReduction::Sum => point(sum),
         LossReduction::Mean => point(sum * inverse(total)),

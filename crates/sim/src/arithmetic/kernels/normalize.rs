@@ -1,4 +1,5 @@
-//! Softmax, layer norm and RMS norm by their formulas, over the field's stand-ins for exponentials and roots.
+//! Softmax, layer norm and RMS norm by their formulas, over the field's stand-ins for exponentials
+//! and roots.
 
 use super::functions::{exponential, inverse_root, logarithm};
 use super::reduce::reduced_over;
@@ -75,7 +76,7 @@ pub fn layer_norm(
     Ok(vec![output, mean, rstd])
 }
 
-/// Gradients for the input and for both parameters; those are sums over the rows.
+/// Gradients of the input and of both parameters; the latter are sums over the rows.
 pub fn layer_norm_backward(
     args: &[KernelArg<'_>],
     normalized: &[usize],
@@ -129,7 +130,7 @@ pub fn rms_norm(
     Ok(vec![output, rstd])
 }
 
-/// Gradients for the input and for the weight, a sum over the rows.
+/// Gradients of the input and of the weight, a sum over the rows.
 pub fn rms_norm_backward(
     args: &[KernelArg<'_>],
     normalized: &[usize],
@@ -173,7 +174,7 @@ fn mean_over(operand: &ToyTensor, dims: &[usize]) -> ToyTensor {
     each(&sums, |index| sums.at(index) * share)
 }
 
-/// A tensor like `operand`, each element from its index.
+/// A tensor like `operand`, with each element computed from its index.
 fn each(operand: &ToyTensor, element: impl FnMut(&[usize]) -> u64) -> ToyTensor {
     ToyTensor::from_fn(&operand.dims, operand.dtype, element)
 }

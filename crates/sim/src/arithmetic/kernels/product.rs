@@ -4,7 +4,7 @@ use super::{KernelArg, KernelError, broadcast};
 use crate::arithmetic::tensor::{PRIME, ToyTensor};
 use gt_protocol::Dtype;
 
-/// `a @ b` over the last two dimensions; a vector gets a dimension that is taken away again.
+/// `a @ b` over the last two dimensions; a vector gets a dimension that is removed again.
 pub fn matmul(a: &ToyTensor, b: &ToyTensor) -> Result<ToyTensor, KernelError> {
     if a.rank() == 0 || b.rank() == 0 {
         return Err(KernelError::Form("a product with a scalar"));

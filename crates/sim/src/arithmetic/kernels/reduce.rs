@@ -37,7 +37,7 @@ pub fn reduce(
     let extremum = reduction == Reducer::Amax || reduction == Reducer::Amin;
     let empty = |dim: usize| operand.dims.get(dim) == Some(&0);
     let nothing = reduced.iter().any(|&dim| empty(dim));
-    // Without a list even a dimension that is not there would have to be named.
+    // Without a list, an empty dimension would have to be named.
     if extremum && (nothing || dims.is_none_or(<[i64]>::is_empty) && operand.dims.contains(&0)) {
         return Err(KernelError::Form("the extremum of nothing"));
     }
@@ -62,7 +62,7 @@ pub fn reduce(
     Ok(shaped(result, dtype, &reduced, keepdim))
 }
 
-/// The largest (or the smallest) along `dim` and the place of the first one.
+/// The largest (or smallest) element along `dim` and the index of the first one.
 pub fn extremum(
     operand: &ToyTensor,
     dim: i64,
@@ -81,7 +81,7 @@ pub fn extremum(
     ])
 }
 
-/// The place of the first largest (or smallest): along `dim`, or among all elements.
+/// The index of the first largest (or smallest) element: along `dim`, or among all elements.
 pub fn place(
     operand: &ToyTensor,
     dim: Option<i64>,
@@ -112,7 +112,7 @@ fn first_extremum(inner: &mut dyn Iterator<Item = u64>, most: bool) -> (u64, u64
     first
 }
 
-/// The sum of squares about the mean over the count less `correction`.
+/// The sum of squared deviations from the mean over the count minus `correction`.
 pub fn variance(
     operand: &ToyTensor,
     dims: Option<&[i64]>,
@@ -181,7 +181,8 @@ fn reduced(operand: &ToyTensor, dims: Option<&[i64]>) -> Result<Vec<usize>, Kern
     }
 }
 
-/// Reduced with the reduced dimensions kept at size 1. The elements of one reduction come in row-major order.
+/// Reduces, keeping the reduced dimensions at size 1. The elements of one reduction come in
+/// row-major order.
 pub fn reduced_over(
     operand: &ToyTensor,
     reduced: &[usize],

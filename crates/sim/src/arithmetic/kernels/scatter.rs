@@ -1,15 +1,15 @@
-//! Elements by tables of places, and triangles.
+//! Kernels with index tables, and triangles.
 
 use super::index::{check_indices, places};
 use super::{KernelArg, KernelError, wrap};
 use crate::arithmetic::tensor::{PRIME, ToyTensor, wide};
 
-/// What a place holds where several elements are written to it.
+/// Result of writing several elements to one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// The last one's.
+    /// The last element.
     Last,
-    /// The sum with what was there.
+    /// The sum of all, with the element that was there.
     Sum,
 }
 
@@ -43,7 +43,7 @@ pub fn scatter(args: &[KernelArg<'_>], dim: i64, write: Write) -> Result<ToyTens
     Ok(written)
 }
 
-/// Operands: target, a vector of places along `dim`, a slice for each.
+/// Operands: target, a vector of indices along `dim`, a slice for each.
 pub fn index_add(args: &[KernelArg<'_>], dim: i64) -> Result<ToyTensor, KernelError> {
     let [target, index, source] = [args[0].tensor()?, args[1].tensor()?, args[2].tensor()?];
     let dim = wrap(dim, target.rank())?;
@@ -67,7 +67,7 @@ pub fn index_add(args: &[KernelArg<'_>], dim: i64) -> Result<ToyTensor, KernelEr
     Ok(sums)
 }
 
-/// What is not above (`lower`) or not below the diagonal; zeros elsewhere.
+/// Elements not above (`lower`) or not below the diagonal; zeros elsewhere.
 pub fn triangle(operand: &ToyTensor, diagonal: i64, lower: bool) -> Result<ToyTensor, KernelError> {
     if operand.rank() < 2 {
         return Err(KernelError::Form("a triangle of a vector"));
@@ -80,7 +80,7 @@ pub fn triangle(operand: &ToyTensor, diagonal: i64, lower: bool) -> Result<ToyTe
     }))
 }
 
-/// The places that `index` names, which is as large as the operand but along `dim`.
+/// The indices in `index`, which is as large as the operand except along `dim`.
 fn fitting(operand: &ToyTensor, index: &ToyTensor, dim: usize) -> Result<Vec<usize>, KernelError> {
     check_indices(index)?;
     let mut expected = operand.dims.clone();

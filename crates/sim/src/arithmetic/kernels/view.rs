@@ -1,4 +1,4 @@
-//! The same elements in another order or shape, and tensors put together.
+//! Kernels that reorder or reshape elements, and that join tensors.
 
 use super::{KernelError, promoted, sizes_of, wrap};
 use crate::arithmetic::kernels::KernelArg;
@@ -53,7 +53,7 @@ pub fn expand(operand: &ToyTensor, sizes: &[i64]) -> Result<ToyTensor, KernelErr
     Ok(ToyTensor::from_fn(&dims, operand.dtype, |index| operand.at(index)))
 }
 
-/// Where a slice begins, how many elements it has, how far apart they are.
+/// Start of a slice, its number of elements, and its step.
 struct Steps {
     dim: usize,
     start: usize,
@@ -162,8 +162,8 @@ pub fn diagonal(
     }))
 }
 
-/// Pairs of what is put before and behind, from the last dimension backwards.
-/// Pairs from the last dimension on; negative ones cut off.
+/// Pads the operand. Pairs of amounts before and behind start at the last dimension; negative ones
+/// cut off.
 pub fn pad(operand: &ToyTensor, pairs: &[i64], value: i64) -> Result<ToyTensor, KernelError> {
     let rank = operand.rank();
     if pairs.len() % 2 == 1 || pairs.len() / 2 > rank {
@@ -236,7 +236,7 @@ pub fn flip(operand: &ToyTensor, dims: &[i64]) -> Result<ToyTensor, KernelError>
     }))
 }
 
-/// Operands of one rank; empty vectors, which join anything, are not used.
+/// Joins operands of one rank; empty vectors, which join anything, are not used.
 pub fn cat(args: &[KernelArg<'_>], dim: i64) -> Result<ToyTensor, KernelError> {
     let parts: Vec<&ToyTensor> = args.iter().map(|arg| arg.tensor()).collect::<Result<_, _>>()?;
     let [first, ..] = parts.as_slice() else { return Err(KernelError::Form("nothing to join")) };

@@ -1,9 +1,10 @@
-//! Forks of this process: a child has no part in its parent's connection.
+//! Forks of this process: a child does not use its parent's connection.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set in a child that was forked while a connection was open: that one belongs to the parent.
+/// True in a child that was forked while a connection was open: that connection belongs to the
+/// parent.
 pub(super) static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
@@ -14,7 +15,7 @@ pub(super) fn forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Learns of forks from here on.
+/// Registers the handler for forks.
 pub(super) fn watch_forks() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {

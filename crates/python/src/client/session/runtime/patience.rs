@@ -1,24 +1,25 @@
-//! How long a session whose dispatcher has no worker waits for one, and what it says meanwhile.
+//! Waiting for the first worker of a dispatcher that has none: the limits, and the messages
+//! meanwhile.
 
 use super::state::Runtime;
 use std::time::{Duration, Instant};
 
-/// How long a session waits in silence for its dispatcher's first worker.
+/// Time for which a session waits silently for its dispatcher's first worker.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How long a session waits for its dispatcher's first worker, unless `gt.connect` says otherwise: a worker with torch
-/// starts in 3 to 10 s, on a busy machine in 30 s.
+/// Time for which a session waits for its dispatcher's first worker, unless `gt.connect` sets
+/// another: a worker with torch starts in 3 to 10 s, on a busy machine in 30 s.
 pub(crate) const WORKER_WAIT: Duration = Duration::from_mins(1);
 
-/// What a session whose dispatcher has no worker does while something waits.
+/// Action of a session without workers while something waits.
 pub(super) enum Patience {
     Wait,
-    /// Says so on standard error, once.
+    /// Print this text on standard error, once.
     Announce(String),
     Over(String),
 }
 
 impl Runtime {
-    /// How much longer something waits that needs a worker.
+    /// The next action of a wait that needs a worker.
     pub(super) fn patience(&mut self) -> Patience {
         let Some(hope) = self.hope.as_mut() else { return Patience::Wait };
         if !self.answers.workers.is_empty() {
@@ -41,7 +42,7 @@ impl Runtime {
         Patience::Over(format!("{place}: no worker has joined it within {seconds} s. {advice}"))
     }
 
-    /// How far this program's own workers are, where something has waited for them this long: once.
+    /// Progress of this program's own workers, once, when a wait has lasted `waited`.
     pub(super) fn start_notice(&mut self, waited: Duration) -> Option<String> {
         if self.is_start_told || waited < SILENCE {
             return None;
@@ -51,7 +52,7 @@ impl Runtime {
         Some(format!("{text}, after {:.0} s", waited.as_secs_f64()))
     }
 
-    /// How a session without workers comes by one.
+    /// Advice on how to get a worker for a session that has none.
     fn worker_advice(&self) -> String {
         let connection = self.connection.as_ref();
         let Some(address) = connection.and_then(|connection| connection.address()) else {
@@ -66,7 +67,7 @@ impl Runtime {
         format!("Start one: `python -m gt.worker {place}`")
     }
 
-    /// What a failure adds where there is no worker any more.
+    /// Advice that a failure adds where no worker is left.
     pub(crate) fn advice(&self) -> Option<String> {
         self.answers.workers.is_empty().then(|| self.worker_advice())
     }

@@ -1,4 +1,4 @@
-//! What comes before an instruction: a connection, the configuration, and room.
+//! Preconditions of an instruction: a connection, the configuration, and room.
 
 use super::ending::hold_other_threads;
 use super::fork::forked;
@@ -10,23 +10,25 @@ use pyo3::sync::PyOnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The shortest and longest nap while a ring is full: the worker has thousands of instructions to go. A nap of a quarter
-/// of the time that has passed is late by a quarter at most, and three quarters of the ring are still to be worked off.
+/// The shortest and longest nap while a ring is full: the worker still has thousands of
+/// instructions to run. A nap is a quarter of the time waited so far, so it overshoots by a quarter
+/// at most, and three quarters of the ring are still full when it ends.
 const FULL_NAP_MIN: Duration = Duration::from_micros(50);
 const FULL_NAP_MAX: Duration = Duration::from_millis(2);
 
-/// How the first operation comes by a connection where nobody has connected.
+/// Function that opens a connection at the first operation where the program has not connected.
 static OPEN: PyOnceLock<fn(Python<'_>) -> PyResult<()>> = PyOnceLock::new();
-/// Set while a thread opens the connection that the first operation needs; the others wait for it.
+/// True while a thread opens the connection that the first operation needs; the other threads wait
+/// for it.
 static OPENING: AtomicBool = AtomicBool::new(false);
 
-/// Says how the first operation comes by a connection; what is said first holds.
+/// Sets the function that opens the connection at the first operation; the first call wins.
 pub(crate) fn set_opener(py: Python<'_>, open: fn(Python<'_>) -> PyResult<()>) {
     OPEN.get_or_init(py, || open);
 }
 
-/// Connects if that has not been done, and waits until an instruction fits and every free before it has been sent. After
-/// it, one instruction may be sent without waiting.
+/// Connects if there is no connection, and waits until an instruction fits and all earlier frees
+/// have been sent. After it, one instruction may be sent without waiting.
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
     let mut full_since: Option<Instant> = None;
     loop {
@@ -43,7 +45,7 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             }
             let room = runtime.connection.as_mut().map(|connection| connection.has_room());
             if full_since.is_some() {
-                // A worker that waits for its answers to be taken makes no room.
+                // A worker that waits for its answers to be read makes no room.
                 runtime.receive_ready();
             }
             match room {
@@ -106,7 +108,7 @@ pub(crate) fn prepare_for(py: Python<'_>, caller: Caller) -> PyResult<()> {
     }
 }
 
-/// [`prepare`] for an instruction with a large payload: there is a place for that too.
+/// [`prepare`] for an instruction with a large payload: waits for a payload slot too.
 pub(crate) fn prepare_payload(py: Python<'_>) -> PyResult<()> {
     loop {
         prepare(py)?;
@@ -115,18 +117,20 @@ pub(crate) fn prepare_payload(py: Python<'_>) -> PyResult<()> {
         });
         let Some(payloads) = full else { return Ok(()) };
         py.detach(|| payloads.wait());
-        // A worker that waits for its answers to be taken takes no payloads, and nor does one that is gone.
+        // A worker that waits for its answers to be read takes no payloads; neither does one that
+        // is gone.
         with(py, Runtime::receive_ready);
         py.check_signals()?;
     }
 }
 
-/// What an instruction still waits for.
+/// Precondition that an instruction still waits for.
 enum Missing {
     Connection,
-    /// It is read once a session, at the first operation, which may ask workers itself.
+    /// The configuration is read once a session, at the first operation; reading it may itself ask
+    /// workers.
     Configuration,
     Room,
-    /// There is none, which the user is to be told.
+    /// There is no worker; the user gets this text.
     Worker(String),
 }

@@ -1,4 +1,4 @@
-//! One connection in place of another, or none: values of the earlier one are void.
+//! Replacing one connection by another, or by none: values of the earlier one become void.
 
 use super::ending::{self, hold_other_threads};
 use super::fork::{FORKED, forked, watch_forks};
@@ -13,12 +13,12 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Set in a forked child that has left its parent's session.
+/// True in a forked child that has left its parent's session.
 static CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Puts a new connection in place of the current one.
 ///
-/// `hope` where the workers are not this program's own: how long to wait for the first.
+/// `hope` is set where the workers are not this program's own: the time to wait for the first.
 pub(crate) fn install(
     py: Python<'_>,
     connection: Box<dyn Connection>,
@@ -39,7 +39,8 @@ pub(crate) fn install(
     close(py, old);
 }
 
-/// Makes a forked child a program of its own, whose first operation opens a session; of no effect elsewhere.
+/// Makes a forked child an independent program, whose first operation opens a session; without
+/// effect in other processes.
 pub(crate) fn leave_parent(py: Python<'_>) {
     if forked() {
         CHILD.store(true, Ordering::Relaxed);
@@ -48,11 +49,12 @@ pub(crate) fn leave_parent(py: Python<'_>) {
             runtime.hope = None;
             begin_anew(py, runtime)
         });
-        assert!(old.is_none(), "a connection of the parent's is not a child's to end");
+        assert!(old.is_none(), "a forked child must not end its parent's connection");
     }
 }
 
-/// Whose a tensor is that has no value in this session, and what to do.
+/// The end of an error message about a tensor without a value in this session: its owner, and
+/// advice.
 pub(crate) fn whose() -> &'static str {
     if has_left_parent() {
         return "belongs to the process that this one was forked from; keep it in the dataset, or keep a numpy array \
@@ -62,29 +64,30 @@ pub(crate) fn whose() -> &'static str {
      gt.tensor()"
 }
 
-/// Whether this process began as a child that left its parent's session: earlier values are the parent's.
+/// Returns true if this process is a forked child that left its parent's session: earlier values
+/// are the parent's.
 fn has_left_parent() -> bool {
     CHILD.load(Ordering::Relaxed)
 }
 
-/// Whether this is such a child, and has no session yet. When that begins a loader brings tensors of its dataset along,
-/// so it must begin before such a tensor is used.
+/// Returns true if this is such a child without a session yet. A loader sends tensors of its
+/// dataset along when the session begins, so the session must begin before such a tensor is used.
 pub(crate) fn is_new_child(py: Python<'_>) -> bool {
     has_left_parent() && !has_begun(py)
 }
 
-/// Begins the session of such a child.
+/// Opens the session of such a child.
 #[inline]
 pub(crate) fn begin_new_child(py: Python<'_>) -> PyResult<()> {
     if is_new_child(py) { prepare(py) } else { Ok(()) }
 }
 
-/// Makes all values void; the connection there was, where it is ours to end.
+/// Makes all values void; returns the old connection, unless it is the parent's.
 fn begin_anew(py: Python<'_>, runtime: &mut Runtime) -> Option<Box<dyn Connection>> {
     if FORKED.swap(false, Ordering::Relaxed) {
-        // The parent's connection is not ours to end; the new one is.
+        // The parent's connection must not be ended here.
         std::mem::forget(runtime.connection.take());
-        // What the parent's other threads had taken is theirs.
+        // Words that the parent's other threads had taken belong to the parent.
         RECEIVED.store(TAKEN.load(Ordering::Acquire), Ordering::Release);
     }
     EPOCH.fetch_add(1, Ordering::Relaxed);
@@ -99,7 +102,7 @@ fn begin_anew(py: Python<'_>, runtime: &mut Runtime) -> Option<Box<dyn Connectio
 pub(crate) fn disconnect(py: Python<'_>) {
     let old = with(py, |runtime| {
         if forked() {
-            // The parent's connection is not ours to end.
+            // The parent's connection must not be ended here.
             std::mem::forget(runtime.connection.take());
             return None;
         }
@@ -110,7 +113,7 @@ pub(crate) fn disconnect(py: Python<'_>) {
     close(py, old);
 }
 
-/// Ends the connection with the program: to other threads the session stands still from here on.
+/// Ends the connection with the program: other threads that use the session block from here on.
 pub(crate) fn end_with_program(py: Python<'_>) {
     ending::begin();
     disconnect(py);
@@ -122,6 +125,6 @@ fn close(py: Python<'_>, connection: Option<Box<dyn Connection>>) {
     if let Some(text) = connection.take_notice()
         && let Err(error) = errors::announce(py, &text)
     {
-        error.write_unraisable(py, None); // the session has ended; only its last words are lost
+        error.write_unraisable(py, None); // the session has ended; only its last messages are lost
     }
 }

@@ -1,4 +1,5 @@
-//! A worker that does not answer: who it is, since when, and how a wait says so. One that computes is left in peace.
+//! Workers that do not answer: their names, the time since the last answer, and the message of a
+//! long wait. A worker that computes is not reported.
 
 use super::state::Runtime;
 use crate::client::connection::answers::Answer;
@@ -8,25 +9,27 @@ use gt_transport::process_state;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a wait is silent itself: long reads are ordinary, and what it says is for people.
+/// Time for which a wait is silent: long reads are ordinary, and the message is for people.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Between two looks at the workers' processes. The first is before the end of the silence, so that the second ends it.
+/// Interval between two looks at the workers' processes. The first look is before the end of the
+/// silence, so that the second coincides with it.
 const LOOK: Duration = Duration::from_secs(1);
-/// Ticks of a hundredth of a second in which a worker that computes, or starts, runs at least from one look to the next.
+/// Ticks (1/100 s) of processor time that a computing or starting worker uses at least between two
+/// looks.
 const BUSY_TICKS: u64 = 5;
 
-/// What a program waits for.
+/// Request that a program waits for.
 #[derive(Clone, Copy)]
 pub(crate) enum Question<'a> {
     Read(&'a Meta),
     Synchronize,
     Description,
-    /// With how long they are waited for; None until a worker is known not to answer.
+    /// Counters, with the time limit of the wait; None: until a worker is known not to answer.
     Counters(Option<Duration>),
 }
 
 impl Question<'_> {
-    /// Whether part of the answer has to do: counters come from each worker by itself.
+    /// Returns true if a partial answer is enough: each worker's counters come separately.
     pub(super) fn is_partial(&self, watch: &Watch) -> bool {
         match self {
             Self::Read(_) | Self::Synchronize | Self::Description => false,
@@ -47,19 +50,19 @@ impl std::fmt::Display for Question<'_> {
     }
 }
 
-/// One wait, as it grows long.
+/// The state of one wait as it grows long.
 pub(super) struct Watch {
     begun: Instant,
     looked: Instant,
-    /// A question to the dispatcher: on whom this session waits.
+    /// Number of the request to the dispatcher for the workers that have not answered.
     request: Option<u64>,
     /// Processor time of the workers' processes at the last look.
     ticks: BTreeMap<u32, u64>,
-    /// Who has been named.
+    /// Workers that have been named in the message.
     named: Option<String>,
 }
 
-/// A worker, as the dispatcher knows it.
+/// A worker's line in the dispatcher's description.
 struct WorkerLine {
     index: u32,
     process: u32,
@@ -72,12 +75,12 @@ impl Watch {
         Self { begun, looked: begun, request: None, ticks, named: None }
     }
 
-    /// How long it has been.
+    /// Time that the wait has lasted.
     pub fn waited(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// `worker 0 has not answered since 12:03:07 UTC` where that is due, once.
+    /// Returns `worker 0 has not answered since 12:03:07 UTC` when that is due, once.
     pub fn look(&mut self, runtime: &mut Runtime) -> Option<String> {
         if self.named.is_some() || self.waited() < SILENCE.saturating_sub(LOOK) {
             return None;
@@ -105,12 +108,13 @@ impl Watch {
         None
     }
 
-    /// The answer is not waited for any longer.
+    /// Drops the request for the unanswered workers.
     pub fn forget(&mut self) {
         self.named = None;
     }
 
-    /// `the answer has come after 12 s: worker 0 (process 123)` where it had been named and the answer has come.
+    /// Returns `the answer has come after 12 s: worker 0 (process 123)` if the worker had been
+    /// named and the answer has come.
     pub fn end(&mut self, runtime: &mut Runtime, is_answered: bool) -> Option<String> {
         if let Some(request) = self.request.take() {
             runtime.answers.forget(request);
@@ -119,7 +123,8 @@ impl Watch {
         Some(format!("the answer has come after {:.0} s: {named}", self.waited().as_secs_f64()))
     }
 
-    /// Stopped workers, whom others may wait for, and how they go on; else those that are waited for and do not compute.
+    /// Stopped workers, for which others may wait, and how to continue them; else those that have
+    /// not answered and do not compute.
     fn silent(&mut self, lines: &[WorkerLine], is_here: bool) -> (Vec<String>, String) {
         let (mut stopped, mut idle, mut is_first_look) = (Vec::new(), Vec::new(), false);
         let mut advice = ", for a signal has stopped it: let it go on by `kill -CONT".to_owned();
@@ -148,8 +153,9 @@ impl Watch {
 }
 
 impl Runtime {
-    /// Asks the dispatcher whom this session waits for; it answers without any worker. Nothing where the question finds no
-    /// room: then the dispatcher holds this session back, and there will be.
+    /// Asks the dispatcher which workers this session waits for; it answers without any worker.
+    /// Does nothing where the request has no room: the dispatcher then throttles this session, and
+    /// there will be room.
     fn ask_unanswered(&mut self) -> Option<u64> {
         let connection = self.connection.as_mut()?;
         if !connection.has_dispatcher_room() {

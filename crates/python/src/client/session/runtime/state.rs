@@ -1,4 +1,5 @@
-//! The state of a client's connection: the way to the dispatcher, slots, requests, generator, and which call sites have been announced.
+//! The state of a client's connection: the connection itself, slots, requests, generator, and the
+//! call sites whose names the dispatcher has.
 
 use super::fork::forked;
 use crate::client::connection::Connection;
@@ -14,16 +15,17 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Slots freed in one instruction.
+/// Maximum number of slots freed in one instruction.
 const FREE_BATCH: usize = 512;
 
-/// Bytes of values whose `free` waits for the next instruction: no more than one that is large, or many that are not.
+/// Bytes of values whose `free` may wait for the next instruction: less than one large value, or
+/// many small ones.
 const WAITING_BYTES_MAX: u64 = 1 << 20;
 
-/// Of one instruction's results.
+/// Slots of one instruction's results.
 pub(crate) type ResultSlots = SmallVec<[u32; 2]>;
 
-/// Who makes an instruction: the user's call site and the signal around it.
+/// Origin of an instruction: the user's call site and the signal around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub site: u32,
@@ -34,32 +36,33 @@ pub(crate) struct Runtime {
     pub connection: Option<Box<dyn Connection>>,
     pub answers: Answers,
     pub generator: Option<Generator>,
-    /// By call site: whether the dispatcher has its name; `None` where it does not want them.
+    /// True, by call site, if the dispatcher has its name; `None` where the dispatcher does not
+    /// want names.
     pub(super) announced: Option<Vec<bool>>,
-    /// How many workers the embedded dispatcher starts.
+    /// Number of workers that the embedded dispatcher starts.
     pub workers: Option<u32>,
-    /// Whether the configuration has been read since the connection was opened.
+    /// True if the configuration has been read since the connection was opened.
     pub(super) begun: bool,
-    /// How long to wait for a dispatcher's first worker, and since when; `None` once there was one, or where the workers
-    /// are this program's own.
+    /// Time limit for a dispatcher's first worker and the start of the wait; `None` once there was
+    /// a worker, or where the workers are this program's own.
     pub hope: Option<Hope>,
-    /// Whether the user has been told that this program's own workers start.
+    /// True once the user has been told that this program's own workers start.
     pub(super) is_start_told: bool,
     pub(super) slots: SlotPool,
     words: Vec<u32>,
 }
 
-/// That a worker will join.
+/// A wait for a worker that is expected to join.
 #[derive(Clone, Copy)]
 pub(crate) struct Hope {
     pub limit: Duration,
-    /// The first time that something had to wait.
+    /// Time at which something first had to wait.
     pub since: Option<Instant>,
-    /// Whether the user has been told what is waited for.
+    /// True once the user has been told that a worker is waited for.
     pub is_announced: bool,
 }
 
-/// Slots of the session: which are free again.
+/// The session's slots, and which of them are free again.
 #[derive(Default)]
 pub(super) struct SlotPool {
     free: Vec<u32>,
@@ -68,7 +71,8 @@ pub(super) struct SlotPool {
 
 pub(super) static RUNTIME: GilCell<Option<Runtime>> = GilCell::new(None);
 
-/// Slots whose values are gone but whose `free` has not been sent: it goes with the next instruction.
+/// Slots whose values are gone but whose `free` has not been sent yet: it goes with the next
+/// instruction.
 #[derive(Default)]
 pub(super) struct Waiting {
     pub(super) slots: Vec<u32>,
@@ -77,9 +81,10 @@ pub(super) struct Waiting {
 
 pub(super) static WAITING: GilCell<Waiting> = GilCell::new(Waiting { slots: Vec::new(), bytes: 0 });
 pub(super) static EPOCH: AtomicU32 = AtomicU32::new(1);
-/// Batches of words that threads took from inboxes (counted with the inbox locked) ...
+/// Number of batches of words that threads took from inboxes (counted with the inbox locked) ...
 pub(super) static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// ... and how many of them the core has (counted with the GIL held). Where the two differ a thread is on its way.
+/// ... and number of these that the core has received (counted with the GIL held). While the two
+/// differ, a thread is about to deliver a batch.
 pub(super) static RECEIVED: AtomicU64 = AtomicU64::new(0);
 
 impl Runtime {
@@ -111,7 +116,7 @@ impl Runtime {
         })
     }
 
-    /// Whether the dispatcher has the name of a call site, or wants none.
+    /// Returns true if the dispatcher has the name of a call site, or wants no names.
     #[inline]
     pub(super) fn knows_site(&self, site: u32) -> bool {
         let Some(announced) = &self.announced else { return true };
@@ -119,7 +124,7 @@ impl Runtime {
         site == 0 || announced.get(place).copied().unwrap_or(false)
     }
 
-    /// Gives the dispatcher the name of a call site.
+    /// Sends the name of a call site to the dispatcher.
     #[cold]
     pub(super) fn announce_site(&mut self, site: u32, name: Option<String>) {
         let (Some(announced), Ok(place)) = (&mut self.announced, usize::try_from(site)) else {
@@ -149,8 +154,9 @@ impl Runtime {
         sent.map_err(PyRuntimeError::new_err)
     }
 
-    /// Sends an instruction by its words, of which site, flags and slots of results are still open: those are written
-    /// into it, the slots into `slots` too. There is room.
+    /// Sends an instruction given by its words, in which call site, flags and result slots are
+    /// placeholders: they are filled in here, and the slots are also written to `slots`. The caller
+    /// has made sure that there is room.
     #[inline]
     pub(crate) fn publish(
         &mut self,
@@ -187,7 +193,7 @@ impl Runtime {
         self.has_room(py) && self.knows_site(caller.site)
     }
 
-    /// Whether one instruction may be sent at once. Sends what is to be freed before it.
+    /// Returns true if one instruction may be sent at once. Sends the waiting frees first.
     #[inline]
     pub(crate) fn has_room(&mut self, py: Python<'_>) -> bool {
         let room = !forked()
@@ -200,24 +206,24 @@ impl Runtime {
         room
     }
 
-    /// Whether a client that has waited for room should go on.
+    /// Returns true if a client that has waited for room should go on.
     pub(super) fn has_ample_room(&mut self) -> bool {
         self.connection.as_mut().is_none_or(|connection| connection.has_ample_room())
     }
 
-    /// Takes in what has come, without waiting.
+    /// Takes in the words that have arrived, without waiting.
     pub(crate) fn receive_ready(&mut self) {
-        // What comes is for the parent; its rings are not even mapped here.
+        // Words that arrive are for the parent; its rings are not even mapped here.
         if forked() {
             return;
         }
         let Some(connection) = self.connection.as_mut() else { return };
         for (index, inbox) in connection.inboxes().into_iter().enumerate() {
             self.words.clear();
-            // Another thread waits on it: that one will take the words.
+            // Another thread waits on this inbox and will take the words.
             let Ok(mut inbox) = inbox.try_lock() else { continue };
             if TAKEN.load(Ordering::Acquire) != RECEIVED.load(Ordering::Acquire) {
-                continue; // what that thread took comes first
+                continue; // that thread's words come first
             }
             inbox.take(&mut self.words);
             let closed = if self.words.is_empty() { inbox.closed() } else { None };
@@ -231,7 +237,7 @@ impl Runtime {
         }
     }
 
-    /// What a session holds and has sent, as far as its client knows without asking.
+    /// Counters of this session that the client knows without asking the dispatcher.
     pub(crate) fn own_counters(&self, py: Python<'_>) -> [(&'static str, u64); 3] {
         let free = to_u64(self.slots.free.len() + WAITING.get(py).slots.len());
         [
@@ -241,7 +247,7 @@ impl Runtime {
         ]
     }
 
-    /// Sends what is to be freed, and leaves nothing of it to go with a later instruction.
+    /// Sends all waiting frees, so that none is left for a later instruction.
     pub(crate) fn flush(&mut self, py: Python<'_>) {
         if self.has_room(py)
             && let Some(connection) = &mut self.connection
@@ -254,7 +260,7 @@ impl Runtime {
         let mut waiting = WAITING.get_mut(py);
         waiting.bytes = 0;
         let slots = &mut waiting.slots;
-        // Whoever asks has found room for an instruction, and so for one batch.
+        // The caller has found room for an instruction, and so for one batch.
         loop {
             let keep = slots.len().saturating_sub(FREE_BATCH);
             self.free(&slots[keep..]);
@@ -268,15 +274,16 @@ impl Runtime {
 
     fn free(&mut self, slots: &[u32]) {
         let Some(connection) = self.connection.as_mut() else { return };
-        // A slot that the dispatcher does not know is a bug of ours; the stream says so at the next instruction.
+        // A slot that the dispatcher does not know is a bug of ours; the stream reports it at the
+        // next instruction.
         if connection.release(slots, &mut self.answers).is_err() {
-            debug_assert!(false, "freed a slot twice");
+            debug_assert!(false, "a slot was freed twice");
         }
         self.slots.free.extend_from_slice(slots);
     }
 }
 
-/// Runs `body` on the state, without connecting.
+/// Runs `body` on the state; does not connect.
 pub(crate) fn with<R>(py: Python<'_>, body: impl FnOnce(&mut Runtime) -> R) -> R {
     body(RUNTIME.get_mut(py).get_or_insert_with(Runtime::new))
 }
@@ -286,15 +293,15 @@ pub(crate) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
 }
 
-/// Frees the slot of a value of so many bytes, with the next instruction. Called by destructors, possibly from the
-/// middle of anything.
+/// Frees the slot of a value of so many bytes, with the next instruction. Destructors call this,
+/// possibly while the state is borrowed.
 #[inline]
 pub(crate) fn release(py: Python<'_>, slot: u32, epoch_of_value: u32, bytes: u64) {
     if epoch_of_value != epoch() {
         return;
     }
     {
-        // Nobody drops a value while it is borrowed.
+        // No value is dropped while this is borrowed.
         let mut waiting = WAITING.get_mut(py);
         waiting.slots.push(slot);
         waiting.bytes = waiting.bytes.saturating_add(bytes);
@@ -302,14 +309,16 @@ pub(crate) fn release(py: Python<'_>, slot: u32, epoch_of_value: u32, bytes: u64
             return;
         }
     }
-    // SAFETY: `py`. Where the state is in use further up the stack, the next instruction sends the free.
+    // SAFETY: `py` proves that the GIL is held. Where the state is borrowed further up the stack,
+    // the next instruction sends the free.
     let mut state = unsafe { RUNTIME.try_get_mut() };
     if let Some(runtime) = state.as_deref_mut().and_then(Option::as_mut) {
         runtime.flush(py);
     }
 }
 
-/// Failures that nobody has read, and how many more there were than are kept. They count as told from here on.
+/// Unread failures, and the number of those that were dropped. All of them count as reported from
+/// here on.
 pub(crate) fn unread(py: Python<'_>) -> (Vec<Failed>, u64) {
     with(py, |runtime| {
         runtime.receive_ready();
@@ -317,7 +326,7 @@ pub(crate) fn unread(py: Python<'_>) -> (Vec<Failed>, u64) {
     })
 }
 
-/// Bytes of a payload that one instruction may have.
+/// Maximum number of payload bytes of one instruction.
 pub(crate) fn chunk_bytes_max(py: Python<'_>) -> usize {
     let connection = |runtime: &mut Runtime| {
         runtime.connection.as_ref().map(|connection| connection.chunk_bytes_max())
@@ -325,7 +334,7 @@ pub(crate) fn chunk_bytes_max(py: Python<'_>) -> usize {
     with(py, connection).unwrap_or(PAYLOAD_BYTES_MAX)
 }
 
-/// Whether the session's first operation has been made, and the configuration read for it.
+/// Returns true if the session's first operation has been made, and the configuration read for it.
 pub(crate) fn has_begun(py: Python<'_>) -> bool {
     with(py, |runtime| runtime.connection.is_some() && runtime.begun)
 }

@@ -14,29 +14,32 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a read polls before it parks: long enough for a step's worth of work (see the hot-path notes).
+/// Time for which a read polls before it parks: long enough for a step's worth of work (see the
+/// hot-path notes).
 const READ_SPIN: Duration = Duration::from_micros(150);
-/// How long a read parks before it looks for signals and dead peers.
+/// Time for which a read parks before it looks for signals and dead peers.
 const READ_PARK: Duration = Duration::from_millis(100);
-/// How long a read naps while another thread listens.
+/// Nap of a read while another thread listens.
 const LISTENER_NAP: Duration = Duration::from_micros(50);
 
 type LockedInbox<'a> = MutexGuard<'a, dyn Inbox + 'static>;
 
-/// Where a wait stands.
+/// The state of a wait.
 enum WaitState {
     Answered(Answer),
-    /// The inboxes to listen at, how many batches the core had when it looked, and whether to sleep there rather than poll.
+    /// Listen at these inboxes; the count of batches that the core had received; and whether to
+    /// sleep there rather than poll.
     Listen(Vec<SharedInbox>, u64, bool),
-    /// For people, once.
+    /// Print this text for the user, once.
     Announce(String),
-    /// How far this program's own workers are, once.
+    /// Print the progress of this program's own workers, once.
     Start(String),
-    /// A worker does not answer, which people are told, once.
+    /// Print, once, that a worker does not answer.
     Silent(String),
 }
 
-/// Waits for the answer of `request` with the GIL released. A worker that does not answer, and does not compute, is named.
+/// Waits for the answer of `request` with the GIL released. Names a worker that neither answers nor
+/// computes.
 pub(crate) fn wait(py: Python<'_>, request: u64, question: Question<'_>) -> PyResult<Answer> {
     let notice = |runtime: &mut Runtime| runtime.connection.as_mut()?.take_notice();
     if let Some(text) = with(py, notice) {
@@ -58,7 +61,8 @@ fn wait_watched(
 ) -> PyResult<Answer> {
     let mut words = Vec::new();
     let asked_in = epoch();
-    // A read polls first; only where that receives nothing it looks whether anybody is there, which is a system call.
+    // A read polls first; only if nothing arrives does it check whether the peer is alive, which is
+    // a system call.
     let mut is_quiet = false;
     loop {
         hold_other_threads(py);
@@ -106,8 +110,8 @@ fn wait_watched(
     }
 }
 
-/// Looks whether the answer is there, of a request in the connection `asked_in`. While it is quiet, also at what else may
-/// have come, and at who keeps us waiting.
+/// Looks for the answer of a request that was sent in the connection `asked_in`. If nothing has
+/// arrived (`is_quiet`), also looks for failures and dead peers, and for silent workers.
 fn step(
     py: Python<'_>,
     request: u64,
@@ -117,7 +121,7 @@ fn step(
     let mut state = RUNTIME.get_mut(py);
     let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };
     if is_quiet {
-        // What found no room may be what the answer waits for.
+        // Words that found no room may be what the answer depends on.
         if let Some(connection) = runtime.connection.as_mut() {
             connection.flush();
         }
@@ -155,9 +159,11 @@ fn step(
     Ok(WaitState::Listen(connection.inboxes(), RECEIVED.load(Ordering::Acquire), sleeps))
 }
 
-/// Takes what comes at any of the inboxes, and says at which, unless another thread does: of several that read, one
-/// listens. Whatever arrived after the core had `received` batches may hold the caller's answer, so it looks again before
-/// it listens. It polls, or where that has received nothing or keeps a worker from its CPU (`sleeps`) sleeps.
+/// Takes the words that arrive at one of the inboxes and returns its index, unless another thread
+/// does: of several threads that read, one listens. Words that arrived after the core had
+/// `received` batches may hold the caller's answer, so the caller looks again before it listens.
+/// Polls first; sleeps where polling received nothing, or where it would keep a worker from its CPU
+/// (`sleeps`).
 fn listen(
     inboxes: &[SharedInbox],
     received: u64,
@@ -183,7 +189,7 @@ fn listen(
     None
 }
 
-/// All inboxes, or none while another thread has one.
+/// Locks all inboxes; `None` while another thread has one of them.
 fn lock_all(inboxes: &[SharedInbox]) -> Option<SmallVec<[LockedInbox<'_>; 2]>> {
     inboxes.iter().map(|inbox| inbox.try_lock().ok()).collect()
 }
@@ -204,7 +210,7 @@ fn poll(inboxes: &mut [LockedInbox<'_>], words: &mut Vec<u32>) -> Option<usize> 
     arrived
 }
 
-/// Sleeps on all inboxes together: of a value that is cut all holders answer at once.
+/// Sleeps on all inboxes together: for a sharded value all holders answer at once.
 fn sleep(inboxes: &mut [LockedInbox<'_>], words: &mut Vec<u32>) -> Option<usize> {
     let awake = inboxes.iter_mut().position(|inbox| !inbox.park());
     if awake.is_none() {

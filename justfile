@@ -12,11 +12,11 @@ setup:
     test -d .venv || python3 -m venv .venv
     .venv/bin/pip install -e '.[dev]'
 
-# Write what follows from ops.toml
+# Write the files that are generated from ops.toml
 gen:
     python tools/gen.py
 
-# Write what help() says, and run its examples beside PyTorch; tells what lacks a sentence or an example
+# Write the texts of help(), and run their examples beside PyTorch; lists names without a sentence or an example
 reference:
     python tools/reference.py
     python tools/gen.py
@@ -64,7 +64,7 @@ rust:
 python *args:
     pytest {{ args }}
 
-# The same where PyTorch's libraries take an older processor's loops: a test that holds rounding to this machine's fails
+# Python tests with PyTorch's libraries on an older processor's loops: a test that depends on this machine's rounding fails
 older *args:
     ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 pytest {{ args }}
 
@@ -73,11 +73,11 @@ sim seeds="0..2000":
     cargo run --release --quiet -p gt-sim -- --range {{ seeds }}
     cargo run --release --quiet -p gt-sim -- --programs {{ seeds }}
 
-# Eight mistakes planted in what the core puts out: the simulator must find every one
+# Eight mistakes planted in the core's output: the simulator must find every one
 planted:
     cargo test --quiet -p gt-sim --test seeds -- planted --nocapture
 
-# Accept what golden tests print now; read the diff before committing it
+# Accept the present output of golden tests; read the diff before committing it
 golden:
     UPDATE_EXPECT=1 cargo nextest run --workspace
     EXPECTTEST_ACCEPT=1 pytest tests
@@ -195,17 +195,17 @@ quick:
     cargo nextest run -p gt-protocol -p gt-dispatcher
     pytest -m fast $(grep -l 'mark\.fast' tests/test_*.py)
 
-# Everything of ci but the Python tests
+# All checks of ci except the Python tests
 checks: check site rust sim examples cuda sanitize wheel smoke fuzz
 
-# What must be green before a commit lands; Python tests stand last
+# Every check that a commit must pass; Python tests come last
 ci: checks (python "-n" "2" "--dist" "loadfile")
 
 # The sizes that the project claims, all or some PARTs of them; writes benchmarks/full/DATE.md and layouts.png
 sizes *parts:
     nice python benchmarks/full.py {{ parts }}
 
-# ci, then what takes minutes: the claimed sizes, benchmarks, 100 steps of every program, ten minutes of fuzzing, licences
+# ci, then slow checks: the claimed sizes, benchmarks, 100 steps of every program, ten minutes of fuzzing, licences
 full: ci docs bench sizes
     just planted
     GT_ZOO_STEPS=100 pytest tests/test_zoo.py

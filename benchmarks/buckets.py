@@ -31,7 +31,7 @@ WIDTH = 64  # of the GPT's residual stream
 
 
 def program(count: int, tcp: bool, bucket: int, orders: Any, seconds: Any) -> None:
-    """Takes as many steps as it is told to, until it is told none; answers with seconds a step."""
+    """Takes the requested numbers of steps, until it gets None; answers with seconds a step."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         prices = folder / "prices"
@@ -83,7 +83,7 @@ def trainer(count: int, address: str | None) -> Any:
 
 @contextmanager
 def held(count: int, tcp: bool, bucket: int) -> Iterator[Any]:
-    """A program that gives seconds a step for a number of steps."""
+    """A process that takes a number of steps and returns the seconds of each."""
     context = get_context("spawn")
     orders, seconds = context.SimpleQueue(), context.SimpleQueue()
     child = context.Process(target=program, args=(count, tcp, bucket, orders, seconds))

@@ -1,6 +1,6 @@
-"""A client process of the row on two clients: for each line that it reads a chain of adds.
+"""A client process of the row with two clients: runs a chain of adds for each line that it reads.
 
-It answers with the seconds that the chain took. Run by `serving.py`:
+It answers with the chain's time in seconds. Run by `serving.py`:
 `python client.py ADDRESS ADDS`.
 """
 

@@ -1,8 +1,8 @@
 """`python collectives.py`: collectives between the workers of one host, beside Gloo.
 
-Both systems have as many processes and do the same in turn, round after round (members.py). What
-is shown are medians and their ratio. The machine has fewer cores than there are processes where
-four take part, and may be shared: the load stands above the table.
+Both systems have equal numbers of processes and run the same collectives in turn, round after round
+(members.py). The table shows medians and their ratio. With four members the machine has fewer cores
+than processes, and it may be shared: the load is stated above the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEAD = ["collective", "processes", "bytes", "GT, µs", "Gloo, µs", "ratio"]
 
 
 def arguments_of(index: int) -> list[str]:
-    """What a worker is started with."""
+    """Command-line arguments of a worker."""
     del index
     return ["--threads", "1"]
 
@@ -34,7 +34,7 @@ def arguments_of(index: int) -> list[str]:
 def behind(kind: str, elements: int) -> list[bytes]:
     """The instructions after each collective."""
     free = op("free", (), (1,))
-    if kind == "all_reduce":  # as Gloo does it: the result takes the operand's place
+    if kind == "all_reduce":  # as in Gloo: the result replaces the operand
         return [op("free", (), (0,)), op("reshape", (0,), (1,), ((elements,),)), free]
     return [free]
 
@@ -54,7 +54,7 @@ def compare(workers: Workers, gloo: TorchProcesses, kind: str, size: int, rounds
     """One line of the table, in microseconds."""
     repeats = max(2, min(100, 8_000_000 // size))
     pairs: list[tuple[float, float]] = []
-    for turn in range(rounds + 1):  # the first warms up
+    for turn in range(rounds + 1):  # the first round is a warm-up
         if turn % 2:
             ours = workers.round(kind, size, repeats)
             pairs.append((ours, gloo.round(kind, size, repeats)))

@@ -1,8 +1,8 @@
 """`python compare.py`: GT beside PyTorch, row by row, with ratio and target.
 
-Each row is medians of interleaved rounds on two cores, once with nothing set and once with one
-computing thread a side; see docs/decisions/benchmarks.md. It judges nothing: the exit code is 0
-whatever the figures are.
+Each row gives medians of interleaved rounds on two cores, once with default settings and once with
+one computing thread a side; see docs/decisions/benchmarks.md. No figure is judged: the exit code is
+always 0.
 """
 
 from __future__ import annotations

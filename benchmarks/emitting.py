@@ -17,7 +17,7 @@ from processes import cluster, environment
 
 import gt
 
-BURST = 2_000  # with the ring drained between bursts: emitting alone, never waiting for the worker
+BURST = 2_000  # the ring is drained between bursts, so emitting never waits
 BURSTS = 10
 CHAIN = 10_000
 HOT_READS = 1_000
@@ -28,9 +28,10 @@ Tensor = gt.Tensor | torch.Tensor
 
 
 def _bursts(x: Tensor, drain: Callable[[], None]) -> Round:
-    """In this thread's CPU time: nothing here waits, and a busy machine's pauses are not ours.
+    """Microseconds in this thread's CPU time: no round waits, so pauses of a busy machine do not
+    count.
 
-    In time on the wall a loaded machine flatters GT: its bursts end before the scheduler takes the
+    Elapsed time on a loaded machine would favour GT: its bursts end before the scheduler takes the
     core away, PyTorch's rounds do not.
     """
 
@@ -58,7 +59,7 @@ LAYOUTS = "layer: {workers: [0]}\n"
 
 @contextmanager
 def _emit_configured() -> Iterator[Sides]:
-    """Both sides are GT: with a file of layouts loaded and a signal open, and without."""
+    """Both sides are GT: one with a configuration file loaded and a signal open, one without."""
     ours = _bursts(gt.ones(4), gt.synchronize)
 
     def configured() -> float:
@@ -137,7 +138,7 @@ def _chains_through_dispatcher() -> Iterator[Sides]:
 
 
 def _reads(x: Tensor, *, count: int, pause_seconds: float) -> Round:
-    value = (x + x).sum()  # made by the worker: what the client itself knows would not be asked for
+    value = (x + x).sum()  # computed by the worker: the client does not know the value
 
     def run() -> float:
         times = []

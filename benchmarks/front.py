@@ -20,7 +20,7 @@ STEPS = 12
 
 
 def microseconds(function: Callable[[], object], calls: int = CALLS) -> float:
-    """Of a call."""
+    """Microseconds of one call."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.process_time()
@@ -51,9 +51,9 @@ class Block(nn.Module):
 
 
 def milliseconds_of_step(model: nn.Module, device: str) -> tuple[float, float]:
-    """Of a training step of AdamW, the loss read at each: elapsed, and of this process's processor.
+    """Elapsed and processor time of an AdamW training step that reads the loss, in milliseconds.
 
-    The best of several of each.
+    Each is the best of several rounds.
     """
     model = copy.deepcopy(model).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

@@ -1,10 +1,9 @@
-"""What the project claims, at the size it claims it, part by part; `just full` runs this.
+"""Measures the project's claims at their stated sizes, part by part; `just full` runs this.
 
-`python benchmarks/full.py [PART ...]` runs those parts (all without one) and keeps what came of
-each under target/full/. `--report` writes what is there as benchmarks/full/DATE.md, with the
-picture of the loss curves beside it: every part with the commit that it ran on. The parts are slow
-tests, which write their figures into pytest's XML, and commands; how it is written down is in
-full_report.py.
+`python benchmarks/full.py [PART ...]` runs those parts (default: all) and keeps the results of each
+under target/full/. `--report` writes them as benchmarks/full/DATE.md, with a picture of the loss
+curves: every part with the commit that it ran on. Parts are slow tests, which write their figures
+into pytest's XML, and commands; full_report.py formats the report.
 """
 
 import argparse
@@ -25,7 +24,7 @@ OF_PARTS = ("gpt_layouts", "vocabulary", "tuning_demo", "memory_layouts", "place
 
 
 def slow(*words: str) -> list[str]:
-    """The slow tests among those."""
+    """The pytest command for the slow tests among these words."""
     return [sys.executable, "-m", "pytest", "--quiet", "--slow", "-m", "slow", *words]
 
 
@@ -48,7 +47,7 @@ PARTS = {
 
 
 def commit() -> str:
-    """The commit that is checked out, and whether files differ from it."""
+    """The checked-out commit, marked where files differ from it."""
     name = subprocess.check_output(["git", "rev-parse", "--short=9", "HEAD"], cwd=ROOT, text=True)
     changed = subprocess.check_output(
         ["git", "status", "--porcelain", "--untracked-files=no"], cwd=ROOT, text=True
@@ -57,7 +56,7 @@ def commit() -> str:
 
 
 def run(part: str) -> int:
-    """Run one part, print what it prints, and keep it; its exit code."""
+    """Run one part, print its output, and keep it; returns its exit code."""
     command = PARTS[part]
     if "pytest" in command:
         command = [*command, f"--junitxml={KEPT / part}.xml"]

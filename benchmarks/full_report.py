@@ -1,4 +1,4 @@
-"""The dated result file of full.py and its picture: reads what the parts left, decides nothing."""
+"""The dated result file of full.py and its picture; reads the results of the parts."""
 
 import io
 import json
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).resolve().parent / "full"
 MEGABYTE = 1 << 20
 DTYPES = ("float64", "float32")
 MEAN_STEPS = 20
-EQUAL_AT = 1e-19  # where a logarithmic axis shows no difference
+EQUAL_AT = 1e-19  # stands for no difference on a logarithmic axis
 Figures = dict[str, Any]
 
 CLAIMS = {
@@ -43,7 +43,7 @@ CLAIMS = {
 
 
 def tests(path: Path) -> Iterator[tuple[str, bool, Figures]]:
-    """Each test of pytest's XML: its name, whether it passed, its figures."""
+    """Each test in pytest's XML: its name, whether it passed, and its figures."""
     if not path.exists():
         return
     for case in ET.parse(path).iter("testcase"):
@@ -80,7 +80,7 @@ def worst(results: list[tuple[str, bool, Figures]]) -> str:
 
 
 def gpt(kept: Path) -> tuple[str, str]:
-    """The figure, and the table of differences and bytes."""
+    """The figure of the part, and its table of differences and bytes."""
     results = list(tests(kept / "gpt.xml"))
     runs: dict[str, dict[str, Figures]] = {}
     for name, _, figures in results:
@@ -141,7 +141,7 @@ def draw(runs: dict[str, dict[str, Figures]]) -> None:
     right.legend(loc="lower center")
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=80)
-    with Image.open(drawn) as image:  # a fourth of the size, and no eye sees it
+    with Image.open(drawn) as image:  # a fourth of the size, without a visible difference
         image.convert("RGB").quantize(128).save(FOLDER.parent / "layouts.png", optimize=True)
     plt.close(figure)
 
@@ -206,7 +206,7 @@ def creation(memory: Figures) -> str:
 
 
 def figure_of(part: str, kept: Path, facts: Figures) -> tuple[str, str]:
-    """What stands in the part's row, and its own paragraph."""
+    """The text of the part's row, and its own paragraph."""
     last = facts["printed"].strip().splitlines()[-1:] or [""]
     if part == "gpt":
         return gpt(kept)
@@ -231,7 +231,7 @@ def figure_of(part: str, kept: Path, facts: Figures) -> tuple[str, str]:
 
 
 def write(kept: Path, parts: list[str]) -> str:
-    """Write the file of today; its path."""
+    """Write today's file; returns its path."""
     rows, paragraphs, machines = [], [], []
     FOLDER.mkdir(exist_ok=True)
     for part in parts:

@@ -1,9 +1,10 @@
 """Guava's training beside PyTorch's own ways: `python guava.py`, time per step as a ratio.
 
-The same transformer, batches, clipping and AdamW: data parallel over workers beside
-DistributedDataParallel, a pipeline of four beside torch.distributed.pipelining's Schedule1F1B, both
-on Gloo; a thread each. Rounds in turns, the best of each; losses must agree. Processor time is that
-of all processes of a side, which says more than elapsed time where other programs take the cores.
+Both train the same transformer with the same batches, clipping and AdamW: data parallel over
+workers (DistributedDataParallel), and a pipeline of four stages (torch.distributed.pipelining's
+Schedule1F1B), both on Gloo with one thread a process. Rounds alternate, the best of each counts,
+and losses must agree. Processor time is that of all processes of a side, which is more reliable
+than elapsed time where other programs take the cores.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Case:
     Args:
         way: of PyTorch's processes.
         workers: on both sides.
-        what: in words.
-        target: of Guava's time over PyTorch's.
+        what: description.
+        target: bound on Guava's time over PyTorch's.
     """
 
     way: str
@@ -68,12 +69,12 @@ CASES = {
 
 
 class Guava:
-    """Workers of Guava's, and a model that they train.
+    """Guava workers, and a model that they train.
 
     Args:
-        case: how it is divided.
+        case: how the model is divided.
         sizes: of the model.
-        lib: whose modules it is made of.
+        lib: library of the modules.
     """
 
     def __init__(self, case: Case, sizes: Sizes, lib: ModuleType) -> None:
@@ -94,7 +95,7 @@ class Guava:
         self._orchestrator.register_model(twin(lib, sizes))
 
     def round(self, steps: int, seed: int) -> tuple[float, list[float]]:
-        """Train on batches of a seed: seconds of a step, and the losses."""
+        """Train on batches of a seed; returns seconds of a step, and the losses."""
         count = steps * self._case.batches_a_step(self._sizes)
         batches = batches_of(self._sizes, count, seed)
         start = time.perf_counter()
@@ -109,7 +110,7 @@ class Guava:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a step, in seconds: elapsed, and of the processor."""
+    """Seconds of a step: elapsed, and of processors."""
 
     elapsed: float
     processor: float
@@ -135,7 +136,7 @@ def both(case: Case, sizes: Sizes, lib: ModuleType) -> Iterator[tuple[Guava, Tor
 def measure(
     case: Case, sizes: Sizes, lib: ModuleType, *, steps: int, rounds: int
 ) -> tuple[Cost, Cost]:
-    """A step of PyTorch's and of Guava's, the best of so many rounds after the first.
+    """A step of PyTorch and one of Guava, the best of `rounds` rounds after the first.
 
     Raises:
         ValueError: their losses differ.
@@ -146,7 +147,7 @@ def measure(
             other, expected = _round(theirs, steps, turn)
             own, losses = _round(ours, steps, turn)
             compare(case, losses, expected)
-            if turn:  # the first round warms up
+            if turn:  # the first round is a warm-up
                 best = [one.least(cost) for one, cost in zip(best, (other, own), strict=True)]
     return best[0], best[1]
 
@@ -158,10 +159,10 @@ def _round(side: Guava | TorchProcesses, steps: int, seed: int) -> tuple[Cost, l
 
 
 def processor_seconds() -> float:
-    """Processor time of this process and of all that it started: in a side's turn, that side's."""
+    """Processor time of this process and its descendants: in a side's turn, that side's."""
     ticks, parents = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             words = path.read_text(encoding="utf-8").rpartition(")")[2].split()
             number = int(path.parent.name)
             parents[number], ticks[number] = int(words[1]), int(words[11]) + int(words[12])
@@ -172,7 +173,7 @@ def processor_seconds() -> float:
 
 
 def compare(case: Case, losses: Sequence[float], expected: Sequence[float]) -> None:
-    """Losses agree to a relative 2e-5.
+    """Check that losses agree to a relative 2e-5.
 
     Raises:
         ValueError: they differ.

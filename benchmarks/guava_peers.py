@@ -1,6 +1,6 @@
-"""What Guava's speed is measured on, and PyTorch's side of it: processes that train over Gloo.
+"""The models of Guava's benchmark, and PyTorch's side of it: processes that train over Gloo.
 
-A process is started once, keeps its model, and trains for as many steps as it is told to.
+A process is started once, keeps its model, and trains for the requested numbers of steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RATE, DECAY, LIMIT = 3e-4, 0.01, 1.0
 WAIT_SECONDS = 60.0
 
 Pair = tuple[np.ndarray, np.ndarray]  # inputs [b, t] and targets [b, t]
-Step = Callable[[Sequence[Pair]], torch.Tensor]  # of a step's batches: this process's loss
+Step = Callable[[Sequence[Pair]], torch.Tensor]  # batches of a step -> this process's loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Sizes:
         heads: of attention.
         layers: blocks; a multiple of the stages of a pipeline.
         inner: width inside a block.
-        vocabulary: tokens that there are.
+        vocabulary: number of tokens.
         length: tokens of a sample.
         batch: samples of a worker's batch, or of a micro-batch.
         micro_batches: of a step of a pipeline.
@@ -69,7 +69,7 @@ def model_of(lib: ModuleType, sizes: Sizes) -> Any:
 
 
 def twin(lib: ModuleType, sizes: Sizes) -> Any:
-    """The model with the weights that every process starts with."""
+    """The model with the initial weights of every process."""
     torch.manual_seed(0)
     model = model_of(torch, sizes)
     if lib is torch:
@@ -81,7 +81,7 @@ def twin(lib: ModuleType, sizes: Sizes) -> Any:
 
 
 def batches_of(sizes: Sizes, count: int, seed: int) -> list[Pair]:
-    """Text of which each token follows from the one before, in `count` batches."""
+    """Text in `count` batches, in which each token determines the next."""
     draw = np.random.default_rng(seed)
     starts = draw.integers(0, sizes.vocabulary, (count, sizes.batch, 1))
     text = (starts + 5 * np.arange(sizes.length + 1)) % sizes.vocabulary  # [n, b, t + 1]
@@ -89,12 +89,12 @@ def batches_of(sizes: Sizes, count: int, seed: int) -> list[Pair]:
 
 
 class TorchProcesses:
-    """Processes of torch.distributed that train one model together, a thread each.
+    """Processes of torch.distributed that train one model together, one thread each.
 
     Args:
         way: `data` by DistributedDataParallel, `pipeline` by Schedule1F1B.
-        count: how many.
-        sizes: of what they train.
+        count: number of processes.
+        sizes: of the model and its batches.
     """
 
     def __init__(self, way: str, count: int, sizes: Sizes) -> None:
@@ -112,7 +112,7 @@ class TorchProcesses:
             process.start()
 
     def round(self, steps: int, seed: int) -> tuple[float, list[float]]:
-        """Train on batches of a seed: seconds of a step of the slowest process, and the losses."""
+        """Train on batches of a seed; returns the slowest process's step time, and losses."""
         for end in self._ends:
             end.send((steps, seed))
         answers = [end.recv() for end in self._ends]
@@ -127,7 +127,7 @@ class TorchProcesses:
 
 
 def member(way: str, rank: int, count: int, sizes: Sizes, store: str, commands: Connection) -> None:
-    """One process: trains as often as it is told to, until it gets None."""
+    """One process: trains the requested numbers of steps, until it gets None."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(store, count), rank=rank, world_size=count)
     step, taken = (_data_parallel if way == "data" else _stage)(rank, count, sizes)
@@ -140,7 +140,7 @@ def member(way: str, rank: int, count: int, sizes: Sizes, store: str, commands: 
         read = torch.stack(losses)
         seconds = time.perf_counter() - start
         if way == "data":
-            dist.all_reduce(read)  # each had its part of the batch
+            dist.all_reduce(read)  # each process had its part of the batch
             read /= count
         commands.send((seconds, read.tolist()))
     dist.destroy_process_group()
@@ -152,7 +152,7 @@ def loss_of(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def _data_parallel(rank: int, count: int, sizes: Sizes) -> tuple[Step, int]:
-    """A step of DistributedDataParallel, and the batches that it takes, one a process."""
+    """A step of DistributedDataParallel, and its number of batches, one a process."""
     model = nn.parallel.DistributedDataParallel(twin(torch, sizes))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
 
@@ -169,7 +169,7 @@ def _data_parallel(rank: int, count: int, sizes: Sizes) -> tuple[Step, int]:
 
 
 def _stage(rank: int, count: int, sizes: Sizes) -> tuple[Step, int]:
-    """A step of one stage of as many, and the batches that it takes, one a micro-batch."""
+    """A step of one of `count` stages, and its number of batches, one a micro-batch."""
     first, *blocks, last = twin(torch, sizes)
     own = blocks[rank * sizes.layers // count : (rank + 1) * sizes.layers // count]
     parts = [*([first] if rank == 0 else []), *own, *([last] if rank == count - 1 else [])]

@@ -1,7 +1,7 @@
 """Bytes of the client's memory a live value: `python held.py gt|torch COUNT` prints them.
 
-A process of its own, as memory that has been used once stays with the process. The Python object
-and the place in a list do not count.
+It runs in a process of its own, because memory that was used once stays with a process. The Python
+object and its entry in a list do not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _resident_bytes() -> int:
 def main(library: str, count: int) -> None:
     lib = importlib.import_module(library)
     x = lib.ones(())
-    (x + x).item()  # whatever is made once is there
+    (x + x).item()  # allocates everything that is allocated once
     held: list[object] = [x] * count
     before = _resident_bytes()
     for place in range(count):

@@ -1,9 +1,9 @@
 """`python hosts.py`: a sum over workers that share no memory, beside Gloo.
 
 The workers stay on TCP (`--tcp`), as workers of several hosts do; Gloo's processes use the same
-loopback. GT's figure is what a sum of chunks takes less what the chunks alone take: each round
-measures both and Gloo, one after the other. With `--groups` GT's workers meet in Gloo's groups too,
-for information: the figures then show what GT adds to Gloo.
+loopback. GT's figure is the time of a sum of chunks less the time of the chunks alone: each round
+measures both, then Gloo. With `--groups` GT's workers also exchange in Gloo's groups, for
+information: the figures then show GT's overhead over Gloo.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUPS = ["--process-groups", "gloo", "--trusted-network", "127.0.0.0/8"]
 
 @contextmanager
 def both(count: int, words: list[str]) -> Iterator[TorchProcesses]:
-    """GT's session over `count` workers, and as many processes of Gloo."""
+    """GT's session over `count` workers, and an equal number of Gloo processes."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         gt.connect(stack.enter_context(cluster(count, "--tcp", *words)))
@@ -47,7 +47,7 @@ def both(count: int, words: list[str]) -> Iterator[TorchProcesses]:
 
 
 def sums(x: gt.Tensor, repeats: int, reduce: bool) -> float:
-    """Seconds for one sum of the shards of x, reduced or left as a contribution on each worker."""
+    """Seconds for one sum of the shards of x: reduced, or left as a contribution on each worker."""
     gt.synchronize()
     start = time.perf_counter()
     for _ in range(repeats):

@@ -17,7 +17,7 @@ SEED = 0
 
 
 def _network(lib: ModuleType, optimizer: str) -> Step:
-    """28 x 28 pictures of ten kinds through two convolutions with pools and a linear layer."""
+    """28 x 28 pictures of ten kinds through two convolutions with pooling and a linear layer."""
     nn = lib.nn
     lib.manual_seed(SEED)
     model = nn.Sequential(
@@ -58,7 +58,7 @@ def _residual(lib: ModuleType) -> Step:
 
 
 def _convolutions(lib: ModuleType) -> Step:
-    """Four of them one after the other, forward and backward."""
+    """Four convolutions one after the other, forward and backward."""
     nn = lib.nn
     lib.manual_seed(SEED)
     layers = nn.Sequential(*(nn.Conv2d(16, 16, 3, padding=1) for _ in range(4)))

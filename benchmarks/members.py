@@ -1,6 +1,6 @@
-"""Processes that do collectives with each other: GT's workers, and those of torch.distributed.
+"""Processes that run collectives with each other: GT's workers, and those of torch.distributed.
 
-A round of either is some collectives one after the other, as long as the slowest process takes. Run
+A round is a number of collectives one after the other; its time is that of the slowest process. Run
 as a program, this is one process of torch.distributed, which takes commands from standard input.
 """
 
@@ -24,12 +24,12 @@ READ_MS = 120_000
 
 
 def whole_elements(size: int, count: int) -> int:
-    """How many float32 are in about `size` bytes, a multiple of the members."""
+    """Number of float32 in about `size` bytes, rounded down to a multiple of the members."""
     return size // 4 // count * count
 
 
 def collective(kind: str, count: int, elements: int, tag: int, backend: str) -> bytes:
-    """The instruction of a collective of `elements` elements in all, from slot 0 to slot 1."""
+    """The instruction of a collective over `elements` elements in all, from slot 0 to slot 1."""
     group, sizes = tuple(range(count)), (elements // count,) * count
     attributes: dict[str, tuple[object, ...]] = {
         "all_reduce": (group, "sum", tag),
@@ -43,11 +43,11 @@ class Workers:
     """GT's workers without a dispatcher: this process writes their instructions.
 
     Args:
-        count: how many.
-        arguments: what the worker of an index is started with.
-        behind: the instructions that follow each collective of a kind and so many elements; its
-            operand is slot 0, its result slot 1, which they free.
-        settings: of their environment, beside ours.
+        count: number of workers.
+        arguments: command-line arguments of the worker with an index.
+        behind: instructions that follow each collective, by its kind and number of elements; its
+        operand is slot 0, its result slot 1, which they free.
+        settings: environment variables of the workers, added to this process's.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Workers:
 
         Args:
             kind: one of KINDS.
-            size: bytes of float32, of what is whole.
-            repeats: so many in the round.
-            backend: `device`, or nothing: by messages.
+            size: bytes of float32 in the whole value.
+            repeats: number of collectives in the round.
+            backend: `device`, or empty for messages.
         """
         count = len(self.connections)
         elements = whole_elements(size, count)
@@ -118,13 +118,13 @@ def _worker(
 
 
 class TorchProcesses:
-    """As many processes of torch.distributed.
+    """A number of processes of torch.distributed.
 
     Args:
         backend: `gloo` on the CPU, or `nccl` on the GPUs.
-        count: how many.
-        store: a file by which they meet.
-        settings: of their environment, beside ours.
+        count: number of processes.
+        store: file of their rendezvous.
+        settings: environment variables of the processes, added to this process's.
     """
 
     def __init__(self, backend: str, count: int, store: str, **settings: str) -> None:

@@ -2,8 +2,8 @@
 
     taskset -c 0,1 python native.py --rounds 7
 
-Each model trains with the same code under both libraries, one thread each, in turns: medians of the
-rounds, a round being 20 steps and a read. GT computes with PyTorch's kernels in the third column.
+Each model trains with the same code under both libraries, one thread each, in turns: medians of
+rounds of 20 steps and a read. In the third column GT computes with PyTorch's kernels.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PROGRAMS: dict[str, Callable[[ModuleType], tuple[object, Callable[[], object]]]]
 
 
 def round_of(library: ModuleType, make: Callable[..., object]) -> Callable[[], float]:
-    """Seconds of a step: AdamW, a read after the last one."""
+    """A round of AdamW steps with a read after the last one; returns seconds of a step."""
     model, loss_of = make(library)  # type: ignore[misc]
     optimizer = library.optim.AdamW(model.parameters(), lr=1e-3)
 

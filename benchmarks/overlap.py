@@ -1,10 +1,10 @@
-"""`python overlap.py`: how much of the gradients' way between two hosts a training step hides.
+"""`python overlap.py`: how much of the gradients' transfer between two hosts a step hides.
 
 Everything runs in a network namespace of its own whose loopback is as slow as a network card, and
 the workers stay on TCP (`--tcp`), as workers of two hosts do. Timed in turns: forward and backward
-passes whose gradients stay on their workers, the gradients' sums alone, the updates alone, and the
-whole step; beside it a step of PyTorch's DistributedDataParallel on Gloo over the same loopback.
-Needs the right to make a namespace (`unshare`), and `tc`.
+passes whose gradients stay on their workers, the sums of gradients alone, the updates alone, and
+the whole step; also a step of PyTorch's DistributedDataParallel on Gloo over the same loopback.
+Needs `tc` and permission to create a namespace (`unshare`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Training:
         self.x = gt.distribute(gt.randn(batch, width), dim=0)
 
     def run(self, *, update: bool) -> None:
-        """Forward and backward, and where gradients are read, their sums and the updates."""
+        """Forward and backward; with `update` also the sums of gradients and the updates."""
         y = self.x
         for up, down in self.pairs:
             y = y + down(gt.nn.functional.gelu(up(y)))
@@ -82,7 +82,7 @@ class Training:
         return parallel.timed(lambda: self.run(update=True), steps)
 
     def sums(self, steps: int) -> list[float]:
-        """Seconds of each sum of as many and as large gradients."""
+        """Seconds of each sum of gradients of the same number and sizes."""
         seconds = []
         for _ in range(steps):
             shards = [gt.distribute(gt.ones(2, *p.shape), dim=0) for p in self.parameters]
@@ -96,7 +96,7 @@ class Training:
         return seconds
 
     def updates(self, steps: int) -> list[float]:
-        """Seconds of each update by gradients that are there and summed."""
+        """Seconds of each update by gradients that are already summed."""
         self.run(update=True)
 
         def update() -> None:
@@ -115,7 +115,7 @@ PARTS: dict[str, Callable[[Training, int], list[float]]] = {
 
 
 def measured(part: str, batch: int, steps: int) -> list[float]:
-    """A part in a session of its own: what is done with gradients is learned by session."""
+    """One part in its own session, because sessions adapt to the use of their gradients."""
     with cluster(2, "--tcp") as address:
         gt.connect(address)
         try:

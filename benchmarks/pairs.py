@@ -1,6 +1,6 @@
 """Measuring GT beside PyTorch: interleaved rounds in one process, medians, ratio, the machine.
 
-What is measured stands in the modules of `rows.py`; no verdict here ever fails a test.
+The modules of `rows.py` define the measurements; no figure ever fails a test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 import gt
 
 SPINNING_SECONDS = 0.03
-CORES = 2  # for the whole system: client, dispatcher and workers share them
+CORES = 2  # for the whole system: shared by client, dispatcher and workers
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -29,7 +29,7 @@ Round = Callable[[], float]  # one round; returns a figure in the row's unit
 
 @dataclass(frozen=True)
 class Sides:
-    """One round of each side; the other side is PyTorch, or what the row says."""
+    """One round of each side; the other side is PyTorch, unless the row says otherwise."""
 
     gt: Round
     other: Round
@@ -62,7 +62,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what is measured, how often, and what it must reach."""
+    """One line of the table: the measurement, its number of rounds, and its target."""
 
     name: str
     what: str
@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """Every round's figure of both sides."""
+    """The figures of every round on both sides."""
 
     row: Row
     gt_rounds: list[float]
@@ -95,14 +95,14 @@ class Result:
 
     @property
     def spread(self) -> float:
-        """Distance of the quartiles over the median, of the noisier side."""
+        """Interquartile range over the median, of the noisier side."""
         return max(_spread(self.gt_rounds), _spread(self.other_rounds))
 
 
 def measure(row: Row, rounds: int | None = None) -> Result:
-    """Rounds of both sides in turn, so that what disturbs the machine disturbs both.
+    """Rounds of both sides in turn, so that disturbances of the machine affect both.
 
-    The first pair warms up and does not count.
+    The first pair is a warm-up and does not count.
     """
     with row.open() as sides:
         sides.other()
@@ -122,8 +122,8 @@ def _pair(sides: Sides, turn: int) -> tuple[float, float]:
 def _alone(side: Round) -> float:
     """A round that begins when the other side's threads have gone to sleep.
 
-    OpenMP's spin for milliseconds after PyTorch's last product, on the core that a worker needs; a
-    program that uses one of the two never has them beside it.
+    OpenMP's threads spin for milliseconds after PyTorch's last product, on the core that a worker
+    needs; a program that uses only one of the two libraries never has this.
     """
     time.sleep(SPINNING_SECONDS)
     return side()
@@ -138,9 +138,9 @@ def _spread(rounds: list[float]) -> float:
 
 @contextmanager
 def on_cores(count: int = CORES) -> Iterator[None]:
-    """This process and all that it starts on so many cores."""
+    """Restricts this process and its children to a number of cores."""
     cores = os.sched_getaffinity(0)
-    gt.disconnect()  # workers that a test before us started have other cores
+    gt.disconnect()  # workers started by an earlier test have other cores
     os.sched_setaffinity(0, sorted(cores)[:count])
     try:
         yield
@@ -151,9 +151,9 @@ def on_cores(count: int = CORES) -> Iterator[None]:
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """So many computing threads a side, or (None) what each takes where nothing is set."""
+    """Sets the number of computing threads on each side; None keeps the defaults."""
     before = torch.get_num_threads(), os.environ.pop("GT_THREADS", None)
-    gt.disconnect()  # workers that are there have other threads
+    gt.disconnect()  # running workers have another number of threads
     if count is not None:
         os.environ["GT_THREADS"] = str(count)
     torch.set_num_threads(count or min(before[0], len(os.sched_getaffinity(0))))
@@ -180,7 +180,7 @@ def machine() -> str:
 
 
 def load() -> str:
-    """Load average of the last minute: what else the machine does while we measure."""
+    """Load average of the last minute: the load from other programs."""
     return f"{os.getloadavg()[0]:.1f}"
 
 

@@ -1,7 +1,7 @@
 """Training over two workers beside PyTorch over two processes: time per step as a ratio.
 
 `python benchmarks/parallel.py` trains the same MLP data parallel (DistributedDataParallel) and
-tensor parallel (DTensor) on Gloo, and by GT on two workers, a thread each, in turns; medians.
+tensor parallel (DTensor) on Gloo, and with GT on two workers, one thread each, in turns; medians.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ROUNDS = 3
 
 
 class Block(nn.Module):
-    """Up, GELU, down, and the way around."""
+    """Up, GELU, down, and a residual connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Block(nn.Module):
 
 
 def timed(step: Callable[[], object], steps: int) -> list[float]:
-    """Seconds of each step, the first three left out."""
+    """Seconds of each step, without the first three."""
     seconds = []
     for _ in range(steps + 3):
         begin = time.perf_counter()
@@ -82,7 +82,7 @@ def torch_process(rank: int, port: int, way: str, steps: int, batch: int, result
 
 
 def by_torch(way: str, steps: int, batch: int = BATCH) -> list[float]:
-    """Two processes from start to end."""
+    """Results of two PyTorch processes that run from start to end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -133,7 +133,7 @@ def gt_process(way: str, steps: int, results: Any) -> None:
 
 
 def by_gt(way: str, steps: int) -> list[float]:
-    """A program from start to end."""
+    """Result of a GT program that runs from start to end."""
     context = processes.get_context("spawn")
     results = context.SimpleQueue()
     program = context.Process(target=gt_process, args=(way, steps, results))

@@ -1,11 +1,11 @@
-"""Bubbles as two workers measured them, beside the arithmetic: `python pipeline.py`.
+"""Pipeline bubbles as measured by two workers, beside their prediction: `python pipeline.py`.
 
 Two workers with a core each, four micro-batches, stages of matrix products of 20 ms and more, whose
-F, B and W take equally long. 1F1B is read after each step, so a step stands by itself; the steps of
-ZB-V follow each other, as those of a training loop that does not read its loss.
+F, B and W take equal times. 1F1B is read after each step, so each step stands alone; the steps of
+ZB-V overlap, as in a training loop that does not read its loss.
 
-`python pipeline.py --demo` measures the stages of examples/tuning_demo at its sizes, on one worker,
-and says what four ranks make of them: its own 1F1B, and ZB-V with head and embedding spread.
+`python pipeline.py --demo` measures the stages of examples/tuning_demo at its sizes on one worker,
+and predicts four ranks: its own 1F1B, and ZB-V with head and embedding spread.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Stage(nn.Module):
 
 
 def loss_of(x: gt.Tensor, target: gt.Tensor) -> gt.Tensor:
-    """Where x is."""
+    """The loss, computed where x is."""
     return functional.mse_loss(x, target)
 
 
@@ -60,7 +60,7 @@ def measured(name: str, *, reads: bool) -> tuple[pipeline.Plan, pipeline.Run]:
     layers = LAYERS // plan.schedule.chunks
     stages = [Stage(plan.ranks_of(stage)[0], layers) for stage in range(plan.stages)]
     with gt.signal.context("rank0"):
-        scale = nn.Parameter(gt.ones(1))  # so that the first stage has an input with a gradient
+        scale = nn.Parameter(gt.ones(1))  # gives the first stage an input with a gradient
         inputs = [gt.randn(ROWS, WIDTH) for _ in range(MICROBATCHES)]
 
     def scaled(x: gt.Tensor) -> gt.Tensor:
@@ -105,7 +105,7 @@ def row(name: str, *, reads: bool) -> str:
 
 
 def demo() -> None:
-    """Steps of the demo's plans, by costs that one worker measured."""
+    """Steps of the demo's plans, from costs measured on one worker."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "examples/tuning_demo"))
     from model import MiniGPT, batches, config
 
@@ -136,7 +136,7 @@ def demo() -> None:
 
 
 def costs_of_stages(costs: pipeline.Costs, plan: pipeline.Plan) -> pipeline.Costs:
-    """What a rank has of each stage: of those that are spread a share."""
+    """A rank's costs of each stage: its share of the stages that are spread."""
     shares = {stage: 1 / len(plan.ranks_of(stage)) for stage in range(-1, plan.stages + 1)}
 
     def of(kind: Mapping[int, float]) -> dict[int, float]:
@@ -148,7 +148,7 @@ def costs_of_stages(costs: pipeline.Costs, plan: pipeline.Plan) -> pipeline.Cost
 
 
 def costs_of_ranks(costs: pipeline.Costs, plan: pipeline.Plan) -> pipeline.Costs:
-    """Costs of one stage a rank, in order, embedding and head with the first and the last."""
+    """Costs of one stage a rank, in order; embedding and head are in the first and the last."""
 
     def of(kind: Mapping[int, float]) -> dict[int, float]:
         whole = dict.fromkeys(range(plan.ranks), 0.0)

@@ -1,4 +1,4 @@
-"""Rows on the planner alone: one product of matrices that are cut over two workers.
+"""Rows on the planner alone: one product of matrices that are sharded over two workers.
 
 They run the dispatcher's own benchmark, which needs cargo; its first round builds it.
 """
@@ -19,7 +19,7 @@ OPTIONS = ["--output-format=bencher", "--warm-up-time=0.5", "--measurement-time=
 
 
 def microseconds(printed: str, case: str) -> float:
-    """What `test CASE ... bench:  1,234 ns/iter (+/- 5)` says."""
+    """Microseconds in a line `test CASE ... bench:  1,234 ns/iter (+/- 5)`."""
     found = re.search(
         rf"^test {re.escape(case)} \.\.\. bench: +([\d,]+) ns/iter", printed, re.MULTILINE
     )

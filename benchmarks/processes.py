@@ -1,4 +1,4 @@
-"""A dispatcher with workers as processes of their own, as a person starts them."""
+"""A dispatcher with workers in separate processes, as a person starts them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAIT_SECONDS = 20.0
 
 
 def environment() -> dict[str, str]:
-    """For processes that import the gt of this checkout from wherever they start."""
+    """Environment of processes that must import the gt of this checkout from any folder."""
     root = str(Path(__file__).resolve().parent.parent)
     path = os.environ.get("PYTHONPATH")
     return os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
@@ -30,7 +30,7 @@ def cluster(workers: int = 1, *arguments: str, prices: Path | None = None) -> It
 def dispatcher(
     workers: int = 1, *arguments: str, prices: Path | None = None
 ) -> Iterator[tuple[str, int]]:
-    """The same with the process id of the dispatcher."""
+    """Yields the address and the process id of a dispatcher with workers."""
     options = ["--prices", str(prices)] if prices else []
     server = _start("gt.server", "--listen", "127.0.0.1:0", "--log-level", "error", *options)
     assert server.stdout is not None

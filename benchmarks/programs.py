@@ -21,17 +21,17 @@ STEPS = 20
 
 
 def with_gt(source: str) -> str:
-    """The program with its imports of torch changed, and nothing else."""
+    """The program with its imports of torch replaced, and nothing else."""
     source = re.sub(r"^import torch$", "import gt as torch", source, flags=re.MULTILINE)
     return re.sub(r"^(import|from) torch\b(?!$)", r"\1 gt", source, flags=re.MULTILINE)
 
 
 def program(name: str, source: str) -> types.ModuleType:
-    """A module of that text."""
+    """A module with that source text."""
     if str(ZOO) not in sys.path:
         sys.path.insert(0, str(ZOO))  # where weights.py is
     module = types.ModuleType(name)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module
     exec(compile(source, str(ZOO / f"{name}.py"), "exec"), module.__dict__)
     return module
 
@@ -43,7 +43,7 @@ def _sides(name: str) -> Iterator[Sides]:
 
 
 def _run(script: types.ModuleType) -> Round:
-    """Milliseconds a step, from the making of the model to the last loss."""
+    """Milliseconds a step, from the creation of the model to the last loss."""
 
     def run() -> float:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

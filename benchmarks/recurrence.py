@@ -1,7 +1,7 @@
-"""A training step over a sequence, by its length: what grows with it, beside PyTorch.
+"""A training step over a sequence, by its length, beside PyTorch: shows how costs grow.
 
 `loop`: h = cell(x[t], h) for each t; `lstm`: a layer. Medians of a step, forward and backward, one
-thread a side. Run by hand (`python recurrence.py`); figures stand in RESULTS.md.
+thread a side. Run by hand (`python recurrence.py`); figures are in RESULTS.md.
 """
 
 from __future__ import annotations

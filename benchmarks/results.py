@@ -1,4 +1,4 @@
-"""Tables of RESULTS.md: each stands between marks of its own, under a line with day and machine."""
+"""Tables of RESULTS.md: each is between marks of its own, under a line with day and machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 
 
 def note(command: str, before: str, hardware: str = "") -> str:
-    """What stands above a table: day, command, machine and load.
+    """The line above a table: day, command, machine and load.
 
     Args:
-        command: as it is typed in benchmarks/.
+        command: as typed in benchmarks/.
         before: the load average when the measurement began.
-        hardware: what machine() does not tell, such as the GPUs.
+        hardware: facts that machine() does not know, such as the GPUs.
     """
     day = dt.datetime.now(tz=dt.timezone.utc).date()
     facts = ", ".join(filter(None, [str(day), f"`cd benchmarks && {command}`", hardware]))
@@ -31,13 +31,13 @@ def write(
     marks: tuple[str, str],
     align: Sequence[str] = (),
 ) -> None:
-    """Puts a table between two marks of RESULTS.md, in place of what is there.
+    """Replaces the table between two marks of RESULTS.md.
 
     Args:
         lines: the cells of each row.
-        said: stands above it.
+        said: the line above the table.
         head: the names of the columns.
-        marks: begin and end.
+        marks: of the beginning and the end.
         align: `---` or `---:` of each column; the first to the left and all others to the right
             if not given.
     """

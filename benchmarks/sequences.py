@@ -43,7 +43,7 @@ def _attention(lib: ModuleType, dropout_p: float = 0.0) -> Step:
         attend = lib.nn.functional.scaled_dot_product_attention
         loss = attend(*leaves, dropout_p=dropout_p, is_causal=True).mean()
         loss.backward()
-        # The values are another matter than the time: what is dropped is drawn by each.
+        # Each library drops other elements, so values are not compared; only time counts.
         return loss if not dropout_p else loss.detach() * 0
 
     return step

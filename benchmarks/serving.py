@@ -1,4 +1,4 @@
-"""Rows on processes and payloads: start-up, two clients on one worker, 100 MB there and back."""
+"""Rows on processes and payloads: start-up, two clients on one worker, transfers of 100 MB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import gt
 
 ADDS = 20_000
 CORE_THREAD = "gt-core"
-FLOOD_ADDS = 400_000  # of the flooding client: it floods longer than the light one reads
+FLOOD_ADDS = 400_000  # of the flooding client, so that it floods longer than the light client reads
 LIGHT_READS = 200
 LIGHT_PAUSE_SECONDS = 0.0005
 MEGABYTES = 100
@@ -110,7 +110,7 @@ def _core_of_two() -> Iterator[Sides]:
 
 
 def _light_reads(flood: subprocess.Popen[str] | None, percent: int) -> Round:
-    """Microseconds of a read of a new value, at that percentile, while another client floods."""
+    """Microseconds of a read of a new value, at a percentile, while another client floods."""
 
     def run() -> float:
         x = gt.ones(4)

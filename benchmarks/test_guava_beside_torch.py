@@ -1,4 +1,4 @@
-"""The benchmark of Guava's speed with small sizes, once: losses agree; no time fails."""
+"""Guava's benchmark with small sizes, once: losses must agree; no time fails."""
 
 from __future__ import annotations
 

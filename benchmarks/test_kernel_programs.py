@@ -1,4 +1,4 @@
-"""Each program of benchmarks/kernels runs, once a case; no time counts here."""
+"""Each program of benchmarks/kernels runs every case once; times are not checked."""
 
 import subprocess
 import sys

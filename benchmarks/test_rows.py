@@ -1,7 +1,7 @@
 """Every row of the table as a pytest-benchmark case; the other side runs before each round of GT.
 
-With timing off (the default of this checkout) each side runs once. No figure fails. What has to be
-compiled first runs with timing on alone.
+With timing off (the default of this checkout) each side runs once. No figure fails. Rows that must
+be compiled first run only with timing on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`turns.py` runs, with a small queue."""
+"""`turns.py` runs with a small queue."""
 
 from processes import cluster
 from turns import measure

@@ -70,7 +70,7 @@ def _large(lib: ModuleType, batch: int) -> Step:
 
 
 def _memory_bound(lib: ModuleType) -> Step:
-    """What every large temporary costs: memory that is taken, written and given back."""
+    """Cost of every large temporary: memory that is allocated, written and released."""
     x = lib.ones(25_000_000)
 
     def step() -> gt.Tensor | torch.Tensor:
@@ -80,7 +80,7 @@ def _memory_bound(lib: ModuleType) -> Step:
 
 
 def _by_hand(lib: ModuleType, count: int) -> Step:
-    """SGD with momentum and decay as people write it, each operator one pass over memory."""
+    """SGD with momentum and decay in separate operators, each one pass over memory."""
     weight, velocity, grad = (lib.linspace(-1, 1, count) * scale for scale in (1, 0.3, 0.01))
 
     def step() -> gt.Tensor | torch.Tensor:
@@ -113,7 +113,7 @@ def sides(make: Callable[[ModuleType], Step], count: int, unit_seconds: float) -
 
 
 def _cpu(step: Step, count: int, drain: Callable[[], object]) -> Round:
-    """This thread's CPU time of a step in µs, in bursts that fit into the ring; no round waits."""
+    """Microseconds of this thread's CPU a step, in bursts that fit the ring; no round waits."""
 
     def run() -> float:
         total = 0

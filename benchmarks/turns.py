@@ -1,7 +1,7 @@
-"""A light user's read beside somebody else's queue of products: `python turns.py`.
+"""A light user's read beside another user's queue of products: `python turns.py`.
 
-Client A sends products without reading, client B reads a small sum again and again. Printed are the
-percentiles of B's reads in milliseconds, and B's first read after A was killed.
+Client A sends products without reading, client B reads a small sum again and again. The output has
+the percentiles of B's reads in milliseconds, and B's first read after A was killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from processes import WAIT_SECONDS, cluster, environment
 
 import gt
 
-QUEUES = {1000: 300, 500: 1000, 256: 3000}  # size of the matrices: products that are queued
+QUEUES = {1000: 300, 500: 1000, 256: 3000}  # size of the matrices: number of products queued
 READS = 100
 PAUSE_SECONDS = 0.01
 QUEUEING = """
@@ -39,7 +39,7 @@ sys.stdin.readline()
 
 @contextmanager
 def queue(address: str, size: int, count: int) -> Iterator[subprocess.Popen[str]]:
-    """A client that has sent its products; they are being worked on."""
+    """A client that has sent its products, which are being executed."""
     process = subprocess.Popen(
         [sys.executable, "-c", QUEUEING, address, str(size), str(count)],
         stdin=subprocess.PIPE,
@@ -61,7 +61,7 @@ def queue(address: str, size: int, count: int) -> Iterator[subprocess.Popen[str]
 
 
 def read_seconds(x: gt.Tensor) -> float:
-    """How long a read of a new value takes."""
+    """Seconds of a read of a new value."""
     start = time.perf_counter()
     x.sum().item()
     return time.perf_counter() - start
@@ -83,7 +83,7 @@ def measure(address: str, size: int, count: int, reads: int = READS) -> list[flo
 
 
 def main() -> None:
-    """Measure each size of products."""
+    """Measure with each size of products."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(QUEUES))
     parser.add_argument("--reads", type=int, default=READS)

@@ -1,14 +1,14 @@
-"""The programs of examples/zoo beside torch: the time of a step, both in one process, in turns.
+"""The programs of examples/zoo beside torch: the time of a step, in one process, in turns.
 
     python zoo.py                    # every program, 20 steps each
     python zoo.py resnet dcgan --steps 50
     GT_THREADS=1 python zoo.py --threads 1
     taskset -c 0 python zoo.py       # client and worker share a core
 
-Each program runs three times with each library and the faster of the last two counts: the first one
-starts worker and kernels, and asks what operators without a row result in. Processor time is that
-of the client and its workers; it counts where other programs take their share of the cores. A
-table in Markdown is printed.
+Each program runs three times with each library, and the faster of the last two runs counts: the
+first one starts the worker, loads kernels, and infers results of operators without a row. Processor
+time is that of the client and its workers; it is the figure to read where other programs share the
+cores. The output is a Markdown table.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _line(name: str, steps: int) -> str:
 
 
 def _took(script: types.ModuleType, steps: int) -> tuple[float, float]:
-    """Seconds of a run, and seconds of processors."""
+    """Elapsed seconds of a run, and its processor seconds."""
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         used, start = _processor_seconds(), time.perf_counter()
@@ -68,7 +68,7 @@ def _took(script: types.ModuleType, steps: int) -> tuple[float, float]:
 
 
 def _processor_seconds() -> float:
-    """Of all threads of this process and of those that it started."""
+    """Processor time of all threads of this process and of its descendants."""
     mine = Path("/proc/self/task").glob("*/children")
     workers = [pid for task in mine for pid in task.read_text().split()]
     tasks = [task for pid in workers for task in Path(f"/proc/{pid}/task").iterdir()]

@@ -25,7 +25,7 @@ class Network(nn.Module):
 
 
 def loss_of(model: nn.Module, x: gt.Tensor) -> gt.Tensor:
-    """The same computation, with or without scopes inside the model."""
+    """Loss of the model, with or without scopes inside it."""
     return model(x).square().mean()
 
 

@@ -23,9 +23,9 @@ def main() -> None:
             loss.backward()
             optimizer.step()
     print(f"loss {loss.item():.4f}")
-    gt.disconnect()  # the log is complete from here on
+    gt.disconnect()  # the log is complete now
 
-    # The same as `gt visualize trace.txt -o timeline.svg`
+    # Equivalent command: `gt visualize trace.txt -o timeline.svg`
     timeline.draw(str(log), "timeline.svg")
     assert Path("timeline.svg").read_text(encoding="utf-8").startswith("<svg")
 

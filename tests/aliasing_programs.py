@@ -92,7 +92,7 @@ def comparable(error: Exception) -> bool:
 
 
 def unpromised(error: Exception) -> bool:
-    """What PyTorch finds in the backward pass because of how it replays views."""
+    """True for PyTorch errors that depend on how its backward pass replays views."""
     return "no_grad mode" in str(error) or "unsupported operation" in str(error)
 
 
@@ -305,7 +305,7 @@ def operand(writer: Writer, x: torch.Tensor) -> str:
 
 
 def races(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Whether PyTorch would read elements of y after it has written them through x."""
+    """True where PyTorch would read elements of y after it has written them through x."""
     if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
         return False
     return (x.shape, x.stride(), x.storage_offset()) != (y.shape, y.stride(), y.storage_offset())
@@ -446,7 +446,7 @@ def gradient(writer: Writer) -> str | None:
 
 
 def cast(writer: Writer) -> str | None:
-    """The same values in another dtype; itself where it has that one."""
+    """A cast to another dtype, or to the tensor's own."""
     name = writer.tensor()
     kind = writer.pick("float32", "float64", "int64", "int32", "uint8", "bfloat16")
     if name is None:

@@ -47,9 +47,9 @@ class Cluster:
 
     @property
     def log(self) -> str:
-        """What the server has written to stderr."""
+        """The server's standard error so far."""
         log = self._log.fileno()
-        # The server writes at the offset that it shares with us, so that must not move.
+        # The server writes at a file offset shared with this process, so the offset must not move.
         return os.pread(log, os.fstat(log).st_size, 0).decode("utf-8", "replace")
 
     def wait_for_workers(self, user: str | None = None, seconds: float = WAIT_SECONDS) -> None:
@@ -87,7 +87,7 @@ class Cluster:
         return self._clients[-1]
 
     def run(self, code: str, **settings: str) -> str:
-        """What a client program prints that begins connected to the cluster."""
+        """Output of a client program that starts connected to the cluster."""
         return result(self.client(code, **settings))
 
     def stop(self) -> None:
@@ -111,7 +111,7 @@ class Cluster:
 
 
 def in_groups(worker: "subprocess.Popen[bytes]") -> bool:
-    """Whether a worker has a thread that Gloo made for a process group."""
+    """True where a worker has a thread that Gloo created for a process group."""
     tasks = Path(f"/proc/{worker.pid}/task").glob("*/comm")
     return any(task.read_text().startswith("pt_gloo_runloop") for task in tasks)
 
@@ -124,7 +124,7 @@ def first_line(client: "subprocess.Popen[str]") -> str:
 
 
 def result(client: "subprocess.Popen[str]", seconds: float = WAIT_SECONDS) -> str:
-    """What a client program has printed when it has ended well."""
+    """Output of a client program, which must have succeeded."""
     printed, errors = client.communicate(timeout=seconds)
     assert client.returncode == 0, errors
     return printed

@@ -1,4 +1,4 @@
-"""What holds for every test: which are skipped, and that a run leaves nothing behind.
+"""Rules for every test: which are skipped, and that a run leaves nothing behind.
 
 No helpers for single tests here.
 """

@@ -1,5 +1,5 @@
-"""What GT's CUDA kernels must give, on whatever device they run: a GPU (tests/gpu), or the
-emulator behind a stand-in of the driver (test_cuda_kernels.py).
+"""Expected results of GT's CUDA kernels on any device: a GPU (tests/gpu), or the emulator behind a
+stand-in of the driver (test_cuda_kernels.py).
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def _normal(*shape, seed):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * 2 + 0.5
 
 
-# Of results in each dtype, relative and absolute.
+# Relative and absolute tolerance of results in each dtype.
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 
 
 def check_cross_entropy(kernels, rows, columns, dtype):
-    """Also of a row that is left out, as PyTorch's ignore_index leaves it out."""
+    """Includes an ignored row, as by PyTorch's ignore_index."""
     logits = _normal(rows, columns, seed=2).to(dtype)
     targets = torch.arange(rows) * 7 % columns
     targets[rows // 2] = -100
@@ -237,7 +237,7 @@ ATTENTIONS = [
 
 
 def check_attention(kernels, case, dtype):
-    """Of operands as a layer's projections leave them, beside PyTorch's operators in float64."""
+    """Operands have the layout of a layer's projections; compared with PyTorch in float64."""
     b, h, key_heads, t, s, k, is_causal, p = case
     sizes = ((h, t), (key_heads, s), (key_heads, s), (h, t))
     query, key, value, grad = (
@@ -281,7 +281,7 @@ def _attention(query, key, value, how, seeds):
     return weights @ value, scores.logsumexp(-1).detach()
 
 
-# What the tests' groups share; small enough for several chunks and for both kinds of all-reduce.
+# Sizes of the tests' groups: small enough for several chunks and for both kinds of all-reduce.
 GROUP_SIZES = cuda_collectives.Sizes(4096, 256, 2, 256, 5.0)
 
 

@@ -13,7 +13,7 @@ from gt.worker.own_calls import kernels_run
 
 HALVES = (torch.bfloat16, torch.float16)
 ROW_DTYPES = (torch.float32, *HALVES)
-# Of results, relative and of the largest element.
+# Tolerance of results, relative to the result and to its largest element.
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-2}
 
 
@@ -39,7 +39,7 @@ class Tables:
         return made
 
     def check(self, row: str, *arguments: object) -> tuple[Tensor, ...]:
-        """What PyTorch's kernel gives: dtypes, shapes, strides, and values but for rounding."""
+        """Compare with PyTorch's kernel: dtypes, shapes, strides, and values up to rounding."""
         made = self.run(row, *arguments)
         with torch.inference_mode():
             expected = _listed(self.theirs[row](*arguments))

@@ -95,7 +95,7 @@ def main():
         return
     name, part = sys.argv[4], float(sys.argv[5])
     run(calls, name, group)
-    # Of the emulator's seconds, 20 million steps each: nobody comes any more.
+    # The time-out in seconds of the emulator, each 20 million steps: no rank comes any more.
     group.sizes = dataclasses.replace(sizes, timeout_seconds=0.01)
     if rank == ranks - 1:
         driver.stand_in_steps_max(int(part * driver.stand_in_steps()))

@@ -1,4 +1,4 @@
-"""The same program on the host and on the device `mux`, whose results are compared."""
+"""Runs one program on the host and on the device `mux`, and compares the results."""
 
 import math
 from collections.abc import Callable

@@ -28,7 +28,7 @@ MOVES = (
 
 @dataclass(frozen=True)
 class Placed:
-    """How many workers there are, what the file says, the layout of a batch, as text."""
+    """Number of workers, entries of the configuration file, and layout of a batch as text."""
 
     workers: int = 1
     scopes: Mapping[str, Any] = field(default_factory=dict)
@@ -169,7 +169,7 @@ def train(name: str, steps: int, dtype: str) -> dict[str, Any]:
 
 
 def a_step(first: Mapping[str, int], last: Mapping[str, int], steps: int) -> dict[str, int]:
-    """What a step moves, once the model has its layout: bytes and collectives."""
+    """Bytes and collectives of one step, once the model has its layout."""
     return {name: round((last[name] - first[name]) / max(steps, 1)) for name in MOVES}
 
 

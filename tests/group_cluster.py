@@ -11,7 +11,7 @@ MEMBER = Path(__file__).with_name("group_member.py")
 
 
 class Failed(Exception):
-    """What a member says in the place of an answer."""
+    """A member's error in place of an answer."""
 
 
 class Member:

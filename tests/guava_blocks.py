@@ -223,7 +223,7 @@ def smaller(block, **others):
 
 
 def given(lib):
-    """What the paper's reader has, in `torch` or `gt`."""
+    """Definitions that the paper's reader already has, in `torch` or `gt`."""
     nn, data = lib.nn, lib.utils.data
 
     class YourDataset(data.Dataset):

@@ -56,7 +56,7 @@ def tokens(batches, size, seed=0):
 
 
 def same_weights(model, lib):
-    """The same model's twin in `lib` takes the weights of a PyTorch model."""
+    """Weights of a PyTorch model as tensors of `lib`, for the same model there."""
     return {name: lib.tensor(value.numpy()) for name, value in model.state_dict().items()}
 
 

@@ -12,7 +12,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38)
 
 
 def numbers(*size: int) -> npt.NDArray[np.float32]:
-    """Of a normal distribution."""
+    """Normally distributed numbers."""
     return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
 
 

@@ -37,7 +37,7 @@ def load_kernels() -> ModuleType:
 
 
 def load_reference() -> ModuleType:
-    """What random numbers must equal, in numpy."""
+    """The numpy reference that random numbers must equal."""
     name = "gt.worker.random_reference"
     if "KERNELS_UNDER_TEST" not in os.environ:
         return importlib.import_module(name)

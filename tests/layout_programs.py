@@ -32,7 +32,7 @@ Value = object
 
 
 class Name(str):
-    """What an earlier step is called."""
+    """Name of an earlier step."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Operator:
-    """How numpy and GT compute it, and how a writer draws arguments: None where nothing fits."""
+    """An operator in numpy and in GT, and how a writer draws arguments: None where nothing fits."""
 
     theirs: Callable[..., Array]
     ours: Callable[..., gt.Tensor]
@@ -285,7 +285,7 @@ def _apart_pair(w: Writer) -> tuple[object, ...] | None:
 
 
 def _numbered_pair(w: Writer) -> tuple[object, ...] | None:
-    """The same with a first dimension."""
+    """Like _apart_pair, with a first dimension."""
     pair = _apart_pair(w)
     return pair if pair and max(w.values[name].ndim for name in pair) else None
 
@@ -313,7 +313,7 @@ def _reduction(w: Writer) -> tuple[object, ...] | None:
 
 
 def _ordered(x: Array, dim: int | tuple[int, ...]) -> bool:
-    """Whether no two values of a line (of a plane, ...) come near each other."""
+    """True where no two values of a line (of a plane, ...) are close to each other."""
     dims = dim if isinstance(dim, tuple) else (dim,)
     lines = np.moveaxis(x, dims, tuple(range(len(dims)))).reshape(
         math.prod(x.shape[d] for d in dims), -1

@@ -113,7 +113,7 @@ def held_most() -> list[int]:
 
 
 def create(megabytes: int) -> dict[str, object]:
-    """What each way needs, in the order in which they ran."""
+    """Memory of each way of creation, in the order in which they ran."""
     gt.gpu_workers(WORKERS)
     gt.register_config(
         "cut", gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=list(range(WORKERS))))
@@ -149,7 +149,7 @@ class Mlp(nn.Module):
 
 
 def train(name: str) -> dict[str, object]:
-    """What each worker held at most."""
+    """Peak memory of each worker."""
     workers, _ = LAYOUTS[name]
     gt.gpu_workers(workers)
     gt.manual_seed(0)

@@ -66,7 +66,7 @@ def written() -> None:
 
 
 def layouts() -> None:
-    """What follows from the rows: what rises passes a maximum, parts add up, views leave cuts."""
+    """Consequences of the rows: monotone passes a maximum, sums stay partial, views keep shards."""
     x = gt.distribute(gt.ones(256, 256), dim=0)
     for out, layout in (
         (x.amax(0).sinh_probe(), "partial(max)@[0,1]"),

@@ -43,12 +43,12 @@ SEGMENT_BYTES = 1 << 20
 EVENTS = 4  # of each queue
 YIELDS = 50  # before anything is done beside
 LOOKS = 2_000  # between two looks whether a process lives
-# Of a kernel's steps: before it dies, and the most that it waits, of which a second has 20 million.
+# In steps of a kernel: before its death, and the longest wait, of which a second has 20 million.
 DIES_AFTER, STEPS_MAX = 100, 2_000_000_000
 
 
 def sizes(seconds: float) -> Sizes:
-    """So small that sums in one shot, in two, and what does not fit have a few hundred numbers."""
+    """Sizes so small that one-shot, two-shot and too large sums have a few hundred numbers."""
     return Sizes(4096, 256, 2, 256, seconds)
 
 
@@ -149,7 +149,7 @@ class Played:
         return None
 
     def home(self, value: object) -> object:
-        """The same value in the device's memory."""
+        """A copy of the value in the device's memory."""
         if isinstance(value, tuple):
             return tuple(map(self.home, value))
         if not isinstance(value, Tensor) or not value.numel() or self._segment(value.data_ptr()):
@@ -179,7 +179,7 @@ class Played:
         return ctypes.addressof(ctypes.c_ubyte.from_buffer(self._memory(opened)))
 
     def memories(self) -> list[tuple[int, int]]:
-        """Of ours and those that are mapped, first byte and bytes."""
+        """First byte and size of our memory and of the memory mapped from others."""
         own = [(segment.address, segment.size) for segment in self._segments]
         opened = [number for number, memory in enumerate(self._mapped) if memory is not None]
         return own + [(self.address(one), self._memory(one).nbytes) for one in opened]
@@ -200,7 +200,7 @@ class Played:
         flat = torch.frombuffer(self._memory(opened), dtype=to.dtype, offset=start)
         to.copy_(flat.as_strided((rows, run), (stride // size, 1)))
 
-    # What is computed is computed when it is asked for.
+    # Computation runs when its result is requested.
 
     def computed(self) -> bytes:
         return self.record(0)()
@@ -241,7 +241,7 @@ class Played:
 
 
 class Launching:
-    """What of `gt._kernels.Cuda` collectives call; they do so in the thread of one queue."""
+    """The functions of `gt._kernels.Cuda` that collectives call, in the thread of one queue."""
 
     def __init__(self, played: Played, mode: str) -> None:
         library = os.environ["PLAYED_DRIVER"]

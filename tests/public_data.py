@@ -36,7 +36,7 @@ def cora(folder: Path) -> None:
 
 
 def characters(folder: Path) -> None:
-    """What nanoGPT's `prepare.py` makes of a text: `train.bin`, `val.bin` and `meta.pkl`."""
+    """Files that nanoGPT's `prepare.py` writes for a text: `train.bin`, `val.bin`, `meta.pkl`."""
     import pickle
 
     text = "".join(random.Random(0).choices("abcdefghij \n", k=6000))

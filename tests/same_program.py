@@ -23,7 +23,7 @@ def plain(value: Any) -> Any:
 
 
 def close(got: Any, expected: Any, tolerance: float) -> bool:
-    """Whether two results of `plain` are equal but for rounding."""
+    """True where two results of `plain` are equal up to rounding."""
     if isinstance(expected, tuple | list):
         return (
             isinstance(got, tuple | list)
@@ -36,7 +36,7 @@ def close(got: Any, expected: Any, tolerance: float) -> bool:
 
 
 def as_exact(got: Any, expected: Any, exact: Any, tolerance: float) -> bool:
-    """Whether two results of `plain` are close, or float64's says that ours is as near as torch's.
+    """True where two results of `plain` are close, or ours is as near to float64's as torch's.
 
     Args:
         got: GT's result.

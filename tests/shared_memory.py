@@ -23,7 +23,7 @@ def names() -> set[str]:
 
 
 def mapped_by(process: Path) -> set[str]:
-    """What a process, by its folder in /proc, has mapped of them."""
+    """Files in FOLDER that a process, given by its folder in /proc, has mapped."""
     maps = (process / "maps").read_text(errors="replace").splitlines()
     return {line[line.index("/") :] for line in maps if f" {FOLDER}/" in line}
 

@@ -29,7 +29,7 @@ def outcome(line: str, names: dict[str, object]) -> Exception | None:
 
 
 def difference(lines: list[str]) -> str | None:
-    """How GT's run of a program differs from PyTorch's; None where it does not."""
+    """Difference between GT's and PyTorch's run of a program; None where there is none."""
     theirs: dict[str, object] = {"T": torch}
     ours: dict[str, object] = {"T": gt}
     # PyTorch's backward pass sees writes through `.data` to what was saved; GT's does not.
@@ -144,7 +144,7 @@ def shortest(lines: list[str]) -> list[str]:
     return lines
 
 
-# What each of these programs shows is no promise of PyTorch's.
+# Programs that rely on behaviour which PyTorch does not promise.
 KNOWN = {
     11343: "the zeros that are the gradient of what was overwritten have no history",
     13697: "the zeros that are the gradient of what was overwritten have no history",

@@ -24,9 +24,9 @@ UNARY = {
     "sign": torch.sign,
     "rsqrt": torch.rsqrt,
 }
-# What backward is given besides the gradient: the result of these, of the others the operand.
+# Functions whose gradient reads the result; the others' gradients read the operand.
 BY_RESULT = ("relu", "sigmoid", "tanh")
-# Where a result is the difference of two numbers near 1 its own size says nothing.
+# Functions with results near a difference of two numbers near 1: compared by absolute error.
 BY_ABSOLUTE = ("gelu", "gelu_tanh")
 POISON = np.float32(7777.0)
 SMALL = 1e-35  # below, 1 + exp(-x) is infinite, in PyTorch's float32 too
@@ -203,7 +203,7 @@ def test_rms_norm_and_its_gradients(rows, affine):
 
 
 def test_rms_norm_of_long_rows_and_of_many():
-    """Where one chain of sums of float32 would lose digits: numbers that all round alike."""
+    """Sums of numbers that all round alike, for which one float32 chain would lose digits."""
     for rows, columns in ((2, 300_000), (20_000, 3)):
         x = np.full((rows, columns), 0.1, np.float32)
         grad = np.full((rows, columns), 0.3, np.float32)

@@ -82,7 +82,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "channel_shuffle": [((2,), [PLANE])],
     "glu": [((1,), [PLANE])],
     "linalg_cross": [(({"dim": 1},), [(5, 3, 2), (5, 3, 1)])],
-    # As rows call them for complex numbers.
+    # Operators as rows call them for complex numbers.
     "matmul": [
         ((), [one, other])
         for one, other in (
@@ -319,7 +319,7 @@ def check(
     results: list[torch.Tensor],
     letter: list[int],
 ) -> None:
-    """Of operands that are cut at one letter, and of which the others are whole."""
+    """Run with operands that are sharded at one letter; the other operands are whole."""
     ours = []
     for leaf, dim in zip(leaves, letter, strict=False):
         x = gt.from_numpy(leaf.detach().numpy())
@@ -423,7 +423,7 @@ def test_cuts_that_cannot_be_are_not_made(stated: list[int]) -> None:
 
 
 def test_cuts_that_are_false_give_a_number_that_is_false() -> None:
-    """Of rows that are sorted: each worker sorts what it holds, and nobody sees anything else."""
+    """A false cut gives a false result: each worker flips its own shard, unchecked."""
     x = gt.distribute(gt.arange(4.0, 0, -1), dim=0)
     assert emitted(x, [0, 0], "flip", "_0, [0]").tolist() == [3.0, 4.0, 1.0, 2.0]
     doubled = emitted(gt.distribute(gt.ones(4), dim=0), [0, -2])

@@ -112,5 +112,5 @@ def test_a_worker_survives_random_arguments() -> None:
 
 
 def hash_of(text: str) -> int:
-    """The same in each process."""
+    """A hash that is equal in every process."""
     return sum(ord(letter) * 31**place for place, letter in enumerate(text)) % (1 << 30)

@@ -109,7 +109,7 @@ def test_dropped_weights(name):
     found = torch.from_numpy(kept.detach().float().numpy())
     dropped = (found == 0) & (weights != 0)
     assert abs(dropped.sum() / (weights != 0).sum() - p) < 0.02
-    # The same weights, dropped by hand, have the same values and gradients.
+    # Equal weights, dropped by hand, must give equal values and gradients.
     scores = theirs[0] @ theirs[1].mT / size**0.5
     if options:
         scores = scores.masked_fill(torch.ones(size, size).triu(1) > 0, -torch.inf)

@@ -1,4 +1,4 @@
-"""What attention refuses, and the masks of another dtype that it takes, beside PyTorch."""
+"""Operands that attention refuses, and masks of other dtypes that it takes, beside PyTorch."""
 
 import numpy as np
 import pytest

@@ -111,7 +111,7 @@ def test_a_query_has_the_same_bits_in_each_group():
 
 
 def _kept(seeds, keys, p):
-    """What attention_kept writes: a mask of dropout for each query, as numpy defines it."""
+    """Expected output of attention_kept: a mask of dropout for each query, defined by numpy."""
     place = (0, p, (keys,), (0,))  # draw, probability, shape, start
     rows = [
         random_reference.dropout_mask((keys,), "bool", seed, *place)

@@ -11,7 +11,7 @@ SCALE = 8**-0.5
 
 
 def strided(x: torch.Tensor) -> torch.Tensor:
-    """The same numbers as a part of a tensor with twice the heads."""
+    """A copy of `x` as a slice of a tensor with twice the heads."""
     return torch.cat([x, x + 1], 1)[:, : x.shape[1]]
 
 

@@ -75,7 +75,7 @@ def test_layers_losses_and_gradients_are_pytorchs(name, dtype):
     ours.load_state_dict({key: gt.from_numpy(x.numpy()) for key, x in theirs.state_dict().items()})
     values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     dtypes, loss, gradients = run(torch, theirs, values, dtype)
-    # What PyTorch runs as one kernel calls no layers within.
+    # Layers inside one fused kernel of PyTorch's are not called there.
     got_dtypes, got_loss, got = run(gt, ours, values, dtype)
     assert {title: got_dtypes[title] for title in dtypes} == dtypes
     assert got_loss == pytest.approx(loss, rel=2e-3)

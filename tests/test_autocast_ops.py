@@ -25,8 +25,8 @@ from gt.casting import POLICIES
 LOWER = {"cpu": torch.bfloat16, "cuda": torch.float16}
 # Several operators in PyTorch, which casts some of them; here one that runs on a worker as it is.
 ONE_HERE = {"cov", "corrcoef", "linalg.matrix_power", "linalg.pinv", "linalg.pinv.hermitian"}
-# Of dtypes that a chunk is added up in; of a contraction over everything, which PyTorch does by
-# one of two operators of which its list has one; of a norm of half precision in float32.
+# Operators that differ: the dtype in which chunks are summed; a contraction over everything, for
+# which PyTorch uses one of two operators and lists one; a half-precision norm in float32.
 OTHERS = {
     "nn.functional.linear_cross_entropy.chunked",
     "nn.functional.linear_cross_entropy.chunked_none",

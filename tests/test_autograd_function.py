@@ -422,7 +422,7 @@ def test_a_view_marked_as_dirty_is_refused():
 
 
 def test_a_function_is_freed_with_its_result():
-    """What forward saves, its own output among it, makes no cycle."""
+    """Tensors that forward saves, its own output among them, form no reference cycle."""
 
     class Keeps(gt.autograd.Function):
         @staticmethod

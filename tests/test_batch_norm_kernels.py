@@ -101,7 +101,7 @@ def test_values_and_gradients(shape: tuple[int, ...], has_weight: bool) -> None:
 @on_every_path
 @pytest.mark.parametrize("shape", [(5, 4), (4, 4, 3, 7)], ids=str)
 def test_what_is_no_number_or_infinite_stays_in_its_channel(shape: tuple[int, ...]) -> None:
-    """As PyTorch's: an infinite number is in the mean, first or not."""
+    """An infinite number enters the mean, first or not, like in PyTorch."""
     x = drawn(*shape)
     x[0, 0], x[1, 1], x[0, 2] = torch.inf, -torch.inf, torch.nan
     found, _ = _run(x, None, None, x)
@@ -140,7 +140,7 @@ def test_what_the_kernel_does_not_take() -> None:
         assert run(_kernels, "batch_norm_backward", *wrong) is None
 
 
-# Of any strides; the second operand of each pair is the gradient.
+# Operands of several strides; the second one of each pair is the gradient.
 OPERANDS = {
     "rows": (drawn(6, 5, 4, 9), drawn(6, 5, 4, 9, seed=1)),
     "channels last": (

@@ -40,7 +40,7 @@ import gt  # noqa: E402
 from gt.worker import kernels, reference  # noqa: E402
 
 SEED = int(os.environ.get("GT_TEST_SEED", "0"))
-# What a worker sees behind an instruction: all that is published, nothing, or what is drawn.
+# Instructions that a worker sees ahead: all published ones, none, or a drawn number.
 SIGHTS = ("", "0", "1", "paused")
 ENTRY_STRIDE = 20  # every so many of PyTorch's operators in a run, others with another seed
 PROGRAMS = 4

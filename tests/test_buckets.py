@@ -13,7 +13,7 @@ ALONE, TOGETHER = 0, 1 << 20
 
 
 def run(folder, bucket, *command):
-    """What a program prints as JSON whose reductions are made together up to so many bytes."""
+    """JSON that a program prints when reductions are bucketed up to `bucket` bytes."""
     prices = folder / f"prices{bucket}"
     prices.write_text(f"bucket={bucket}\n", encoding="utf-8")
     done = subprocess.run(
@@ -37,7 +37,7 @@ def test_a_gpt_trains_the_same_with_fewer_exchanges(layout, tmp_path):
     assert together["losses"] == alone["losses"]
     before, after = alone["a_step"], together["a_step"]
     assert after["moved_bytes"] == before["moved_bytes"]
-    # Of 69 parameters and what the loss needs; under tensor parallelism a step has others.
+    # All but a few of the reductions of 69 parameters; tensor parallelism and the loss need others.
     assert after["all_reduces"] <= before["all_reduces"] - 65
 
 

@@ -122,7 +122,7 @@ def _ran(row, *operands):
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int32, np.int64, np.float16, np.float64])
 def test_choices_of_other_dtypes(dtype):
-    """As PyTorch has them, by kernels; also of what is turned and broadcast."""
+    """Choices of other dtypes equal PyTorch's and run in kernels; also transposed and broadcast."""
     x, y = (np.random.default_rng(seed).integers(0, 2, (20, 30)).astype(dtype) for seed in (0, 1))
     flags = np.random.default_rng(2).random((20, 30)) < 0.5
     number = True if dtype is np.bool_ else 1

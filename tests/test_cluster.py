@@ -95,7 +95,7 @@ def test_what_a_killed_client_held_is_freed(connected: Cluster) -> None:
 
 
 def test_an_idle_client_keeps_nothing_large_that_it_dropped(connected: Cluster) -> None:
-    """What is small goes with its next instruction."""
+    """Large dropped values are freed at once; small ones go with the next instruction."""
     before = bytes_held()
     code = f"""
         import sys

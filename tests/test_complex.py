@@ -15,7 +15,7 @@ VALUES = [[1 + 2j, 3 - 1.5j, -0.5j], [0, 2, -1 - 1j]]
 
 
 def both(values=VALUES, *, dtype="complex64", requires_grad=False):
-    """The same numbers in GT and in PyTorch."""
+    """Equal values in GT and in PyTorch."""
     ours = gt.tensor(values, dtype=getattr(gt, dtype), requires_grad=requires_grad)
     return ours, torch.tensor(values, dtype=getattr(torch, dtype), requires_grad=requires_grad)
 

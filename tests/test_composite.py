@@ -236,7 +236,7 @@ WITHOUT_INPUT: list[tuple[str, Callable[..., object]]] = [
 def test_what_beta_0_leaves_out_has_a_gradient_of_zeros(
     name: str, function: Callable[..., object]
 ) -> None:
-    """As PyTorch's, and not None; NaN in it reaches nothing."""
+    """The gradient is PyTorch's, not None; NaN in the operand reaches nothing."""
     inputs = [torch.full((3, 3), NAN, dtype=torch.float64), normal(2, 3, 4), normal(2, 4, 3)]
     grads = []
     for kind in (upload, lambda x: x.clone().requires_grad_()):

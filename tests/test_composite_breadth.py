@@ -8,7 +8,7 @@ from test_nn_generic import LIBRARIES, compare, equal, tensors
 import gt
 
 BOX = (4, 6, 5)
-# The same calls in both libraries: values, and gradients of what requires one.
+# Calls made in both libraries; values, and gradients of operands that require one, must agree.
 CALLS = {
     "tensor_split": lambda m, x: (*x.tensor_split(4, 1), *x.tensor_split((1, 3, 9)),
                                   *m.tensor_split(x, m.tensor([2, -1]), dim=2)),

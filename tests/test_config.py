@@ -1,4 +1,4 @@
-"""What users write to distribute tensors: YAML, register_config, and what the dispatcher gets."""
+"""Configurations of users: YAML, register_config, and their form at the dispatcher."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def _write(folder, text):
 
 
 def meaning(*names):
-    """What holds in scopes inside each other, as the dispatcher reads it."""
+    """The rules in nested scopes, as the dispatcher reads them."""
     signal = 0
     for name in names:
         signal = scopes.signal_in(signal, name)

@@ -1,4 +1,4 @@
-"""What `gt.connect` says when it cannot: at once, clearly, and the old session goes on."""
+"""Errors of `gt.connect`: at once, clear, and the old session goes on."""
 
 import contextlib
 import socket

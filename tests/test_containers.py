@@ -19,7 +19,7 @@ def listed(m, count=3):
 
 
 def shown(value):
-    """What can be compared: sizes of layers, names, texts, numbers."""
+    """Comparable form of a value: sizes of layers, names, texts, numbers."""
     if isinstance(value, (torch.nn.Module, gt.nn.Module)):
         text = repr(value).replace("torch.", "").replace("gt.", "")
         return (type(value).__name__, [n for n, _ in value.named_parameters()], text.split())
@@ -31,7 +31,7 @@ def shown(value):
 
 
 def outcome(call, *args):
-    """What a call gives, or the text of its error."""
+    """Result of a call, or the text of its error."""
     try:
         return shown(call(*args))
     except (IndexError, TypeError, ValueError, RuntimeError) as error:

@@ -55,7 +55,7 @@ def test_convolution_and_gradients(image, filters, groups, window, threads):
     x, weight, bias = _numbers(*image), _numbers(*filters), _numbers(filters[0])
     settings = _settings(window, groups)
     exact = [torch.tensor(one).double().requires_grad_() for one in (x, weight, bias)]
-    # The same of the numbers' sizes: the sizes of all terms of each sum.
+    # Convolution of absolute values: the sum of the sizes of all terms of each result.
     sizes = [torch.tensor(np.abs(one)).double().requires_grad_() for one in (x, weight, bias)]
     wanted, terms = (F.conv2d(*three, **settings) for three in (exact, sizes))
     whole, out = _poisoned(wanted.shape)

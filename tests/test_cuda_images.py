@@ -48,7 +48,7 @@ class Played:
         )
 
     def count(self):
-        """How many kernels have been compiled since the last call, and forgets them."""
+        """Names of the kernels compiled since the last call; clears the list."""
         made = [name for name in self.compiled if name.endswith(".cu")]
         self.compiled.clear()
         return sorted(made)

@@ -309,7 +309,7 @@ def test_attention_that_no_kernel_takes(kernels):
 
 
 def test_rows_of_a_worker_draw_on_the_device(kernels):
-    """The same bits as a worker without kernels, and every draw a launch."""
+    """Bits equal those of a worker without kernels, and every draw is one launch."""
     box = ((4, 3), (5, 9), (1, 2))
     places = (5, -3, *box[1:])
     x = torch.randn(box[0])
@@ -435,7 +435,7 @@ def launch_all_that_share(kernels, hopper, dtype):
 
 
 def test_launches_ask_for_the_shared_memory_of_the_table(kernels, hopper, driver):
-    """That of the headers' tiles, through the code that launches them; a block can have so much."""
+    """Sizes of the headers' tiles, in real launches; each fits into a block."""
     for dtype in (torch.bfloat16, torch.float16):
         launch_all_that_share(kernels, hopper, dtype)
     launched = json.loads(driver.stand_in_shared())

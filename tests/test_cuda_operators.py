@@ -148,7 +148,7 @@ def test_draws_and_dropout_have_the_bits_of_the_cpu(tables: Tables) -> None:
 
 
 def test_the_gradient_of_attention_that_kept_nothing_is_autograds() -> None:
-    """What a GPU without kernels of GT's own runs."""
+    """The path of a GPU without kernels of GT's own."""
     drawn = torch.Generator().manual_seed(3)
     query, key, value, grad = (torch.randn(1, 2, 5, 8, generator=drawn) for _ in range(4))
     mask = torch.randn(5, 5, generator=drawn)
@@ -427,7 +427,7 @@ def test_what_autograd_follows_is_pytorchs(
 
 
 def _losses_of(mode: str, library: Path) -> tuple[list[float], int]:
-    """Of training on a worker with a played GPU, and how many kernels of GT's own ran."""
+    """Losses on a worker with a simulated GPU, and the number of GT kernels that ran."""
     environment = {"GT_KERNELS": mode, "PLAYED_DRIVER": str(library), "GT_ATEN": "on"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():

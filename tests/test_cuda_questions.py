@@ -1,4 +1,4 @@
-"""What scripts ask of gt.cuda, with a GPU and without: PyTorch's answer where it has one."""
+"""Queries of gt.cuda with and without a GPU: PyTorch's answers where it has them."""
 
 import warnings
 

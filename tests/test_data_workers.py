@@ -139,7 +139,7 @@ def test_the_dataset_of_a_worker_is_its_own():
 
 
 def drawn(library):
-    """Of every generator of a worker."""
+    """A draw from every generator of a worker."""
     of_numpy = float(np.random.random())  # noqa: NPY002 - what users draw from
     return random.random(), of_numpy, library.rand(2).tolist()
 
@@ -395,7 +395,7 @@ def all_of(loader):
 
 
 def shared_memory():
-    """How many files this process has open; what of loaders and semaphores it has mapped.
+    """Number of open files, and mappings of loaders and semaphores, in this process.
 
     The names in /dev/shm are everybody's: another test's loader may come and go meanwhile.
     """

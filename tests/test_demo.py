@@ -1,4 +1,4 @@
-"""What `gt demo` promises: accuracy over five seeds, PyTorch's loss curve, the picture.
+"""Promises of `gt demo`: accuracy over five seeds, PyTorch's loss curve, the picture.
 
 Each in a process of its own, because the number of workers is chosen before the first operation.
 """

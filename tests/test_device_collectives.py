@@ -241,7 +241,8 @@ def test_all_pairs_at_once(group: Callable[..., Group], log: Path) -> None:
                 op("free", (), tuple(s for s, pair in enumerate(pairs, 1) if place in pair))
             )
         worker.write(op("synchronize", (), (), (1,)))
-        # Which of these go by kernels is decided by who is where; one after the other, all do.
+        # The members' places decide which sums above use kernels; one after the other, all of them
+        # do.
         mine = [pair for pair in pairs if place in pair]
         for number, pair in enumerate(mine, 2):
             attrs = (pair, "sum", 3 * rounds + pairs.index(pair) + 1, "device")

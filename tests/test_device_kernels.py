@@ -30,7 +30,7 @@ REGION_BYTES = 64
 
 
 class Step(NamedTuple):
-    """What stands in a queue: a `wait` or `record` of an event, or a `kernel` of a collective."""
+    """An entry of a queue: a `wait` or `record` of an event, or a `kernel` of a collective."""
 
     kind: str
     name: bytes
@@ -181,7 +181,7 @@ class Hosts:
         self.sent[instruction.tag, 0][member] = part.payload
 
     def can_go_on(self, member: int, tag: int) -> bool:
-        """Whether a round of it is over here."""
+        """True where the current round is over on this member."""
         part, members = self.begun[member][tag], self.instructions[tag].members
         return not part.is_complete and len(self.sent[tag, part.round]) == len(members)
 
@@ -218,7 +218,7 @@ class Hosts:
         return True
 
     def is_through(self, member: int) -> bool:
-        """Whether all rounds are over here of what it has begun."""
+        """True where all rounds that this member has begun are over."""
         return all(part.is_complete for part in self.begun[member].values())
 
     def run_devices(self) -> list[Step]:
@@ -269,7 +269,7 @@ def run(seed: int) -> tuple[Hosts, list[Step]]:
         )
         for tag in range(14)
     ]
-    # Of each member: collectives to begin, and before each of them some to use or to end.
+    # For each member: collectives to begin, and before each of them some to use or to end.
     left = [[one for one in program if member in one.members] for member in range(MEMBERS)]
     needs = {
         (member, one.tag): [
@@ -319,7 +319,7 @@ def test_no_kernel_waits_for_ever(seed: int) -> None:
 
 
 class _Launches:
-    """How many collectives of all runs went by kernels."""
+    """Number of collectives in all runs that used kernels."""
 
     def __init__(self) -> None:
         self.kernels = self.offered = self.stuck = 0
@@ -336,7 +336,7 @@ def _over_seeds(count: int) -> _Launches:
 
 
 def in_any_order(kernels: DeviceKernels) -> None:
-    """As `DeviceKernels.advance` must not be."""
+    """An order that `DeviceKernels.advance` must not use."""
     for call in list(kernels._calls):
         if call.is_ready():
             kernels._calls.remove(call)

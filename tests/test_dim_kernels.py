@@ -148,7 +148,7 @@ def test_places_of_extremes_are_pytorchs(name, numbers, shape):
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_the_first_of_equal_places(name):
-    """Of zeros of both signs, of infinities, and of what is no number: before a larger one too."""
+    """Equal numbers are zeros of both signs, infinities, and NaN, also before a larger number."""
     infinity = np.inf if name == "argmax" else -np.inf
     for pair in itertools.product([0.0, -0.0, 1.0, infinity, -infinity, np.nan, -np.nan], repeat=2):
         for places in [(0, 1), (3, 70), (69, 70), (1023, 1024), (5, 2000), (1, 40_000)]:

@@ -74,7 +74,7 @@ def same(got, want, what, rtol=1e-7, atol=1e-9):
 
 
 def gradients(made, result, further=()):
-    """Of the sum of `result` with fixed weights, for the leaves that it depends on."""
+    """Gradients of a weighted sum of `result`, for the leaves that it depends on."""
     weights = made.tensor(np.cos(np.arange(result.numel())).reshape(result.shape).tolist())
     inputs = [*made.leaves, *further]
     if not result.requires_grad:

@@ -1,4 +1,4 @@
-"""What gt.distributions draws: by the distribution's own function, and its gradients by PyTorch's.
+"""Draws of gt.distributions, by each distribution function, and their gradients by PyTorch's.
 
 Seeds are fixed, so nothing here fails by chance.
 """
@@ -17,7 +17,7 @@ import gt.distributions
 pytestmark = pytest.mark.filterwarnings("ignore:Singular sample detected")
 COUNT = 20000
 DEVIATIONS = 6  # of a mean: a probability below 1e-8 were a seed bad
-# What stands for PyTorch's distribution function where it has none: exact samples of its own.
+# Limit for distributions without a function in PyTorch: compared with samples of PyTorch's.
 NO_FUNCTION_LIMIT = 2.2
 
 
@@ -139,7 +139,7 @@ def share_below(dist, x):
 
 
 def differences(name, x):
-    """The same from numbers: of a density on the positive numbers, integrated below x."""
+    """Numerical differences: of a density on the positive numbers, integrated below x."""
     want, _ = both(CONTINUOUS[name])
     density = want.dist.log_prob(x).exp().detach()
     share = share_below(want.dist, x)
@@ -215,7 +215,7 @@ def test_binomial_of_many_trials(n, p):
     assert abs(x.var() / deviation**2 - 1) < DEVIATIONS * np.sqrt(3 / COUNT)
 
 
-# Of one cut parameter: its draws, and what is made of them.
+# Distributions with one sharded parameter: their draws, and results computed from them.
 CUT = {
     "gamma": lambda d, x: d.Gamma(x, 2.0),
     "dirichlet": lambda d, x: d.Dirichlet(x.reshape(4, 3)),

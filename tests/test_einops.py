@@ -31,7 +31,7 @@ def value(m, *, grad=True):
 
 
 def check(call):
-    """The same result and the same gradient."""
+    """Results and gradients must equal PyTorch's."""
     results = []
     for m in (gt, torch):
         x = value(m)

@@ -36,7 +36,7 @@ begun.wait()
 
 
 def end(code: str) -> tuple[str, str]:
-    """What a program prints and says that ends well."""
+    """Standard output and error of a program, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"GT_BACKEND": "numpy", "GT_THREADS": "1"},

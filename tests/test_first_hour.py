@@ -1,4 +1,4 @@
-"""What a user of PyTorch types in the first hour, in both: results, errors and their texts."""
+"""Lines that a PyTorch user types in the first hour, in both: results, errors and their texts."""
 
 import math
 from types import ModuleType
@@ -191,7 +191,7 @@ def names_of(module: ModuleType) -> dict[str, object]:
 
 
 def shown(result: object) -> object:
-    """Of a tensor its dtype and values; of a dtype its name."""
+    """Comparable form: dtype and values of a tensor, name of a dtype."""
     if isinstance(result, (torch.Tensor, gt.Tensor)):
         return str(result.dtype).partition(".")[2], result.tolist()
     if isinstance(result, tuple):
@@ -213,7 +213,7 @@ def evaluated(module: ModuleType, line: str) -> tuple[object, tuple[type, str] |
 
 
 def executed(module: ModuleType, line: str) -> tuple[object, tuple[type, str] | None]:
-    """What the variables are afterwards."""
+    """Values of the variables afterwards, and the error."""
     names, error = names_of(module), None
     try:
         exec(line, names)
@@ -229,7 +229,7 @@ def check(ours: tuple[object, object], theirs: tuple[object, object]) -> None:
         assert error == expected
         return
     assert error[0] == expected[0]
-    # Where torch lists its signatures or goes on about what only it has, the beginning counts.
+    # Only the beginning counts where torch lists its signatures or names features that only it has.
     for end in ("'s grad_dtype (", ", but expected one of"):
         expected = (expected[0], expected[1].partition(end)[0])
     assert error[1].startswith(expected[1].partition(" The historic")[0])

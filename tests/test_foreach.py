@@ -40,7 +40,7 @@ def lists(m, dtype, shift):
 
 
 def outcome(m, name, form, dtype, *, grad=False):
-    """What a call returns and leaves in its list, and gradients; or class and text of its error."""
+    """Result, contents of the list, and gradients of a call; or class and text of its error."""
     leaves = [x.requires_grad_(grad) for x in lists(m, dtype, 0.25)]
     x = [leaf * 1 for leaf in leaves] if grad and name.endswith("_") else leaves
     names = {

@@ -49,7 +49,7 @@ def run(code: str, **settings: str) -> tuple[list[str], str]:
 
 
 def alive(process: int) -> bool:
-    """Whether it runs; one that has ended and is not waited for does not."""
+    """True for a running process; a zombie does not count."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -16,7 +16,7 @@ import gt.torch  # noqa: F401 - names the device
 Make = Callable[..., tuple[Distribution, torch.Tensor]]
 DRAWS = 2000
 
-# Of each distribution parameters and a value, by a function that makes tensors.
+# Parameters of each distribution and a value, by a function that creates tensors.
 DISTRIBUTIONS: dict[str, Make] = {
     "Bernoulli": lambda t: (d.Bernoulli(t(0.3, 0.6)), t(0.0, 1.0)),
     "Beta": lambda t: (d.Beta(t(0.5, 2.0), t(1.0, 3.0)), t(0.3, 0.4)),
@@ -114,7 +114,7 @@ def test_a_distribution_computes_and_draws_as_on_the_host(name: str) -> None:
             outcome(lambda: made.variance),
             outcome(lambda: made.cdf(value)),
             outcome(lambda: kl_divergence(made, same)),
-            # Of the draws the sizes and the dtype; the values are compared below.
+            # Only sizes and dtype of the draws; the values are compared below.
             torch.empty_like(made.sample((3,))).zero_(),
         ]
 
@@ -231,7 +231,7 @@ LAYERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", LAYERS, ids=str)
 def test_a_layer_of_an_encoder_infers_as_on_the_host(options: dict[str, Any]) -> None:
-    """Where nothing is differentiated the layer is one operator of PyTorch's."""
+    """Without gradients the layer is one operator of PyTorch's."""
 
     def program(device: str) -> Any:
         torch.manual_seed(0)

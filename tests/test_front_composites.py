@@ -1,4 +1,4 @@
-"""What is one operator on the device `mux` and many elsewhere: products, attention, encoders.
+"""Operators that are one on the device `mux` and several elsewhere: products, attention, encoders.
 
 Values and gradients are those of PyTorch on the host, for every form of operands.
 """
@@ -407,7 +407,7 @@ def test_encoders_that_record_nothing(norm_first: bool, activation: str) -> None
 
 
 def operators_of(program: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the program comes to which operator of the device."""
+    """Number of uses of each operator of the device in the program."""
     counts: Counter[str] = Counter()
     run = MuxTensor.run
 

@@ -92,7 +92,7 @@ def test_accelerate_trains_as_locally(precision: str, tmp_path: pathlib.Path) ->
 
 
 def trained(folder: pathlib.Path, *, cpu: bool, **options: Any) -> tuple[str, Any, Any]:
-    """What the Trainer of transformers logs, and predictions."""
+    """Log of transformers' Trainer, and predictions."""
     transformers = importlib.import_module("transformers")
     config = transformers.GPT2Config(
         n_embd=32, n_layer=2, n_head=4, vocab_size=VOCABULARY, n_positions=32,

@@ -182,7 +182,7 @@ def inference_of_what_was_made_before(device: str) -> Any:
 
 @program
 def modules_with_tensors_that_have_a_history(device: str) -> Any:
-    """What `weight_norm` leaves is a tensor with a history, and is made on the device again."""
+    """The weight that `weight_norm` leaves has a history, and is recreated on the device."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         m = nn.utils.weight_norm(nn.Linear(2, 2).to(device))
@@ -442,7 +442,7 @@ def refuse(*_: object) -> None:
 
 
 def message(x: torch.Tensor) -> str:
-    """What a hook raised in the backward pass from the sum."""
+    """Error of a hook in the backward pass from the sum."""
     with pytest.raises(KeyError) as raised:
         x.sum().backward()
     return str(raised.value)

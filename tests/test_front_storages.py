@@ -22,7 +22,7 @@ TENSORS = {
     "bool": torch.tensor([True, False]),
     "complex": torch.arange(3.0) * 1j,
 }
-# Where a file's tensors are to be, and where they are then.
+# The map_location of a load, and the device of the loaded tensors.
 PLACES: dict[str, tuple[Any, str]] = {
     "where they were": (None, "mux"),
     "cpu": ("cpu", "cpu"),

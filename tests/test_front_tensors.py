@@ -62,7 +62,7 @@ VIEWS = {
     "alias": torch.ops.aten.alias,
 }
 
-# Of functions that return several views, which must not be written where they are recorded.
+# Functions that return several views, which must not be written while recorded.
 SEVERAL = {"chunk", "split", "unbind"}
 
 

@@ -48,7 +48,7 @@ FAMILIES = {
     "MaskedLM": "albert bert deberta-v2 distilbert electra mpnet roberta xlm-roberta",
     "Seq2SeqLM": "bart mbart pegasus t5",
 }
-# Where the sizes above say something else.
+# Options to omit where another size already determines them.
 WITHOUT = {
     "falcon": {"head_dim"},
     "gpt_neo": {"num_hidden_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"},

@@ -47,7 +47,7 @@ def test_an_instruction_log_on_a_full_disk_says_so_once(code: str, tmp_path: Pat
     again, errors = said(code, "/dev/full")
     assert again == printed
     told = ENDS.format(file="/dev/full", reason=r"No space left on device \(os error 28\)")
-    # What fits one write is told at the end, with the count.
+    # Lost lines that fit one write are reported at the end, with their number.
     missing = MISSING.format(file="/dev/full")
     match = re.fullmatch(f"{told}(?:gt: )?{missing.removeprefix('gt: ')}", errors)
     assert match, errors

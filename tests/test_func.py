@@ -31,7 +31,7 @@ def model(t):
 
 
 def gradients_by_sample(t):
-    """Of a module's loss, as PyTorch's tutorial takes them."""
+    """Per-sample gradients of a module's loss, as in PyTorch's tutorial."""
     layers = model(t)
     params = {name: p.detach() for name, p in layers.named_parameters()}
 
@@ -45,7 +45,7 @@ def gradients_by_sample(t):
 
 
 def an_ensemble(t):
-    """Of models by their stacked parameters, with one batch and with one batch each."""
+    """Outputs of models by their stacked parameters, with one batch and with one batch each."""
     models = [model(t) for _ in range(3)]
     with t.no_grad():
         for place, each in enumerate(models):

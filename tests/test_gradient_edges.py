@@ -38,7 +38,7 @@ f.logsigmoid(x) f.mish(x) f.relu6(x) f.selu(x) f.silu(x) f.softplus(x) f.softplu
 f.softshrink(x) f.softshrink(x,0.1) f.softsign(x) f.tanhshrink(x)
 f.threshold(x,0.1,5.0) f.threshold(x,0.9,5.0) x.sinc() (x/100).sinc()
 """
-# What PyTorch does not compute in half precision, or only to one digit.
+# Functions that PyTorch does not compute in half precision, or only to one digit.
 FLOAT32 = ["m.special.erfcx(x)", "m.special.log_ndtr(x)", "m.special.ndtri(x)", "m.sinc(x)"]
 BINARY = """
 x+y x-y x*y x/y x**y x%y x.fmod(y) m.atan2(x,y) m.maximum(x,y) m.minimum(x,y) m.fmax(x,y)
@@ -82,10 +82,10 @@ def check(expression, dtype, *operands):
 
 
 def _as_alone(what, mine, expression, dtype, operands):
-    """Whether each number is PyTorch's for the element alone.
+    """True where each number equals PyTorch's for the element alone.
 
-    Its loops by vectors and those by elements differ in places, such as logit's gradient at -0.0;
-    which of them an element meets depends on its place and on the processor.
+    PyTorch's vectorised and scalar loops differ for some values, such as logit's gradient at -0.0;
+    an element's position and the processor decide which loop it gets.
     """
     place = ["result", "x.grad", "y.grad"].index(what)
     if "y[" in expression:  # reads more than the element

@@ -158,7 +158,7 @@ def test_a_given_gradient_is_not_written() -> None:
 
 
 def work(folder: Path) -> Iterator[tuple[str, int, bool, int, int]]:
-    """Of each pass: program, length, is it a second one, instructions, elements of new results."""
+    """Each pass: program, length, whether it is a second one, instructions, elements of results."""
     log = folder / "log.txt"
     subprocess.run(
         [sys.executable, str(Path(views_work.__file__))],

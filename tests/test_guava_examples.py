@@ -16,7 +16,7 @@ SECONDS = 50
 
 
 def run(program, *words, folder, **settings):
-    """What a program prints that must succeed."""
+    """Output of a program, which must succeed."""
     done = subprocess.run(
         [sys.executable, *map(str, (program, *words))],
         cwd=folder,

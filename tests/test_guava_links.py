@@ -76,7 +76,7 @@ class Run:
         self.orchestrator.stdin.flush()
 
     def losses(self) -> list[float]:
-        """Of the run that was begun."""
+        """Losses of the run that was begun."""
         return json.loads(self.line_with("losses ").removeprefix("losses "))
 
     def end(self) -> list[str]:

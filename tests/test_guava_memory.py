@@ -48,7 +48,7 @@ def _limit(process: int, more: int) -> None:
 
 
 def _run(folder: Path, backend: str, rows: int, width: int, more: int | None) -> tuple[str, str]:
-    """What a run prints whose worker may have so much more memory than it begins with."""
+    """Output of a run whose worker may use `more` bytes beyond its memory at the start."""
     environment = os.environ | {"GT_BACKEND": backend, "MASTER_IP": "127.0.0.1", "GT_THREADS": "1"}
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"text": True}
     words = [sys.executable, "-c", PROGRAM, str(folder), str(rows), str(width)]

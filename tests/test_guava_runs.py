@@ -56,7 +56,7 @@ def test_lines_records_and_checkpoints(tmp_path, capsys):
 
 
 class WithLoss(torch.nn.Module):
-    """As models of Hugging Face's: arguments by name, an output that has a loss."""
+    """A model like Hugging Face's: arguments by name, an output that has a loss."""
 
     def __init__(self):
         super().__init__()

@@ -41,7 +41,7 @@ MODELS = [
 
 
 def trained(model, batches, count, folder, *, epochs=EPOCHS, resume=None, **settings):
-    """What a run of `count` workers measures."""
+    """Measurements of a run with `count` workers."""
     config = DistributedConfig(
         **{
             "num_workers": count,

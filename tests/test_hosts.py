@@ -155,7 +155,7 @@ class TwoHosts:
         self.processes += self.workers
 
     def run(self, code: str) -> str:
-        """What a client prints that begins when all workers are there."""
+        """Output of a client that starts when all workers have joined."""
         begin = f"import gt\ngt.connect('{self.address}')\n"
         begin += "while len(gt.debug.get_worker_stats()) < 3: pass\n"
         client = subprocess.Popen(

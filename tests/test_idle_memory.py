@@ -8,7 +8,7 @@ from cluster import Cluster, first_line, until
 pytest.importorskip("torch")
 
 BLOCKS, BLOCK_BYTES = 20, 20 << 20
-# What may stay of all that: the C library's reserve, and what kernels have loaded meanwhile.
+# Bytes that may stay: the C library's reserve, and memory that kernels have loaded meanwhile.
 KEPT = BLOCKS * BLOCK_BYTES // 4
 CLIENT = f"""
 import gt

@@ -19,7 +19,7 @@ import gt
 from gt import _core
 from gt.aten import windows
 
-# Where messages are free a plan shows what its bytes cost.
+# Prices with free messages, so that a plan's cost is that of its bytes.
 FREE_MESSAGES = "message=0.001\nkernel=0\n"
 # (library, operands) -> the result.
 Call = Callable[..., Any]
@@ -52,9 +52,9 @@ def gathers() -> int:
 
 
 def check(call: Call, operands: Sequence[torch.Tensor], layout: Callable[[Any], Any]) -> int:
-    """Of a first operand in a layout the result and all gradients are PyTorch's.
+    """Results and all gradients equal PyTorch's, with a layout of the first operand.
 
-    Returns how often something was gathered.
+    Returns the number of gathers.
     """
     results, gathered = [], 0
     for lib in (gt, torch):
@@ -186,7 +186,7 @@ def test_groups_and_images_without_a_batch(count: int) -> None:
         assert check(call, operands, functools.partial(gt.distribute, dim=dim)) == 0
 
 
-# How 23 rows are cut over two and four workers: shards of one row, none at all, out of order.
+# Shards of 23 rows over two and four workers: of one row, of none at all, out of order.
 UNEVEN = {
     2: [((0, 20), (20, 23)), ((0, 2), (2, 23)), ((0, 22), (22, 23)), ((0, 23), (23, 23))],
     4: [
@@ -227,7 +227,7 @@ def test_two_dimensions_are_cut(count: int, dims: tuple[int, int]) -> None:
 
     image, weight = values(3, 4, 13, 12), values(5, 4, 3, 3)
     for stride in (1, 2):
-        # Of cut channels the results are sums, which the next line needs whole.
+        # Sharded channels make the results partial sums, which the next line needs whole.
         conv, transposed = (
             check(functional(name, stride=stride, padding=1), [image, x, values(5)], layout)
             for name, x in (("conv2d", weight), ("conv_transpose2d", weight.transpose(0, 1)))
@@ -255,7 +255,7 @@ def test_a_sum_is_reduced_before_its_rows_are_sent(count: int) -> None:
 
 
 def moved(call: Callable[[], Any]) -> tuple[Any, int, int]:
-    """What a call gives, the bytes that it moved, and messages from worker to worker."""
+    """Result of a call, the bytes that it moved, and messages between workers."""
     before = gt.debug.stats()
     result = call()
     gt.synchronize()

@@ -92,7 +92,7 @@ def floors(named: Imports) -> list[set[Module]]:
 
 
 def by_folder(named: Imports, top: Module) -> Imports:
-    """What stands at the top of a folder, each file with what is below it."""
+    """Imports at the top of a folder: those of each file, with the modules below it."""
     end = len(top) + 1
     inside = {name for name in named if name[: len(top)] == top and name != top}
     folders: Imports = {name[:end]: set() for name in inside}

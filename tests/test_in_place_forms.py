@@ -9,7 +9,7 @@ TOGETHER = [gt, torch]
 
 
 def both(program):
-    """What a program gives with either module: its value, or its error's class and text."""
+    """Outcome of a program with either module: its value, or its error's class and text."""
     outcomes = []
     for m in TOGETHER:
         try:
@@ -159,7 +159,7 @@ def test_fill_diagonal_(shape, wrap):
     assert ours == theirs
 
 
-# Of operators that run by PyTorch's schema, and of rows: op_db drives the others.
+# Forms of operators that run by PyTorch's schema, and of rows: op_db drives the others.
 FORMS = ["acos_", "hypot_", "erfinv_", "lgamma_", "masked_scatter_", "renorm_", "arctan2_"]
 
 
@@ -306,7 +306,7 @@ def test_the_older_form_is_warned_of():
         gt.ones(3).add_(2, gt.ones(3))
 
 
-# Of these the method of a row may reuse the tensor's memory; each has a form of one or no operand.
+# Methods of rows that may reuse the tensor's memory; each has a form of one or no operand.
 UNARY = (
     "erfc_", "erfinv_", "lgamma_", "digamma_", "sinc_", "exp2_", "expm1_", "square_", "neg_",
     "logit_", "frac_", "i0_",

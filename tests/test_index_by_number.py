@@ -49,7 +49,7 @@ LISTED = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarni
 
 
 def outcome(program: Callable[[Any], Any], module: Any) -> object:
-    """What a program gives: lists, or the class and the first line of its error."""
+    """Outcome of a program: lists, or the class and the first line of its error."""
     try:
         return [described(value) for value in program(module)]
     except Exception as error:  # noqa: BLE001 - compared with PyTorch's

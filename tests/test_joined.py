@@ -40,7 +40,7 @@ class _Step(ctypes.Structure):
 
 
 def together(trial: Trial, steps: Sequence[Step], over: int = 0) -> tuple[int, torch.Tensor] | None:
-    """How many steps behind the first the helper runs with it, and the result; None if none."""
+    """Number of steps that the helper joins to the first one, and the result; None if none."""
     given, natives, handles = [], [], []
     for row, operands in steps:
         is_first = not natives

@@ -1,4 +1,4 @@
-"""What PyTorch keeps of operators that GT composes of several (gt/kept.py)."""
+"""Tensors that PyTorch saves for operators that GT composes of several (gt/kept.py)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -89,7 +89,7 @@ def second_derivatives(m: Any, operator: Callable[[Any, Any], Any], *, writes: b
 
 
 def under_hooks(m: Any, operator: Callable[[Any, Any], Any]) -> list[object]:
-    """What the program's own functions keep may be written."""
+    """Tensors that the program's own hooks keep may be written."""
     x = m.tensor([0.2, 0.5, 0.9], requires_grad=True)
     used = x * 1
     with m.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):

@@ -26,7 +26,7 @@ _COMPUTED = [
     for name, row in _OPS.items()
     if row["family"] not in ("generic", "control", "collective") and name != "upload"
 ]
-# Which torch alone has: tests/test_aten.py.
+# Rows that only torch computes: tests/test_aten.py.
 _GENERIC = [name for name, row in _OPS.items() if row["family"] == "generic"]
 # Relative to the largest value of a result: sums in another order, polynomials of another degree.
 _TOLERANCE = {"float64": 1e-12, "float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -139,7 +139,7 @@ def test_results_lie_in_memory_of_their_own_size(name: str) -> None:
 
 @pytest.mark.parametrize("name", reference.DTYPES)
 def test_numpy_sends_a_dtype_as_it_is(name: str) -> None:
-    """What goes to other workers is made contiguous first; also what numpy has no dtype for."""
+    """Data for other workers becomes contiguous, also in dtypes that numpy lacks."""
     value = cast(np.arange(6.0).reshape(2, 3), name).T
     sent = reference.backend().contiguous(value)
     assert dtype_name(sent) == name
@@ -148,7 +148,7 @@ def test_numpy_sends_a_dtype_as_it_is(name: str) -> None:
 
 
 def _strided(value: object) -> object:
-    """The same elements with a gap behind each, as a part of a larger tensor may have."""
+    """The elements with a gap after each, as in a slice of a larger tensor."""
     if isinstance(value, list):
         return [_strided(one) for one in value]
     if not torch.is_tensor(value) or value.dim() == 0:

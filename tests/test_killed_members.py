@@ -90,7 +90,7 @@ def pid_of(cluster: Cluster, index: int) -> int:
 
 
 def processor_seconds(pid: int) -> float:
-    """What all threads of a process have run."""
+    """Processor time of all threads of a process."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -152,7 +152,7 @@ def slabs(pid: int) -> int:
 
 
 def sum_over_everyone() -> gt.Tensor:
-    """Of ones, reduced by all three."""
+    """A sum of ones, reduced by all three members."""
     layout = Layout(gt.DeviceMesh(MEMBERS), (ROWS, 8), placements=PARTIAL)
     return dist.all_reduce(gt.distribute(gt.ones(ROWS, 8), layout))
 
@@ -179,7 +179,7 @@ def test_the_others_get_an_error_and_go_on(cluster: Cluster, name: str) -> None:
         cluster.wait_for_workers()
     assert isinstance(reading.outcome, gt.errors.WorkerError), reading.outcome
     assert f"worker {VICTIM} is gone" in str(reading.outcome)
-    # What the others hold is there, and they meet without it.
+    # Values that the others hold remain, and they reach collectives without the dead member.
     np.testing.assert_array_equal(dist.all_gather(kept).numpy(), np.arange(1000))
     assert time.monotonic() - died < NOTICED_SECONDS
     until(lambda: [slabs(pid) for pid in survivors] == [4 * has_slabs] * 2)

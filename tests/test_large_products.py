@@ -18,7 +18,7 @@ ARRAYS = [drawn(300, 700).numpy() for _ in range(2)]
 
 @pytest.fixture(params=["2", "1"], ids="threads-{}".format, scope="module")
 def threads(request):
-    """How many a worker has."""
+    """Number of a worker's threads."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"GT_THREADS": request.param, "GT_BACKEND": "pytorch"}.items():
             patch.setenv(name, value)

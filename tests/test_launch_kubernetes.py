@@ -13,8 +13,8 @@ from gt.launch import command
 from gt.worker import __main__ as worker
 from gt.worker import forks
 
-# Of the published schemas what manifests use: `field! type` must be there, `{type}` is a map by
-# name, `[type]` a list. Kubernetes 1.37, JobSet v1alpha2, LeaderWorkerSet v1.
+# The part of the published schemas that manifests use: `field! type` is required, `{type}` is a map
+# by name, `[type]` a list. Kubernetes 1.37, JobSet v1alpha2, LeaderWorkerSet v1.
 SCHEMA = """
 Metadata: name! str, namespace str, labels {str}
 PodMetadata: labels {str}
@@ -84,7 +84,7 @@ LAUNCHES = [
 
 
 def mistakes(value, kind, path):
-    """Where a value is not of its type."""
+    """Errors where a value does not have its type."""
     if kind in ("str", "int", "bool"):
         if type(value).__name__ != kind:
             yield f"{path} is {value!r}, no {kind}"

@@ -1,4 +1,4 @@
-"""How a tensor on several workers is shown: its text and layout, and a grid for notebooks.
+"""Display of tensors on several workers: text and layout, and a grid for notebooks.
 
 Tensors on one worker, and those that every worker holds, are shown exactly as PyTorch shows them.
 """

@@ -15,7 +15,7 @@ Lists = tuple[list[Any], list[Any]]
 
 @pytest.fixture(scope="module")
 def lists() -> Lists:
-    """The same small leaves of PyTorch and of GT."""
+    """Equal small leaves of PyTorch and of GT."""
     sides: list[list[Any]] = []
     for t in (torch, gt):
         whole = t.arange(COUNT, dtype=t.float32) % 7

@@ -33,7 +33,7 @@ def _random(*shape, dtype, generator):
 
 
 def _matrices(*shape, dtype, generator):
-    """The same numbers with rows side by side, columns side by side, and with gaps."""
+    """Equal matrices with contiguous rows, with contiguous columns, and with gaps."""
     x = _random(*shape, dtype=dtype, generator=generator)
     by_columns = x.mT.contiguous().mT
     wide = torch.full((*shape[:-2], 2 * shape[-2], 3 * shape[-1] + 1), torch.nan, dtype=dtype)

@@ -22,7 +22,7 @@ LENGTHS = [
 
 
 class Held(NamedTuple):
-    """What is held: by the dispatcher and by the worker."""
+    """Values and bytes held by the dispatcher and by the worker."""
 
     values: int
     slots: int
@@ -70,7 +70,7 @@ def test_updates_in_place_stay_flat(count: int) -> None:
 
 @pytest.mark.parametrize("count", LENGTHS)
 def test_dropped_results_stay_flat(count: int) -> None:
-    """What nobody holds is freed, also with a tape."""
+    """Values without a reference are freed, also with a tape."""
     x = gt.randn(8, 8, requires_grad=True)
 
     def body() -> None:
@@ -229,7 +229,7 @@ def test_a_training_step_needs_no_more_than_torch(model: str, optimizer: str, ba
 
 
 def test_a_dead_tensor_says_nothing_of_those_in_its_place() -> None:
-    """What was saved of a tensor that is gone is not taken for written when others are."""
+    """The record of a freed tensor is not applied to tensors that reuse its slot."""
     leaf = gt.ones(3, requires_grad=True)
     for _ in range(100):
         product = leaf * 2

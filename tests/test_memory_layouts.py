@@ -1,4 +1,5 @@
-"""What is memory-critical is memory-cheap: what is cut is nowhere whole, and FSDP holds a share.
+"""Sharded tensors cost the memory of shards: none is ever whole on a worker, and FSDP holds a
+share.
 
 `--slow` makes tensors of 1 GB and writes the figures into the XML of `--junitxml`, for
 benchmarks/full.py.
@@ -17,7 +18,7 @@ PROGRAM = Path(__file__).with_name("memory_layouts.py")
 MEGABYTES, MEGABYTES_SLOW = 64, 1024
 SLOW_SECONDS_MAX = 600
 SLACK = 1.02  # a tensor of one row, a sum
-# What belongs to a parameter: itself, its gradient and AdamW's two means.
+# Arrays of a parameter: itself, its gradient and AdamW's two moments.
 COPIES = 4
 
 

@@ -16,7 +16,7 @@ SPACES = ["gt", "gt.nn", "gt.nn.functional", "gt.optim", "gt.linalg", "gt.fft", 
 
 
 def path_of(title, name):
-    """What PyTorch's name is called below the package: `nn.quantized`."""
+    """Path of PyTorch's name below the package, such as `nn.quantized`."""
     return f"{title}.{name}".removeprefix("gt.")
 
 

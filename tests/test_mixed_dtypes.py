@@ -76,7 +76,7 @@ VALUES += [
     "m.tensor([3, 1, 3], dtype=m.int16).bincount(minlength=6)",
     "m.tensor([3, 1], dtype=m.uint8).bincount(m.tensor([0.5, 2.0]))",
 ]
-# Whose kernel in PyTorch ends the process for other operands.
+# Operators whose kernel in PyTorch ends the process for other operands.
 VALUES += [
     "m.lcm(m.tensor([0, 6, -4, 0, -(2**63)]), m.tensor([0, 4, 6, 3, -(2**63)]))",
     "m.lcm(m.tensor([[6], [-128]], dtype=m.int8), m.tensor([4, 7, 100], dtype=m.int16))",

@@ -60,7 +60,7 @@ def modules(info: ModuleInfo, sample: ModuleInput, *, training: bool) -> tuple[o
 
 
 def round_trip(ours: gt.nn.Module, theirs: torch.nn.Module) -> None:
-    """What GT's module saves has PyTorch's names, and PyTorch's module loads it."""
+    """State saved by GT's module has PyTorch's names, and PyTorch's module loads it."""
     before = {name: value.clone() for name, value in theirs.state_dict().items()}
     saved = ours.state_dict()
     assert list(saved) == list(before)
@@ -111,7 +111,7 @@ def leaves(value: object) -> list[torch.Tensor]:
 
 
 def check(info: ModuleInfo, sample: ModuleInput, *, training: bool) -> None:
-    """The same outputs, gradients of inputs and of parameters, and buffers afterwards."""
+    """Outputs, gradients of inputs and parameters, and buffers afterwards must equal PyTorch's."""
     ours, theirs = modules(info, sample, training=training)
     args, kwargs = sample.forward_input.args, sample.forward_input.kwargs
     wanted = leaves([list(args), kwargs])

@@ -1,4 +1,4 @@
-"""What modules say of values that are none of theirs, beside PyTorch and of PyTorch's own."""
+"""Errors of modules about foreign values, beside PyTorch and for values of PyTorch."""
 
 import pytest
 import torch

@@ -15,7 +15,7 @@ def model(m):
 
 
 def saving(m):
-    """What the hooks of a save see, in order, and what is saved."""
+    """Calls of the hooks of a save, in order, and the saved state."""
     seen, net = [], model(m)
 
     def before(module, prefix, keep_vars):

@@ -81,7 +81,7 @@ def indexes(*shape: int, first: int = 0) -> tuple[np.ndarray, Cut]:
 
 
 def moved(act: Callable[[], gt.Tensor]) -> tuple[gt.Tensor, int]:
-    """What `act` makes, reduced where it is partial, and the bytes that this moved."""
+    """Result of `act`, reduced where it is partial, and the bytes that moved."""
     before = gt.debug.stats()["moved_bytes"]
     result = act()
     if result.layout.is_partial:

@@ -60,7 +60,7 @@ def losses(output):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What the example prints as a plain program of one worker."""
+    """Output of the example as a plain program with one worker."""
     done = subprocess.run(
         [sys.executable, EXAMPLE, *STEPS],
         env=environment(tmp_path_factory.mktemp("cache")),

@@ -209,7 +209,7 @@ def test_g6a_one_module_by_two_names():
 
 
 class Mlp(nn.Module):
-    """As the first paper writes it."""
+    """The model in the form of the first paper."""
 
     def __init__(self):
         super().__init__()

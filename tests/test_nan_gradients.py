@@ -21,8 +21,8 @@ VECTORS = {
     "negative": [-3.0, 3.0, -0.0, 0.0],
     "nan and inf": [nan, inf, 1.0, -inf],
 }
-# Which of equal elements an index names is unspecified; products of infinities cancel in PyTorch,
-# which divides by them; and under a norm that is NaN a zero has no gradient here.
+# Unspecified cases: the index among equal elements; products of infinities, which cancel in PyTorch
+# because it divides by them; and zeros under a norm of NaN, which have no gradient here.
 UNSPECIFIED = {
     "kthvalue": {"zeros", "all nan", "negative"},
     "quantile": {"zeros", "all nan", "two nan"},

@@ -23,7 +23,7 @@ import gt  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE_SHARE_MIN = 0.5
-# Of the samples: float32 and the gradients; `just engines` compares all dtypes.
+# Samples in float32 and their gradients; `just engines` compares all dtypes.
 SAMPLES_MIN = 20_000
 RAISED_SHARE_MAX = 0.01
 SAMPLES_SECONDS_MAX = 900
@@ -102,7 +102,7 @@ def test_samples_of_every_operator_have_the_same_bits() -> None:
 
 @pytest.mark.usefixtures("native_helper")
 def test_errors_are_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what only the values tell: class and text, and what follows runs."""
+    """Errors that depend on values: class and text are equal, and later instructions run."""
     told = {}
     monkeypatch.setenv("GT_BACKEND", "pytorch")
     for mode in ("off", "on"):

@@ -64,7 +64,7 @@ def in_helper(helper: Trial) -> Copy:
 
 
 def check(copy: Copy, x: torch.Tensor, own: int) -> None:
-    """What PyTorch copies, by so many calls of a kernel of ours."""
+    """The copy equals PyTorch's and takes `own` calls of GT's kernels."""
     expected = x.clone(memory_format=torch.contiguous_format)
     before = kernels_run()
     copied = copy(x)
@@ -110,7 +110,7 @@ def run_reshape(helper: Trial, x: torch.Tensor, size: tuple[int, ...]) -> torch.
 
 
 def test_reshapes_that_copy(native_helper: Trial) -> None:  # noqa: F811
-    """Where strides show the result it shares memory; no kernel runs for it."""
+    """A result that strides can express shares memory, and no kernel runs."""
     with torch.inference_mode():
         x = drawn(2, 48, 8, 16)
         turned = x.permute(0, 2, 3, 1)

@@ -26,14 +26,14 @@ SHAPES = [(), (3,), (2, 3), (4, 4), (2, 3, 4), (2, 3, 6, 6)]
 FLOATS = [torch.float32, torch.float32, torch.float64, torch.bfloat16]
 DTYPES = [*FLOATS, torch.int64, torch.bool, torch.complex64]
 
-# Where the condition compares two operands, and what GT has functions of its own for.
+# Operators that Python runs: their condition compares two operands, or GT has own functions.
 IN_PYTHON = {"convolution", "avg_pool1d", *torch_own.COMPLEX, *torch_own.FORWARD}
 
 
 def attributes(
     overload: str, text: str, wanted: list[int], results: Sequence[torch.Tensor]
 ) -> list[object]:
-    """As a generic row has them."""
+    """Attributes of a generic row."""
     stated: list[int] = []
     for one in results:
         stated += [torch_aten.DTYPES.index(one.dtype), one.dim(), *one.shape]
@@ -101,7 +101,7 @@ def test_every_overload_gives_the_same_bits(native_helper: Trial) -> None:  # no
 
 
 def same_bits(helper: Trial, overload: str, text: str, operands: list[torch.Tensor]) -> bool:
-    """Whether C++ ran it; an assertion that it has the bits of Python, which must run it too."""
+    """True where C++ ran it; asserts that its bits equal Python's, which must run it too."""
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
         try:
@@ -116,7 +116,7 @@ def same_bits(helper: Trial, overload: str, text: str, operands: list[torch.Tens
         actual = helper.run("aten", [operands], stated)
         if actual is None:
             return False
-        # What was not written, of a result that has no values.
+        # Values are compared unless the result is uninitialized.
         if "empty" not in overload:
             assert bits(actual) == bits(expected), (overload, text)
         assert [x.stride() for x in actual] == [x.stride() for x in expected]

@@ -40,7 +40,7 @@ def whole(*size: int) -> torch.Tensor:
 
 
 def repeated(make: object, size: tuple[int, ...]) -> list[torch.Tensor]:
-    """Of the size, one row of it, a number for each row, one number; with one and no dimension."""
+    """Operands of the size, of one row, of one number a row, and of one number (1-d and 0-d)."""
     assert callable(make)
     forms = [make(*size), make(size[-1]), make(1)]
     return [*forms, make(*size[:-1], 1)] if len(size) > 1 else forms
@@ -122,7 +122,7 @@ def test_comparisons_of_integers(
     dtype: torch.dtype,
     size: tuple[int, ...],
 ) -> None:
-    """Of few different ones and of the largest, which float32 does not tell apart."""
+    """Integers with few different values, and the largest ones, which float32 would merge."""
     assert path in _kernels.paths()
     limits = torch.iinfo(dtype)
     edges = [limits.min, limits.max, limits.max - 1, 0, -1]

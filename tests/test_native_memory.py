@@ -34,7 +34,7 @@ def filled(megabytes, number):
 
 
 def run(program: str) -> str:
-    """What a process prints that has the helper and may take its allocator."""
+    """Output of a process that has the helper and may use its allocator."""
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + program], capture_output=True, text=True, check=False
     )

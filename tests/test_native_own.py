@@ -86,7 +86,7 @@ TAKEN = {
         [gates(1), drawn(B, H), drawn(H, H)],
     ),
 }
-# What Python runs: other dtypes, few queries, sizes that do not fit each other.
+# Calls left to Python: other dtypes, few queries, sizes that do not fit each other.
 LEFT = {
     "float64": ("attention", TAKEN["attention"][1], heads(12, torch.float64)),
     "bfloat16": ("attention", TAKEN["attention"][1], heads(12, torch.bfloat16)),
@@ -125,7 +125,7 @@ def in_python(overload: str, text: str, operands: Sequence[torch.Tensor]) -> lis
 def run(
     trial: Trial, row: str, operands: Sequence[torch.Tensor | None], with_attributes: list[object]
 ) -> list[torch.Tensor] | None:
-    """What the helper gives; its kernels must have run, unless it gives nothing."""
+    """Result of the helper; its kernels must have run, unless there is no result."""
     before = kernels_run()
     results = trial.run(row, [list(operands)], with_attributes)
     assert (kernels_run() > before) == (results is not None)
@@ -194,7 +194,7 @@ def test_products_have_the_bits_of_python(
     name: str,
     has_bias: bool | None,
 ) -> None:
-    """As `matmul`, and as `linear` without a bias and with one."""
+    """Products as `matmul`, and as `linear` without and with a bias."""
     left, right = PRODUCTS[name]
     bias = drawn(right.shape[1]) if has_bias else None
     before = kernels_run()

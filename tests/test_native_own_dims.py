@@ -1,4 +1,4 @@
-"""What GT's own kernels compute along a dimension in the helper: the bits of the Python engine."""
+"""GT's kernels along a dimension in the helper: the bits of the Python engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def special(*size: int) -> torch.Tensor:
     return x
 
 
-# What GT's kernels take: contiguous float32 with elements, of any size.
+# Operands that GT's kernels take: contiguous float32 with elements, of any size.
 TAKEN = {
     "a few": drawn(3),
     "rows": drawn(19, 33),

@@ -71,7 +71,7 @@ def test_so_are_those_over_operands(row: str, native_helper: Trial) -> None:  # 
 
 
 def fits(given: list[object], overwrites: int, row: str, attrs: list[object]) -> bool:
-    """Whether the machine would allow it: a result has the operand's shape and dtype."""
+    """True where overwriting is valid: a result has the operand's shape and dtype."""
     written = [one for place, one in enumerate(given) if overwrites >> place & 1]
     if not all(isinstance(one, torch.Tensor) for one in written):
         return False

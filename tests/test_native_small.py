@@ -59,7 +59,7 @@ def same(actual: torch.Tensor, expected: torch.Tensor, *, is_new: bool = True) -
 
 
 def kernel(row: str, *operands: object) -> torch.Tensor:
-    """What Python's kernel makes of them."""
+    """Result of Python's kernel."""
     return _run(kernels.TORCH, row, list(operands), [])[0]
 
 

@@ -162,13 +162,13 @@ def sleeper(folder: pathlib.Path) -> pathlib.Path:
 
 
 def numbers(folder: pathlib.Path) -> list[int]:
-    """Of the compiler that runs."""
+    """Process numbers of the running compiler."""
     eventually(lambda: (folder / "numbers").exists() and (folder / "numbers").read_text())
     return [int(word) for word in (folder / "numbers").read_text().split()]
 
 
 def state(number: int) -> list[str]:
-    """Of a process: its state's letter, its parent, and so on."""
+    """Fields of a process's state: its letter, its parent, and so on."""
     return pathlib.Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()
 
 

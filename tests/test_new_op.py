@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target" / "new_op"
 COPIED = ["Cargo.toml", "Cargo.lock", "ops.toml", "rust-toolchain.toml", "rustfmt.toml"]
 COPIED += ["clippy.toml", "crates", "docs", "gt", "tools", "tests", "pyproject.toml"]
-# As on a command line.
+# Arguments in the form of a command line.
 PROBES = [
     shlex.split(line)
     for line in (

@@ -14,7 +14,7 @@ LIBRARIES = (gt, torch)
 
 
 def pair(array):
-    """The same values as a GT and as a PyTorch tensor; floating-point ones require a gradient."""
+    """A GT and a PyTorch tensor of equal values; floating-point ones require a gradient."""
     array = np.array(array)  # a copy: torch.tensor of a read-only view warns
     tracked = array.dtype.kind == "f"
     return gt.tensor(array, requires_grad=tracked), torch.tensor(array, requires_grad=tracked)
@@ -64,7 +64,7 @@ def check(call, arrays, *, tolerance=2e-5):
 
 
 def twins(make):
-    """The same module in both libraries, with PyTorch's initial values."""
+    """One module in both libraries, with PyTorch's initial values."""
     torch.manual_seed(0)
     theirs, ours = make(torch), make(gt)
     ours.load_state_dict({name: gt.tensor(v.numpy()) for name, v in theirs.state_dict().items()})

@@ -17,7 +17,7 @@ def drawn(seed, *shape):
 
 
 def tensors(shapes):
-    """The same values in both libraries; a shape draws numbers, an array is taken as it is."""
+    """Equal tensors in both libraries; a shape draws numbers, an array is taken as it is."""
     arrays = [x if isinstance(x, np.ndarray) else drawn(i, *x) for i, x in enumerate(shapes)]
     return [
         [library.tensor(x, requires_grad=x.dtype.kind == "f") for x in arrays]

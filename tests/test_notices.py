@@ -1,4 +1,4 @@
-"""What GT says beside errors goes by the logger `gt`, or to standard error where none is set up."""
+"""GT's notices beside errors: by the logger `gt`, or to standard error where none is set up."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ signal.alarm(3)
 print((gt.ones(2) + 1).sum().item())
 """
 START = r"starting 2 workers \(numpy\): 0 ready, after \d s"
-# How a program sets logging up, whether its standard error is a terminal, and what that shows.
+# Logging set-up of a program, whether its standard error is a terminal, and the output.
 PLACES = {
     "nothing": ("", {}, False, ""),
     "terminal": ("", {}, True, f"gt: {START}\r\n"),
@@ -66,7 +66,7 @@ PLACES = {
 
 
 def said(code: str, settings: dict[str, str], *, is_terminal: bool) -> tuple[str, str]:
-    """What a program prints, and what stands on its standard error."""
+    """Standard output and standard error of a program."""
     end, other = os.openpty() if is_terminal else (None, subprocess.PIPE)
     program = subprocess.Popen(
         [sys.executable, "-c", code],

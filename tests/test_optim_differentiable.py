@@ -84,7 +84,7 @@ def by_autograd(library, name, options, hyper):
 
 
 def by_differences(name, options, hyper):
-    """The same by PyTorch's steps that are not recorded, at each input a little up and down."""
+    """Gradients by differences: PyTorch's unrecorded steps with each input slightly changed."""
     flat = np.concatenate([np.ravel(starts()), list(hyper.values())])
 
     def at(place, change):

@@ -22,7 +22,7 @@ def backward(params):
 
 
 def stepped(m, make):
-    """What hooks around steps see, and the weights after them."""
+    """Calls of hooks around steps, and the weights after them."""
     params = weights(m)
     optimizer = make(m, params)
     seen = []

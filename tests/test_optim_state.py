@@ -40,7 +40,7 @@ class Run:
 
     @property
     def state(self):
-        """That of the first parameter."""
+        """State of the first parameter."""
         return self.optimizer.state[self.params[0]]
 
     def values(self):
@@ -64,7 +64,7 @@ def attributes(value):
 
 
 def check(ours, theirs, but=frozenset()):
-    """The same entries, of the same values; those of `but` may be of other dtypes."""
+    """Entries and values must be equal; those of `but` may have other dtypes."""
     one, other = (
         [entry[:2] if entry[0] in but else entry for entry in described(entries)]
         for entries in (ours, theirs)
@@ -153,7 +153,7 @@ def through_a_file(value):
 
 
 def numbers(saved):
-    """As programs of before PyTorch 1.12 saved them."""
+    """Replace tensors by numbers, the format before PyTorch 1.12."""
     for entries in saved["state"].values():
         for key in NUMBERS:
             if key in entries:

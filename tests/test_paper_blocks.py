@@ -143,7 +143,7 @@ def test_sixteen_layers_by_editing_the_model(tmp_path):
 
 
 def test_an_optimizer_of_ones_own():
-    """As the paper has it, which does nothing; then with the lines that its comment asks for."""
+    """The paper's optimizer, which does nothing; then with the lines that its comment asks for."""
     step = "with gt.no_grad(): param -= self.lr * param.grad"
     for text, moves in ((blocks.OPTIMIZER, False), (blocks.OPTIMIZER.replace("pass", step), True)):
         gt.manual_seed(0)

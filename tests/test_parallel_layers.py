@@ -198,7 +198,7 @@ class Block(nn.Module):
 
 
 class Whole(nn.Module):
-    """The same without a word on workers."""
+    """The model without any distribution."""
 
     def __init__(self) -> None:
         super().__init__()

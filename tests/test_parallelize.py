@@ -169,7 +169,7 @@ parameters:
 
 
 def test_a_model_without_signals_gets_its_layouts_from_a_file(tmp_path):
-    """The same losses, and the parameters cut; the model's code knows nothing of it."""
+    """Losses are equal and parameters sharded, although the model's code knows nothing of it."""
     file = tmp_path / "layouts.yaml"
     file.write_text(FILE, encoding="utf-8")
     printed = {}
@@ -246,7 +246,7 @@ gt.synchronize()
 
 
 def test_a_cut_model_stays_cut_when_a_checkpoint_is_loaded():
-    """What was saved by one worker goes on alike, and neither weights nor moments are whole."""
+    """A checkpoint of one worker continues identically, and weights and moments stay sharded."""
 
     def made():
         gt.manual_seed(0)

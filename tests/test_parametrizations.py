@@ -26,7 +26,7 @@ def twins(kind, *args, **kwargs):
 
 
 def same_state(ours, theirs):
-    """The same names, in order, and values."""
+    """Names, their order, and values must be equal."""
     mine, its = ours.state_dict(), theirs.state_dict()
     assert list(mine) == list(its)
     for name, value in mine.items():
@@ -35,7 +35,7 @@ def same_state(ours, theirs):
 
 
 def same_step(ours, theirs, shape):
-    """The same output and gradients, of the input too."""
+    """Output and gradients, also of the input, must be equal."""
     results = []
     for m, module in ((gt, ours), (torch, theirs)):
         module.zero_grad()

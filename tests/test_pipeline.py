@@ -152,7 +152,7 @@ def test_the_same_on_several_workers(layout, register):
 
 
 def test_no_instruction_more_than_the_plain_loop():
-    """What a schedule adds are the stages' leaves, which are no instructions."""
+    """A schedule adds only the stages' leaves, which are no instructions."""
     counts = {}
     for name in ("plain", *pipeline.SCHEDULES):
         plan = pipeline.plan(name if name != "plain" else "1f1b", 2, MICROBATCHES)
@@ -195,7 +195,7 @@ def test_what_is_recorded(tmp_path, monkeypatch, capfd):
     for step, worker in itertools.product(range(STEPS), range(2)):
         works = [work for work in run.of_step(step).works if work.worker == worker]
         works.sort(key=lambda work: work.start)
-        # Where an embedding or a head has no scope, worker 0 has it.
+        # An embedding or a head without a scope is on worker 0.
         own = [w.unit for w in works if plan.ranks_of(w.unit.stage) == (worker,)]
         assert [unit for unit, _ in itertools.groupby(own)] == plan.of_rank(worker)
         assert all(0.0 < work.busy <= work.end - work.start + 1e-3 for work in works)

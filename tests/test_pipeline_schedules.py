@@ -75,7 +75,7 @@ def test_each_unit_once_and_behind_what_it_needs(name, embedding, head, costs):
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_rank_has_the_schedules_own_order(name):
-    """What is spread goes in between and moves nothing else."""
+    """Spread units are inserted and reorder nothing else."""
     for (ranks, microbatches), (embedding, head) in itertools.product(SIZES, SPREAD):
         planned = plan(name, ranks, microbatches, embedding=embedding, head=head, costs=UNEVEN)
         for rank in range(ranks):

@@ -112,7 +112,7 @@ def run(steps: Sequence[Step], placed: bool) -> tuple[dict[Name, gt.Tensor], lis
 
 
 def difference(steps: Sequence[Step]) -> str | None:
-    """How a program's run under its layouts is not numpy's, or its gradients not those without."""
+    """Difference of a program under layouts from numpy, or of its gradients from those without."""
     expected: dict[Name, np.ndarray] = {}
     pairs = []
     for step in steps:

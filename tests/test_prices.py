@@ -1,4 +1,4 @@
-"""What traffic between workers costs: measured when they join, kept in a file, read by programs."""
+"""Prices of traffic between workers: measured as they join, kept in a file, read by programs."""
 
 import os
 import re

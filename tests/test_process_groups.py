@@ -242,7 +242,7 @@ def test_calls_go_out_in_the_order_of_the_offers(shared: Cluster) -> None:
         parts = sums([one[worker] for worker in group], 1000)
         calls.append((group, one, *shared.prepare(group, "all_reduce", parts)))
     for worker in range(MEMBERS):
-        # What has been offered last may be complete first, and elsewhere otherwise.
+        # The last offered collective may complete first, in another order on each worker.
         order = calls[::-1] if worker else calls[6:] + calls[:6]
         for group, _, call, payloads in order:
             if worker in group:

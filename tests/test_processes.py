@@ -65,7 +65,7 @@ def run(code: str, *, helpers: str = HELPERS) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of that number runs; one that has ended and is not waited for does not."""
+    """True where a process with that number runs; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -160,7 +160,7 @@ def test_a_forked_child_that_never_touches_gt_harms_nobody() -> None:
 
 
 def test_a_forked_child_may_disconnect() -> None:
-    """What it ends is nothing of its parent's."""
+    """The child disconnects its own session, not its parent's."""
     assert run(FORK % "gt.disconnect()")[1:] == ["0 [1.0, 2.0, 3.0, 4.0] [0.0, 1.0, 2.0, 3.0]"]
 
 

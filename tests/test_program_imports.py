@@ -269,7 +269,7 @@ def test_a_process_that_fails_is_the_parents_error(code):
 
 
 def failure(m, context):
-    """What joining the processes raises."""
+    """Error that joining the processes raises."""
     try:
         while not context.join():
             pass

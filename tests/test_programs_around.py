@@ -1,4 +1,4 @@
-"""What programs have around their tensors: prefetching, wrappers, writers, samplers, assertions."""
+"""Code around the tensors of programs: prefetching, wrappers, writers, samplers, assertions."""
 
 import math
 import threading

@@ -20,7 +20,7 @@ except ModuleNotFoundError:
 
 SEED, DRAW = -0x299F31D0A4093822, 3
 WHOLE = (7, 3, 10)
-# Where each dim of the whole is cut: even, uneven, with empty shards, several dims at once.
+# Cuts of each dim of the whole: even, uneven, with empty shards, several dims at once.
 CUTS = [
     ([], [], [5]),
     ([1, 6], [], []),
@@ -75,7 +75,7 @@ def _by_numpy(name, dtype, box, place):
 
 
 def _by_gt(name, dtype, box, place):
-    """What a client gets: through the rules, the wire and a worker."""
+    """Values that a client gets: through the rules, the wire and a worker."""
     named = dict(zip(("global", "start"), place, strict=False), seed=SEED, draw=DRAW)
     if name == "dropout":
         values = gt.tensor(OPERAND[box], dtype=getattr(gt, dtype))

@@ -16,7 +16,7 @@ kernels, reference = load_kernels(), load_reference()
 
 
 def _made(name, shape, dtype_name, values, *, whole=None, start=None, **options):
-    """What the kernel writes into a new array; by default a whole tensor."""
+    """A new array filled by the kernel; by default a whole tensor."""
     options = {"seed": SEED, "draw": DRAW, "threads": 1} | options
     out = np.empty(shape, "uint16" if dtype_name == "bfloat16" else dtype_name)
     out.fill(1)  # poison: an element that nobody fills shows

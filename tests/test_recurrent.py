@@ -34,7 +34,7 @@ def _layers(kind: str, options: dict[str, Any], layers: int) -> tuple[Any, Any]:
 def _gradients(
     library: ModuleType, layer: Any, *, has_output: bool, is_penalised: bool
 ) -> list[Any]:
-    """Of a loss of output and final states, or of a penalty on its gradients."""
+    """Gradients of a loss of output and final states, or of a penalty on its gradients."""
     count = layer.num_layers * (2 if layer.bidirectional else 1)
     values = [_numbers(5, 2, 3, seed=20), *(_numbers(count, 2, 4, seed=21 + k) for k in range(2))]
     x, h, c = (library.tensor(v, requires_grad=True) for v in values)

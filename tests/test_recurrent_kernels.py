@@ -26,7 +26,7 @@ GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel does not write is NaN."""
+    """Elements that a kernel does not write are NaN."""
 
     def nan(like: torch.Tensor, size: tuple[int, ...]) -> torch.Tensor:
         return torch.full(size, float("nan"), dtype=like.dtype)
@@ -40,7 +40,7 @@ def _numbers(*size: int, seed: int, scale: float = 1.0) -> torch.Tensor:
 
 
 def _layer(kind: str, given: list[torch.Tensor], reverse: bool) -> tuple[torch.Tensor, ...]:
-    """What a worker runs; `given` is gates, hidden, weight, cell and bias."""
+    """Result of the worker's function; `given` is gates, hidden, weight, cell and bias."""
     gates, hidden, weight, cell, bias = given
     if kind == "lstm":
         return torch_recurrent.lstm_layer(gates, hidden, cell, weight, reverse)

@@ -186,7 +186,7 @@ def value(made):
 
 
 def outcome(m, row):
-    """What a row gives; or the class of its error and the first line that PyTorch has of it."""
+    """Result of a row; or its error's class and the first line of PyTorch's text."""
     *statements, last = row.split("; ")
     names = {"m": m, "B": m.tensor([1, 0, 1], dtype=m.uint8)}
     try:

@@ -1,4 +1,4 @@
-"""What operators with several results return: PyTorch's types, names and text, with GT's name."""
+"""Return types of operators with several results: PyTorch's types, names and text in GT."""
 
 import copy
 import pickle

@@ -128,7 +128,7 @@ def test_complex_numbers() -> None:
 
 @pytest.mark.parametrize("of_weight", ["float32", "bfloat16"])
 def test_autocast_of_a_gpu_computes_and_answers_in_float32(of_weight: str) -> None:
-    """As the policy of PyTorch's operator there; the CPU's leaves it as it is."""
+    """The policy of PyTorch's CUDA operator; on the CPU the dtype stays."""
     x = gt.tensor([[1.0, 2.0, 3.0]], dtype=gt.bfloat16)
     weight = gt.tensor([1.1, 2.2, 3.3], dtype=getattr(gt, of_weight))
     with gt.autocast("cuda"):

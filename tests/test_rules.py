@@ -1,7 +1,7 @@
-"""What the sharding rules say of every operator is what docs/ops.md prints, and leaves out little.
+"""The sharding rules of every operator equal docs/ops.md, and leave few cases unruled.
 
-tests/harness/rules.py asks the planner, tests/harness/validity.py tries out what would be right.
-After a change of the rules: `just ops`, and read the difference.
+tests/harness/rules.py asks the planner, tests/harness/validity.py tries which placements would be
+correct. After a change of the rules: `just ops`, and read the difference.
 """
 
 import json
@@ -31,7 +31,7 @@ def session() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_kernel_fails() -> Iterator[None]:
-    """What a member has refused is told with the next number that is read, once all has run."""
+    """A member's refusal raises at the next number that is read, once everything has run."""
     yield
     gt.debug.get_worker_stats()
     gt.ones(1).item()

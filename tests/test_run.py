@@ -44,7 +44,7 @@ def gt_run(*words, folder=None, **settings):
 
 
 def natively(folder, text, *words, **settings):
-    """What the program prints that must end well."""
+    """Output of the program, which must succeed."""
     (folder / "program.py").write_text(textwrap.dedent(text))
     done = gt_run("--native", *words, "program.py", folder=folder, **settings)
     assert done.returncode == 0, done.stderr

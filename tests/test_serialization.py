@@ -28,7 +28,7 @@ DTYPES = [
 
 
 def equal(ours, other):
-    """The same structure, dtypes and values."""
+    """True where structure, dtypes and values are equal."""
     if isinstance(other, gt.Tensor):
         return (
             isinstance(ours, gt.Tensor)
@@ -243,7 +243,7 @@ def test_no_such_file(tmp_path):
 
 
 def test_a_large_state_is_in_several_files_with_an_index(tmp_path):
-    """As Hugging Face's libraries write it; each file by itself is one that every reader takes."""
+    """The format of Hugging Face's libraries; each file alone is readable everywhere."""
     state = {f"layer{i}.weight": gt.full((10,), i) for i in range(5)} | {"big": gt.ones(100)}
     gt.save(state, tmp_path / "model.safetensors")
     gt.save(state, tmp_path / "model.safetensors", max_shard_size="200")
@@ -265,7 +265,7 @@ def test_a_large_state_is_in_several_files_with_an_index(tmp_path):
 
 
 def test_reads_the_index_and_shards_of_other_writers(tmp_path):
-    """As Hugging Face's hub has them: `model.safetensors.index.json` beside its shards."""
+    """The format of Hugging Face's hub: `model.safetensors.index.json` beside its shards."""
     written = {
         "embed.weight": torch.arange(12, dtype=torch.bfloat16).reshape(4, 3),
         "layer.weight": torch.randn(3, 3, dtype=torch.float16),

@@ -1,8 +1,7 @@
-"""Who shares memory with whom: PyTorch's functions that return views, and neighbours that do not.
+"""Memory sharing: PyTorch's functions that return views, and similar ones that do not.
 
-Each is called as a method and as a function, of tensors of many layouts. A write into a result
-reaches the tensor that it was taken of where PyTorch's does, and the other way round; so do
-gradients.
+Each is called as a method and as a function, on tensors of many layouts. A write into a result
+reaches its base where PyTorch's does, and a write to the base reaches the result; so do gradients.
 """
 
 import copy
@@ -97,9 +96,9 @@ RANKS_AND_LAYOUTS = [
     for layout in LAYOUTS
     if rank or layout in {"contiguous", "detached"}
 ]
-# As docs/from_pytorch.md: parts of complex tensors are not to be written.
+# Not writable, see docs/from_pytorch.md: parts of complex tensors.
 PARTS = {"real", "imag", "view_as_real", "view_as_complex"}
-# PyTorch does not record what is written into `x.view(dtype)` of the very dtype.
+# PyTorch does not record writes into `x.view(dtype)` of the tensor's own dtype.
 UNRECORDED = {"x.view(x.dtype)"}
 MODULES = ("linalg", "nn", "special")
 
@@ -147,7 +146,7 @@ def listed(x: Any) -> object:
 
 
 def overlaps(x: Any) -> bool:
-    """Whether several elements may be one in memory: which of them is written last, nobody says."""
+    """True where several elements share memory, so that the last write is undefined."""
     if 0 in x.shape:
         return False
     end = 1

@@ -89,7 +89,7 @@ def test_rows_with_equal_numbers_are_pytorchs(
     native_helper: Trial,  # noqa: F811
     dtype: torch.dtype,
 ) -> None:
-    """Where their order is not stated it is by PyTorch's algorithm."""
+    """Unspecified order is that of PyTorch's algorithm."""
     x = different(40, 500, dtype=dtype)
     for row in (3, 39):
         x[row] = torch.randint(0, 9, (500,), generator=DRAWN).to(dtype)

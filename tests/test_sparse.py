@@ -30,7 +30,7 @@ def shown(s):
 
 
 def through(make):
-    """What `make` gives of a matrix and a dense one, and gradients of values and of that."""
+    """Result of `make` for a sparse and a dense matrix, and gradients of the values and of it."""
 
     def program(t):
         s, values, dense = parts(t)

@@ -1,4 +1,4 @@
-"""Which memory a tensor is a part of: data_ptr, untyped_storage, set_, as_strided_."""
+"""The memory behind a tensor: data_ptr, untyped_storage, set_, as_strided_."""
 
 import itertools
 from collections.abc import Callable, Iterator

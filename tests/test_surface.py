@@ -1,7 +1,7 @@
-"""What users meet by name: keywords are PyTorch's, everything has a docstring, dir() shows no more.
+"""Public names: keywords are PyTorch's, everything has a docstring, dir() shows no more.
 
-PyTorch tells its own keywords: by the signature of what it writes in Python, else by the schemas of
-its dispatcher, with the numpy names that its parser takes for `dim` and `keepdim`.
+PyTorch's keywords come from the signatures of its Python functions, else from the schemas of its
+dispatcher, with the numpy names that its parser accepts for `dim` and `keepdim`.
 """
 
 import ast
@@ -108,7 +108,7 @@ SCHEMAS = schemas()
 
 
 def keywords(function: object, name: str) -> set[str]:
-    """What PyTorch's function takes by keyword."""
+    """Keywords of PyTorch's function."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -121,7 +121,7 @@ def keywords(function: object, name: str) -> set[str]:
 
 
 def takes(function: Callable[..., object], given: tuple[object, ...], keyword: str) -> bool:
-    """Whether a call with that keyword gets as far as the arguments' values."""
+    """True where a call with that keyword passes the check of its arguments' names."""
     try:
         parameter = inspect.signature(function).parameters.get(keyword)
     except ValueError:

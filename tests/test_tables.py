@@ -28,7 +28,8 @@ NOT_COMPUTED = {"generic", "control", "collective"}
 COMPUTED = [
     name for name, row in ROWS.items() if row["family"] not in NOT_COMPUTED and name != "upload"
 ]
-# How many elements a mask picks is not known at the call: the client asks first and passes indices.
+# Rows whose number of masked elements is unknown at the call: the client reads it and passes
+# indices.
 MASKABLE = {"index", "index_put"}
 # Their operands are never differentiated: an optimizer's step ends a graph.
 WITHOUT_GRADIENT = {"update"}

@@ -1,4 +1,4 @@
-"""What every script types around its arithmetic: devices, conversions, copies, numpy, sessions."""
+"""Calls around arithmetic in every script: devices, conversions, copies, numpy, sessions."""
 
 import copy
 import operator

@@ -131,7 +131,7 @@ def test_each_family_of_operators_has_words_and_a_colour_of_its_own():
 
 
 def distance(one, other):
-    """Of two colours, as red, green and blue."""
+    """Distance of two colours in red, green and blue."""
     parts = [[int(color[place : place + 2], 16) for place in (1, 3, 5)] for color in (one, other)]
     return sum((a - b) ** 2 for a, b in zip(*parts, strict=True)) ** 0.5
 
@@ -162,7 +162,7 @@ def drawn(tmp_path, records):
 
 
 def test_marks_are_when_workers_executed(tmp_path):
-    """As wide as they took, in the rows of who did it; transfers too; sessions are kept apart."""
+    """Marks are as wide as their duration, in the rows of their workers; sessions are separate."""
     text = drawn(tmp_path, RECORDS)
     boxes = {
         hint: (float(x), float(y), float(width))

@@ -36,7 +36,7 @@ STEP = re.compile(r"^step (\d+) loss (\d+\.\d+) \d+\.\d\d s$", re.MULTILINE)
 
 
 def run(script, *words, seconds=55, **settings):
-    """What a script of the demo prints, run from the repository's root."""
+    """Output of a script of the demo, run from the repository's root."""
     done = subprocess.run(
         [sys.executable, f"examples/tuning_demo/{script}", *words],
         cwd=ROOT,

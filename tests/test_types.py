@@ -60,7 +60,7 @@ def names_of(module):
 
 
 def is_of_python(value):
-    """Whether a module has it only because it imports it: of typing, of collections, ..."""
+    """True for names that a module imports from elsewhere: typing, collections, ..."""
     return getattr(value, "__module__", "gt").split(".")[0] in {
         "typing", "collections", "abc", "functools", "contextlib", "dataclasses", "numpy",
     }  # fmt: skip
@@ -117,7 +117,7 @@ def test_mypy_knows_every_public_name_and_its_type(tmp_path):
 
 
 def is_open(kind):
-    """Whether a type says nothing: Any, object, or a function that returns one of them."""
+    """True where a type tells nothing: Any, object, or a function that returns one of them."""
     return kind in ("Any", "builtins.object", "object") or kind.endswith(("-> Any", "-> object"))
 
 

@@ -43,7 +43,7 @@ OPTIMIZERS: dict[str, Make] = {
 
 @contextlib.contextmanager
 def busy_worker() -> Iterator[None]:
-    """What is emitted here stands in the worker's stream before it looks at the first of it."""
+    """Keeps the worker busy, so that instructions emitted here queue before it sees the first."""
     x = gt.full((1200, 1200), 1e-4)
     gt.ones(1).item()
     for _ in range(3):
@@ -57,7 +57,7 @@ def parameters(count: int, dtype: gt.dtype) -> list[gt.Tensor]:
 
 
 def gradient(parameter: gt.Tensor) -> gt.Tensor:
-    """Of matrices one that is not contiguous, as backward passes give."""
+    """A gradient as of backward passes, not contiguous for a matrix."""
     shape = tuple(parameter.shape)
     drawn = gt.randn(*shape[::-1]).t() if len(shape) == 2 else gt.randn(*shape)
     return drawn.to(parameter.dtype)

@@ -1,4 +1,4 @@
-"""What a client sends is cut on its way: every member gets its shard, and reads come from each."""
+"""Uploads are sharded on their way: every member gets its shard, and reads come from each."""
 
 import itertools
 from collections.abc import Iterator

@@ -235,7 +235,7 @@ def test_an_index_outside_of_the_whole_raises_what_it_does_there(workers, draw, 
     for cut in (None, 0):
         with pytest.raises((IndexError, RuntimeError), match=OUTSIDE) as error:
             MISTAKES[name](with_layout(x, cut), gt.tensor(index)).numpy()
-        # What follows names the operands, with their layouts.
+        # Text after the semicolon names the operands with their layouts, which differ.
         errors.append((type(error.value), str(error.value).partition(";")[0]))
     assert errors[0] == errors[1]
 
@@ -365,7 +365,7 @@ def train(
 
 
 def worst_difference(workers: int, steps: int, draw: "torch.Generator") -> float:
-    """Of the losses of one step, relative; each is small enough."""
+    """Largest relative difference of the losses of a step; each must be small enough."""
     losses = list(train(workers, VOCABULARY_LARGE, steps, draw))
     for cut, whole in losses:
         assert cut == pytest.approx(whole, rel=1e-6)

@@ -26,7 +26,7 @@ INTEGERS = [
     ]),
 ]  # fmt: skip
 NO_INTEGERS = ["True", "2**63", "-2**63 - 1", "2**64", "10**30"]
-# Of a list PyTorch looks at the first for its kind.
+# PyTorch decides the kind of a list by its first element.
 LISTS = [f"{X}{call}" for call in [
     "x.norm(2, #)", "x.flip(#)", "x.sum((#, 0))", "x.permute(#, 0)", "x.amax((#, 0))",
     "m.nn.functional.normalize(x, 2.0, #)", "x.roll(1, (#,))", "x.view(#, 6)", "x.repeat(#, 1)",
@@ -64,7 +64,7 @@ DIVISIONS = ["x.div({})", "x.div_({})", "x.divide({})", "m.ops.aten.div(x, {})"]
 
 
 def outcome(m, row):
-    """What a row gives, or its error's class; the text too where 64 bits are what it is about."""
+    """Result of a row, or its error's class; with its text for rows on 64-bit integers."""
     *statements, last = row.split("; ")
     names = {"m": m}
     try:

@@ -63,7 +63,7 @@ def four() -> Iterator[Group]:
 
 
 def _told(worker: Worker, request: int) -> str:
-    """What a read of a failed value is answered."""
+    """Answer to a read of a failed value."""
     data = b""
     while True:
         data += worker.connection.read(30_000)

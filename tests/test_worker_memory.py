@@ -49,7 +49,7 @@ def test_what_a_collective_writes_is_written_back(workers: list[Worker]) -> None
         worker.write(full(0, (large,), 1.0 + place), full(1, (3,), 4.0 + place))
         worker.write(op("all_reduce", (2,), (0,), ((0, 1), "sum", 1)))
         worker.write(op("all_gather", (3,), (1,), ((0, 1), 0, (3, 3), 2)))
-        # Of these the operand becomes the result.
+        # These collectives turn the operand's memory into the result.
         worker.write(op("all_reduce", (4,), (1,), ((0, 1), "sum", 3)) + op("free", (), (1,)))
         worker.write(op("all_reduce", (5,), (0,), ((0, 1), "max", 4)) + op("free", (), (0,)))
         worker.write(read(2, large, 1), read(3, 6, 2), read(4, 3, 3), read(5, large, 4))

@@ -17,7 +17,7 @@ AT = ["-p", "1"]  # somebody's port, where it matters only that there is one
 
 
 def start(*words: str, **settings: str) -> str:
-    """What a worker says that cannot start."""
+    """Error output of a worker that cannot start."""
     command = [sys.executable, "-m", "gt.worker", "--backend", "numpy", *words]
     environment = os.environ | {"GT_THREADS": "1"} | settings
     done = subprocess.run(

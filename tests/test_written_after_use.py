@@ -68,7 +68,7 @@ def test_the_exceptions_are_entries():
 
 
 SQUARES, VECTORS, IMAGE, SCALE = (3, 3), (4, 3), (2, 3, 4), (3,)
-# What a program writes, with the shapes of its operands.
+# Expressions of a program, with the shapes of their operands.
 EXPRESSIONS = {
     "2 / x": (lambda _, x: 2 / x, [VECTORS]),
     "1.0 / (1.0 + x)": (lambda _, x: 1.0 / (1.0 + x), [VECTORS]),

@@ -38,7 +38,7 @@ SPREAD = [
     "mnist_lstm",
     "fourier_forecast",
 ]
-# What a program cannot start without, where GT may lack it: it is skipped while that is absent.
+# Names that a program needs to start; it is skipped while GT lacks them.
 NEEDS = {
     "ctc": lambda: gt.nn.CTCLoss,
     "gat": lambda: gt.FloatTensor,  # Tensor(sizes) is one of these constructors

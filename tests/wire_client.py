@@ -37,7 +37,7 @@ class Closed(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """What the dispatcher sent: a code, and the bytes behind the first word."""
+    """A message from the dispatcher: a code, and the bytes after the first word."""
 
     code: int
     body: bytes

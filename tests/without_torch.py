@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# As it is where PyTorch has never been installed: not found, rather than there and broken.
+# Hides PyTorch as if never installed: not found, instead of found and broken.
 HIDDEN = """\
 from importlib.machinery import PathFinder
 

@@ -1,4 +1,4 @@
-"""Which processes are a program's own workers: forked ones are no children of the program's."""
+"""Finds the worker processes of a program: forked workers are not its direct children."""
 
 from __future__ import annotations
 

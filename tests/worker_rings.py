@@ -78,13 +78,13 @@ class _Ring:
             assert _libc.syscall(_FUTEX, address, _FUTEX_WAKE, 64, None, None, 0) >= 0
 
     def _fence(self) -> None:
-        """What is stored before is seen before what is loaded after: a lock has both barriers."""
+        """Orders earlier stores before later loads: a lock has both barriers."""
         with self._barrier:
             pass
 
 
 class WorkerRings:
-    """What a dispatcher has of one worker; its setup waits in the socket.
+    """The dispatcher's side of one worker; its setup waits in the socket.
 
     Args:
         index: the worker's.

@@ -1,6 +1,6 @@
-"""What a worker reads and writes, for tests and benchmarks: instructions as words, and its answers.
+"""A worker's input and output for tests and benchmarks: instructions as words, and its answers.
 
-The product packs no words in Python, so a small packer stands here: the form is docs/wire.md's.
+The product packs no words in Python, so this is a small packer of the format in docs/wire.md.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def op(
     numbers = [word for one in operands if isinstance(one, list) for word in _scalar(one[0])]
     words = [row["code"], tag, consumes, *out, *slots, *numbers]
     specs = row.get("attrs", [])
-    # What came after a row was released need not be written.
+    # Attributes appended after a row's release need not be written.
     released = [spec for spec in specs if not spec.endswith("+")]
     written = released + specs[len(released) : len(attrs)]
     for spec, value in zip(written, attrs, strict=True):

@@ -1,10 +1,10 @@
-"""Write gt/amp/policies.txt: what torch.autocast does to the operands of each operator, found by
+"""Write gt/amp/policies.txt: what torch.autocast does to the operands of each operator, observed by
 calling the operator under it.
 
-torch has no list that a program could read. Which operators autocast knows for a type of device is
-asked of torch's dispatcher; what it does is seen by calling each with operands of the lower dtype,
-of float32 and of both, which hold nothing, and looking at the casts that come before the operator
-itself. No GPU is needed for those of "cuda".
+torch offers no such list to programs. The operators that autocast knows for a device type come from
+torch's dispatcher. The policy of each is observed by calling it with empty operands of the lower
+dtype, of float32 and of both, and recording the casts that precede the operator itself. The "cuda"
+policies need no GPU.
 
 `--check` only compares.
 """
@@ -31,21 +31,21 @@ HEADER = f"""\
 """
 DEVICES = {"cpu": torch.bfloat16, "cuda": torch.float16}
 KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
-# It makes float32 of operands of a lower dtype itself, where there is no autocast too.
+# Operators that convert operands of a lower dtype to float32 themselves, also without autocast.
 WIDENING = {"_fused_rms_norm"}
-# Where programs find operators.
+# Namespaces in which programs find operators.
 HOMES = (torch, torch.Tensor, torch.nn.functional)
 
 
 class Seen(Exception):
-    """The operator itself, after what was cast before it."""
+    """Raised in place of the operator itself, once the casts before it have been recorded."""
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the casts up to the operator, after which nothing runs; views before it do.
+    """Records the casts before the operator, and stops there; views before it still run.
 
     Args:
-        whole: several operators make up the one that was called, and all of them run.
+        whole: the called operator consists of several operators, and all of them run.
     """
 
     def __init__(self, *, whole: bool) -> None:
@@ -82,7 +82,7 @@ _FLOAT = {torch.float32}
 
 
 def _floats(values: object) -> set[torch.dtype]:
-    """float32, where one of the tensors has it."""
+    """float32 where one of the tensors has it, else nothing."""
     found = values if isinstance(values, tuple | list) else (values,)
     tensors = [x for x in found if isinstance(x, torch.Tensor)]
     return {x.dtype for x in tensors} & _FLOAT
@@ -115,13 +115,13 @@ def _lines() -> Iterator[str]:
 
 
 def _generic() -> set[str]:
-    """Operators that run by their schemas."""
+    """Names of the operators that run by their schemas."""
     lines = (ROOT / "gt/aten/schemas.txt").read_text().splitlines()
     return {line.split()[1].partition("(")[0].partition(".")[0] for line in lines[1:]}
 
 
 def _overloads() -> Mapping[str, Sequence[torch._C.FunctionSchema]]:
-    """Functional operators of programs by their names."""
+    """Functional operators of programs, by name."""
     found: dict[str, list[torch._C.FunctionSchema]] = {}
     for schema in torch._C._jit_get_all_schemas():  # noqa: SLF001 - torch's only list of them
         namespace, _, name = schema.name.partition("::")
@@ -135,7 +135,7 @@ def _overloads() -> Mapping[str, Sequence[torch._C.FunctionSchema]]:
 def _word(
     name: str, overloads: Sequence[torch._C.FunctionSchema], device: str, *, is_ours: bool
 ) -> str:
-    """What stands in the file of one operator, whose overloads are treated alike."""
+    """The policy of one operator as the file states it; its overloads have one policy."""
     known = [schema for schema in overloads if _has(schema, KEYS[device])]
     is_whole = not any(_has(schema, "CompositeImplicitAutograd") for schema in overloads)
     is_found = any(hasattr(home, name) for home in HOMES)
@@ -149,7 +149,7 @@ def _word(
 
 
 def _has(schema: torch._C.FunctionSchema, key: str) -> bool:
-    """Whether an operator has a kernel of its own for a dispatch key."""
+    """True where an operator has a kernel of its own for a dispatch key."""
     name = schema.name + "." * bool(schema.overload_name) + schema.overload_name
     try:
         has: bool = torch._C._dispatch_has_kernel_for_dispatch_key(name, key)  # noqa: SLF001
@@ -175,7 +175,7 @@ def _policy(schema: torch._C.FunctionSchema, device: str, *, whole: bool) -> str
 def _casts(
     schema: torch._C.FunctionSchema, device: str, order: list[torch.dtype], *, whole: bool
 ) -> set[object]:
-    """What is cast to, of operands of dtypes in turn."""
+    """Dtypes that operands are cast to, for operands of the dtypes of `order` in turn."""
     turns = itertools.cycle(order)
     overload = getattr(getattr(torch.ops.aten, schema.name[6:]), schema.overload_name or "default")
     needed = [a for a in schema.arguments if not (a.kwarg_only and a.has_default_value())]
@@ -188,7 +188,7 @@ def _casts(
         except (Seen, RuntimeError, IndexError, ValueError, TypeError, AssertionError) as end:
             if "unsafe to autocast" in str(end):
                 return {"refused"}
-            # Anything else is about matrices of two by two, and comes after the casts.
+            # Other errors concern the 2 x 2 operands, and come after the casts.
     casts: set[object] = watch.casts
     return casts
 

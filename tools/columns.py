@@ -1,5 +1,5 @@
-"""What an operator means, from its row of ops.toml to typed fields of Rust's `OpInfo`.
-Facts are checked here, against the rest of the row. Standard library only.
+"""Compiles the semantic columns of an operator's row of ops.toml to typed fields of Rust's
+`OpInfo`. Facts are checked here, against the rest of the row. Standard library only.
 """
 
 import json
@@ -12,7 +12,7 @@ import view_language
 
 Row = dict[str, Any]
 
-# What a row may say -> the variant of Rust's enum.
+# Words of a row -> variants of Rust's enum.
 DTYPES = {
     word: word.capitalize()
     for word in (
@@ -29,20 +29,20 @@ DTYPES = {
 VIEWS = {"always": "Always", "overlapping": "Overlapping", "possible": "Possible"}
 REDUCTIONS = {"sum": "Sum", "prod": "Prod", "max": "Max", "min": "Min"}
 CATEGORIES = {"bool": "Bool", "int": "Integer", "float": "Float"}
-# Such as: minus self + other, if negative_slope >= 0.
+# Example: minus self + other, if negative_slope >= 0.
 TERM = re.compile(r"(?P<falls>-?)(?P<operands>\w+( \+ \w+)*)( if (?P<condition>.+))?")
 CONDITION = re.compile(r"(?P<negated>not(?= ))? ?(?P<attr>\w+) ?(?P<test>>= 0|== 0)?")
 TESTS = {"": "True", "not": "False", ">= 0": "NotNegative", "== 0": "Zero"}
 
 
 def fields(row: Row) -> dict[str, str]:
-    """Field of `OpInfo` -> its Rust expression, for the columns that the row has."""
+    """Fields of `OpInfo` -> their Rust expressions, for the columns that the row has."""
     full = with_defaults(row)
     return {name: write(full, name) for name, write in WRITERS.items() if name in full}
 
 
 def with_defaults(row: Row) -> Row:
-    """What follows from the family, where the row says nothing else."""
+    """The row with the defaults of its family for the columns that it omits."""
     names = operand_names(row)
     if row["family"] == "contract":
         return {"linear": names[:2], **row}
@@ -56,12 +56,12 @@ def with_defaults(row: Row) -> Row:
 
 
 def operand_names(row: Row) -> list[str]:
-    """The names of its operands, in order."""
+    """Names of the row's operands, in order."""
     return [text.rstrip("?*") for text in row["inputs"]]
 
 
 def attr_names(row: Row) -> list[str]:
-    """The names of its attributes, in order."""
+    """Names of the row's attributes, in order."""
     return [text.split(":")[0] for text in row["attrs"]]
 
 
@@ -93,7 +93,7 @@ def _bool(row: Row, column: str) -> str:
 
 
 def _weight(row: Row, column: str) -> str:
-    """Which dimension of the weight is summed over and which one stays, by the index equation."""
+    """The dims of the weight that are summed over and kept, from the index equation."""
     terms, _, result = row.get("index", "").partition("->")
     operand = _place(row, column, row[column], operand_names(row))
     letters = terms.split(",")[operand].lstrip(".") if terms else ""

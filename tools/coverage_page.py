@@ -1,6 +1,6 @@
-"""Write docs/coverage.md: which of PyTorch's names GT has, in full, in part or not at all.
+"""Write docs/coverage.md: PyTorch's names that GT has in full, in part or not at all.
 
-What names PyTorch has is missing_names.py's; how the entries of op_db fare, the harness's
+PyTorch's names come from missing_names.py, the results of op_db's entries from the harness's
 results.json. `--check` only compares. Nothing is computed, so it takes seconds.
 """
 
@@ -37,7 +37,7 @@ BEYOND_VALUES = (
 NO_COUNTERPART = (
     "argument: "  # begins a refusal's reason where the harness cannot pass the sample on
 )
-# The entries of op_db that drive the names of a space begin so.
+# Prefixes of the entries of op_db that test the names of a namespace.
 PREFIXES = {
     "torch": "",
     "torch.Tensor": "",
@@ -81,7 +81,7 @@ does not read to refuse them.
 
 @dataclass
 class Section:
-    """The names of one space by status."""
+    """The names of one namespace, by status."""
 
     title: str
     full: list[str] = field(default_factory=list)
@@ -128,8 +128,8 @@ def page(listed: list[Section]) -> str:
 
 
 def counted() -> dict[str, int]:
-    """What of op_db is as in PyTorch: entries by values and by gradients, error inputs."""
-    # Here, since it brings names into torch that `sections` would count.
+    """Counts of op_db's matches with PyTorch: entries by values, by gradients, error inputs."""
+    # Imported here, because it adds names to torch that `sections` would count.
     from torch.testing._internal.common_methods_invocations import op_db
 
     results = json.loads(RESULTS.read_text())
@@ -165,7 +165,7 @@ def counted() -> dict[str, int]:
 
 
 def _is_smooth(op: "OpInfo") -> bool:
-    """Whether PyTorch has gradients in float64, or of complex numbers where it has no others."""
+    """True where PyTorch has gradients in float64, or complex gradients where it has no others."""
     real = torch.float64 in op.supported_dtypes("cpu")  # type: ignore[no-untyped-call]
     dtype = torch.float64 if real else torch.complex128
     smooth = op.supported_backward_dtypes("cpu")  # type: ignore[no-untyped-call]
@@ -173,7 +173,7 @@ def _is_smooth(op: "OpInfo") -> bool:
 
 
 def _whole(pairs: list[list[int]]) -> bool:
-    """Whether there are samples, and all of them ran (the report stops at a wrong one)."""
+    """True where there are samples and all of them ran (the report stops at a wrong result)."""
     return any(total for _, total in pairs) and all(ran == total for ran, total in pairs)
 
 
@@ -196,7 +196,7 @@ def sections() -> list[Section]:
 
 
 def _entries() -> tuple[dict[str, str], list[str]]:
-    """What is missing of each entry of op_db (nothing: ""), and those of which nothing runs."""
+    """The missing part of each entry of op_db ("" for none), and entries that do not run."""
     results = json.loads(RESULTS.read_text())
     reasons, lacking = {}, list(results["missing"])
     for title, entry in results["entries"].items():
@@ -235,7 +235,7 @@ def _enter(section: Section, name: str, reason: str) -> None:
 
 
 def _lacking(ours: object, theirs: object) -> list[str]:
-    """What GT's function or class does not take of PyTorch's parameters, or GT's module lacks."""
+    """PyTorch's parameters that GT's callable lacks, or names that GT's module lacks."""
     if inspect.ismodule(theirs):
         own_names = names(theirs)
         had = sum(hasattr(ours, name) for name in own_names)

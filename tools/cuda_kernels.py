@@ -1,6 +1,6 @@
-"""Compiles every CUDA kernel: its registers must be those of csrc/cuda/resources.txt.
+"""Compiles every CUDA kernel and compares its registers with csrc/cuda/resources.txt.
 
-A kernel that spills fails. No GPU is needed, only nvcc: that on the path, or the package
+A kernel that spills fails. No GPU is needed, only nvcc: the one on the path, or the package
 `cuda-toolkit[nvcc,cccl]` of this Python, which `just cuda` installs into target/cuda.
 """
 
@@ -23,18 +23,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "csrc" / "cuda" / "resources.txt"
-# Fat binaries and what ptxas said of them, by a digest of all that goes into one.
+# Fat binaries and ptxas' reports, by a digest of all their inputs.
 KEPT = ROOT / "target" / "cuda" / "images"
-# What csrc says of CUDA's own header, which only this compilation reads.
+# Checks csrc's declarations against CUDA's own header; only this compilation reads it.
 LAYOUT = ROOT / "csrc" / "cuda" / "host" / "layout_check.cpp"
 ARCHITECTURES = ("sm_80", "sm_90a")
-# Sources that use what only one architecture has: no other machine code, and no PTX.
+# Sources with instructions of one architecture only: no other machine code, and no PTX.
 ONLY = dict.fromkeys(
     ("attention_backward_sm90.cu", "attention_sm90.cu", "gemm_sm90.cu"), ("sm_90a",)
 )
-# Random numbers have the bits of the CPU's kernels, which fuse nothing.
+# Random numbers must have the bits of the CPU's kernels, which fuse no multiply-adds.
 FLAGS = {"random.cu": ["-fmad=false"]}
-# Dynamic shared memory is the launches': csrc/cuda/dynamic_shared.txt.
+# Launches state their dynamic shared memory: csrc/cuda/dynamic_shared.txt.
 HEADER = (
     "# kernel architecture registers static_shared_bytes barriers: "
     "`just cuda` compares, --write accepts\n"
@@ -42,7 +42,8 @@ HEADER = (
 
 
 def nvcc() -> str | None:
-    """The compiler: GT_NVCC, CUDACXX, the path, this Python's package, or that of `just cuda`.
+    """Path of the compiler: GT_NVCC, CUDACXX, the path, this Python's package, or that of `just
+    cuda`.
 
     An empty GT_NVCC means none.
     """
@@ -57,7 +58,7 @@ def nvcc() -> str | None:
 
 
 def needed() -> str:
-    """As nvcc(). SystemExit where there is none."""
+    """Path of the compiler, as in nvcc(). Raises SystemExit where there is none."""
     compiler = nvcc()
     if compiler is None:
         raise SystemExit("no nvcc: pip install 'cuda-toolkit[nvcc,cccl]==13.2.*'")
@@ -65,27 +66,27 @@ def needed() -> str:
 
 
 def command_of(compiler: str, source: Path, target: list[str]) -> list[str]:
-    """All but the output."""
+    """The command that compiles a source, without its output."""
     include = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc' / 'cuda' / 'ptx'}"]
     command = [compiler, "-std=c++20", "-Werror", "all-warnings", "-Xptxas", "-v", *include]
     return [*command, *FLAGS.get(source.name, []), *target, str(source)]
 
 
 def compiled(compiler: str, source: Path, target: list[str], output: Path) -> str:
-    """What ptxas says of one file. SystemExit with the compiler's messages where it fails."""
+    """ptxas' report on one file. Raises SystemExit with the compiler's messages where it fails."""
     command = [*command_of(compiler, source, target), "-o", str(output)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise SystemExit(f"{source.name}: {' '.join(target)}\n{run.stdout}{run.stderr}")
     report = run.stdout + run.stderr
-    # What ptxas does where it finds no order of registers that lets products run beside each other.
+    # ptxas serialises products where no assignment of registers lets them overlap.
     if "wgmma.mma_async instructions are serialized" in report:
         raise SystemExit(f"{source.name}: ptxas serializes its wgmma\n{report}")
     return report
 
 
 def kernel_lines(report: str) -> list[str]:
-    """One line a kernel and architecture of ptxas' report. SystemExit where one spills."""
+    """A line for each kernel and architecture of the report. SystemExit where one spills."""
     lines = []
     for part in report.split("Compiling entry function '")[1:]:
         name, architecture = part.split("'")[0:3:2]
@@ -105,14 +106,14 @@ def sources() -> list[Path]:
 
 
 def at_once(compile_one: Callable[[T], R], jobs: list[T]) -> list[R]:
-    """The results of all jobs in their order, one compiler a core."""
+    """The results of all jobs, in order; runs one compiler on each core."""
     with futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(compile_one, jobs))
 
 
 @functools.cache
 def shared_digest(compiler: str) -> bytes:
-    """Of the compiler and of every header that a kernel may include."""
+    """Digest of the compiler and of every header that a kernel may include."""
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
     digest = hashlib.sha256(version)
     for header in sorted((ROOT / "csrc").rglob("*.h")):
@@ -121,7 +122,7 @@ def shared_digest(compiler: str) -> bytes:
 
 
 def image_of(compiler: str, source: Path) -> tuple[Path, str]:
-    """The source's fat binary, with what ptxas says of it, compiled once for one content."""
+    """The source's fat binary and ptxas' report, compiled once for each content."""
     target = fat_targets(source)
     digest = hashlib.sha256(shared_digest(compiler) + source.read_bytes())
     digest.update("\n".join(command_of(compiler, source, target)).encode())
@@ -142,14 +143,14 @@ def image_of(compiler: str, source: Path) -> tuple[Path, str]:
 
 
 def images(compiler: str) -> dict[Path, tuple[Path, str]]:
-    """image_of each source; the largest sources first, which take longest."""
+    """image_of() of each source. The largest sources start first, because they take longest."""
     order = sorted(sources(), key=lambda source: -source.stat().st_size)
     found = at_once(functools.partial(image_of, compiler), order)
     return dict(zip(order, found, strict=True))
 
 
 def table() -> str:
-    """Compiles everything."""
+    """Compiles everything and returns the text of resources.txt."""
     compiler = needed()
     with tempfile.TemporaryDirectory() as folder:
         compiled(compiler, LAYOUT, ["-c"], Path(folder) / "layout")
@@ -180,7 +181,7 @@ const Images& embedded_images() {{
 
 
 def embed(folder: Path) -> None:
-    """Copies each source's fat binary there, and writes images.cpp, which takes them in."""
+    """Copies each source's fat binary to `folder`, and writes images.cpp, which includes them."""
     folder.mkdir(parents=True, exist_ok=True)
     symbols, rows = "", ""
     for source, (made, _) in sorted(images(needed()).items()):
@@ -197,7 +198,7 @@ def embed(folder: Path) -> None:
 
 
 def check_loaded(folder: Path) -> None:
-    """SystemExit unless the module there loads and holds the images of all sources."""
+    """Raises SystemExit unless the module in `folder` loads and holds the images of all sources."""
     spec = importlib.util.spec_from_file_location("_kernels", folder / "_kernels.abi3.so")
     if spec is None or spec.loader is None:
         raise SystemExit(f"{folder} has no module")
@@ -210,7 +211,7 @@ def check_loaded(folder: Path) -> None:
 
 
 def architectures(source: Path) -> tuple[str, ...]:
-    """Those whose machine code its image holds."""
+    """Architectures whose machine code the source's image holds."""
     return ONLY.get(source.name, ARCHITECTURES)
 
 
@@ -224,7 +225,7 @@ def fat_targets(source: Path) -> list[str]:
 
 
 def main() -> None:
-    """Compares, writes, or makes what the module embeds."""
+    """Compares, writes, or prepares the module's images."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="accept what the compiler says now")
     parser.add_argument("--find", action="store_true", help="print nvcc's path, or nothing")

@@ -15,47 +15,47 @@ from formula_language import ACCEPTED, ATTRIBUTES, DTYPES, INFIX, SHAPES, consta
 Row = dict[str, Any]
 Scope = dict[str, int] | None
 
-# The bits of results that a row does not count; one beyond them has the last one's.
+# Bits for results whose number a row leaves open; results beyond the last bit share it.
 OUTPUT_BITS = 0xFFFF
-# Families whose operators end a graph; all others say what their gradients are.
+# Families whose operators end a graph; all others must state their gradients.
 WITHOUT_GRADIENT = ("update", "control", "collective")
 
 
 @dataclass(frozen=True)
 class Node:
-    """Rust's text with a `{}` for each child, the children's places, and what it evaluates to."""
+    """Rust text with a `{}` for each child, the children's indices, and the kind of value."""
 
     text: str
     children: tuple[int, ...] = ()
     kind: str = field(default="value", compare=False)
-    # Of the first child only the shape or dtype is looked at.
+    # True where only the shape or dtype of the first child is read.
     of_metadata: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Formula:
-    """The gradient of one operand: its node, and what it reads as bits."""
+    """The gradient of one operand: its node, and bit masks of its inputs."""
 
     root: int
     operands: int
     outputs: int
     grads: int
-    # The operands and the outputs that PyTorch keeps, as bits.
+    # Bit masks of the operands and the outputs that PyTorch keeps.
     keeps: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Table:
-    """What the names of calls may mean."""
+    """Names that calls may refer to."""
 
     rows: dict[str, Row]
     definitions: dict[str, tuple[list[str], ast.expr]]
-    # Functions of gt/gradients.py, and how many arguments they take.
+    # Functions of gt/gradients.py, with their number of arguments.
     functions: dict[str, int]
 
 
 def variant(row: Row) -> str:
-    """The operator in Rust's enum."""
+    """Name of the operator's variant in Rust's enum."""
     return "".join(part.capitalize() for part in row["name"].split("_"))
 
 
@@ -64,7 +64,7 @@ def holes(places: Sequence[int]) -> str:
 
 
 def attributes(row: Row) -> dict[str, tuple[str, bool]]:
-    """Name -> kind and whether it may be left out."""
+    """Name -> kind, and whether the attribute is optional."""
     split = [text.removesuffix("+").split(":") for text in row.get("attrs", [])]
     return {name: (kind.rstrip("?"), kind.endswith("?")) for name, kind in split}
 
@@ -123,7 +123,7 @@ class Compiler:
             )
             if name in bits:
                 bits[name] |= 1 << int(number)
-            if name == "NotImplemented":  # it is an error whatever has arrived
+            if name == "NotImplemented":  # an error, whatever gradients arrived
                 bits["Grad"] = self._all_outputs()
             if name == "Vjp":
                 bits["Rest"], bits["Grad"] = (1 << len(self.names)) - 1, self._all_outputs()
@@ -131,7 +131,7 @@ class Compiler:
         return Formula(root, *read, bits["Grad"], self._keeps(operand) or read)
 
     def _keeps(self, operand: str) -> tuple[int, int] | None:
-        """What PyTorch keeps for the gradient of an operand, where the row says so."""
+        """Values that PyTorch keeps for the gradient of an operand, where the row states them."""
         text = self.row.get("keeps", {}).get(operand)
         if text is None:
             return None
@@ -149,7 +149,7 @@ class Compiler:
         return OUTPUT_BITS if count == "*" else (1 << count) - 1
 
     def _read_by(self, place: int) -> set[int]:
-        """The nodes whose values `place` needs."""
+        """Indices of the nodes whose values node `place` needs."""
         node, places = self.nodes[place], {place}
         for position, child in enumerate(node.children):
             leaf = not self.nodes[child].children
@@ -172,7 +172,7 @@ class Compiler:
     # ---- expressions: a method for each class of Python's syntax tree ----------------------------
 
     def _compile(self, tree: ast.expr, scope: Scope) -> int:
-        """The node of an expression; `scope` has the parameters of the definition around it."""
+        """Index of an expression's node; `scope`: parameters of the enclosing definition."""
         number = constant(tree)
         if number is not None:
             return self._number(number)
@@ -345,7 +345,7 @@ class Compiler:
         return self._add(f'Expr::Python("{name}", &[{holes(compiled)}])', *compiled, kind="tensor")
 
     def _vjp(self, tree: ast.Call) -> int:
-        """All gradients at once, by one instruction of an operator that has this one's form."""
+        """All gradients by one instruction of an operator with this operator's signature."""
         operator = self.table.rows.get(ast.unparse(tree.args[0])) if len(tree.args) == 1 else None
         if operator is None or (operator["inputs"], operator["attrs"]) != (
             self.row["inputs"],
@@ -370,7 +370,7 @@ class Compiler:
         return self._add(text, *args, kind=kind, of_metadata=letters.startswith("m"))
 
     def _operator(self, row: Row, args: list[int], named: dict[str, int]) -> int:
-        """A call of an operator of the table: its operands, then all of its attributes."""
+        """Compiles a call of an operator of the table: its operands, then all of its attributes."""
         attrs = attributes(row)
         listed = any(text.endswith("*") for text in row["inputs"])
         count = len(args) if listed else len(row["inputs"])

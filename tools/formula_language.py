@@ -1,4 +1,4 @@
-"""What a gradient formula may consist of, beside the names of its row. Data only.
+"""The language of gradient formulas, beyond the names of a row. Data only.
 
 A formula is an expression in Python's syntax, one a differentiable operand:
 
@@ -13,8 +13,8 @@ A formula is an expression in Python's syntax, one a differentiable operand:
 - calls: operators of the table (operands, then attributes, in the row's order or by name),
   definitions of ops.toml, the functions of SHAPES, and functions of gt/gradients.py.
 
-What a test asks is known when the formula is evaluated: attributes, shapes, numbers that stand for
-operands. Standard library only.
+Tests are decided when the formula is evaluated: they read attributes, shapes, and numbers in the
+place of operands. Standard library only.
 """
 
 import ast
@@ -22,7 +22,8 @@ import math
 import sys
 from collections.abc import Callable
 
-# What they take (a letter an argument, see ACCEPTED), the kind of the result, Rust's `Function`.
+# Functions on shapes: their arguments (a letter each, see ACCEPTED), the kind of the result, and
+# Rust's `Function`.
 SHAPES = {
     "shape": ("m", "ints", "Shape"),
     "dtype": ("m", "dtype", "Dtype"),
@@ -41,8 +42,8 @@ SHAPES = {
     "detach": ("v", "value", "Detach"),
     "sum_to": ("ti", "tensor", "SumTo"),
 }
-# Kinds of expressions. `value`: a tensor, or the number that stands for an operand. Of m only the
-# metadata is looked at, so that an operand need not be saved for it.
+# Kinds of expressions that an argument accepts. `value`: a tensor, or a number in the place of an
+# operand. For m only the metadata is read, so an operand need not be saved for it.
 ACCEPTED = {
     "m": ("tensor", "value"),
     "t": ("tensor", "value"),
@@ -89,7 +90,7 @@ def parse(where: str, text: str) -> ast.expr:
 
 
 def constant(tree: ast.expr) -> float | None:
-    """The number that an expression of literals is."""
+    """The number that an expression of literals equals, or None."""
     match tree:
         case ast.Constant(value=bool()):
             return None

@@ -1,4 +1,4 @@
-"""Gradient formulas: from their text in ops.toml to Rust's table and to what has to be saved.
+"""Gradient formulas: compiles their text in ops.toml to Rust's table and to the values to be saved.
 
 The language is described in formula_language.py. Standard library only.
 """
@@ -14,11 +14,11 @@ from formula_compiler import Compiler, Formula, Row, Table, variant
 from formula_language import INFIX, SHAPES, parse
 
 FUNCTIONS = Path(__file__).resolve().parent.parent / "gt/gradients.py"
-NODES_MAX = 256  # places are u8
+NODES_MAX = 256  # indices are u8
 
 
 def compile_rows(rows: Sequence[Row], definitions: dict[str, str]) -> None:
-    """Gives each row its compiled `formulas` and, by the names in them, what it `saves`."""
+    """Sets the compiled `formulas` of each row, and `saves` from the names in them."""
     names = {row["name"]: row for row in rows}
     table = Table(names, _parsed(definitions), _functions())
     if taken := set(table.definitions) & {*names, *SHAPES}:
@@ -29,7 +29,7 @@ def compile_rows(rows: Sequence[Row], definitions: dict[str, str]) -> None:
 
 
 def _parsed(definitions: dict[str, str]) -> dict[str, tuple[list[str], ast.expr]]:
-    """Name -> parameters and body."""
+    """Definitions by name: parameters and body."""
     parsed = {}
     for head, body in definitions.items():
         call = parse(head, head)
@@ -40,14 +40,14 @@ def _parsed(definitions: dict[str, str]) -> dict[str, tuple[list[str], ast.expr]
 
 
 def _functions() -> dict[str, int]:
-    """Functions of gt/gradients.py -> how many arguments they take."""
+    """Functions of gt/gradients.py -> their number of arguments."""
     module = ast.parse(FUNCTIONS.read_text(encoding="utf-8"))
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     return {function.name: len(function.args.args) for function in functions}
 
 
 def _saves(compiled: Compiler) -> list[str]:
-    """The names of what the backward pass reads again."""
+    """Names of the values that the backward pass reads again."""
     differentiable = compiled.differentiable
     counted = compiled.row.get("outputs", 1)
     outputs = [f"out{place or ''}" for place in range(16 if counted == "*" else counted)]
@@ -62,7 +62,7 @@ def _union(bits: Iterable[int]) -> int:
 
 
 def rust_file(header: str, rows: Sequence[Row]) -> str:
-    """The table of all formulas, a row a line."""
+    """The table of all formulas, with one line for each row."""
     arms, plain = [], []
     for row in rows:
         if row["formulas"].differentiable:
@@ -95,7 +95,7 @@ pub(crate) fn of(op: Op) -> &'static Formulas {{
 
 
 def _rust(compiled: Compiler) -> str:
-    """The row's constant. What several expressions use is kept when it has been evaluated."""
+    """The row's constant. Expressions that are used several times are evaluated once and kept."""
     uses = [0] * len(compiled.nodes)
     roots = [formula.root for formula in compiled.differentiable]
     for place in [*roots, *(child for node in compiled.nodes for child in node.children)]:

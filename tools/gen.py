@@ -1,4 +1,4 @@
-"""Write what follows from ops.toml and the declared variables; `--check` only compares.
+"""Write the files generated from ops.toml and the declared variables; `--check` only compares.
 Facts go in, declarations come out; no behaviour is generated here. Standard library only.
 """
 
@@ -56,7 +56,7 @@ def load() -> list[Row]:
 
 
 def check_appended(row: Row) -> None:
-    """Appended attributes end the frame: they stand last, and no payload follows."""
+    """Check that appended attributes end the frame: they come last, and no payload follows."""
     appended = [text.endswith("+") for text in row["attrs"]]
     wrong = any(text.endswith("+") and not text.endswith("?+") for text in row["attrs"])
     if wrong or appended != sorted(appended) or (any(appended) and row.get("payload")):
@@ -66,13 +66,13 @@ def check_appended(row: Row) -> None:
 
 
 def split_operand(text: str) -> tuple[str, str]:
-    """("x?", …) -> name and kind."""
+    """Split ("x?", …) into name and kind."""
     kind = {"?": "Optional", "*": "List"}.get(text[-1], "Required")
     return text.rstrip("?*"), kind
 
 
 def split_attr(text: str) -> tuple[str, str, bool, list[str]]:
-    """("dim:ints?") -> name, kind, optional, words of a choice."""
+    """Split ("dim:ints?") into name, kind, optional, and the words of a choice."""
     name, kind = text.split(":")
     kind = kind.removesuffix("+")
     optional = kind.endswith("?")
@@ -145,7 +145,7 @@ impl Op {{
         }})
     }}
 
-    /// Its place among all operators.
+    /// Index of the operator in the table.
     #[inline]
     pub const fn place(self) -> usize {{
         self as usize
@@ -165,7 +165,7 @@ use crate::placement::ReduceOp;
 use crate::value::dtype::Category;
 
 impl Op {{
-    /// Its row: variants and rows stand in one order.
+    /// Row of the operator: variants and rows have the same order.
     #[inline]
     pub fn info(self) -> &'static OpInfo {{
         &TABLE[self.place()]
@@ -196,7 +196,7 @@ RUST_TYPES = {
 
 
 def parameters(row: Row) -> list[tuple[str, str | None, bool]]:
-    """The method's signature as (name, default or None, starred)."""
+    """The method's parameters as (name, default or None, keyword-only by `*`)."""
     params = []
     for text in filter(None, (part.strip() for part in row["python"].split(","))):
         if text != "*":
@@ -206,7 +206,7 @@ def parameters(row: Row) -> list[tuple[str, str | None, bool]]:
 
 
 def declared(name: str, rust: str, *, optional: bool) -> str:
-    """A parameter; an integer is read as PyTorch reads one, which a bool is not."""
+    """A parameter's declaration; an integer is read as PyTorch reads one, which refuses a bool."""
     reader = "" if rust != "i64" else "optional_integer" if optional else "integer"
     read = f"#[pyo3(from_py_with = {reader})] " if reader else ""
     return f"{read}{name}: Option<{rust}>" if optional else f"{read}{name}: {rust}"
@@ -222,15 +222,15 @@ class Method:
         self.params = parameters(row)
         self.names = [name for name, _, _ in self.params]
         self.scales = "alpha" in self.names and "alpha" not in self.attrs
-        # `x.add(2, y)`, which PyTorch deprecates, is `x.add(y, alpha=2)`.
+        # PyTorch's deprecated `x.add(2, y)` means `x.add(y, alpha=2)`.
         self.factor_first = self.scales and len(self.names) == 2
         self.starred = {name for name, _, starred in self.params if starred}
         pairs = stubs.NUMPY_NAMES.items()
         self.numpy = {name: other for name, other in pairs if other in self.names}
-        # A method does not have what was appended for the planner.
+        # Attributes appended for the planner are no parameters of the method.
         self.appended = {split_attr(text)[0] for text in row["attrs"] if text.endswith("+")}
         self.appended -= set(self.names)
-        # A required one that may come by numpy's name, and those after it: Rust requires none.
+        # From the first required parameter that has a second name in numpy on, Rust requires none.
         needed = [name for name, default, starred in self.params if not default and not starred]
         first = next((at for at, name in enumerate(needed) if name in self.numpy), len(needed))
         self.checked = needed[first:]
@@ -239,7 +239,7 @@ class Method:
             sys.exit(f"ops.toml: {row['name']}: python lacks {', '.join(missing)}")
 
     def argument(self, name: str, default: str | None) -> str:
-        """The Rust declaration of a parameter."""
+        """The Rust declaration of one parameter."""
         for own, other in self.numpy.items():
             if name == other:
                 return declared(name, RUST_TYPES[self.attrs[own][0]], optional=True)
@@ -259,14 +259,14 @@ class Method:
         return declared(name, rust, optional=optional or name in self.checked)
 
     def bindings(self) -> list[tuple[str, str]]:
-        """(operand of the row, parameter), in the row's order; names may differ (pow)."""
+        """Pairs (operand of the row, parameter), in the row's order; the names may differ (pow)."""
         others = {"alpha", *self.numpy.values()}
         rest = [name for name in self.names if name not in self.attrs and name not in others]
         spare = [name for name in rest if name not in self.operands]
         return [(name, name if name in rest else spare.pop(0)) for name in self.operands]
 
     def prepared(self, operand: str, name: str, *, last: bool) -> str:
-        """The statements that make an operand of a parameter."""
+        """The statements that convert a parameter to an operand."""
         default = next(default for parameter, default, _ in self.params if parameter == name)
         lines = []
         if default == "None":
@@ -283,7 +283,7 @@ class Method:
         return " ".join(lines)
 
     def value(self, name: str) -> str:
-        """The expression of an attribute."""
+        """The expression of an attribute's value."""
         words = self.attrs[name][2]
         if name in self.appended:
             return "Attr::Absent"
@@ -295,7 +295,7 @@ class Method:
         return f"{self.given(name)}.attr()"
 
     def given(self, name: str) -> str:
-        """The value of an attribute's parameter, whichever of its names it came by."""
+        """The value of an attribute's parameter, under whichever of its names it was passed."""
         if name in self.checked:
             return self.required(name)
         if name not in self.numpy:
@@ -310,7 +310,7 @@ class Method:
         return f'required({value}, "{self.row["name"]}", "{name}")?'
 
     def signature(self) -> str:
-        """What stands in #[pyo3(signature = (...))]."""
+        """The text of #[pyo3(signature = (...))]."""
         text = self.row["python"] + (", **named" if self.starred else "")
         shown = text
         for name in self.checked:
@@ -319,7 +319,7 @@ class Method:
         text = text.replace("=()", "=Some(DimsArg(gt_protocol::Dims::EMPTY))")
         if self.scales:
             text = text.replace("alpha=1", "alpha=FactorArg::ONE")
-        if self.factor_first:  # `older` is what follows the factor, unless that is named
+        if self.factor_first:  # `older` is the argument after the factor, unless passed by name
             text = text.replace(
                 f"{self.names[0]}, *,", f"first=None, older=None, /, *, {self.names[0]}=None,", 1
             )
@@ -327,7 +327,7 @@ class Method:
         return f'({text}), text_signature = "($self, {shown})"' if hides else f"({text})"
 
     def rust(self) -> str:
-        """The whole function."""
+        """The text of the whole function."""
         bindings = self.bindings()
         last = bindings[-1][1] if bindings else ""
         body = [self.prepared(operand, name, last=name == last) for operand, name in bindings]
@@ -350,7 +350,7 @@ class Method:
 
 
 def help_texts() -> dict[str, str]:
-    """What gt/documentation says of methods of Tensor after the signature and the sentence."""
+    """The texts of gt/documentation for methods of Tensor, after the signature and the sentence."""
     entries = (ROOT / "gt/documentation/gt.Tensor.txt").read_text().split("\f")[1:]
     texts = {}
     for title, _, text in (entry.partition("\n") for entry in entries):
@@ -361,12 +361,12 @@ def help_texts() -> dict[str, str]:
 
 
 HELP = help_texts()
-# Files of crates/python/src/client/surface with methods of Tensor.
+# Files of crates/python/src/client/surface that define methods of Tensor by hand.
 BY_HAND = ("tensor", "methods", "properties", "history")
 
 
 def rust_help(rows: list[Row]) -> str:
-    """A macro that gives the text of each method that is Rust's."""
+    """A macro with the text of each method that Rust defines."""
     folder = ROOT / "crates/python/src/client/surface"
     by_hand = "".join((folder / f"{name}.rs").read_text() for name in BY_HAND)
     used = {row["name"] for row in rows if "python" in row}
@@ -386,7 +386,7 @@ pub(super) use help;
 
 
 def raw(text: str) -> str:
-    """A literal of lines; hashes where it has quotation marks."""
+    """A raw string literal of lines, with hashes where it contains quotation marks."""
     return f'r#"\n{text}"#' if '"' in text else f'r"\n{text}"'
 
 
@@ -429,7 +429,7 @@ def rustfmt(text: str) -> str:
 
 
 def harness(name: str) -> Row:
-    """What the harness has written, by row."""
+    """A table that the harness has written, by row."""
     table: Row = json.loads((HARNESS / f"{name}.json").read_text())
     return table
 

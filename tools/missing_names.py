@@ -1,5 +1,5 @@
-"""Write gt/missing_names.txt: the public names of torch's modules, so GT can say what it lacks; and
-gt/missing_methods.txt: those of torch.Tensor that gt.Tensor lacks.
+"""Write gt/missing_names.txt, the public names of torch's modules, so that GT can report missing
+ones; and gt/missing_methods.txt, the methods of torch.Tensor that gt.Tensor lacks.
 
 A line of the first: GT's module, and PyTorch's names of it. `--check` only compares.
 """
@@ -118,15 +118,15 @@ def main() -> None:
 
 
 def names(module: object) -> list[str]:
-    """Public ones, less what the module imports from elsewhere."""
+    """Public names, without those that the module imports from elsewhere."""
     return [name for name in sorted(dir(module)) if _is_own(name, getattr(module, name, None))]
 
 
 def listed(module: types.ModuleType) -> list[str]:
-    """The names, and the modules beside them that PyTorch does not load by itself."""
+    """The names, and those of submodules that PyTorch does not load by itself."""
     own = {*names(module)}
     loaded = {name for name in sys.modules if name.startswith(f"{module.__name__}.")}
-    # What is loaded and no name was taken away: torch.optim.adamw.
+    # Files of loaded submodules whose name is no longer an attribute: torch.optim.adamw.
     files = {
         file.name
         for file in pkgutil.iter_modules(getattr(module, "__path__", None) or [])

@@ -1,6 +1,6 @@
 """The type stubs of gt.linalg, gt.fft, gt.special and gt.return_types.
 
-Their functions are made of PyTorch's schemas when GT is imported, so no type checker sees them in
+Their functions are created from PyTorch's schemas at import, so type checkers cannot see them in
 the modules themselves.
 """
 
@@ -21,7 +21,7 @@ from gt._core import _bool, _dtype, _float, _int, _Number
 
 
 def namespace_stubs() -> dict[str, str]:
-    """Path and text of each."""
+    """Path and text of each stub."""
     return {
         "gt/linalg.pyi": _namespace("linalg", "l", "linalg_"),
         "gt/fft.pyi": _namespace("fft", "f", "fft_"),
@@ -51,7 +51,7 @@ def _namespace(module: str, letter: str, prefix: str, more: list[str] | None = N
 
 
 def _functional() -> str:
-    """Functions that gt.nn.functional has by PyTorch's schemas alone: a file for type checkers."""
+    """Functions of gt.nn.functional by PyTorch's schemas alone, as a stub file."""
     taken = {*Source("gt.nn.functional").origin}
     lines = [f"# {HEADER}", *_IMPORTS.splitlines()]
     for name in schema_types.names("n"):
@@ -61,7 +61,7 @@ def _functional() -> str:
 
 
 def _own(name: str, function: ast.FunctionDef) -> str:
-    """A function that the module writes itself; types as schemas' are called."""
+    """A function that the module defines itself, with the type names of schemas."""
     hidden = {"bool": "_bool", "int": "_int", "float": "_float", "dtype": "_dtype"}
 
     class Rename(ast.NodeTransformer):
@@ -76,7 +76,7 @@ def _own(name: str, function: ast.FunctionDef) -> str:
 
 
 def _special() -> list[str]:
-    """Functions that gt.special has of `gt`, some under another name there."""
+    """Functions that gt.special takes from `gt`, some of them renamed."""
     values = Source("gt.special").values
     lines = [f"from gt import {name} as {name}" for name in ast.literal_eval(values["_SAME"])]
     for title, name in ast.literal_eval(values["_OTHER_NAMES"]).items():
@@ -120,7 +120,7 @@ def _return_types() -> str:
 
 
 def _class(name: str, fields: tuple[str, ...]) -> list[str]:
-    """A tuple of as many tensors, whose places have names."""
+    """A tuple of tensors with named fields."""
     tensors = ", ".join("Tensor" for _ in fields)
     lines = [f"class {name}(tuple[{tensors}]):"]
     if name != "ValuesIndices":

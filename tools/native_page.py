@@ -1,7 +1,7 @@
-"""The part of docs/ops.md on the native backend: its rows by module, and of which operands.
+"""The section of docs/ops.md on the native backend: its rows by module, and their operands.
 
-The rows are from the harness's results.json, the operands from the modules' docstrings, which are
-read and not imported: they would need the compiled kernels.
+The rows come from the harness's results.json, the operands from the modules' docstrings. The
+modules are parsed and not imported, because importing needs the compiled kernels.
 """
 
 import ast
@@ -25,10 +25,10 @@ not `native`, run by the numpy reference: slower, with results that differ in th
 
 
 def section(facts: Mapping[str, Mapping[str, Any]]) -> str:
-    """The whole section.
+    """The text of the section.
 
     Args:
-        facts: By row: `native`, the module that has its kernel, and whether it has a `reference`.
+        facts: by row: `native`, the module that has its kernel, and whether it has a `reference`.
     """
     rows: dict[str, list[str]] = {}
     for row, fact in facts.items():
@@ -44,7 +44,7 @@ def section(facts: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def operands(module: str) -> str:
-    """The paragraph of a module's docstring that says of which operands its rows are quick."""
+    """The paragraph of a module's docstring on the operands for which its rows are fast."""
     tree = ast.parse((WORKER / f"{module}.py").read_text(encoding="utf-8"))
     paragraphs = (ast.get_docstring(tree) or "").split("\n\n")
     (text,) = (one for one in paragraphs if one.startswith(QUICK))

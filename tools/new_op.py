@@ -25,7 +25,7 @@ SECTION = re.compile(r"^# ---- (\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Family:
-    """Where a family's codes, kernels, references and samples stand."""
+    """Places of a family's codes, kernels, references and samples."""
 
     page: int  # the high byte of its codes
     files: str  # gt/worker/torch_….py and reference_….py
@@ -41,7 +41,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Operator:
-    """What the command line says about the new operator."""
+    """The new operator, as given on the command line."""
 
     name: str
     family: str
@@ -59,7 +59,7 @@ class Operator:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse, make the lines, and append them unless --dry-run."""
+    """Parse, generate the lines, and append them unless --dry-run."""
     options = parser().parse_args(arguments)
     operator = parsed(options)
     rows = tomllib.loads((ROOT / TABLE).read_text(encoding="utf-8"))["op"]
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The parser of the command line."""
     result = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _several(made: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
-    """An option that may be given again and again."""
+    """Add an option that may be repeated."""
     made.add_argument(flag, metavar=metavar, help=text, action="append", default=[])
 
 
@@ -135,7 +135,7 @@ def parsed(options: argparse.Namespace) -> Operator:
 
 
 def edits(operator: Operator, code: int) -> dict[str, str]:
-    """Path -> lines to add there."""
+    """Paths -> lines to add there."""
     kernel, reference, files = operator.torch, operator.numpy, FAMILIES[operator.family].files
     if operator.family == "elementwise":
         if len(operator.operands) == 2:
@@ -150,7 +150,7 @@ def edits(operator: Operator, code: int) -> dict[str, str]:
 
 
 def samples(operator: Operator) -> str:
-    """Some operands, in each dtype or with each of the attributes."""
+    """Sample operands, in each dtype or with each of the attributes."""
     seeds = range(len(operator.operands))
     if operator.samples:
         operands = "".join(f"given(2, 3, 4, seed={seed}), " for seed in seeds)
@@ -161,7 +161,7 @@ def samples(operator: Operator) -> str:
 
 
 def row(operator: Operator, code: int) -> str:
-    """The row of the table."""
+    """The operator's row of the table."""
     lines = [
         "[[op]]",
         f'name = "{operator.name}"',
@@ -178,7 +178,7 @@ def row(operator: Operator, code: int) -> str:
         name, _, value = column.partition("=")
         lines.append(f"{name.strip()} = {value.strip()}")
     lines.append(f'python = "{operator.python}"')
-    for operand in operator.operands:  # without a formula PyTorch's error
+    for operand in operator.operands:  # without a formula the gradient is PyTorch's error
         formula = operator.gradients.get(operand, "not_implemented")
         lines.append(f'gradient.{operand} = "{formula}"')
     return "\n".join([*lines, f'doc = "{operator.doc}"', ""])
@@ -190,7 +190,7 @@ def listed(names: tuple[str, ...]) -> str:
 
 
 def write(path: Path, lines: str, family: Family) -> None:
-    """Put the lines where the file has its like: section or dictionary."""
+    """Insert the lines into the matching section or dictionary of a file."""
     text = path.read_text(encoding="utf-8")
     if path.name == TABLE:
         names = {entry: name for name, entry in FAMILIES.items()}
@@ -223,7 +223,7 @@ def with_entry(path: Path, text: str, entry: str, function: str) -> str:
 
 
 def end_of_section(text: str, family: str) -> int:
-    """Where the section after the one of `family` begins."""
+    """Position after the section of `family`, where the next one begins."""
     heads = list(SECTION.finditer(text))
     for head, after in itertools.pairwise(heads):
         if head[1] == family:

@@ -9,7 +9,7 @@ WITHOUT_IN_PLACE = ("__matmul__",)
 
 
 def methods(header: str, rows: list[Row]) -> str:
-    """The Rust file."""
+    """The text of the Rust file."""
     named = [(name, row) for row in rows for name in row["operator"]]
     compared = "".join(
         f"CompareOp::{name.strip('_').capitalize()} => Op::{_camel(row)},\n"
@@ -75,7 +75,7 @@ def _method(name: str, row: Row) -> str:
 
 
 def _check(row: Row) -> str:
-    """What of the column `integral` stands before the instruction."""
+    """The check that the column `integral` requires before the instruction."""
     if "integral" not in row:
         return ""
     return f"""
@@ -85,5 +85,5 @@ def _check(row: Row) -> str:
 
 
 def reflection(name: str) -> str:
-    """What Python calls of the right operand: __radd__ of __add__."""
+    """Name of the method that Python calls on the right operand: __radd__ for __add__."""
     return f"__r{name[2:]}"

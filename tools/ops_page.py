@@ -1,6 +1,7 @@
 """The text of docs/ops.md, from ops.toml and the harness's results.json. Standard library.
 
-What stands there on placements is placements_page.py's, on the native backend native_page.py's.
+Its sections on placements and on the native backend come from placements_page.py and
+native_page.py.
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ VALUE_KINDS = (
     "float32", "float64", "int64", "bool", "bfloat16", "float16", "complex64", "complex128",
     "in place",
 )  # fmt: skip
-# What the page calls them, and where the harness says whether there is one.
+# Column titles of the page -> keys of results.json that tell whether a row has such a kernel.
 KERNELS = {"torch": "kernel", "numpy": "reference", "native": "native"}
 UNCOMPUTED = ("generic", "control", "collective")
 HEAD = """# Operators
@@ -73,7 +74,7 @@ TAIL = """
 
 
 def page(header: str, rows: Sequence[Row], results: Row, sections: Sequence[str]) -> str:
-    """The whole page, with the sections on the native backend and on placements."""
+    """The whole page, including the sections on the native backend and on placements."""
     by_row: dict[str, list[Row]] = defaultdict(list)
     for title, entry in results["entries"].items():
         by_row[entry["row"]].append({"title": title, **entry})
@@ -94,13 +95,13 @@ def page(header: str, rows: Sequence[Row], results: Row, sections: Sequence[str]
 
 
 def counts(entries: Iterable[Row], kinds: Sequence[str]) -> tuple[int, int]:
-    """Samples that ran, and all."""
+    """Number of samples that ran, and of all samples."""
     pairs = [e["samples"][kind] for e in entries for kind in kinds if kind in e["samples"]]
     return sum(ran for ran, _ in pairs), sum(total for _, total in pairs)
 
 
 def share(entries: Sequence[Row], kinds: Sequence[str]) -> str:
-    """`11/12`, or a dash where there are none."""
+    """Text such as `11/12`, or a dash where there are no samples."""
     ran, total = counts(entries, kinds)
     return f"{ran}/{total}" if total else "-"
 

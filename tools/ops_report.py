@@ -2,11 +2,11 @@
 
     CUDA_VISIBLE_DEVICES= python tools/ops_report.py && python tools/gen.py
 
-docs/ops.md is made from it. It writes nothing where a result is wrong. Needs torch, but no GPU:
-op_db's oracle computes on the CPU, and so must the worker. Takes about a minute.
+docs/ops.md is generated from it. Nothing is written where a result is wrong. Needs torch, but no
+GPU: op_db's oracle computes on the CPU, and so must the worker. Takes about a minute.
 
-With names (of entries, of functions or of rows of ops.toml) it runs the samples of those alone,
-prints how each fares, and writes nothing.
+With names (of entries, of functions or of rows of ops.toml) it runs only their samples, prints the
+result of each, and writes nothing.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def write_all() -> int:
 
 
 def print_some(names: list[str]) -> int:
-    """How the entries of each name fare; 1 where one is wrong, 2 where a name has none."""
+    """Print the entries of each name. Returns 1 where one is wrong, 2 for a name without any."""
     from harness.drive import drive
     from harness.entries import title
 
@@ -71,7 +71,7 @@ def print_some(names: list[str]) -> int:
 
 
 def entries_of(name: str) -> "list[OpInfo]":
-    """The entries of that title or function, whole or its last part, or of that row."""
+    """Entries whose title, function (whole or its last part) or row is `name`."""
     from harness.entries import entries, row_of, title
 
     return [
@@ -82,7 +82,7 @@ def entries_of(name: str) -> "list[OpInfo]":
 
 
 def lines(op: "OpInfo", result: "dict[str, Outcome]") -> list[str]:
-    """An entry: samples that passed of all by kind, then refusals by reason, then what is wrong."""
+    """Lines on an entry: samples passed of all by kind, then refusals by reason, then errors."""
     from harness.entries import row_of, title
 
     row = row_of(op)

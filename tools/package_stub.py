@@ -1,4 +1,4 @@
-"""The type stub of `gt`: every name that `import gt` gives, and where it comes from."""
+"""The type stub of `gt`: every name that `import gt` defines, and its origin."""
 
 import ast
 import itertools
@@ -18,7 +18,8 @@ FUNCTION_FAMILIES_NOT = ("control", "collective")
 
 
 def package_stub(rows: list[Row], core: str) -> str:
-    """gt/__init__.pyi: every name that `import gt` gives; the first line for a name counts.
+    """Text of gt/__init__.pyi: every name that `import gt` defines; the first line for a name
+    counts.
 
     Args:
         core: the text of gt/_core.pyi, whose methods are functions here.
@@ -36,7 +37,7 @@ def package_stub(rows: list[Row], core: str) -> str:
 
 
 class Methods:
-    """What the class of tensors has, as functions whose first argument is called `input`."""
+    """The methods of the tensor class, as functions whose first argument is called `input`."""
 
     def __init__(self, core: str) -> None:
         tree = ast.parse(core)
@@ -57,7 +58,7 @@ class Methods:
         self.numbers_first = {name for name, _ in _numbers_first()}
 
     def function(self, name: str, method: str) -> str:
-        """The stub's lines of the function `name`, which is this method."""
+        """The stub's lines for the function `name`, which is this method."""
         out = []
         for node in self.found[method]:
             arguments = ast.unparse(node.args)
@@ -75,7 +76,7 @@ class Methods:
         )
 
     def tell(self, name: str, source: Source, function: str) -> bool:
-        """Whether the method says more of this function than its source does."""
+        """True where the method's signature is more detailed than that of the function's source."""
         if name not in self.found:
             return False
         arguments = source.function(function)[1].args.args
@@ -83,7 +84,7 @@ class Methods:
         return of_self or len(self.found[name]) > 1
 
     def imports(self, lines: dict[str, str]) -> list[str]:
-        """Imports of the types that these lines name and do not define."""
+        """Imports of the types that these lines use and do not define."""
         names = {
             node.id
             for line in lines.values()
@@ -100,14 +101,14 @@ def _numbers_first() -> list[tuple[str, ast.expr]]:
 
 
 def _of_schemas() -> Iterator[tuple[str, str]]:
-    """Functions that only PyTorch's schemas know."""
+    """Functions that exist only by PyTorch's schemas."""
     for name in schema_types.names("t"):
         texts = schema_types.signatures(name, "input")
         yield name, "\n".join(schema_types.lines(name, texts))
 
 
 def _imported() -> Iterator[tuple[str, str]]:
-    """What gt/__init__.py imports from gt, and its second names of dtypes."""
+    """Names that gt/__init__.py imports from gt, and its second names of dtypes."""
     for node in ast.parse((ROOT / "gt/__init__.py").read_text()).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("gt", "math"):
             for alias in node.names:
@@ -124,7 +125,7 @@ def _imported() -> Iterator[tuple[str, str]]:
 
 
 def _lazy() -> Iterator[tuple[str, str]]:
-    """Subpackages that load at their first use, as far as they exist."""
+    """Subpackages that load at their first use, where they exist."""
     for name in ("_kernels", *sorted(ast.literal_eval(Source("gt").values["_LAZY"]))):
         if any((ROOT / f"gt/{name}{end}").exists() for end in (".py", ".pyi", "/__init__.py")):
             yield name, f"from gt import {name} as {name}"
@@ -133,7 +134,7 @@ def _lazy() -> Iterator[tuple[str, str]]:
 
 
 def _listed() -> Iterator[tuple[str, str]]:
-    """What the modules of functions list in `__all__`."""
+    """Names in the `__all__` of the modules of functions."""
     for module in MODULES:
         source = Source(f"gt.{module}")
         for name in source.words("__all__") if "__all__" in source.values else []:
@@ -141,7 +142,7 @@ def _listed() -> Iterator[tuple[str, str]]:
 
 
 def _functions_of_composite(composite: Source) -> Iterator[tuple[Source, str, ast.expr]]:
-    """The entries of gt.composite's FUNCTIONS, those of its files' tables too."""
+    """The entries of gt.composite's FUNCTIONS, including those of its files' tables."""
     table = composite.values["FUNCTIONS"]
     assert isinstance(table, ast.Dict)
     for key, value in zip(table.keys, table.values, strict=True):
@@ -156,14 +157,14 @@ def _functions_of_composite(composite: Source) -> Iterator[tuple[Source, str, as
 
 
 def _exported(module: str, name: str, shown: str) -> str:
-    """A name of `module`, perhaps by another one: an import `as` that would be no export."""
+    """An import of a name of `module`, written so that type checkers take it as an export."""
     if name == shown:
         return f"from {module} import {name} as {shown}"
     return f"from {module} import {name} as _{name}\n{shown} = _{name}"
 
 
 def function_lines(rows: list[Row], methods: Methods) -> list[tuple[str, str]]:
-    """Functions of `gt` that are methods too, and those of gt.composite that are not."""
+    """Functions of `gt` that are also methods, and those of gt.composite that are not."""
     composite = Source("gt.composite")
     joining = Source("gt.composite.joining").words("__all__")
     lines = {name: f"from gt.composite.joining import {name} as {name}" for name in joining}

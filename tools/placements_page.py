@@ -1,4 +1,4 @@
-"""The part of docs/ops.md on placements, from the harness's rules.json and unruled.json."""
+"""The section of docs/ops.md on placements, from the harness's rules.json and unruled.json."""
 
 import re
 from collections import defaultdict
@@ -27,7 +27,7 @@ Rules = Mapping[str, Mapping[str, str]]
 
 
 def section(rules: Rules, unruled: Mapping[str, Sequence[str]]) -> str:
-    """The whole section; one line an operator and operand, equal operands together."""
+    """The whole section, with one line for each operator and operand; equal operands share one."""
     head = HEAD.format(
         samples=sum(map(len, rules.values())),
         rows=len(rules),
@@ -41,7 +41,7 @@ def section(rules: Rules, unruled: Mapping[str, Sequence[str]]) -> str:
 
 
 def grouped(samples: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
-    """The cells of each operand, and which operands have the same."""
+    """The cells of each operand, with the operands that have equal cells."""
     table: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for sample in samples:
         for text in filter(None, sample.split("; ")):

@@ -1,4 +1,4 @@
-"""Files of Python as text: their functions, their tables, and where their names come from."""
+"""Python files as text: their functions, their tables, and the origin of their names."""
 
 import ast
 import pathlib
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Source:
-    """A file of Python: its functions, tables and where its names come from."""
+    """A Python file: its functions, its tables and the origin of its names."""
 
     def __init__(self, module: str) -> None:
         path = ROOT / (module.replace(".", "/") + ".py")
@@ -39,7 +39,7 @@ class Source:
             self.origin[node.name] = self.module
 
     def function(self, name: str) -> "tuple[Source, ast.FunctionDef]":
-        """A function, here or where it is imported from."""
+        """Find a function here or where it is imported from."""
         if name in self.functions:
             return self, self.functions[name]
         value = self.values.get(name)

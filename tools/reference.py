@@ -1,9 +1,9 @@
 """Writes gt/documentation: texts of functions, methods and classes, with examples that were run.
 
-Signatures come from the type stubs, sentences from ops.toml, docstrings and tools/reference, where
-phrases for parameters stand, too. Examples that it finds are run by GT and by PyTorch, whose
-results are equal. `python tools/reference.py` writes all, with `--check` it compares only; it needs
-torch. Names for which it knows no example are printed.
+Signatures come from the type stubs; sentences come from ops.toml, docstrings and tools/reference,
+which also holds phrases for parameters. Examples are run by GT and by PyTorch and kept where the
+results are equal. `python tools/reference.py` writes all files, with `--check` it only compares; it
+needs torch. Names without an example are printed.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def functions_page(space: str) -> tuple[str, list[str]]:
 def page(
     space: str, names: Iterable[str], entry_of: Callable[[str], tuple[list[str], str]]
 ) -> tuple[str, list[str]]:
-    """A file of gt/documentation, and what is said of names without an entry."""
+    """Text of a file of gt/documentation, and messages about names without an entry."""
     entries, lacking = [], []
     for name in names:
         try:

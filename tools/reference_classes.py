@@ -1,8 +1,9 @@
 """Texts of tools/reference.py for classes: modules, optimizers, data sets, distributions.
 
-A class says what its docstring says, what `__init__` takes, what shapes a module takes and gives,
-and an example. Arguments that its docstring does not explain are explained by its bases', else by
-tools/reference/parameters.txt. Examples are written; PyTorch gives the same where it has the class.
+A class's text has its docstring, the arguments of `__init__`, the shapes that a module takes and
+returns, and an example. Arguments that its docstring does not explain are explained by its bases,
+else by tools/reference/parameters.txt. Examples are written by hand; PyTorch gives the same results
+where it has the class.
 """
 
 import importlib
@@ -71,7 +72,7 @@ def argument_lines(space: str, kind: type) -> list[str]:
 
 
 def example(name: str) -> list[str]:
-    """The written example, which gives the same in PyTorch where its classes are PyTorch's."""
+    """The written example, which gives equal results in PyTorch where it has the same classes."""
     if name not in EXAMPLES:
         raise NoExample
     statements = EXAMPLES[name].split("; ")

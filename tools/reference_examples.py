@@ -1,4 +1,4 @@
-"""Examples of tools/reference.py: written ones, and calls tried by GT and by PyTorch."""
+"""Examples of tools/reference.py: written ones, and generated calls run by GT and PyTorch."""
 
 import contextlib
 import io
@@ -55,13 +55,13 @@ def expressions(space: str, name: str, signatures: list[Signature]) -> Iterator[
 
 
 def choices(options: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Operands that are alike first, then all combinations, as many as are tried."""
+    """Operands to try: equal positions of all options, then combinations up to a limit."""
     same = zip(*options, strict=False) if options else [()]
     yield from itertools.islice(itertools.chain(same, itertools.product(*options)), ATTEMPTS)
 
 
 def arguments(parameters: list[Parameter], texts: Sequence[str]) -> str:
-    """The texts as a call has them."""
+    """The texts as the arguments of a call."""
     return ", ".join(
         f"{p.name}={text}" if p.is_keyword else text.strip("[]") if p.starred else text
         for p, text in zip(parameters, texts, strict=True)
@@ -69,7 +69,7 @@ def arguments(parameters: list[Parameter], texts: Sequence[str]) -> str:
 
 
 def evaluated(expression: str) -> str | None:
-    """The text of what an expression gives, or None where GT or PyTorch refuses or they differ."""
+    """Text of an expression's value, or None where GT or PyTorch refuses it or they differ."""
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("error")
         try:
@@ -85,18 +85,18 @@ def evaluated(expression: str) -> str | None:
 
 
 class NoExample(LookupError):
-    """None was found, and none is written."""
+    """No example was found, and none is written."""
 
     def __init__(self) -> None:
         super().__init__("no example: tools/reference/examples.txt")
 
 
-# The statements of each function's example, from which those of methods follow.
+# Statements of each function's example; those of methods are derived from them.
 FOUND: dict[str, list[str]] = {}
 
 
 def example_of(space: str, name: str, signatures: list[Signature]) -> list[str]:
-    """The lines of a session that shows a function; where values are random, their shape."""
+    """Lines of a session that shows a function; random values are shown by their shape."""
     FOUND[f"{space}.{name}"] = statements = statements_of(space, name, signatures)
     return of_lines(statements)
 
@@ -109,11 +109,11 @@ def statements_of(space: str, name: str, signatures: list[Signature]) -> list[st
 
 
 def telling(calls: Iterable[tuple[str, str]], *, is_random: bool) -> str:
-    """The first call that does the same in PyTorch, and its values without NaN, if there is one.
+    """The first call whose results equal PyTorch's, preferably with values without NaN.
 
     Args:
-        calls: what is run, and how it is shown.
-        is_random: whether the shape is shown.
+        calls: pairs of the call that is run and the text that is shown.
+        is_random: whether the shape is shown instead of values.
     """
     listed = list(calls)
     for ending in (".shape",) if is_random else ("", ".shape"):
@@ -129,7 +129,7 @@ def telling(calls: Iterable[tuple[str, str]], *, is_random: bool) -> str:
 
 
 def is_random(name: str) -> bool:
-    """Whether two calls may give different values, so that none of them is an example."""
+    """True where two calls may give different values, so that no value can be an example."""
     if re.search("rand|dropout|empty|gumbel|fractional", name):
         return True
     packet = getattr(torch.ops.aten, name, None)
@@ -147,12 +147,12 @@ def section(lines: Callable[[], list[str]]) -> list[str]:
 
 
 def shown(lines: list[str]) -> list[str]:
-    """What a session shows, without what was typed."""
+    """The output lines of a session, without the input lines."""
     return [line for line in lines if not line.startswith("    >>>")]
 
 
 def of_lines(statements: list[str], **modules: object) -> list[str]:
-    """Statements, and what each gives, as a session of Python shows them."""
+    """Statements and their output, as a session of Python shows them."""
     names: dict[str, object] = {"gt": gt, **modules}
     lines = []
     for statement in statements:

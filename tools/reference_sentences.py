@@ -1,4 +1,4 @@
-"""Sentences of tools/reference.py: what a function does, takes, gives and raises."""
+"""Sentences of tools/reference.py on a function: summary, arguments, returns and errors."""
 
 import ast
 import inspect
@@ -33,7 +33,7 @@ def summary_of(space: str, name: str, function: object) -> str:
 
 
 def own_doc(function: object) -> str:
-    """The docstring of the source, without what this tool has written."""
+    """The docstring of the source, without the text that this tool has written."""
     code = function
     if isinstance(code, Function):
         code = code.__wrapped__
@@ -69,7 +69,7 @@ def parsed(path: pathlib.Path) -> ast.Module:
 
 
 def sections(text: str) -> dict[str, list[str]]:
-    """The lines under each heading of a docstring; what stands before any has the name ""."""
+    """The lines under each heading of a docstring; those before any heading have the name ""."""
     found: dict[str, list[str]] = {"": []}
     name = ""
     for line in text.splitlines():
@@ -82,7 +82,7 @@ def sections(text: str) -> dict[str, list[str]]:
 
 
 def own_arguments(written: str) -> dict[str, str]:
-    """What a docstring says of each argument."""
+    """The phrases of a docstring on its arguments."""
     own: dict[str, str] = {}
     for line in sections(inspect.cleandoc(written)).get("Args", []):
         if match := re.match(r"    (?:\*+)?(\w+): (.*)", line):
@@ -142,12 +142,12 @@ RAISES = {
 
 
 def tensors_of(signatures: list[Signature]) -> int:
-    """How many tensors a call may combine."""
+    """Maximum number of tensors in a call."""
     return max(sum("Tensor" in p.type for p in each.parameters) for each in signatures)
 
 
 def family_of(name: str, prefix: str, tensors: int) -> str:
-    """The family of a row or, where a schema has none, elementwise or ""; of one tensor unary."""
+    """The family of a row or, for a schema, elementwise or ""; with one tensor, unary."""
     base = name.removesuffix("_")
     if base in ROWS:
         family = str(ROWS[base]["family"])

@@ -1,6 +1,7 @@
-"""Where tools/reference.py reads: signatures of the type stubs, the table, phrases written by hand.
+"""Sources of tools/reference.py: signatures of the type stubs, the table, phrases written by hand.
 
-It loads `gt` without the texts of an earlier run, and must be imported before anything else does.
+It loads `gt` without the texts of an earlier run, so it must be imported before any other module
+loads `gt`.
 """
 
 import ast
@@ -13,7 +14,7 @@ import types
 
 from python_source import ROOT, Row
 
-# Functions say what their sources say: what an earlier run has written is not attached to them.
+# Docstrings must be those of the sources: the texts of an earlier run are not attached.
 bare = types.ModuleType("gt.documentation")
 bare.__dict__.update(attach=lambda *_: None, text=lambda *_: None)
 sys.modules[bare.__name__] = bare
@@ -63,7 +64,7 @@ class Signature:
 
 
 def shown_type(text: str) -> str:
-    """A type of the stubs in the words of a reader."""
+    """A type of the stubs in the words for readers."""
     text = re.sub(r"\b_(bool|int|float|dtype|type)\b", r"\1", text)
     text = text.replace("builtins.", "").replace("_DtypeArg", "dtype").replace("_Number", "number")
     text = re.sub(r"\b(Operand)\b", "Tensor | number", text)

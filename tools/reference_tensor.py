@@ -1,7 +1,7 @@
 """Texts of tools/reference.py for methods and attributes of Tensor.
 
-A method that is a function, too, says what the function says: its sentence, its arguments but the
-tensor, and its example, in which `gt.add(a, b)` becomes `x.add(b)`. The text of what Rust defines
+A method that is also a function has the function's sentence, its arguments without the tensor, and
+its example, in which `gt.add(a, b)` becomes `x.add(b)`. The text of a method that Rust defines
 begins after the signature, which Python shows by itself.
 """
 
@@ -43,14 +43,14 @@ SPACE = "gt.Tensor"
 
 
 def names() -> list[str]:
-    """What is public, without what raises AttributeError."""
+    """Public attributes, without those that raise AttributeError."""
     shown = (name for name in dir(gt.Tensor) if not name.startswith("_"))
     return [name for name in shown if hasattr(gt.Tensor, name)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Stub:
-    """What the stub says of a method: its forms without the tensor, and its docstring."""
+    """A method in the stub: its signatures without the tensor, and its docstring."""
 
     signatures: list[Signature]
     text: str
@@ -129,7 +129,7 @@ def summary(name: str, value: object, stub: Stub) -> str:
 
 
 def example(name: str, stub: Stub, *, attribute: bool) -> list[str]:
-    """The written one, else the function's, else a call that does the same in PyTorch."""
+    """The written example, else the function's, else a call whose results equal PyTorch's."""
     if fixed := EXAMPLES.get(f"{SPACE}.{name}"):
         return of_lines(fixed.split("; "))
     if lines := derived(name):
@@ -142,7 +142,7 @@ def example(name: str, stub: Stub, *, attribute: bool) -> list[str]:
 
 
 def derived(name: str) -> list[str]:
-    """The example of the function of this name with the method, if it shows the same."""
+    """The function's example with the method in its place, if its output is equal."""
     function = next((n for n in (name, name.removesuffix("_")) if f"gt.{n}" in FOUND), None)
     if function is None:
         return []
@@ -164,7 +164,7 @@ def as_method(statements: list[str], function: str, name: str) -> list[str]:
 
 
 class Rewriter(ast.NodeTransformer):
-    """`gt.function(a, b)` as `x.name(b)`, where `receiver` is what x is, unless `a` is a name."""
+    """Rewrites `gt.function(a, b)` as `x.name(b)`, where x is `receiver`, unless `a` is a name."""
 
     def __init__(self, function: str, name: str) -> None:
         self.function = function
@@ -183,7 +183,7 @@ class Rewriter(ast.NodeTransformer):
 
 
 def tried(name: str, stub: Stub, *, attribute: bool) -> Iterator[tuple[str, str]]:
-    """Tensors, and what may be asked of them."""
+    """Calls of the method, or reads of the attribute, on sample tensors."""
     tensors = tuple(f"gt.{text}" for text in TENSORS)
     if attribute:
         yield from ((tensor, f".{name}") for tensor in tensors)

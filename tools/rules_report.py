@@ -1,10 +1,10 @@
-"""Ask the planner what each placement of each operand of each row becomes; write it as data.
+"""Ask the planner how each placement of each operand of each row propagates; write it as data.
 
     CUDA_VISIBLE_DEVICES= python tools/rules_report.py && python tools/gen.py
 
-tests/harness/rules.json is all that the rules say of the samples, tests/harness/unruled.json what
-would be right without moving anything and has no rule; docs/ops.md is made from both. Needs no GPU
-and takes about half a minute.
+tests/harness/rules.json holds all rules that apply to the samples, tests/harness/unruled.json the
+placements that would be correct without moving data but have no rule; docs/ops.md is generated from
+both. Needs no GPU and takes about half a minute.
 """
 
 import json
@@ -29,7 +29,7 @@ def main() -> int:
 
 
 def _lines(entries: "dict[str, object]") -> str:
-    """One line an entry, so that a change shows which."""
+    """One line for each entry, so that a diff shows which one changed."""
     return ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
 
 

@@ -6,7 +6,7 @@ from columns import Row
 
 
 class Family(NamedTuple):
-    """Where a family's functions stand, and what serves where a row names none."""
+    """Files of a family's functions, and the defaults where a row names none."""
 
     rules: str  # the file in rules/
     rule: str | None  # else the operator's name
@@ -32,7 +32,7 @@ FAMILIES = {
 
 
 def rules(header: str, rows: list[Row]) -> str:
-    """The rule of each operator."""
+    """The table of each operator's shape rule."""
     named = []
     for row in rows:
         family = FAMILIES[row["family"]]

@@ -1,6 +1,6 @@
-"""Signatures of Python for PyTorch's schemas, as gt/aten binds them: for the stubs.
+"""Python signatures of PyTorch's schemas, as gt/aten binds them, for the type stubs.
 
-What a schema leaves open (which dtypes, how many dimensions) a type does not say.
+A type does not express what a schema leaves open, such as dtypes and the number of dimensions.
 """
 
 import functools
@@ -22,7 +22,7 @@ _TYPES = {
     "Scalar": "_Number",
     "ScalarType": "_dtype",
 }
-# Accepted, and nothing follows from them: any object stands for them.
+# Types of arguments that are accepted and ignored: any object is allowed.
 _IGNORED = {"Device", "Layout", "MemoryFormat"}
 
 
@@ -37,14 +37,15 @@ def schemas() -> dict[str, list[tuple[str, str]]]:
 
 
 def names(letter: str) -> list[str]:
-    """Operators of one of PyTorch's namespaces, by the letter of tools/aten_facts.py."""
+    """Operators in one of PyTorch's namespaces, by its letter in tools/aten_facts.py."""
     return [name for name, lines in schemas().items() if letter in lines[0][0]]
 
 
 def signatures(name: str, first: str) -> list[str]:
-    """`(…) -> …` of every overload of an operator, whose tensor `self` is called `first`.
+    """Signatures `(…) -> …` of every overload of an operator, whose tensor `self` is called
+    `first`.
 
-    Those that the type checkers cannot tell from an earlier one are left out.
+    Overloads that type checkers cannot distinguish from an earlier one are omitted.
     """
     found = [_signature(name, schema, first) for _, schema in schemas()[name]]
     texts = dict.fromkeys(text for text in found if text)
@@ -105,7 +106,7 @@ def _default(text: str) -> str:
 
 
 def result(name: str, text: str) -> str:
-    """The type of what a schema returns, of gt.return_types where the results have names."""
+    """Type of a schema's result; from gt.return_types where the results have names."""
     if text == "Tensor":
         return "Tensor"
     if text == "Tensor[]":

@@ -1,8 +1,8 @@
-"""Install the wheel of `just wheel` under each Python from 3.10 that is here, and use it there.
+"""Install the wheel of `just wheel` under each installed Python from 3.10 on, and use it.
 
-A fresh environment each, with numpy and without PyTorch, and no Rust on the path; there
-tests/installed.py runs in an empty folder, and once more with PyTorch if the Python that runs this
-has it. A version that is not on this machine is said; the one that runs this always is there.
+Each Python gets a fresh environment with numpy, without PyTorch, and without Rust on the path;
+tests/installed.py runs there in an empty folder, and once more with PyTorch if the Python that runs
+this program has it. Missing versions are reported; the running one is always present.
 """
 
 import argparse
@@ -25,13 +25,13 @@ SECONDS = 240
 
 
 def versions() -> list[str]:
-    """Those that pyproject.toml names."""
+    """Versions that pyproject.toml lists."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     return re.findall(r"Programming Language :: Python :: (3\.\d+)\"", text)
 
 
 def candidates(version: str) -> Iterator[str]:
-    """Where an interpreter of that version may be: the path, then what pyenv has installed."""
+    """Possible paths of an interpreter of that version: those on the path, then pyenv's."""
     if version == RUNNING:
         yield sys.executable
     for folder in os.get_exec_path():
@@ -41,7 +41,7 @@ def candidates(version: str) -> Iterator[str]:
 
 
 def find(version: str) -> str | None:
-    """The first that runs and can make environments (a shim of pyenv may do neither)."""
+    """The first candidate that runs and can create environments (pyenv's shims may not)."""
     for path in candidates(version):
         if not os.access(path, os.X_OK):
             continue
@@ -54,7 +54,7 @@ def find(version: str) -> str | None:
 
 
 def without_rust() -> dict[str, str]:
-    """This environment as a stranger's: no Rust on the path, nothing set for Python or GT."""
+    """This process's environment without Rust on the path and without settings for Python or GT."""
     kept = [
         folder
         for folder in os.get_exec_path()
@@ -69,11 +69,11 @@ def without_rust() -> dict[str, str]:
 
 
 class Failed(Exception):
-    """A command did not end well."""
+    """A command failed."""
 
 
 def run(command: list[str], folder: pathlib.Path) -> str:
-    """What a command prints; where it fails, its complaint."""
+    """Output of a command. Raises Failed with its error output where it fails."""
     done = subprocess.run(
         command,
         check=False,
@@ -89,7 +89,7 @@ def run(command: list[str], folder: pathlib.Path) -> str:
 
 
 def smoke(python: str, wheel: pathlib.Path) -> str:
-    """Install and use the wheel under one interpreter; what the program says of it."""
+    """Install and use the wheel under one interpreter; returns the program's output."""
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="gt-smoke-"))
     try:
         environment, empty = scratch / "environment", scratch / "empty"
@@ -101,7 +101,8 @@ def smoke(python: str, wheel: pathlib.Path) -> str:
         run([*pip, "check"], empty)
         said = [run([own, str(PROGRAM), "native"], empty)]
         if python == sys.executable and (torch := importlib.util.find_spec("torch")):
-            # After the environment's own packages, so that GT and numpy stay those of the wheel.
+            # Appended after the environment's own packages, so that GT and numpy stay those of the
+            # wheel.
             assert torch.origin is not None, torch
             others = pathlib.Path(torch.origin).resolve().parent.parent
             (site,) = environment.glob("lib/python*/site-packages")
@@ -113,7 +114,7 @@ def smoke(python: str, wheel: pathlib.Path) -> str:
 
 
 def main() -> None:
-    """Exit code 0: the wheel works under all that are here."""
+    """Exit code 0: the wheel works under all installed versions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wheel", type=pathlib.Path, nargs="?", help="default: that in target/dist")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))

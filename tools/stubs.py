@@ -21,7 +21,7 @@ COMPOSITE = (
     "selection", "writes", "memory", "arrangements",
     "sets", "strides", "complex_numbers",
 )  # fmt: skip
-# Names that a method of Tensor hides within the class.
+# Names that methods of Tensor shadow within the class.
 HIDDEN = {name: f"_{name}" for name in ("bool", "int", "float", "dtype", "type")}
 TYPES = {
     "bool": "_bool",
@@ -32,7 +32,7 @@ TYPES = {
     "ints": "_Dims",
     "list": "Sequence[int]",
 }
-# What numpy calls parameters; PyTorch takes both names wherever it takes the first.
+# numpy's names of parameters; PyTorch accepts both names wherever it accepts the first.
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
 IMPORTED = {"Callable", "Iterator", "Sequence", "Tensor", "np", "npt"}  # the template has them
 OPERATORS_IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
@@ -56,12 +56,12 @@ class Signatures:
         self.imports = {("gt.return_types", "ValuesIndices")}  # the template needs it
 
     def define(self, name: str, text: str) -> str:
-        """One stub line, remembered for the aliases of this method."""
+        """One line of the stub, remembered for the aliases of this method."""
         self.known[name] = text
         return f"def {name}{text}: ..."
 
     def compose(self, name: str, source: Source, value: ast.expr) -> str:
-        """The stub line of a table's entry: a function's name, or a call that makes one."""
+        """The stub's line for a table's entry: a function's name, or a call that creates one."""
         owner, function = made_by(source, value)
         self.docs[f"Tensor.{name}"] = sentences(function)
         return self.define(name, self.of_function(owner, function))
@@ -86,7 +86,7 @@ class Signatures:
         return f"({ast.unparse(arguments)}) -> {result}"
 
     def _seen(self, source: Source, annotation: ast.expr) -> ast.expr:
-        """The annotation as it reads inside the class."""
+        """The annotation as written inside the class."""
         outer = self
 
         class Rename(ast.NodeTransformer):
@@ -113,7 +113,7 @@ class Signatures:
 
 
 def add_numpy_names(arguments: ast.arguments) -> None:
-    """The names that `numpy_names` of gt/composite adds."""
+    """Add the names that `numpy_names` of gt/composite accepts."""
     for argument in (*arguments.args, *arguments.kwonlyargs):
         if argument.arg in NUMPY_NAMES and argument.annotation is not None:
             kind = ast.parse(f"{ast.unparse(argument.annotation)} | None", mode="eval").body
@@ -122,7 +122,7 @@ def add_numpy_names(arguments: ast.arguments) -> None:
 
 
 def _default(value: ast.expr) -> ast.expr:
-    """A default that stands for itself, or `...`."""
+    """A literal default as it is, else `...`."""
     try:
         ast.literal_eval(value)
     except ValueError:
@@ -131,7 +131,7 @@ def _default(value: ast.expr) -> ast.expr:
 
 
 def core_stub(rows: list[Row]) -> str:
-    """gt/_core.pyi."""
+    """Text of gt/_core.pyi."""
     signatures = Signatures()
     template = TEMPLATE.read_text()
     _, _, tensor = template.partition("\nclass Tensor:\n")
@@ -167,7 +167,7 @@ def core_stub(rows: list[Row]) -> str:
 
 
 def filled(template: str, blocks: dict[str, list[str]]) -> str:
-    """The template with lines in place of its marks."""
+    """The template with its marks replaced by lines."""
     out = []
     for line in template.splitlines():
         mark = line.strip().removeprefix("# {").removesuffix("}")
@@ -178,7 +178,7 @@ def filled(template: str, blocks: dict[str, list[str]]) -> str:
 
 
 def offered(node: ast.stmt) -> list[str]:
-    """The public names that a statement of the stub gives the module."""
+    """Public names that a statement of the stub defines in the module."""
     name = ""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         name = node.name
@@ -188,7 +188,7 @@ def offered(node: ast.stmt) -> list[str]:
 
 
 def with_numpy_names(signature: str) -> str:
-    """A signature of the table with numpy's names of its parameters, by keyword only."""
+    """A signature of the table with numpy's names of its parameters, keyword-only."""
     parts = [part.strip() for part in signature.split(",")]
     own = {part.partition("=")[0] for part in parts}
     others = [f"{other}=None" for name, other in NUMPY_NAMES.items() if name in own]
@@ -198,7 +198,7 @@ def with_numpy_names(signature: str) -> str:
 
 
 def row_text(row: Row) -> str:
-    """The signature of the method of a row with a `python` signature."""
+    """The signature of a row's method, from its `python` column."""
     attrs = dict(text.split(":") for text in row["attrs"])
     parts, starred = ["self"], False
     for text in filter(None, (part.strip() for part in row["python"].split(","))):
@@ -260,7 +260,7 @@ def composite_lines(signatures: Signatures, rowed: dict[str, str]) -> dict[str, 
 
 
 def made_by(source: Source, value: ast.expr) -> tuple[Source, ast.FunctionDef]:
-    """The function that a table's entry names, or that the one that it calls makes."""
+    """The function that a table's entry names, or that the call in the entry creates."""
     if isinstance(value, ast.Name):
         return source.function(value.id)
     assert isinstance(value, ast.Call), ast.dump(value)
@@ -270,7 +270,7 @@ def made_by(source: Source, value: ast.expr) -> tuple[Source, ast.FunctionDef]:
 
 
 def rust_docs() -> dict[str, str]:
-    """The comments of what Rust defines by hand: `function`, `Class.method`."""
+    """Doc comments of hand-written Rust definitions, by `function` or `Class.method`."""
     docs: dict[str, str] = {}
     for path in sorted((ROOT / "crates/python/src/client").rglob("*.rs")):
         lines: list[str] = []
@@ -296,7 +296,7 @@ def rust_docs() -> dict[str, str]:
 
 
 def documented(stub: str, docs: dict[str, str]) -> str:
-    """The stub with docstrings; of several signatures the first has it."""
+    """The stub with docstrings, which go to the first of several signatures."""
     lines: list[str] = []
     owner = name = ""
     rest = dict(docs)
@@ -315,7 +315,7 @@ def documented(stub: str, docs: dict[str, str]) -> str:
 
 
 def inplace_lines(signatures: Signatures) -> list[str]:
-    """`name_` for each functional method that gt/composite/inplace.py lists, and its methods."""
+    """`name_` for each functional method listed by gt/composite/inplace.py, and its own methods."""
     source = Source("gt.composite.inplace")
     lines = []
     for name in itertools.chain(source.words("DIRECT"), source.words("GENERAL")):
@@ -333,7 +333,7 @@ def inplace_lines(signatures: Signatures) -> list[str]:
 
 
 def installed_lines(signatures: Signatures, module: str) -> list[str]:
-    """What `install()` of a module attaches: a table of methods, or one for each of some names."""
+    """Methods that a module's `install()` attaches: those of a table, or one for each name."""
     source = Source(module)
     install = source.functions["install"]
     entries: list[tuple[str, ast.expr]] = []
@@ -348,7 +348,7 @@ def installed_lines(signatures: Signatures, module: str) -> list[str]:
 
 
 def generic_lines(signatures: Signatures, stub: ast.Module) -> list[str]:
-    """Methods of gt/aten/schemas.txt that nothing else has given the class, as install() finds."""
+    """Methods that the class has from gt/aten/schemas.txt alone, as install() selects them."""
     (tensor,) = (x for x in stub.body if isinstance(x, ast.ClassDef) and x.name == "Tensor")
     taken = {x.name for x in tensor.body if isinstance(x, ast.FunctionDef)}
     schemas = (ROOT / "gt/aten/schemas.txt").read_text().splitlines()[1:]
@@ -371,7 +371,7 @@ def generic_lines(signatures: Signatures, stub: ast.Module) -> list[str]:
 
 
 def operator_lines(rows: list[Row]) -> list[str]:
-    """Python's operators of two operands that rows name, and their in-place forms."""
+    """Python's binary operators that rows name, and their in-place forms."""
     lines = []
     for row in rows:
         for operator in row["operator"] if len(row["inputs"]) == 2 else []:
@@ -389,7 +389,7 @@ def _operands(operator: str) -> str:
 
 
 def call_lines(rows: list[Row]) -> list[str]:
-    """`call`, whose result follows from the row's outputs."""
+    """Overloads of `call`, whose result depends on the row's outputs."""
     lines = []
     rest = "*operands: Tensor | _Number | None, **attrs: Any"
     for count in (2, 3):

@@ -1,4 +1,4 @@
-"""What the columns `strided.*` of a view may consist of, compiled to Rust's `operator::Strided`.
+"""The language of a view's columns `strided.*`, compiled to Rust's `operator::Strided`.
 
 Python's syntax over whole numbers and lists of them:
 
@@ -30,12 +30,12 @@ HOLE = re.compile(r"\{([^}]+)\}")
 
 
 def strided(row: Row, column: str) -> str:
-    """Rust's `Some(Strided { … })`."""
+    """The text of Rust's `Some(Strided { … })`."""
     return Writer(row).strided(row[column])
 
 
 class Writer:
-    """Expressions in terms of one row."""
+    """Compiles the expressions of one row."""
 
     def __init__(self, row: Row) -> None:
         self.row = row
@@ -115,7 +115,7 @@ class Writer:
         raise self.wrong(f"no list: {ast.unparse(tree)!r}")
 
     def listed(self, items: list[ast.expr]) -> str:
-        """Numbers, and lists with a star."""
+        """A list of numbers and of starred lists."""
         parts: list[str] = []
         numbers: list[str] = []
         for item in [*items, None]:

@@ -1,8 +1,8 @@
-"""Build the wheel into target/dist, name it after the oldest Linux that it runs on, and check it.
+"""Build the wheel into target/dist, tag it with the oldest Linux that it runs on, and check it.
 
-pip builds it as for `pip install .`, so Rust code that is built already is not built again. maturin
-looks at gt._core alone when it names a wheel; auditwheel reads gt._kernels too, and its answer
-becomes the tag: manylinux_2_34 says glibc 2.34 or later.
+pip builds it as for `pip install .`, so Rust code that is already built is not built again. maturin
+derives the tag from gt._core alone; auditwheel also reads gt._kernels, and its answer becomes the
+tag: manylinux_2_34 means glibc 2.34 or later.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SCRIPTS = {"gt", "gt-dispatcher", "gt-worker"}
 
 
 def run(*words: str | pathlib.Path) -> str:
-    """What a module of Python prints; where it fails, its complaint."""
+    """Output of a Python module run as a program. Exits with its error output where it fails."""
     command = [sys.executable, "-m", *map(str, words)]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
@@ -35,7 +35,7 @@ def run(*words: str | pathlib.Path) -> str:
 
 
 def build() -> pathlib.Path:
-    """One wheel in an empty folder, for any Linux of this machine's kind."""
+    """Build one wheel into an empty folder, for any Linux of this machine's architecture."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", FOLDER, ROOT)
     (wheel,) = FOLDER.glob("*.whl")
@@ -43,21 +43,21 @@ def build() -> pathlib.Path:
 
 
 def audit(wheel: pathlib.Path) -> tuple[str, dict[str, list[str]]]:
-    """The tag of the oldest Linux that has what both modules use, and the versions they use."""
+    """The tag of the oldest Linux that satisfies both modules, and the symbol versions they use."""
     report = json.loads(run("auditwheel", "show", "--json", wheel))
     assert not report["external_libs"], report["external_libs"]
     return report["overall_tag"], report["versioned_symbols"]
 
 
 def name_after(wheel: pathlib.Path, tag: str) -> pathlib.Path:
-    """The wheel under that platform tag instead of its own."""
+    """Replace the wheel's platform tag; returns the new path."""
     run("wheel", "tags", "--remove", "--platform-tag", tag, wheel)
     (wheel,) = FOLDER.glob("*.whl")
     return wheel
 
 
 def check_files(archive: zipfile.ZipFile) -> None:
-    """All of gt/ and both modules, stripped; the licence; nothing else."""
+    """Check the contents: all of gt/ and both modules, stripped; the licence; nothing else."""
     names = set(archive.namelist())
     command = ["git", "ls-files", "-co", "--exclude-standard", "gt"]
     listed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
@@ -74,7 +74,7 @@ def check_files(archive: zipfile.ZipFile) -> None:
 
 
 def check_metadata(archive: zipfile.ZipFile) -> None:
-    """What pip reads: Pythons, what it needs (PyTorch only for `worker`), programs."""
+    """Check pip's metadata: Python versions, dependencies (PyTorch for `worker`), programs."""
 
     def read(file: str) -> str:
         (name,) = [one for one in archive.namelist() if one.endswith(f".dist-info/{file}")]
@@ -90,10 +90,10 @@ def check_metadata(archive: zipfile.ZipFile) -> None:
 
 
 def add_helper(wheel: pathlib.Path) -> pathlib.Path:
-    """The wheel with the worker's ATen helper for the torch of this environment.
+    """Add the worker's ATen helper for the torch of this environment to the wheel.
 
-    It needs that torch's libraries, so it comes after the audit: where a system has no such torch,
-    or older C and C++ libraries than this one, a worker passes it over and compiles its own.
+    The helper needs that torch's libraries, so it is added after the audit: where a system has no
+    such torch, or older C and C++ libraries, a worker ignores it and compiles its own.
     """
     from gt.worker.native import start
 
@@ -108,7 +108,7 @@ def add_helper(wheel: pathlib.Path) -> pathlib.Path:
 
 
 def main() -> int:
-    """Exit code 0: target/dist holds a wheel that is as it should be."""
+    """Exit code 0: target/dist holds a correct wheel."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument(
         "--helper", action="store_true", help="with the ATen helper for the torch that is installed"

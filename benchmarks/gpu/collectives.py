@@ -1,9 +1,9 @@
 """`python gpu/collectives.py`: collectives of values on GPUs: GT's kernels, copies, bytes, NCCL.
 
-To be run from benchmarks/ on a machine with GPUs. Workers share GPUs where there are fewer than
-processes; without MPS these take turns, which kernels that wait on the device feel most, GT's
-(GT_KERNELS=on; of what they do not take, copies) and NCCL's. NCCL takes part if it goes with so
-many processes a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1).
+Run from benchmarks/ on a machine with GPUs. Workers share GPUs where there are fewer GPUs than
+processes; without MPS these take turns, which slows kernels that wait on the device most: GT's
+(GT_KERNELS=on, with copies for the rest) and NCCL's. NCCL takes part if it supports that many
+processes on one GPU (NCCL_MULTI_RANK_GPU_ENABLE=1).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ BEGIN = "<!-- gpu collectives: gpu/collectives.py writes from here -->"
 END = "<!-- gpu collectives: to here -->"
 SIZES = [1_000, 16_000, 256_000, 1_000_000, 16_000_000, 256_000_000]
 HEAD = ["collective", "processes", "bytes", "kernels, µs", "copies, µs", "bytes, µs", "NCCL, µs"]
-# By column, GT_KERNELS of the workers and the backend of their collectives.
+# By column: GT_KERNELS of the workers, and the backend of their collectives.
 COLUMNS = {"kernels": ("on", "device"), "copies": ("auto", "device"), "bytes": ("auto", "")}
 
 
 def arguments_of(index: int) -> list[str]:
-    """What a worker is started with."""
+    """Command-line arguments of a worker."""
     return ["--backend", "pytorch", "--id", str(index)]
 
 
 def behind(kind: str, elements: int) -> list[bytes]:
-    """Instructions after each collective: computation that waits, as what needs the result does."""
+    """Instructions after each collective: computation that waits for the result."""
     del kind, elements
     first = op("slice", (2,), (1,), (0, 0, 1, 1))
     return [first, op("neg", (3,), (2,)), op("free", (), (1, 2, 3))]
@@ -58,7 +58,7 @@ def compare(
     for turn in range(rounds + 1):
         for side, run in sides.items():
             took = run()
-            if turn:  # the first warms up
+            if turn:  # the first round is a warm-up
                 seconds[side].append(took)
     found = [f"{statistics.median(all_of) * 1e6:.4g}" for all_of in seconds.values()]
     return [

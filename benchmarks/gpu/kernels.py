@@ -1,7 +1,7 @@
 """`python gpu/kernels.py`: GT's own CUDA kernels beside PyTorch's, on one GPU, in one run.
 
-Rounds of both sides alternate; the median of each counts. A ratio is PyTorch's time over ours:
-above 1, ours is the faster one. What a worker may call is decided by these figures.
+Rounds of both sides alternate; the median of each counts. The ratio is PyTorch's time over GT's:
+above 1, GT's kernel is faster. These figures decide which kernels a worker calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUND_S = 0.02
 
 
 class Case(NamedTuple):
-    """The same computation twice; results are compared where both return some."""
+    """One computation on both sides; results are compared where both return some."""
 
     name: str
     ours: Callable[[], object]
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How large the operands are."""
+    """Sizes of the operands."""
 
     products: tuple[int, ...] = (1024, 4096, 8192)
     lengths: tuple[int, ...] = (1024, 4096)
@@ -72,7 +72,7 @@ def products(kernels: CudaKernels, sizes: Sizes) -> Iterator[Case]:
 
 
 def attention(kernels: CudaKernels, sizes: Sizes) -> Iterator[Case]:
-    """A batch of one, forward, and forward with gradients."""
+    """Batches of one: forward, and forward with gradients."""
     for width in (64, 128):
         for length in sizes.lengths:
             operands = [_normal(kernels, 1, sizes.heads, length, width) for _ in range(3)]
@@ -120,7 +120,7 @@ def rows(kernels: CudaKernels, sizes: Sizes) -> Iterator[Case]:
 
 
 def adamw(kernels: CudaKernels, sizes: Sizes) -> Iterator[Case]:
-    """A step changes its operands, so nothing is compared."""
+    """Nothing is compared, because a step changes its operands."""
     shape = (sizes.columns // 4, sizes.columns // 4)
     groups = [
         [torch.rand(shape, device=kernels.device) for _ in range(sizes.tensors)] for _ in range(4)
@@ -187,7 +187,7 @@ def _cross_entropy_gradient(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _seconds(run: Callable[[], object], repeats: int) -> float:
-    """Of one call, on the device."""
+    """Seconds of one call, on the device."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for _ in range(repeats):
@@ -202,7 +202,7 @@ def compare(case: Case, rounds: int) -> list[str]:
     sides = (case.ours, case.theirs)
     repeats = []
     for run in sides:
-        _seconds(run, 1)  # loads the kernel
+        _seconds(run, 1)  # loads the kernel before the timing
         repeats.append(max(1, int(ROUND_S / max(_seconds(run, 2), 1e-6))))
     taken: list[list[float]] = [[], []]
     for _ in range(rounds):

@@ -1,9 +1,9 @@
 """`python gpu/step.py`: eager training steps on the GPU, GT with GT_KERNELS=off and on, and torch.
 
-To be run from benchmarks/ on a machine with a GPU. The models are the same in all: a float32 MLP,
-of whose operators GT's own kernels take none, and a block of a GPT under autocast to bfloat16, of
-which they take all large ones. What is shown are medians of milliseconds a step, and what GT's are
-of torch's.
+Run from benchmarks/ on a machine with a GPU. All libraries train the same models: a float32 MLP,
+whose operators GT's own kernels do not take, and a block of a GPT under autocast to bfloat16, whose
+large operators they all take. The table shows medians of milliseconds a step, and GT's ratio to
+torch's.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Case:
     """A model and its input.
 
     Args:
-        name: In the table.
-        batch: Rows of the MLP, sequences of the GPT.
-        width: Of all layers.
-        positions: Of a sequence; 0: the MLP.
-        steps: In a round.
+        name: in the table.
+        batch: rows of the MLP, sequences of the GPT.
+        width: of all layers.
+        positions: of a sequence; 0 for the MLP.
+        steps: in a round.
     """
 
     name: str
@@ -62,7 +62,7 @@ CASES = [
 
 
 def block_of(nn: ModuleType, width: int) -> object:
-    """Attention and a wider layer, each behind a norm, and scores of as many classes as `width`."""
+    """Attention and a wider layer, each after a norm, and scores of `width` classes."""
     functional = nn.functional
 
     class Block(nn.Module):
@@ -85,7 +85,7 @@ def block_of(nn: ModuleType, width: int) -> object:
 
 
 def mlp_steps(library: ModuleType, case: Case, place: Callable[[object], object]) -> Steps:
-    """Some steps of SGD on the MLP, which have run when it returns."""
+    """Steps of SGD on the MLP; returns when they have run."""
     nn = library.nn
     width = case.width
     layers = [part for _ in range(LAYERS) for part in (nn.Linear(width, width), nn.ReLU())]
@@ -105,7 +105,7 @@ def mlp_steps(library: ModuleType, case: Case, place: Callable[[object], object]
 
 
 def block_steps(library: ModuleType, case: Case, place: Callable[[object], object]) -> Steps:
-    """The same of AdamW on the block."""
+    """Steps of AdamW on the block; returns when they have run."""
     model = place(block_of(library.nn, case.width))
     optimizer = library.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     x = place(library.randn(case.batch, case.positions, case.width))
@@ -126,18 +126,18 @@ def block_steps(library: ModuleType, case: Case, place: Callable[[object], objec
 
 
 def steps_of(library: ModuleType, case: Case, place: Callable[[object], object]) -> Steps:
-    """Those of the case's model."""
+    """The steps of the case's model."""
     return (block_steps if case.positions else mlp_steps)(library, case, place)
 
 
 def seconds_of(sides: Sequence[Steps], case: Case, rounds: int) -> list[list[float]]:
-    """Of a step of each side, in turn."""
+    """Seconds of a step on each side, in turn."""
     seconds: list[list[float]] = [[] for _ in sides]
     for turn in range(rounds + 1):
         for side, steps in enumerate(sides):
             start = time.perf_counter()
             steps()
-            if turn:  # the first warms up
+            if turn:  # the first round is a warm-up
                 seconds[side].append((time.perf_counter() - start) / case.steps)
     return seconds
 

@@ -2,7 +2,7 @@
 
     taskset -c 0 python benchmarks/kernels/arrays.py [--cpu-time]
 
-One thread a side, on the same memory: numpy's arrays, of which PyTorch has views.
+One thread a side, on the same memory: numpy arrays, and PyTorch's views of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHANNELS = ((64, 16, 14), (64, 32, 28), (16, 256, 7), (64, 128, 1))  # batch, c
 _PARAMETERS = (2**12, 2**20)
 
 _aten = torch.ops.aten
-_FUNCTIONS = {  # of x into out
+_FUNCTIONS = {  # of x, into out
     "relu": lambda x, out: torch.clamp_min(x, 0, out=out),
     "sigmoid": lambda x, out: torch.sigmoid(x, out=out),
     "tanh": lambda x, out: torch.tanh(x, out=out),
@@ -38,7 +38,7 @@ _FUNCTIONS = {  # of x into out
     "sign": lambda x, out: torch.sign(x, out=out),
     "rsqrt": lambda x, out: torch.rsqrt(x, out=out),
 }
-_GRADIENTS = {  # of the result's, and the operand or result, into out
+_GRADIENTS = {  # of the result's gradient and the operand or result, into out
     "relu": lambda g, kept, out: _aten.threshold_backward.grad_input(g, kept, 0, grad_input=out),
     "sigmoid": lambda g, kept, out: _aten.sigmoid_backward.grad_input(g, kept, grad_input=out),
     "tanh": lambda g, kept, out: _aten.tanh_backward.grad_input(g, kept, grad_input=out),
@@ -61,7 +61,7 @@ def _case(
     own: Callable[..., None],
     *arrays: _Array,
 ) -> Case:
-    """Of a kernel that has arrays alone, `moved` of which are read or written."""
+    """A case whose arguments are all arrays, `moved` of which are read or written."""
     return Case(name, moved * arrays[0].nbytes, torch_call, lambda _: own(*arrays), "B")
 
 
@@ -122,7 +122,7 @@ def _softmax(rows: int, columns: int) -> Iterator[Case]:
 
 
 def _layer_norm(rows: int, columns: int) -> Iterator[Case]:
-    """Both sides make the memory of their results."""
+    """Both sides allocate their results."""
     x, grad = _random(rows, columns), _random(rows, columns)
     weight, bias = _random(columns), _random(columns)
     t_x, t_grad, t_weight, t_bias = (torch.from_numpy(one) for one in (x, grad, weight, bias))
@@ -159,7 +159,7 @@ def _layer_norm(rows: int, columns: int) -> Iterator[Case]:
 
 
 def _rms_norm(rows: int, columns: int) -> Iterator[Case]:
-    """Both sides make the memory of their results; PyTorch's gradient runs its forward pass too."""
+    """Both sides allocate their results; PyTorch's gradient also runs its forward pass."""
     x, grad, weight = _random(rows, columns), _random(rows, columns), _random(columns)
     t_x, t_weight = torch.from_numpy(x), torch.from_numpy(weight)
     with torch.inference_mode(False):
@@ -185,7 +185,7 @@ def _rms_norm(rows: int, columns: int) -> Iterator[Case]:
 
 
 def _batch_norm(batch: int, channels: int, side: int) -> Iterator[Case]:
-    """The gradient of PyTorch's runs its forward pass too, as that of `_rms_norm`."""
+    """PyTorch's gradient also runs its forward pass, like that of `_rms_norm`."""
     size = (batch, channels, side, side) if side > 1 else (batch, channels)
     x, grad, weight = _random(*size), _random(*size), _random(channels)
     t_x, t_weight = torch.from_numpy(x), torch.from_numpy(weight)
@@ -225,7 +225,7 @@ def _reductions(rows: int, columns: int) -> Iterator[Case]:
 
 
 def _along_dims(rows: int, columns: int) -> Iterator[Case]:
-    """Running sums, places, truth where the whole row is read, and spreads."""
+    """Running sums, indices of maxima, any and all over whole rows, and variances."""
     x, out = _random(rows, columns), _random(rows, columns)
     ones, t_x = np.ones_like(x), torch.from_numpy(x)
     t_ones, t_out = torch.from_numpy(ones), torch.from_numpy(out)
@@ -260,7 +260,7 @@ def _along_dims(rows: int, columns: int) -> Iterator[Case]:
 
 
 def _at_places(rows: int, columns: int) -> Iterator[Case]:
-    """Elements and rows that are read and written at places, and a transposed copy."""
+    """Gathers and scatters of elements and rows, and a transposed copy."""
     x, source, out = (_random(rows, columns) for _ in range(3))
     t_x, t_source, t_out = (torch.from_numpy(one) for one in (x, source, out))
     random = np.random.default_rng(0)

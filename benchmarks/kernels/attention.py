@@ -2,8 +2,8 @@
 
     taskset -c 0,1 python benchmarks/kernels/attention.py [--cpu-time]
 
-Operands are transposed views of [batch, tokens, heads, width], as models have them. Both sides make
-the memory of their results. Products count for the pairs of query and key that see each other.
+Operands are transposed views of [batch, tokens, heads, width], as in models. Both sides allocate
+their results. Only products for pairs of a query and a key that it sees are counted.
 """
 
 from __future__ import annotations

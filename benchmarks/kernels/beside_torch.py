@@ -1,4 +1,4 @@
-"""What these programs share: a kernel of gt._kernels beside PyTorch's, timed in turns.
+"""Shared parts of these programs: a kernel of gt._kernels beside PyTorch's, timed in turns.
 
 Rounds of both sides alternate; the median of each counts. No kernels here.
 """
@@ -17,24 +17,24 @@ import torch
 from gt import _kernels
 
 ROUNDS, ROUND_S = 9, 0.03
-# PyTorch's threads spin for some milliseconds after a call, and would take a core from ours.
+# PyTorch's threads spin for some milliseconds after a call, and would take a core from GT's.
 PAUSE_S = 0.02
 
 Clock = Callable[[], float]
 
 
 class Case(NamedTuple):
-    """The same work by PyTorch and by a kernel of ours."""
+    """One computation by PyTorch and by a kernel of GT's."""
 
     name: str
-    work: float  # of one call
+    work: float  # in one call
     torch: Callable[[], object]
-    own: Callable[[int], object]  # of the most threads it may use
-    unit: str = "FLOP"  # of `work`; or B: bytes that have to be read and written at least
+    own: Callable[[int], object]  # argument: the maximum number of threads
+    unit: str = "FLOP"  # of `work`; or B: bytes that must be read and written at least
 
 
 def run(name: str, *arguments: object, threads: int = 1) -> tuple[Any, ...]:
-    """The results of a kernel of the table; tensors for tensors, and numpy's arrays for those."""
+    """The results of a kernel of the table; torch tensors for tensors, numpy arrays for arrays."""
     make = _array if isinstance(arguments[0], np.ndarray) else _tensor
     results = _kernels.run(name, arguments, make, threads, threads)
     assert results is not None, name
@@ -50,8 +50,8 @@ def _tensor(dtype: str, sizes: tuple[int, ...]) -> object:
 
 
 def seconds(call: Callable[[], object], clock: Clock, repeats: int) -> float:
-    """What a call takes, as the mean of `repeats` after a first one."""
-    if clock is not time.process_time:  # that is of one thread
+    """Seconds of a call, as the mean of `repeats` calls after a first one."""
+    if clock is not time.process_time:  # processor time is measured on one thread
         time.sleep(PAUSE_S)
     call()
     start = clock()
@@ -87,10 +87,10 @@ def main(
     """Prints a line for each case and number of threads.
 
     Args:
-        documentation: Of the program; its first line is what --help says.
-        cases: Makes them; asked again for each number of threads.
-        threads: How many threads each side may use; one with --cpu-time.
-        first: Prints lines before all others, of so many rounds.
+        documentation: docstring of the program; --help shows its first line.
+        cases: creates the cases; called again for each number of threads.
+        threads: numbers of threads for each side; one with --cpu-time.
+        first: prints lines before all others, measured in the given number of rounds.
     """
     parser = argparse.ArgumentParser(description=(documentation or "").split("\n")[0])
     parser.add_argument("--cpu-time", action="store_true", help="of one thread")

@@ -2,7 +2,8 @@
 
     taskset -c 0,1 python benchmarks/kernels/images.py [--cpu-time]
 
-Both sides write into memory that is there, but PyTorch's gradients of a convolution, which make it.
+Both sides write into existing memory, except PyTorch's gradients of a convolution, which allocate
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _FILTERED = (  # images, channels, rows, columns; filters
     ((64, 16, 14, 14), 32),
     ((8, 64, 56, 56), 64),
 )
-_PAIR = [2, 2]  # of the pools' windows, which do not overlap
+_PAIR = [2, 2]  # windows of the pools, which do not overlap
 _POOL_WINDOW = [2, 2, 2, 2, 0, 0, 1, 1]
 _CONVOLUTION_WINDOW = [3, 3, 1, 1, 1, 1, 1, 1]
 

@@ -2,8 +2,8 @@
 
     taskset -c 0,1 python benchmarks/kernels/matmul.py [--cpu-time]
 
-Rounds of both sides alternate; the median of each counts. --cpu-time counts processor time at one
-thread, for a machine that others use too.
+Rounds of both sides alternate; the median of each counts. --cpu-time counts processor time of one
+thread, for a shared machine.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _cases() -> list[Case]:
 
 
 def _call(rounds: int) -> None:
-    """What a call of three tensors costs that has no row to compute; the best of many rounds."""
+    """Cost of a call of three tensors without rows to compute; the best of many rounds."""
     a, b, out = torch.ones(0, 2), torch.ones(2, 2), torch.ones(0, 2)
     own, add, empty = (
         min(seconds(call, time.perf_counter, 20000) for _ in range(5 * rounds)) * 1e9

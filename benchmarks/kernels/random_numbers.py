@@ -2,8 +2,8 @@
 
     taskset -c 0,1 python benchmarks/kernels/random_numbers.py [--cpu-time]
 
-Both sides fill the same memory. PyTorch's generator draws one number after the other, ours finds
-each by its place (docs/decisions/random.md).
+Both sides fill the same memory. PyTorch's generator draws one number after another; GT computes
+each from its index (docs/decisions/random.md).
 """
 
 from __future__ import annotations

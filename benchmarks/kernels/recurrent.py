@@ -2,8 +2,8 @@
 
     taskset -c 0,1 python benchmarks/kernels/recurrent.py [--cpu-time]
 
-A whole layer in training on both sides: the product with the input, the steps, and gradients of the
-input, weights and biases. PyTorch's LSTM is one kernel for the sequence; its GRU goes step by step.
+Both sides train a whole layer: the product with the input, the steps, and gradients of the input,
+weights and biases. PyTorch's LSTM is one kernel for the sequence; its GRU runs step by step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gt import _kernels
 
-# steps, rows, units; the input has as many columns as there are units
+# steps, rows, units; the input has one column for each unit
 _SIZES = ((64, 8, 32), (64, 1, 32), (64, 8, 33), (64, 32, 128), (35, 20, 200))
 _LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
@@ -29,7 +29,7 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None, threads: int) -> Tensor:
 
 
 class _Own:
-    """A layer of ours with the weights of PyTorch's."""
+    """A layer by GT's kernels with the weights of PyTorch's layer."""
 
     def __init__(self, kind: str, layer: nn.RNNBase, x: Tensor, grad: Tensor) -> None:
         self._kind, self._x, self._grad = kind, x, grad
@@ -73,7 +73,7 @@ class _Own:
 
 
 def _recorded(call: Callable[[], object]) -> object:
-    """With autograd, which beside_torch.main switches off."""
+    """The result with autograd enabled, which beside_torch.main switches off."""
     with torch.inference_mode(False), torch.enable_grad():
         return call()
 

@@ -1,5 +1,5 @@
-// Where the elements of a box of a global tensor are in it: core/box.h's arithmetic as plain
-// numbers, which a kernel takes by value.
+// Positions of a box's elements in its global tensor: core/box.h's arithmetic as plain numbers,
+// which a kernel takes by value.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct BoxRuns {
   static constexpr std::uint32_t kOuterDimsMax = 8;
 
   std::int64_t corner = 0;        // global index of the first element
-  std::int64_t run_elements = 1;  // consecutive ones; never 0
+  std::int64_t run_elements = 1;  // length of a run of consecutive global indexes; never 0
   std::uint32_t outer_dims = 0;   // dims that count runs, the last one fastest
   std::int64_t shape[kOuterDimsMax] = {};
   std::int64_t global_strides[kOuterDimsMax] = {};

@@ -15,7 +15,7 @@ namespace {
 inline float bits_to_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 inline std::uint32_t float_to_bits(float value) { return __builtin_bit_cast(std::uint32_t, value); }
 
-// e^x = 2^power times value, which is e^r with |r| <= ln(2)/2, and NaN of NaN.
+// e^x = 2^power * value, with value = e^r and |r| <= ln(2)/2; NaN gives NaN.
 struct ExpParts {
   float value;
   std::int32_t power;
@@ -51,7 +51,7 @@ inline float exp_f32(float x) {
   return parts.value * power_of_two_f32(half) * power_of_two_f32(parts.power - half);
 }
 
-// Of x up to 88; 0 below -87.7, without subnormal numbers.
+// e^x for x up to 88; 0 below -87.7, without subnormal numbers.
 inline float exp_of_negative_f32(float x) {
   const ExpParts parts = exp_parts_f32(x < -88.0F ? -88.0F : x);
   return parts.value * power_of_two_f32(parts.power);
@@ -59,8 +59,8 @@ inline float exp_of_negative_f32(float x) {
 
 inline float sigmoid_f32(float x) { return 1.0F / (1.0F + exp_f32(-x)); }
 
-// ln(1 + e^x) for any x: what e^-|x| adds to x, or to 0, as twice the area tangent of s = u / (2 +
-// u) with s up to 1/3.
+// ln(1 + e^x) for any x, as max(x, 0) + ln(1 + e^-|x|). The logarithm is twice the inverse
+// hyperbolic tangent of s = u / (2 + u), with s up to 1/3.
 inline float softplus_f32(float x) {
   const float u = exp_f32(-std::fabs(x));
   const float s = u / (2.0F + u);
@@ -89,7 +89,7 @@ inline float tanh_f32(float x) {
   return size < 0.625F ? small : std::copysign(large, x);
 }
 
-// Below 1 a polynomial of the square; above, 1 - e^(-x^2) times a polynomial of 1 / (1 + 0.4 x).
+// Below 1, a polynomial of the square; above, 1 - e^(-x^2) times a polynomial of 1 / (1 + 0.4 x).
 inline float erf_f32(float x) {
   const float size = std::fabs(x);
   const float square = x * x;
@@ -116,12 +116,13 @@ inline float erf_f32(float x) {
   return x == x ? value : x;
 }
 
-// What of a normal distribution is below x, (1 + erf(x / sqrt 2)) / 2, within 2^-22 (no relative
-// bound: its product with x, gelu, is as exact as x). 0.5 + x times a rational function of the
-// square, with one division where erf_f32 has two and an exponential. Of a float or a vector.
+// Cumulative normal distribution (1 + erf(x / sqrt 2)) / 2, within 2^-22. The error has no relative
+// bound; the product with x, gelu, is as exact as x. Computed as 0.5 + x times a rational function
+// of the square, with one division where erf_f32 has two and an exponential. Float is a float or a
+// vector of floats.
 template <class Float>
 inline Float normal_below_f32(Float x) {
-  constexpr float kEnd = 5.4F;  // beyond it is 0 or 1 in float32, and at it the fit too
+  constexpr float kEnd = 5.4F;  // from here on, the result and the fit are 0 or 1 in float32
   const Float end = Float{} + kEnd;
   const Float bounded = x < -kEnd ? -end : (x > kEnd ? end : x);
   const Float square = bounded * bounded;

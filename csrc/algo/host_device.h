@@ -1,4 +1,4 @@
-// Functions that both the CPU's and CUDA's compilers take.
+// Functions that compile for the CPU and for CUDA devices.
 #pragma once
 
 #ifdef __CUDACC__

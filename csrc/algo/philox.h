@@ -11,7 +11,7 @@
 
 namespace gt {
 
-// Which sequence of words: seed is the generator's, draw counts its random instructions.
+// Identifies one sequence of words: the generator's seed, and the count of its random instructions.
 struct Stream {
   std::uint64_t seed;
   std::uint64_t draw;

@@ -1,4 +1,4 @@
-// How random words become values: the one definition behind every path.
+// Conversion of random words to values: the one definition behind every path.
 // gt/worker/random_reference.py says the same in numpy, docs/decisions/random.md says why. Only + -
 // * / sqrt and integer operations, each rounded once, in the order written: no libm, no fused
 // multiply-add, so that all machines give the same bits.
@@ -13,7 +13,7 @@
 
 namespace gt {
 
-// uniform: value = min(low + u * span, below). All of T, or float for the 16-bit types.
+// uniform: value = min(low + u * span, below). T is any element type; 16-bit types use float.
 template <class T>
 struct UniformRange {
   T low;

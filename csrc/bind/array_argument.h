@@ -1,4 +1,4 @@
-// Python's arguments of kernels over arrays: contiguous arrays of float32, and their rows.
+// Python arguments of kernels over arrays: contiguous arrays of float32, and their rows.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -42,7 +42,7 @@ const float* optional_data(const char* op, const char* name, const std::optional
   return array->data();
 }
 
-// The last dimension of an array whose rows a kernel takes; 0 rows where it has no element.
+// Rows along an array's last dimension; 0 rows where it has no element.
 struct Rows {
   std::size_t count, columns;
 };

@@ -75,7 +75,7 @@ void clamp(const In& x, double low, double high, const Out& out) {
                      x.size());
 }
 
-// What is chosen between: as many elements, or one.
+// Checks the operands of a choice: each has `count` elements, or one.
 ChoiceSides checked_sides(const bool* condition, const TensorView& x, const TensorView& y,
                           std::size_t count) {
   constexpr const char* kOp = "where";
@@ -236,8 +236,8 @@ std::int64_t cross_entropy(const In& x, const Indices& target, std::int64_t igno
 using Ins = std::vector<In>;
 using Outs = std::vector<Out>;
 
-// Before any parameter is written: each array of `list` has its parameter's size. A state that no
-// parameter has is an empty list.
+// Requires each array of `list` to have its parameter's size, before any parameter is written. The
+// list is empty for a state that no parameter has.
 template <class Array>
 void check_list(const char* op, const char* name, const std::vector<Array>& list,
                 const Outs& params, bool is_optional = false) {

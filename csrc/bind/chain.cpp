@@ -32,7 +32,7 @@ ChainOp op_of(std::string_view name) {
   throw nb::value_error(message("chain: it has no operator ", name).c_str());
 }
 
-// Steps, and the arrays that they look at.
+// Steps of a chain, and the arrays that they refer to.
 struct Steps {
   std::deque<TensorArgument> held;
   std::vector<ChainStep> steps;

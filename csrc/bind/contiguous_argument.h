@@ -1,5 +1,5 @@
-// Contiguous arrays of one dtype, of torch or of numpy: what nanobind's arrays cost of torch is as
-// much as a kernel of a few numbers.
+// Contiguous arrays of one dtype, of torch or of numpy. They exist because nanobind's conversion of
+// a torch tensor costs as much as a kernel of a few numbers.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline constexpr Element kElementOf<std::int32_t> = Element::kInt32;
 template <>
 inline constexpr Element kElementOf<bool> = Element::kBool;
 
-// How many elements a view has, which is contiguous.
+// Number of elements of a view, which must be contiguous.
 inline std::size_t contiguous_elements(const char* op, const char* name, const TensorView& view) {
   if (!view.is_contiguous()) {
     throw std::invalid_argument(message(op, ": ", name, " is not contiguous"));
@@ -28,7 +28,7 @@ inline std::size_t contiguous_elements(const char* op, const char* name, const T
   return static_cast<std::size_t>(view.elements());
 }
 
-// Of a TensorArgument or an OutputArgument.
+// Pointer and size of a TensorArgument or an OutputArgument.
 template <class T, class Argument>
 class Contiguous {
  public:

@@ -57,7 +57,7 @@ std::int64_t places_along(std::int64_t size, std::int64_t kernel, std::int64_t s
   return span < 0 ? 0 : span / stride + 1;
 }
 
-// A call whose shapes fit: images [batch, channels, h, w], weight [filters, channels / groups, kh,
+// Checks that shapes fit: images [batch, channels, h, w], weight [filters, channels / groups, kh,
 // kw], results [batch, filters, oh, ow].
 template <class Images, class Weight, class Results>
 Convolution convolution(const char* op, const Images& images, const Weight& weight,
@@ -107,8 +107,8 @@ void conv2d_weight_grad(const Out& weight_grad, const In& grad, const In& input,
   convolve_weight_grad(call, grad.data(), input.data(), weight_grad.data());
 }
 
-// A call whose shapes fit: pictures [planes, h, w] and results [planes, oh, ow]. Results may be one
-// more than fit in a dimension, where the last window begins inside.
+// Checks that shapes fit: pictures [planes, h, w] and results [planes, oh, ow]. Results may be one
+// larger in a dimension, where the last window starts inside the picture.
 template <class Pictures, class Results>
 MeanPool pool(const char* op, const Pictures& pictures, const Results& results,
               const WindowNumbers& numbers, bool counts_padding, std::int64_t divisor,
@@ -147,7 +147,8 @@ void avg_pool_backward(const Out& input_grad, const In& grad, const WindowNumber
   mean_pool_backward(call, grad.data(), input_grad.data());
 }
 
-// One pass without branches, which is vectorised: the sign tells of an index on either side.
+// Checks all indices in one vectorised pass without branches: the sign shows an index outside on
+// either side.
 void check_indices(const char* op, const Indices& indices, std::int64_t pixels,
                    const Shape& picture) {
   const std::int64_t *begin = indices.data(), *end = begin + indices.size();

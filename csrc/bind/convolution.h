@@ -1,4 +1,4 @@
-// Binds the kernels of convolutions and of means of windows.
+// Binds the kernels of convolutions and of mean pooling.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -48,8 +48,8 @@ RandomBox box_of(std::uint64_t seed, std::uint64_t draw, Shape shape, Shape whol
   return {{seed, draw}, std::move(shape), std::move(whole), std::move(start), stream};
 }
 
-// A method around fill: out, dtype, shape, seed, draw, the distribution's own values, global_shape,
-// start, stream.
+// Makes the Python method of `fill`: out, dtype, shape, seed, draw, the distribution's own values,
+// global_shape, start, stream.
 template <class... Values>
 auto filler(void (*fill)(Launcher&, Address, Element, const RandomBox&, Values...)) {
   return [fill](Launcher& launcher, Address out, const std::string& dtype, Shape shape,

@@ -9,7 +9,7 @@
 
 namespace gt {
 
-// The element of a dtype's name. Throws DtypeError.
+// Element of a dtype's name. Throws DtypeError.
 Element cuda_element(const std::string& name);
 
 void bind_cuda(nanobind::module_& module);

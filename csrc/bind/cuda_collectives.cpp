@@ -1,5 +1,5 @@
 // Collectives over CUDA IPC for Python: memory that processes share, and launches. No computation
-// here. gt/worker/cuda_collectives.py lays the memory out.
+// here. gt/worker/cuda_collectives.py defines the layout of the memory.
 #include "bind/cuda_collectives.h"
 
 #include <nanobind/stl/optional.h>
@@ -26,12 +26,12 @@ using cuda::Address;
 using cuda::Collective;
 using cuda::Launcher;
 
-using Addresses = std::vector<Address>;  // one a rank; 0 where it is not read
+using Addresses = std::vector<Address>;  // one for each rank; 0 where it is not read
 using Peers = std::tuple<Addresses, Addresses, Addresses, Addresses, Addresses>;
 using Boxes = std::tuple<Addresses, Addresses, Addresses, Addresses, Addresses, Addresses>;
-// First rank of the launch, how many, blocks.
+// First rank of the launch, number of ranks, number of blocks.
 using Local = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
-using Slots = std::tuple<std::int64_t, std::uint64_t>;  // of staging; the wait in nanoseconds
+using Slots = std::tuple<std::int64_t, std::uint64_t>;  // bytes of staging; timeout in nanoseconds
 using OneMessage = std::optional<std::tuple<std::uint32_t, std::uint32_t, std::int64_t>>;
 
 Collective collective_of(const std::string& name) {

@@ -31,7 +31,7 @@ Rows rows_of(const std::string& dtype, const Sizes& sizes, std::uintptr_t stream
   return {cuda_element(dtype), std::get<0>(sizes), std::get<1>(sizes), stream};
 }
 
-// A method around run.
+// Makes the Python method of `run`.
 auto norm(void (*run)(Launcher&, const cuda::NormOperands&, const Rows&, float)) {
   return [run](Launcher& launcher, const std::string& dtype, const Sizes& sizes,
                const Norm& operands, const Pair& moments, float eps, std::uintptr_t stream) {

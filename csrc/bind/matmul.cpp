@@ -15,7 +15,7 @@ using nb::literals::operator""_a;
 namespace gt {
 namespace {
 
-// Below this a product takes less time than to let other Python threads run.
+// A product below this size takes less time than releasing the interpreter's lock.
 constexpr std::int64_t kQuick = 32LL * 32 * 32;
 
 Activation activation_named(std::string_view name) {

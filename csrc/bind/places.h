@@ -1,4 +1,4 @@
-// Binds what reads and writes arrays where an index says, and copies in another order.
+// Binds gathers, scatters and copies of arrays with permuted dims.
 #pragma once
 
 #include <nanobind/nanobind.h>

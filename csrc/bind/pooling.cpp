@@ -1,4 +1,4 @@
-// Converts Python's arguments for pools. No computation here.
+// Converts Python's arguments for pooling. No computation here.
 #include "bind/pooling.h"
 
 #include <nanobind/stl/array.h>

@@ -1,4 +1,4 @@
-// Python functions for pools.
+// Python functions for pooling.
 #pragma once
 
 #include <nanobind/nanobind.h>

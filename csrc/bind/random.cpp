@@ -38,8 +38,8 @@ RandomTarget checked_target(const char* op, const TensorView& out, Shape global_
           Box(op, out.shape_copy(), std::move(global_shape), std::move(start)), threads};
 }
 
-// The Python function around fill: out, seed, draw, the distribution's own values, global_shape,
-// start, threads.
+// Makes the Python function of `fill`: out, seed, draw, the distribution's own values,
+// global_shape, start, threads.
 template <class... Values>
 auto filler(const char* op, void (*fill)(const RandomTarget&, Stream, Values...)) {
   return [op, fill](nb::handle given, std::uint64_t seed, std::uint64_t draw, Values... values,

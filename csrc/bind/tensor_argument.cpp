@@ -53,8 +53,8 @@ std::optional<Element> known_element(nb::dlpack::dtype dtype) {
   return std::nullopt;
 }
 
-// The function of a type that lends its tensors, or null; the last types asked are remembered (the
-// interpreter's lock is held).
+// The exchange function of a type, or null. The last types are cached; the interpreter's lock
+// guards the cache.
 Borrow borrow_of(PyTypeObject* type) {
   struct Known {
     PyTypeObject* type;
@@ -79,7 +79,7 @@ Borrow borrow_of(PyTypeObject* type) {
     }
     borrow = api == nullptr ? nullptr : api->borrow;
   }
-  Py_INCREF(type);  // its address names it as long as it is remembered
+  Py_INCREF(type);  // keeps the type alive, so that its address stays unique
   Py_XDECREF(known[next].type);
   known[next] = {type, borrow};
   next = (next + 1) % kKnown;

@@ -11,10 +11,10 @@
 
 namespace gt {
 
-// Lives in the caller's frame, as the Python object does, which keeps the memory.
+// Lives in the caller's frame, like the Python object, which owns the memory.
 class TensorArgument {
  public:
-  // Throws DtypeError for what is not an array on the CPU of a known dtype.
+  // Throws DtypeError unless the object is a CPU array of a known dtype.
   TensorArgument(const char* op, const char* name, nanobind::handle object);
 
   const TensorView& view() const { return view_; }
@@ -24,10 +24,10 @@ class TensorArgument {
   TensorView view_;
 };
 
-// Any array: without a view where it is not on the CPU or of an unknown dtype.
+// Any array; has no view where it is not on the CPU or has an unknown dtype.
 class AnyTensor {
  public:
-  // Throws DtypeError for what is not an array.
+  // Throws DtypeError where the object is no array.
   explicit AnyTensor(nanobind::handle object);
 
   const std::optional<TensorView>& view() const { return view_; }
@@ -37,7 +37,7 @@ class AnyTensor {
   std::optional<TensorView> view_;
 };
 
-// What is written: as above, and it must not be read-only.
+// A TensorArgument that is written to, and so must not be read-only.
 class OutputArgument {
  public:
   OutputArgument(const char* op, const char* name, nanobind::handle object);

@@ -18,8 +18,8 @@ class Box {
   Box(const char* op, Shape shape, Shape global_shape, Shape start);
 
   std::int64_t elements() const { return elements_; }
-  // Of a box with elements: the global index of the first one, how many follow each other without a
-  // gap (1 at least), and the dims that count such runs.
+  // Meaningful for a box with elements: the global index of its first element, the length of a run
+  // of elements without a gap (1 at least), and the number of dims that count such runs.
   std::int64_t corner_index() const { return corner_index_; }
   std::int64_t run_elements() const { return run_elements_; }
   std::size_t outer_dims() const { return outer_dims_; }

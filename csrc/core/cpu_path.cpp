@@ -1,4 +1,4 @@
-// Which instruction set the kernels use. No arithmetic here.
+// The instruction set in use, as one atomic word. No arithmetic here.
 #include "core/cpu_path.h"
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kNames[kCpuPaths] = {"scalar", "avx2", "avx512", "avx512_bf16"};
 
-// One word that all threads read; a change shows in calls that start after it.
+// All threads read this word; a change applies to calls that start after it.
 std::atomic<CpuPath>& chosen_path() {
   static std::atomic<CpuPath> path{widest_cpu_path()};
   return path;

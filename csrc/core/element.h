@@ -82,7 +82,7 @@ inline float bfloat16_value(std::uint16_t bits) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-// Infinity and NaN become numbers from 65536 on.
+// Converts numbers only: bits of infinity or NaN give finite values from 65536 on.
 inline float float16_value(std::uint16_t bits) {
   const std::uint32_t exponent = (bits >> 10) & 0x1FU;
   const std::uint32_t fraction = bits & 0x3FFU;

@@ -8,9 +8,9 @@
 
 namespace gt {
 
-constexpr int kThreadsMax = 256;  // more than the cores of a host; stops a wrong number
+constexpr int kThreadsMax = 256;  // above the cores of any host; bounds a wrong argument
 
-// A thread costs some 20 us to start; these elements cost about as much to make.
+// Starting a thread costs about 20 us, as much as filling this many elements.
 constexpr std::int64_t kElementsPerThreadMin = 64 * 1024;
 
 // Calls work(begin, end) for parts of [0, elements), on at most `threads` threads, the caller's

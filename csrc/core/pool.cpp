@@ -1,5 +1,5 @@
-// Threads wait by a few looks that give the processor away in between, then by sleeping: a waiting
-// thread keeps no core from one that has work.
+// Waiting threads poll a few times, yielding the processor in between, and then sleep, so that a
+// waiting thread keeps no core from one that has work.
 #include "core/pool.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 namespace gt {
 namespace {
 
-constexpr int kLooks = 200;  // some 100 us where nobody else wants the core
+constexpr int kLooks = 200;  // about 100 us where nobody else wants the core
 
 // Waits until the word is no longer `old`.
 void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t old) {
@@ -28,7 +28,7 @@ void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t old) {
 
 class Pool {
  public:
-  // False where another call is using the threads.
+  // Returns false where another call is using the threads.
   bool run(std::int64_t tasks, int threads, void (*work)(void*, std::int64_t), void* context) {
     const std::unique_lock lock(caller_, std::try_to_lock);
     if (!lock.owns_lock()) {
@@ -50,7 +50,8 @@ class Pool {
     is_inside = true;
     take_tasks();
     is_inside = false;
-    // Whoever has not come by now need not come; the others finish what they have taken.
+    // Helpers that have not started by now are not needed; the others finish the tasks that they
+    // took.
     for (std::uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
          state != 0; state = state_.load(std::memory_order_acquire)) {
       wait_while(state_, state);

@@ -26,7 +26,7 @@ class Scratch {
         throw std::bad_alloc();
       }
       if (unit == kHugePage) {
-        madvise(memory_.get(), whole, MADV_HUGEPAGE);  // a kernel without them goes on with others
+        madvise(memory_.get(), whole, MADV_HUGEPAGE);  // a hint: without huge pages others serve
       }
       size_ = whole;
     }

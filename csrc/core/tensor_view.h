@@ -1,4 +1,4 @@
-// A strided array that somebody else owns: what a kernel reads or writes. No Python here.
+// A strided array owned by the caller, as kernels read and write it. No Python here.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,8 @@ struct TensorView {
     return count;
   }
 
-  // Row after row without gaps. Strides may be absent; those of dims of one element say nothing.
+  // Rows follow each other without gaps. Strides may be absent; those of dims of one element are
+  // ignored.
   bool is_contiguous() const {
     std::int64_t expected = 1;
     for (int dim = rank - 1; dim >= 0 && strides != nullptr; --dim) {
@@ -53,7 +54,7 @@ struct TensorView {
     return true;
   }
 
-  // The element at byte granularity, for a pointer that moves by strides.
+  // Address of an element, by its offset in elements.
   const void* at(std::int64_t offset) const {
     return static_cast<const char*>(data) +
            offset * static_cast<std::int64_t>(element_bytes(element));

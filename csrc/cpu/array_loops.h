@@ -1,5 +1,5 @@
-// The loops of ArrayPath, which the compiler vectorises by itself. Included once by the file of
-// each instruction set; nothing here may have external linkage.
+// Loops of ArrayPath in a form that the compiler vectorises. Included once by the file of each
+// instruction set; nothing here may have external linkage.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ struct GeluTanhOf {
 };
 
 struct SignOf {
-  static float value(float x) {  // 0 of NaN, as in PyTorch
+  static float value(float x) {  // 0 for NaN, as in PyTorch
     return (x > 0.0F ? 1.0F : 0.0F) - (x < 0.0F ? 1.0F : 0.0F);
   }
 };
@@ -93,8 +93,8 @@ void unary_backward(const float* grad, const float* kept, float* out, std::size_
   }
 }
 
-// A gradient of infinity or NaN does not come through where the slope is none; where the operand
-// was NaN it does, as with PyTorch.
+// An infinite or NaN gradient does not pass where the slope is zero; it passes where the operand
+// was NaN, as in PyTorch.
 template <>
 void unary_backward<ReluOf>(const float* grad, const float* kept, float* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -135,7 +135,7 @@ void softplus_backward(const float* grad, const float* x, float beta, float thre
   }
 }
 
-// NaN stays; where low is above high, it is high.
+// NaN stays NaN; the result is `high` where low is above high, as in PyTorch.
 void clamp(const float* x, float low, float high, float* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const float raised = x[i] < low ? low : x[i];
@@ -143,8 +143,8 @@ void clamp(const float* x, float low, float high, float* out, std::size_t count)
   }
 }
 
-// Each step for a few rows, which stay in the first cache, before the next one: a short row would
-// wait for its own maximum, sum and logarithm.
+// Each step runs over a few rows, which stay in the first-level cache, before the next step: a
+// short row alone would wait for its own maximum, sum and logarithm.
 constexpr std::size_t kRowsAtOnce = 16;
 
 inline std::size_t rows_at_once(std::size_t count) {
@@ -247,8 +247,8 @@ void layer_norm(const float* x, const float* weight, const float* bias, float ep
   *rstd = scale;
 }
 
-// __restrict: the compiler does not vectorise a loop that would compare six arrays' addresses
-// first.
+// __restrict is needed: the compiler does not vectorise a loop that would first compare the
+// addresses of six arrays.
 template <bool kWeighted>
 void layer_norm_backward_of(const float* __restrict grad, const float* __restrict x, float mean,
                             float rstd, const float* __restrict weight, float* __restrict x_grad,
@@ -294,7 +294,8 @@ float rms_norm(const float* x, const float* weight, double eps, float* out, std:
   return scale;
 }
 
-// Of as many rows as are read at once, whose parts of the weight's gradient are added by pairs.
+// Gradient of kRows rows that are read together; their parts of the weight's gradient are added in
+// pairs.
 template <bool kWeighted, std::size_t kRows>
 void rms_norm_backward_of(const float* __restrict grad, const float* __restrict x,
                           const float* __restrict rstd, const float* __restrict weight,

@@ -1,6 +1,5 @@
-// The inner loops of the array kernels (float32, contiguous), once for each instruction set. Shapes
-// and threads are the callers'. All paths give the same bits: sums go over 16 places
-// everywhere.
+// Inner loops of the array kernels (float32, contiguous), once for each instruction set. Shapes and
+// threads belong to the callers. All paths give the same bits: every sum has 16 accumulators.
 #pragma once
 
 #include <cstddef>
@@ -13,29 +12,30 @@ namespace gt {
 enum class Unary { kRelu, kSigmoid, kTanh, kErf, kExp, kSilu, kGelu, kGeluTanh, kSign, kRsqrt };
 inline constexpr std::size_t kUnaryCount = 10;
 
-// Of a gradient and what forward kept: its operand, or its result.
+// Gradients computed from the result's gradient and the saved operand or result.
 enum class UnaryBackward { kRelu, kSigmoid, kTanh, kSilu, kGelu, kGeluTanh };
 inline constexpr std::size_t kUnaryBackwardCount = 6;
 
 enum class Reduce { kSum, kLargest, kSmallest };
 inline constexpr std::size_t kReduceCount = 3;
 
-// Of one row, and of each column of `rows` rows that stand one behind the other.
+// Reductions of one row, and of each column of `rows` contiguous rows.
 struct Reduction {
   float (*row)(const float* x, std::size_t count);
   void (*columns)(const float* x, std::size_t rows, std::size_t columns, float* out);
 };
 
-// Columns that a loop takes at once, at most: what it has of each stays in the first cache.
+// Maximum number of columns that a loop takes at once, so that its state stays in the first-level
+// cache.
 inline constexpr std::size_t kColumnsTogether = 512;
 
-// `rows` rows of columns beside each other, each row `stride` numbers behind the one before it.
+// `rows` rows of adjacent columns, with `stride` numbers from one row to the next.
 struct ColumnBlock {
   std::size_t rows, stride, columns;
 };
 
-// Where the largest or smallest number is, the first of equal ones; what is no number is above and
-// below all others.
+// Search for the index of the largest or smallest number: the first of equal ones. NaN counts as
+// more extreme than every number.
 enum class Place { kLargest, kSmallest };
 inline constexpr std::size_t kPlaceCount = 2;
 
@@ -44,7 +44,7 @@ struct PlaceLoops {
   void (*columns)(const float* x, const ColumnBlock& block, std::int64_t* out);
 };
 
-// What is looked for: a number that is not zero, or a zero.
+// Search for a number that is not zero, or for a zero.
 enum class Sought { kNonzero, kZero };
 inline constexpr std::size_t kSoughtCount = 2;
 
@@ -54,7 +54,7 @@ struct SearchLoops {
   void (*columns)(const T* x, const ColumnBlock& block, std::uint8_t* out);
 };
 
-// Sums of bools, of which those that are true count one each, and running sums.
+// Counts and running counts of true bools.
 struct BoolSums {
   std::int64_t (*row)(const std::uint8_t* x, std::size_t count);
   void (*columns)(const std::uint8_t* x, const ColumnBlock& block, std::int64_t* out);
@@ -62,12 +62,12 @@ struct BoolSums {
   void (*running_columns)(const std::uint8_t* x, const ColumnBlock& block, std::int64_t* out);
 };
 
-// The sums of numbers without a first one, and of their squares.
+// Sums of the numbers minus a shift, and of their squares.
 struct Spread {
   double sum, squares;
 };
 
-// What IEEE 754 rounds once for each of the operations that its name says, as every library does.
+// Operations that IEEE 754 rounds once, so that every library gives the same bits.
 enum class ChainOp {
   kNeg,
   kAbs,
@@ -82,7 +82,7 @@ enum class ChainOp {
   kMul,
   kDiv,
   kReluBackward,
-  kEq,  // 1 where it is so, else 0
+  kEq,  // 1 where true, else 0
   kNe,
   kLt,
   kLe,
@@ -96,8 +96,8 @@ constexpr int operands_of(ChainOp op) {
   return op < ChainOp::kAdd ? 1 : op == ChainOp::kWhere ? 3 : 2;
 }
 
-// An operand over a block: as many numbers as it has, or one for all. A condition's are bools, a
-// byte each.
+// An operand over a block: one number for each element, or one for all. A condition has bools of
+// one byte each.
 struct ChainSide {
   const float* data;
   bool is_one;
@@ -105,7 +105,7 @@ struct ChainSide {
 
 using ChainLoop = void (*)(const ChainSide* sides, float* out, std::size_t count);
 
-// Elements of other types as float32, and float32 as bools.
+// Conversions from other element types to float32, and from float32 to bools.
 struct ChainCasts {
   void (*of_bools)(const void* from, float* out, std::size_t count);
   void (*of_int32)(const void* from, float* out, std::size_t count);
@@ -113,7 +113,7 @@ struct ChainCasts {
   void (*to_bools)(const float* from, std::uint8_t* out, std::size_t count);
 };
 
-// Bools, and what is chosen between by them: as many elements, or one for all.
+// Operands of a choice: bools, and two arrays of as many elements or of one for all.
 struct ChoiceSides {
   const std::uint8_t* condition;
   const void* x;
@@ -127,17 +127,17 @@ using ChoiceLoop = void (*)(const ChoiceSides& sides, void* out, std::size_t cou
 enum class Comparison { kEq, kNe, kLt, kLe, kGt, kGe };
 inline constexpr std::size_t kComparisonCount = 6;
 
-// Whether it holds of each number of x and the one of y, or its first, as bools.
+// Compares each number of x with that of y, or with y's first; writes bools.
 template <class T>
 struct Comparisons {
   void (*of[kComparisonCount])(const T* x, const T* y, bool is_one, std::uint8_t* out,
                                std::size_t count);
 };
 
-// What one step of Adam needs besides arrays; made once for a whole tensor.
+// Constants of one Adam step, computed once for a whole tensor.
 struct AdamStep {
-  float decay;    // of the parameter (decoupled), else 1
-  float penalty;  // of the gradient (not decoupled), else 0
+  float decay;    // factor of the parameter (decoupled weight decay), else 1
+  float penalty;  // added times the parameter to the gradient (coupled weight decay), else 0
   float beta1, beta2;
   float rest1, rest2;  // 1 - beta
   float step_size;     // lr / (1 - beta1^step)
@@ -151,14 +151,14 @@ struct SgdStep {
   bool nesterov, first;
 };
 
-// Of a channel, or of each of a row: (x - mean) * scale + shift.
+// (x - mean) * scale + shift, for one channel or for one number of each channel.
 struct ChannelScale {
   const float* mean;
   const float* scale;
   const float* shift;
 };
 
-// (grad - level - (x - mean) * slope) * scale.
+// (grad - level - (x - mean) * slope) * scale, for one channel or for one number of each channel.
 struct ChannelSlope {
   const float* mean;
   const float* level;
@@ -166,12 +166,12 @@ struct ChannelSlope {
   const float* scale;
 };
 
-// The sums of gradients, and of their products with x - mean.
+// Sums of gradients, and of their products with x - mean.
 struct GradSums {
   double grad, product;
 };
 
-// Rows of one channel, and rows with a number of each channel.
+// Loops over rows of one channel, and (the `each` ones) over rows with one number of each channel.
 struct BatchNormLoops {
   void (*normalize)(const float* x, const ChannelScale& of, float* out, std::size_t count);
   void (*normalize_each)(const float* x, const ChannelScale& of, float* out, std::size_t count);
@@ -191,32 +191,32 @@ struct ArrayPath {
   void (*leaky_relu)(const float* x, float slope, float* out, std::size_t count);
   void (*leaky_relu_backward)(const float* grad, const float* x, float slope, float* out,
                               std::size_t count);
-  // x where x beta is above the threshold.
+  // Gives x where x * beta is above the threshold.
   void (*softplus)(const float* x, float beta, float threshold, float* out, std::size_t count);
   void (*softplus_backward)(const float* grad, const float* x, float beta, float threshold,
                             float* out, std::size_t count);
   void (*clamp)(const float* x, float low, float high, float* out, std::size_t count);
-  ChoiceLoop choices[4];  // of elements of 1, 2, 4 and 8 bytes
-  // Rows of `count` elements.
+  ChoiceLoop choices[4];  // for elements of 1, 2, 4 and 8 bytes
+  // Take `rows` rows of `count` elements.
   void (*softmax)(const float* x, float* out, std::size_t rows, std::size_t count);
   void (*log_softmax)(const float* x, float* out, std::size_t rows, std::size_t count);
   void (*softmax_backward)(const float* grad, const float* y, float* out, std::size_t count);
   void (*log_softmax_backward)(const float* grad, const float* y, float* out, std::size_t count);
-  // weight and bias may be null; mean and rstd get one number.
+  // weight and bias may be null; one number is written to mean and to rstd.
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, float* out,
                      float* mean, float* rstd, std::size_t count);
-  // weight_grad and bias_grad are added to.
+  // Adds to weight_grad and bias_grad.
   void (*layer_norm_backward)(const float* grad, const float* x, float mean, float rstd,
                               const float* weight, float* x_grad, float* weight_grad,
                               float* bias_grad, std::size_t count);
-  // weight may be null; the result is rstd.
+  // weight may be null; returns rstd.
   float (*rms_norm)(const float* x, const float* weight, double eps, float* out, std::size_t count);
-  // Of rows that stand one behind the other. weight_grad is added to.
+  // Takes contiguous rows. Adds to weight_grad.
   void (*rms_norm_backward)(const float* grad, const float* x, const float* rstd,
                             const float* weight, float* x_grad, float* weight_grad,
                             std::size_t rows, std::size_t count);
   BatchNormLoops batch_norm;
-  // out = scale (e^log_probs - one at target); target < 0 where the row is left out (out = 0).
+  // out = scale * (e^log_probs - one_hot(target)); target < 0 ignores the row (out = 0).
   void (*cross_entropy_backward)(const float* log_probs, std::int64_t target, float scale,
                                  float* out, std::size_t count);
   // max_sq may be null.
@@ -227,14 +227,14 @@ struct ArrayPath {
               std::size_t count);
   void (*add)(const float* x, float* out, std::size_t count);  // out += x
   Reduction reductions[kReduceCount];
-  // Running sums in float64, each of which is rounded: of rows that stand one behind the other.
+  // Running sums in float64, rounded at each element, over contiguous rows.
   void (*cumsum_rows)(const float* x, float* out, std::size_t rows, std::size_t count);
   void (*cumsum_columns)(const float* x, const ColumnBlock& block, float* out);
   BoolSums bool_sums;
   PlaceLoops places[kPlaceCount];
   SearchLoops<float> float_searches[kSoughtCount];
   SearchLoops<std::uint8_t> bool_searches[kSoughtCount];
-  Spread (*spread_rows)(const float* x, float shift, const ColumnBlock& block);  // of all rows
+  Spread (*spread_rows)(const float* x, float shift, const ColumnBlock& block);  // over all rows
   void (*spread_columns)(const float* x, const ColumnBlock& block, Spread* out);
   const ChainLoop* chain;  // by ChainOp
   ChainCasts chain_casts;
@@ -246,7 +246,7 @@ extern const ArrayPath kScalarArrays;
 extern const ArrayPath kAvx2Arrays;
 extern const ArrayPath kAvx512Arrays;
 
-// By instruction set: x86.cpp and no_x86.cpp.
+// Table by instruction set, filled by x86.cpp or no_x86.cpp.
 extern const PathTable<ArrayPath> kArrayPaths;
 
 inline const ArrayPath& array_path() { return of_path(kArrayPaths); }

@@ -7,8 +7,8 @@
 namespace gt {
 namespace {
 
-// Four blocks. Each word stands in the low half of a 64-bit lane, where the multiplication reads
-// and writes it; what is left in the high halves is ignored.
+// Four blocks of Philox. Each word is in the low half of a 64-bit lane, where the multiplication
+// reads and writes it; the high halves are ignored.
 struct Counters {
   __m256i c0, c1, c2, c3;
 };
@@ -24,7 +24,7 @@ inline Counters philox_round(const Counters& in, __m256i key0, __m256i key1) {
           _mm256_xor_si256(_mm256_xor_si256(in.c3, key1), high0), product0};
 }
 
-// The low halves of low and high, side by side in one lane.
+// The low halves of `low` and `high`, adjacent in one lane.
 inline __m256i joined(__m256i low, __m256i high) {
   return _mm256_blend_epi32(low, _mm256_slli_epi64(high, 32), 0xAA);
 }
@@ -71,7 +71,7 @@ void philox_avx2(Stream stream, std::uint64_t first_block, std::size_t blocks,
 
 }  // namespace
 
-// Only data leaves this file: even a function that asks for AVX2 could be compiled to use it.
+// Only data leaves this file: an inline function that other files call could be compiled to AVX2.
 extern constexpr RandomPath kAvx2Random = path_of(philox_avx2);
 
 }  // namespace gt

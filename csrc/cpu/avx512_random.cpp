@@ -7,7 +7,7 @@
 namespace gt {
 namespace {
 
-// Eight blocks, with the layout of avx2_random.cpp.
+// Eight blocks of Philox, with the layout of avx2_random.cpp.
 struct Counters {
   __m512i c0, c1, c2, c3;
 };
@@ -25,7 +25,7 @@ inline Counters philox_round(const Counters& in, __m512i key0, __m512i key1) {
           _mm512_ternarylogic_epi64(in.c3, key1, high0, kXorOfThree), product0};
 }
 
-// The low halves of low and high, side by side in one lane.
+// The low halves of `low` and `high`, adjacent in one lane.
 inline __m512i joined(__m512i low, __m512i high) {
   return _mm512_mask_blend_epi32(0xAAAA, low, _mm512_slli_epi64(high, 32));
 }
@@ -71,7 +71,8 @@ void philox_avx512(Stream stream, std::uint64_t first_block, std::size_t blocks,
 
 }  // namespace
 
-// Only data leaves this file: even a function that asks for AVX-512 could be compiled to use it.
+// Only data leaves this file: an inline function that other files call could be compiled to
+// AVX-512.
 extern constexpr RandomPath kAvx512Random = path_of(philox_avx512);
 
 }  // namespace gt

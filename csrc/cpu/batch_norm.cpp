@@ -11,10 +11,11 @@
 namespace gt {
 namespace {
 
-// Numbers of one task: some 5 us.
+// Numbers in one task, which takes about 5 us.
 constexpr std::size_t kTogether = 16 * 1024;
 
-// Channels of one task at least, where each is a column: whole vectors and whole lines of memory.
+// Minimum number of channels in a task, where each is a column: whole vectors and whole cache
+// lines.
 constexpr std::size_t kColumnsLeast = 64;
 
 // Calls work(begin, end) for ranges of channels.
@@ -30,7 +31,7 @@ void by_channels(const ChannelShape& shape, int threads, const Work& work) {
   });
 }
 
-// Calls work(the channel's first number in a row of the batch), row after row.
+// Calls work(index of the channel's first number in a row of the batch), row after row.
 template <class Work>
 void in_rows(const ChannelShape& shape, std::size_t channel, const Work& work) {
   for (std::size_t row = 0; row < shape.batch; ++row) {
@@ -38,12 +39,12 @@ void in_rows(const ChannelShape& shape, std::size_t channel, const Work& work) {
   }
 }
 
-// The rows of some columns, where each column is a channel.
+// A range of channels as columns, where each channel is a column.
 ColumnBlock columns_of(const ChannelShape& shape, std::size_t begin, std::size_t end) {
   return {shape.batch, shape.channels, end - begin};
 }
 
-// A channel's numbers in the rows of the batch.
+// One channel's numbers in all rows of the batch.
 ColumnBlock rows_of(const ChannelShape& shape) {
   return {shape.batch, shape.channels * shape.inner, shape.inner};
 }
@@ -52,18 +53,19 @@ float of_channel(const float* given, std::size_t channel, float otherwise) {
   return given == nullptr ? otherwise : given[channel];
 }
 
-// A channel's statistics, by the sums of its numbers without `shift`.
+// Writes a channel's statistics from the sums of its numbers minus `shift`.
 void write_statistics(const BatchNorm& call, std::size_t channel, const Spread& sums,
                       double shift) {
   const auto count = static_cast<double>(call.shape.batch * call.shape.inner);
   const double squares = sums.squares - sums.sum * sums.sum / count;
-  const double spread = squares < 0.0 ? 0.0 : squares;  // what is no number stays
+  const double spread = squares < 0.0 ? 0.0 : squares;  // NaN stays
   call.mean[channel] = static_cast<float>(shift + sums.sum / count);
   call.rstd[channel] = static_cast<float>(1.0 / std::sqrt(spread / count + call.eps));
   call.var[channel] = static_cast<float>(spread / (count - 1.0));
 }
 
-// Without a first number that is infinite the mean of what it begins may be a number, or infinite.
+// Mean without a shift, for a channel whose first number is infinite: subtracting it would give
+// NaN.
 float plain_mean(const BatchNorm& call, std::size_t channel) {
   double sum = 0.0;
   in_rows(call.shape, channel, [&](std::size_t at) {

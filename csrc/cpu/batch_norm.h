@@ -1,5 +1,5 @@
-// Batch norm of channels, over threads: which channels are a task. The loops are array_path.h's.
-// The bits do not depend on threads, which is the most that are used.
+// Batch norm over channels: cuts the channels into tasks for threads. The loops are array_path.h's.
+// Bits do not depend on `threads`, the maximum number used.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +7,21 @@
 
 namespace gt {
 
-// A contiguous array [batch, channels, inner] with elements.
+// A contiguous, nonempty array [batch, channels, inner].
 struct ChannelShape {
   std::size_t batch, channels, inner;
 };
 
-// Numbers of a channel that stand beside each other, from which on a loop over them pays; of one
-// the loops go over channels.
+// Minimum length of a channel's contiguous run for loops along it to pay; with runs of length 1 the
+// loops go over channels.
 inline constexpr std::int64_t kInnerMin = 8;
 
 inline bool takes_batch_norm(const ChannelShape& shape) {
   return shape.inner == 1 || shape.inner >= static_cast<std::size_t>(kInnerMin);
 }
 
-// x and out of the shape; weight and bias [channels] or null; mean, rstd and var, the unbiased
-// variance, [channels].
+// x and out have the call's shape; weight and bias are [channels] or null; mean, rstd and var, the
+// unbiased variance, are [channels].
 struct BatchNorm {
   const float* x;
   const float* weight;
@@ -34,7 +34,8 @@ struct BatchNorm {
   ChannelShape shape;
 };
 
-// The same; grad and x_grad are like x, weight_grad and bias_grad are there without a weight too.
+// Shapes as in BatchNorm; grad and x_grad are like x. weight_grad and bias_grad exist without a
+// weight too.
 struct BatchNormGradient {
   const float* grad;
   const float* x;
@@ -47,7 +48,7 @@ struct BatchNormGradient {
   ChannelShape shape;
 };
 
-// Sums in float64, of what is left of a channel's numbers without its first one.
+// Sums in float64 of a channel's numbers minus its first one.
 void batch_norm(const BatchNorm& call, int threads);
 void batch_norm_backward(const BatchNormGradient& call, int threads);
 

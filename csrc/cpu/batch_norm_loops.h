@@ -1,5 +1,5 @@
-// Batch norm: a channel's numbers beside each other, or a row with one of each channel. Loops of
-// ArrayPath; included by array_loops.h alone, nothing here may have external linkage.
+// Batch norm of one channel's adjacent numbers, or of a row with one number of each channel. Loops
+// of ArrayPath; included by array_loops.h alone, nothing here may have external linkage.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace gt {
 namespace {
 
-// One number for all, where a row has one for each.
+// One number in place of a row of numbers.
 struct Same {
   float value;
   float operator[](std::size_t /*i*/) const { return value; }
@@ -55,7 +55,7 @@ void normalize_backward_each(const float* grad, const float* x, const ChannelSlo
                                                  out, count);
 }
 
-// Sums at kPlaces places, which are those of every instruction set.
+// Sums in kPlaces accumulators, the same number for every instruction set.
 struct PlaceSums {
   static constexpr std::size_t kWidth = kLanes<float>;
   static constexpr std::size_t kVectors = kPlaces / kWidth;
@@ -79,7 +79,7 @@ inline double total_of(const Vector<float> (&sums)[PlaceSums::kVectors],
   return static_cast<double>(combined(places, Sum::of));
 }
 
-// Of rows that have, together, no more elements than float32 sums are made of.
+// Sums over rows that have, together, at most as many elements as one float32 sum may take.
 GradSums grad_sums_of_few(const float* grad, const float* x, float mean, const ColumnBlock& block) {
   constexpr std::size_t kWidth = PlaceSums::kWidth;
   const Vector<float> means = splat(mean);
@@ -102,7 +102,7 @@ GradSums grad_sums_of_few(const float* grad, const float* x, float mean, const C
   return {total_of(sums.sums, rests[0]), total_of(sums.products, rests[1])};
 }
 
-// Of parts of a row, or of rows together, which are added in float64.
+// Sums over parts of a row, or over several rows at a time; the parts are added in float64.
 GradSums grad_sums_of_rows(const float* grad, const float* x, float mean,
                            const ColumnBlock& block) {
   const std::size_t together = std::max<std::size_t>(1, kRowBlock / block.columns);

@@ -9,24 +9,24 @@
 namespace gt {
 namespace {
 
-// A block of the result stays in the first cache from step to step.
+// A block of the result stays in the first-level cache from step to step.
 constexpr std::int64_t kBlock = 2048;
-// Elements of one task: a few us for each step.
+// Elements in one task: a few us for each step.
 constexpr std::int64_t kTogether = 16 * 1024;
 
-// How a tensor is repeated over the result.
+// Ways in which a tensor is broadcast over the result.
 enum class Form { kOther, kSame, kOne, kRow, kColumn };
 
 struct Repeated {
   Form form;
-  std::int64_t columns;  // of a row, or those that share a number
+  std::int64_t columns;  // length of a row, or number of columns that share a number
 };
 
 Repeated repeated(const TensorView& tensor, const TensorView& out) {
   if (tensor.rank > out.rank || !tensor.is_contiguous()) {
     return {Form::kOther, 0};
   }
-  // From the last dimension on: those that the tensor has and those that it is repeated over.
+  // Runs of dims that the tensor has, and of dims that it is broadcast over, from the last dim on.
   bool has_last = false;
   bool had = false;
   int runs = 0;
@@ -66,7 +66,8 @@ bool is_known(Element element) {
 
 bool is_condition(ChainOp op, int side) { return op == ChainOp::kWhere && side == 0; }
 
-// Whether a step's operands fit, with rows of so many columns, or of any where that is 0.
+// True where a step's operands fit, with rows of `columns` elements, or of any length where that is
+// 0.
 bool fits(const TensorView& out, const ChainStep& step, bool is_first, std::int64_t& columns) {
   for (int side = 0; side < operands_of(step.op); ++side) {
     const ChainOperand& operand = step.operands[side];
@@ -117,7 +118,7 @@ Cast cast_of(Element element) {
   return nullptr;
 }
 
-// An operand as the loops take it, and where it is in a row; steps count elements.
+// An operand in the form that the loops take, with its position in a row; steps count elements.
 struct Side {
   const char* data = nullptr;  // nullptr: the result
   std::int64_t row_step = 0;
@@ -125,7 +126,7 @@ struct Side {
   std::int64_t bytes = sizeof(float);
   Cast cast = nullptr;
 
-  // `width` elements from a column on: where they are, or cast to `scratch`.
+  // `width` elements from `column` on: in place, or converted into `scratch`.
   ChainSide at(std::int64_t row, std::int64_t column, std::size_t width, const float* result,
                float* scratch) const {
     if (data == nullptr) {
@@ -165,14 +166,14 @@ struct Step {
   Side sides[kSides];
 };
 
-// Blocks of one thread, in the first cache: operands that are cast, and a result that is to be
-// bools.
+// A thread's blocks in the first-level cache: converted operands, and a result that becomes bools.
 struct Scratch {
   alignas(64) float sides[kSides][kBlock];
   alignas(64) float result[kBlock];
 };
 
-// How many steps fit, and the numbers of a row; of all in it where no operand is repeated.
+// Number of steps that fit, and the length of a row; of the whole result where no operand is
+// broadcast.
 struct Fitting {
   int steps = 0;
   std::int64_t columns = 0;

@@ -1,6 +1,6 @@
-// A chain of elementwise operators in one pass over memory: each but the first takes the result of
-// the one before it. Blocks go from operator to operator while they are in the first cache; what is
-// computed, and rounded, is what the operators compute one after the other.
+// A chain of elementwise operators in one pass over memory: each but the first takes the previous
+// result. Blocks go from operator to operator while they are in the first-level cache; values and
+// rounding are those of the operators applied one after the other.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@ namespace gt {
 struct ChainOperand {
   enum class Kind { kResult, kNumber, kTensor } kind = Kind::kResult;
   float number = 0;
-  TensorView tensor{};  // as the result is, or broadcast to it
+  TensorView tensor{};  // like the result, or broadcast to it
 };
 
-// An operator's operands; those that it does not have are not looked at.
+// The operands of one operator; entries beyond its arity are ignored.
 struct ChainStep {
   ChainOp op;
   ChainOperand operands[3];
 };
 
-// Computes steps, at most kChainSteps, into the contiguous `out`, of float32 or bool, which may be
-// the memory of a tensor of its size that the first step alone reads; on at most `threads` threads.
-// As many from the first on as fit: their tensors, in the host's memory, have elements of float32,
-// or of bool, int32 and int64, which stand for numbers of float32; are contiguous; and are as the
-// result, of one element, one row of it repeated, or one number for each row; rows have the same
-// length for all. Conditions are bools. Returns how many; 0, with nothing done, where fewer than
-// `least` fit.
+// Computes steps, at most kChainSteps, into the contiguous `out`, of float32 or bool, on at most
+// `threads` threads. `out` may be the memory of a tensor of its size that only the first step
+// reads. Runs the longest prefix of the steps that fits. A step fits if its tensors are in host
+// memory and contiguous; have elements of float32, or of bool, int32 and int64, which are converted
+// to float32; and are like the result, of one element, one row of it repeated, or one number for
+// each row, where rows have the same length in all steps. Conditions must be bools. Returns the
+// number of steps run; 0, with nothing done, where fewer than `least` fit.
 int fitting_chain(const TensorView& out, const ChainStep* steps, int count, int least, int threads);
 
-// The same where all of them must fit.
+// Runs all steps, which must all fit.
 void chain(const TensorView& out, const ChainStep* steps, int count, int threads);
 
 constexpr int kChainSteps = 16;

@@ -1,5 +1,5 @@
-// The operators of a chain over one block (chain.h), which the compiler vectorises by itself.
-// Included by array_loops.h alone; nothing here may have external linkage.
+// Operators of a chain over one block (chain.h), in a form that the compiler vectorises. Included
+// by array_loops.h alone; nothing here may have external linkage.
 #pragma once
 
 #include <cmath>
@@ -55,7 +55,7 @@ void of_two(const ChainSide* sides, float* out, std::size_t count) {
   }
 }
 
-// By masks and not by branches, which a random condition makes wait.
+// Chooses by masks and not by branches, which random conditions would mispredict.
 void chosen(const ChainSide* sides, float* out, std::size_t count) {
   const auto* condition = reinterpret_cast<const std::uint8_t*>(sides[0].data);
   if (sides[0].is_one) {
@@ -110,7 +110,7 @@ struct Sqrt {
 struct Rsqrt {
   static float of(float x) { return 1.0F / std::sqrt(x); }
 };
-// A zero and NaN stay as they are.
+// Zeros of both signs and NaN are unchanged.
 struct Relu {
   static float of(float x) { return x < 0.0F ? 0.0F : x; }
 };

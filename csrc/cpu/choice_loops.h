@@ -1,6 +1,6 @@
-// Choices between two arrays by bools, of elements of any type, which the compiler vectorises by
-// itself: by masks and not by branches, which random bools make wait.
-// Included by array_loops.h alone; nothing here may have external linkage.
+// Choices between two arrays by bools, for elements of any type, in a form that the compiler
+// vectorises: by masks and not by branches, which random bools would mispredict. Included by
+// array_loops.h alone; nothing here may have external linkage.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ void choose_into(const ChoiceSides& sides, void* result, std::size_t count) {
   }
 }
 
-// Of `kWhere` numbers what is given, of the others what is there.
+// Writes `given` over out where the condition equals kWhere; other elements of out stay.
 template <class T, bool kWhere>
 void choose_over(const std::uint8_t* __restrict condition, const T* __restrict given, bool is_one,
                  T* __restrict out, std::size_t count) {

@@ -10,7 +10,7 @@
 namespace gt {
 namespace {
 
-// Elements of one task: some 5 us.
+// Elements in one task, which takes about 5 us.
 constexpr std::size_t kTogether = 16 * 1024;
 
 const char* moved(const void* data, std::size_t bytes) {

@@ -8,9 +8,9 @@
 
 namespace gt {
 
-// out [count] = condition ? x : y, of elements of 1, 2, 4 or 8 bytes. The condition has `period`
-// bools, at least one, that are repeated; x and y have `count` elements, or one for all, which no
-// result may overlap. out may be x or y.
+// out [count] = condition ? x : y, for elements of 1, 2, 4 or 8 bytes. The condition has `period`
+// bools, at least one, that are repeated; x and y have `count` elements, or one for all, which out
+// may not overlap. out may be x or y.
 struct Choice {
   std::size_t element_bytes;
   ChoiceSides sides;
@@ -19,7 +19,7 @@ struct Choice {
   std::size_t count;
 };
 
-// std::invalid_argument for elements of other sizes.
+// Throws std::invalid_argument for elements of other sizes.
 void choose(const Choice& choice, int threads);
 
 }  // namespace gt

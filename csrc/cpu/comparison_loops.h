@@ -1,5 +1,5 @@
-// Comparisons of integers, which the compiler vectorises by itself.
-// Included by array_loops.h alone; nothing here may have external linkage.
+// Comparisons of integers, in a form that the compiler vectorises. Included by array_loops.h alone;
+// nothing here may have external linkage.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 namespace gt {
 namespace {
 
-// Elements of one task: some 5 us.
+// Elements in one task, which takes about 5 us.
 constexpr std::size_t kTogether = 32 * 1024;
 
 template <class T>

@@ -1,4 +1,4 @@
-// Comparisons of many integers, over threads. The loops are array_path.h's.
+// Comparisons of arrays of integers, over threads. The loops are array_path.h's.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace gt {
 
-// out [count], bools: whether it holds of x [count] and y, [count] too or one number for all.
+// out [count], bools, from x [count] and y, which is [count] too or one number for all.
 template <class T>
 struct Compared {
   const T* x;

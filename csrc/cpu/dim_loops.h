@@ -1,5 +1,5 @@
-// What is computed along one dimension: running sums, places of extreme numbers, truth, spreads.
-// Loops of ArrayPath; included by array_loops.h alone, nothing here may have external linkage.
+// Loops along one dimension: running sums, indices of extreme numbers, any and all, variances. Part
+// of ArrayPath; included by array_loops.h alone, nothing here may have external linkage.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 namespace gt {
 namespace {
 
-// Eight numbers of eight rows, turned: rows beside each other have a chain of additions each.
+// Tiles of eight numbers of eight rows are transposed, so that each row has its own chain of
+// additions.
 constexpr std::size_t kTile = 8;
 typedef float TileRow __attribute__((vector_size(kTile * sizeof(float))));
 typedef double TileSums __attribute__((vector_size(kTile * sizeof(double))));
@@ -39,7 +40,7 @@ inline void turn(TileRow (&t)[kTile]) {
   }
 }
 
-// How far it has come; nowhere where registers are narrower than a tile's sums.
+// Returns the number of columns done; 0 where registers are narrower than a tile's sums.
 inline std::size_t cumsum_of_tiles(const float* __restrict x, float* __restrict out,
                                    std::size_t count, double (&sums)[kTile]) {
   std::size_t i = 0;
@@ -102,7 +103,7 @@ void cumsum_columns(const float* __restrict x, const ColumnBlock& block, float* 
   }
 }
 
-// A byte counts to 255: so many bools are counted by bytes.
+// A byte counts up to 255, the maximum number of bools counted in bytes.
 constexpr std::size_t kByteMost = 255;
 
 std::int64_t count_in_row(const std::uint8_t* __restrict x, std::size_t count) {
@@ -143,7 +144,7 @@ void count_in_columns(const std::uint8_t* __restrict x, const ColumnBlock& block
   }
 }
 
-// Eight bools as a number, each byte of which becomes the sum of those up to it.
+// Reads eight bools as one integer, and turns each byte into the count of trues up to it.
 void running_count_of_row(const std::uint8_t* __restrict x, std::int64_t* __restrict out,
                           std::size_t count) {
   constexpr std::uint64_t kOnes = 0x0101010101010101U;
@@ -179,7 +180,7 @@ void running_count_of_columns(const std::uint8_t* __restrict x, const ColumnBloc
   }
 }
 
-// The place of the first number for which `is_wanted` holds; there is one.
+// Index of the first number for which `is_wanted` holds; one must exist.
 template <class Wanted>
 std::size_t first_place(const float* x, std::size_t count, Wanted is_wanted) {
   constexpr std::size_t kStep = 64;
@@ -198,7 +199,7 @@ std::size_t first_place(const float* x, std::size_t count, Wanted is_wanted) {
   return i;
 }
 
-// The block that has the extreme number is the only one that is searched for its place.
+// Only the block that has the extreme number is searched for its index.
 template <class Ordered>
 std::size_t place_in_row(const float* x, std::size_t count) {
   constexpr std::size_t kBlock = 1024;
@@ -231,7 +232,7 @@ void places_in_columns(const float* __restrict x, const ColumnBlock& block,
     const auto place = static_cast<std::int32_t>(row);
     for (std::size_t i = 0; i < block.columns; ++i) {
       const float one = from[i], other = best[i];
-      // Of what is no number the first stays.
+      // The first NaN stays.
       const bool is_better = (Ordered::of(other, one) != other || one != one) & (other == other);
       best[i] = is_better ? one : other;
       places[i] = is_better ? place : places[i];
@@ -240,7 +241,7 @@ void places_in_columns(const float* __restrict x, const ColumnBlock& block,
   std::copy_n(places, block.columns, out);
 }
 
-// A truth as wide as a number, so that both have vectors of as many.
+// A flag as wide as a number, so that vectors of both have the same number of lanes.
 template <class T>
 using FlagOf = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint32_t>;
 
@@ -251,7 +252,7 @@ inline FlagOf<T> is_sought(T x) {
 
 template <class T, bool kZero>
 bool has_in_row(const T* x, std::size_t count) {
-  constexpr std::size_t kBlock = 1024;  // a long row ends where one is found
+  constexpr std::size_t kBlock = 1024;  // a search stops after the block that has one
   for (std::size_t start = 0; start < count; start += kBlock) {
     const std::size_t end = std::min(start + kBlock, count);
     FlagOf<T> is_found = 0;
@@ -280,7 +281,7 @@ void has_in_columns(const T* __restrict x, const ColumnBlock& block, std::uint8_
   }
 }
 
-// As many numbers as a vector of float64 has.
+// Loads one vector of float64 from float32 numbers.
 inline Vector<double> load_wide(const float* from) {
   typedef float Narrow __attribute__((vector_size(kVectorBytes / 2)));
   Narrow value;
@@ -288,9 +289,9 @@ inline Vector<double> load_wide(const float* from) {
   return __builtin_convertvector(value, Vector<double>);
 }
 
-// In float64, of what is left of the numbers without `shift`: where that is one of them, its
-// distance from their mean is at most the root of their count times their deviation, so that what
-// is subtracted later costs no more digits than that count has.
+// Sums in float64 of the numbers minus `shift`. Where the shift is one of the numbers, its distance
+// from the mean is at most sqrt(count) times the standard deviation, so the later subtraction loses
+// no more digits than count has.
 Spread spread_of_rows(const float* x, float shift, const ColumnBlock& block) {
   constexpr std::size_t kWidth = kLanes<double>;
   constexpr std::size_t kVectors = kPlaces / kWidth;
@@ -326,7 +327,7 @@ Spread spread_of_rows(const float* x, float shift, const ColumnBlock& block) {
   return {combined(sums, add), combined(squares, add)};
 }
 
-// Of each column without the number of its first row; four rows at a time.
+// Sums of each column minus its first number; four rows at a time.
 void spread_of_columns(const float* __restrict x, const ColumnBlock& block,
                        Spread* __restrict out) {
   double from[kColumnsTogether], sums[kColumnsTogether], squares[kColumnsTogether];

@@ -10,16 +10,16 @@
 namespace gt {
 namespace {
 
-// Numbers of one task: some 5 us.
+// Numbers in one task, which takes about 5 us.
 constexpr std::size_t kTogether = 16 * 1024;
 
-// Numbers of a part of a long row.
+// Numbers in one part of a long row.
 constexpr std::size_t kPart = 32 * 1024;
 
 std::size_t parts_of(std::size_t whole, std::size_t part) { return (whole + part - 1) / part; }
 
-// Calls work(begin, end) for ranges of [0, items), each of which is of `size` numbers; a range
-// begins at a multiple of 8.
+// Calls work(begin, end) for ranges of [0, items), where an item has `size` numbers; a range begins
+// at a multiple of 8.
 template <class Work>
 void in_tasks(std::size_t items, std::size_t size, int threads, const Work& work) {
   const std::size_t together = kTogether / std::max<std::size_t>(1, 8 * size) * 8 + 8;
@@ -29,7 +29,7 @@ void in_tasks(std::size_t items, std::size_t size, int threads, const Work& work
   });
 }
 
-// Calls work(x's first, out's first, columns) for blocks of columns; out has `out_rows` rows.
+// Calls work(offset in x, offset in out, columns) for blocks of columns; out has `out_rows` rows.
 template <class Work>
 void by_columns(const DimShape& shape, std::size_t out_rows, int threads, const Work& work) {
   const std::size_t blocks = parts_of(shape.inner, kColumnsTogether);
@@ -48,8 +48,9 @@ void by_columns(const DimShape& shape, std::size_t out_rows, int threads, const 
   });
 }
 
-// One number of each row: of(row's first, begin, count) of the parts of a row, which finish(row,
-// parts, count of parts) makes it of. A row is cut by its length alone.
+// Computes one number for each row: of(offset of the row, begin, count) for each part of the row,
+// then finish(row, results of the parts, number of parts). The cut depends on the row's length
+// alone.
 template <class Part, class Of, class Finish>
 void by_rows(const DimShape& shape, int threads, const Of& of, const Finish& finish) {
   const std::size_t count = shape.count;
@@ -76,7 +77,7 @@ void by_rows(const DimShape& shape, int threads, const Of& of, const Finish& fin
   }
 }
 
-// Whether `one`, which is further back, is to be chosen.
+// True where `one`, which comes later, replaces `best`.
 bool is_better(Place kind, float one, float best) {
   if (best != best) {
     return false;
@@ -115,7 +116,7 @@ void search(const SearchLoops<T> (&loops)[kSoughtCount], Truth kind, const T* x,
 float spread_of(const SpreadKind& kind, const Spread& sums, std::size_t count) {
   const auto size = static_cast<double>(count);
   const double squares = sums.squares - sums.sum * sums.sum / size;
-  // The difference may be a last bit below zero; what is no number stays.
+  // The difference may be slightly below zero by rounding; NaN stays.
   const double variance = (squares < 0.0 ? 0.0 : squares) / (size - kind.correction);
   return static_cast<float>(kind.is_root ? std::sqrt(variance) : variance);
 }

@@ -1,5 +1,5 @@
-// What is computed along one dimension of an array, over threads: which rows or columns are a task.
-// The loops are array_path.h's. The bits do not depend on threads, which is the most that are used.
+// Operations along one dimension of an array: cuts rows or columns into tasks for threads. The
+// loops are array_path.h's. Bits do not depend on `threads`, the maximum number used.
 #pragma once
 
 #include <cstddef>
@@ -9,37 +9,37 @@
 
 namespace gt {
 
-// A contiguous array [outer, count, inner] with elements, along whose middle dimension something is
-// computed.
+// A contiguous, nonempty array [outer, count, inner]; operations run along the middle dim.
 struct DimShape {
   std::size_t outer, count, inner;
 };
 
-// A place among columns is an int32 while it is looked for.
+// Maximum count, because an index along columns is an int32 during the search.
 inline constexpr std::size_t kPlacesMost = INT32_MAX;
 
-// out [outer, count, inner]: PyTorch's bits, as both add in float64, one after another.
+// out [outer, count, inner]. The bits are PyTorch's, since both add in float64, one number after
+// another.
 void cumsum(const float* x, float* out, const DimShape& shape, int threads);
 
-// The same of bools; integers are exact.
+// Running counts of bools, as exact integers.
 void cumsum(const std::uint8_t* x, std::int64_t* out, const DimShape& shape, int threads);
 
-// out [outer, inner]: how many bools are true.
+// out [outer, inner]: number of true bools.
 void count_true(const std::uint8_t* x, std::int64_t* out, const DimShape& shape, int threads);
 
-// out [outer, inner]; count is at most kPlacesMost.
+// out [outer, inner]: indices along the dim; count is at most kPlacesMost.
 void places(Place kind, const float* x, std::int64_t* out, const DimShape& shape, int threads);
 
-// Whether one number is not zero; whether none is zero.
+// kAny: some number is not zero; kAll: no number is zero.
 enum class Truth { kAny, kAll };
 
-// out [outer, inner]. A bool is a byte.
+// out [outer, inner], with bools of one byte.
 void truth(Truth kind, const float* x, std::uint8_t* out, const DimShape& shape, int threads);
 void truth(Truth kind, const std::uint8_t* x, std::uint8_t* out, const DimShape& shape,
            int threads);
 
 struct SpreadKind {
-  double correction;  // the sum of squares is divided by count - correction, which is above zero
+  double correction;  // the divisor is count - correction, which is above zero
   bool is_root;
 };
 

@@ -1,4 +1,4 @@
-// Moves numbers of images; the products are the caller's.
+// Copies numbers between images and columns; the caller multiplies.
 #include "cpu/images.h"
 
 #include <algorithm>
@@ -6,20 +6,20 @@
 namespace gt {
 namespace {
 
-// The places [first, last) of a window's element along one dimension that are inside the image.
+// Places [first, last) along one dimension for which an element of the window is inside the image.
 struct Inside {
   std::int64_t first, last;
 };
 
 Inside inside(std::int64_t places, std::int64_t size, std::int64_t stride, std::int64_t start) {
-  // start + stride * place is in [0, size).
+  // Condition: start + stride * place is in [0, size).
   const std::int64_t first = start < 0 ? (-start + stride - 1) / stride : 0;
   const std::int64_t last = start < size ? (size - start + stride - 1) / stride : 0;
   return {std::min(first, places), std::clamp<std::int64_t>(last, std::min(first, places), places)};
 }
 
 // Calls visit(column, row of the image, first place inside, count, first pixel) for each row of
-// each element of the window; column is where the row begins in the unfolded array.
+// each element of the window; `column` is the row's offset in the unfolded array.
 template <class Visit>
 void visit_rows(const Image& size, const ImageWindow& window, Places places, PlaceRows rows,
                 const Visit& visit) {

@@ -1,4 +1,4 @@
-// What windows see of images, as the columns of a matrix: float32, contiguous.
+// Windows over images as the columns of a matrix: float32, contiguous.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@ struct Image {
   std::int64_t channels, height, width;
 };
 
-// Places of a window along both dimensions.
+// Number of windows along each dimension.
 struct Places {
   std::int64_t height, width;
 };
 
-// Some of the rows of places.
+// A range of the rows of places.
 struct PlaceRows {
   std::int64_t first, count;
 };
 
-// What each window of some rows sees: out is [channels kernel_h kernel_w, rows places.width], zeros
-// where it is outside.
+// Unfolds the windows of some rows: out is [channels * kernel_h * kernel_w, rows * places.width],
+// zeros outside the image.
 void unfold_image(const float* image, const Image& size, const ImageWindow& window, Places places,
                   PlaceRows rows, float* out);
 
-// The other way round: adds each window's numbers to the pixels where they come from.
+// The reverse: adds each window's numbers to the pixels that they came from.
 void fold_image(const float* columns, const Image& size, const ImageWindow& window, Places places,
                 PlaceRows rows, float* image);
 

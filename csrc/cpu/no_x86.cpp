@@ -1,4 +1,4 @@
-// Stands in for x86.cpp and for the files of its instruction sets on other machines.
+// Tables of kernels on machines other than x86-64: the portable paths only.
 #include "cpu/array_path.h"
 #include "cpu/attention/attention_path.h"
 #include "cpu/matmul/matmul_path.h"

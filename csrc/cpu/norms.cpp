@@ -10,11 +10,11 @@
 namespace gt {
 namespace {
 
-// Numbers of one task of the forward pass: some 5 us.
+// Numbers in one task of the forward pass, which takes about 5 us.
 constexpr std::size_t kTogether = 16 * 1024;
 
-// Rows of one task of the backward pass, whose parts of the weight's gradient are added one after
-// another. The tasks' sums are added then: one chain of all rows would lose digits.
+// Rows in one task of the backward pass. Rows add to the weight's gradient one after another within
+// a task, then the tasks' sums are added: one chain over all rows would lose digits.
 constexpr std::size_t kRowsTogether = 64;
 
 std::int64_t tasks_of(std::size_t rows, std::size_t together) {

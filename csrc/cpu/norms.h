@@ -1,4 +1,4 @@
-// RMS norm of many rows, over threads: which rows are a task. The loops are array_path.h's.
+// RMS norm over rows: cuts the rows into tasks for threads. The loops are array_path.h's.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ struct RmsNorm {
   std::size_t rows, columns;
 };
 
-// The same; grad and x_grad are like x, weight_grad [columns] is there without a weight too.
+// Shapes as in RmsNorm; grad and x_grad are like x. weight_grad [columns] exists without a weight
+// too.
 struct RmsNormGradient {
   const float* grad;
   const float* x;
@@ -26,7 +27,7 @@ struct RmsNormGradient {
   std::size_t rows, columns;
 };
 
-// The bits do not depend on threads, which is the most that are used.
+// Bits do not depend on `threads`, the maximum number used.
 void rms_norm(const RmsNorm& call, int threads);
 void rms_norm_backward(const RmsNormGradient& call, int threads);
 

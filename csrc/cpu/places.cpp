@@ -7,7 +7,7 @@
 namespace gt {
 namespace {
 
-// Where the next row of the index stands in the array.
+// Walks over the rows of the index, with each row's offset in the array.
 class Rows {
  public:
   explicit Rows(const Along& along) : along_(along), position_(along.sizes.size() - 1) {}
@@ -36,7 +36,7 @@ class Rows {
   std::size_t first_ = 0;
 };
 
-// Calls step(place in the array, place in the index) for each number of the index.
+// Calls step(offset in the array, offset in the index) for each number of the index.
 template <class Step>
 bool each_place(const Along& along, const std::int64_t* index, const Step& step) {
   Rows rows(along);

@@ -1,4 +1,4 @@
-// Rows and numbers of arrays that are read and written where an index says.
+// Gathering and scattering of rows and numbers by an index.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,20 @@
 
 namespace gt {
 
-// An index of places along one dimension of an array; in all others it is at most as large.
+// An index along one dimension of an array; in all other dimensions it is at most as large.
 struct Along {
-  std::vector<std::size_t> sizes;    // of the index
-  std::vector<std::size_t> strides;  // of the array; 0 along the dimension
-  std::size_t count, stride;         // of the dimension
+  std::vector<std::size_t> sizes;    // sizes of the index
+  std::vector<std::size_t> strides;  // strides of the array; 0 along the dimension
+  std::size_t count, stride;         // size and stride of the dimension
 };
 
-// All return false where an index is not in [0, count); what is written is then incomplete.
+// All return false where an index is outside [0, count); the output is then incomplete.
 
 // out[.., p, ..] = x[.., index[.., p, ..], ..]
 bool gather(const Along& along, const float* x, const std::int64_t* index, float* out);
 // out[.., index[.., p, ..], ..] = source[.., p, ..], in the order of the index
 bool scatter(const Along& along, float* out, const std::int64_t* index, const float* source);
-// The same, added to what is there.
+// out[.., index[.., p, ..], ..] += source[.., p, ..], in the order of the index
 bool scatter_add(const Along& along, float* out, const std::int64_t* index, const float* source);
 
 // out[p] = table[index[p]], rows of `columns` numbers.

@@ -1,5 +1,5 @@
-// Checks parameters, walks a box in chunks that stay in the first cache, and runs the chosen path's
-// loops on each.
+// Checks parameters, walks a box in chunks that stay in the first-level cache, and runs the chosen
+// path's loops on each.
 #include "cpu/random_fill.h"
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace {
 constexpr std::size_t kChunkBlocks = 256;
 static_assert(kChunkBlocks % RandomPath::kBlockGroup == 0);
 
-// The vector paths make at least 16 or 32 blocks. Up to here the scalar one is faster: rows of 4
-// float32 take 20 ns rather than 55 (Xeon with AVX-512).
+// The vector paths compute at least 16 or 32 blocks. Up to this number the scalar path is faster:
+// rows of 4 float32 take 20 ns instead of 55 (Xeon with AVX-512).
 constexpr std::size_t kShortRunBlocks = 4;
 
-// ---- distributions: Value, kPerBlock (values of a block of four words), and a call that makes
-// whole blocks ----
+// ---- distributions: Value, kPerBlock (values of a block of four words), and a call operator that
+// fills whole blocks ----
 
 template <class T>
 struct Uniform {
@@ -68,7 +68,7 @@ struct Rounded {
   }
 };
 
-// The same integers for both types.
+// Gives the same integers in both types.
 template <class T>
 struct Integers {
   using Value = T;
@@ -88,7 +88,7 @@ struct Integers {
   }
 };
 
-// One of two values, by whether the word is below threshold (0 to 2^32).
+// One of two values, depending on whether the word is below threshold (0 to 2^32).
 template <class T>
 struct Choice {
   using Value = T;
@@ -120,9 +120,9 @@ struct Words {
   }
 };
 
-// ---- walking ----
+// ---- runs of a box ----
 
-// Consecutive values: `count` of them from value `skip` of first_block on.
+// Writes `count` consecutive values, from value `skip` of first_block on.
 template <class Distribution>
 void fill_run(const RandomPath& chosen, Stream stream, const Distribution& distribution,
               std::uint64_t first_block, std::size_t skip, std::size_t count,

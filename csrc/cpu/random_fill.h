@@ -18,7 +18,7 @@ struct RandomTarget {
   int threads;
 };
 
-// Each throws DtypeError for an element type outside the list, std::invalid_argument for a bad
+// Each throws DtypeError for an element type outside its list, std::invalid_argument for a bad
 // parameter.
 
 // float32 float64 bfloat16 float16: uniform in [low, high), or low where both are equal.

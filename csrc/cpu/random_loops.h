@@ -1,4 +1,4 @@
-// The loops of RandomPath that the compiler vectorises by itself. Included once by the file of each
+// Loops of RandomPath in a form that the compiler vectorises. Included once by the file of each
 // instruction set, which adds its own Philox; nothing here may have external linkage (see
 // algo/philox.h).
 #pragma once

@@ -1,5 +1,5 @@
-// The inner loops of random numbers, once for each instruction set.
-// The loops know words and values; boxes, dtypes and threads are random_fill.h's.
+// Inner loops of random numbers, once for each instruction set. The loops handle words and values;
+// boxes, dtypes and threads belong to random_fill.h.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace gt {
 
-// `words` is 64-byte aligned. philox writes whole groups of kBlockGroup blocks; the others read
-// `blocks` blocks and write all values of these: four for each block, or two where a value takes 64
-// bits of words.
+// `words` is 64-byte aligned. philox writes whole groups of kBlockGroup blocks; the other loops
+// read `blocks` blocks and write all their values: four for each block, or two where a value takes
+// 64 bits of words.
 struct RandomPath {
   static constexpr std::size_t kBlockGroup = 32;  // four AVX-512 vectors of eight blocks
 

@@ -1,5 +1,5 @@
-// Sums, largest and smallest numbers of rows and of columns: loops of ArrayPath, which the compiler
-// vectorises by itself. Included by array_loops.h alone; nothing here may have external linkage.
+// Sums, maxima and minima of rows and of columns: loops of ArrayPath in a form that the compiler
+// vectorises. Included by array_loops.h alone; nothing here may have external linkage.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kPlaces = 16;
 
-// One number of 16, by pairs: a chain of 16 additions would take longer than a short row.
+// Combines 16 accumulators in pairs: a chain of 16 additions would take longer than a short row.
 template <std::size_t kCount = kPlaces, class T, class Combine>
 inline T combined(const T* places, Combine combine) {
   if constexpr (kCount == 1) {
@@ -26,7 +26,7 @@ inline T combined(const T* places, Combine combine) {
   }
 }
 
-// Sums over 16 places, then over these: the same order whatever the instruction set.
+// Sums in 16 accumulators, which are then combined: one order for every instruction set.
 template <class Term>
 inline float sum_of(std::size_t count, Term term) {
   float places[kPlaces] = {};
@@ -42,7 +42,7 @@ inline float sum_of(std::size_t count, Term term) {
   return combined(places, [](float one, float other) { return one + other; });
 }
 
-// The larger of two, of numbers and of vectors; `one` where `other` is NaN.
+// The larger of two numbers, or of two vectors by lane; `one` where `other` is NaN.
 struct Larger {
   static constexpr float kStart = -std::numeric_limits<float>::infinity();
   template <class T>
@@ -59,7 +59,7 @@ struct Smaller {
   }
 };
 
-// Of those that are no NaN.
+// The largest number that is not NaN.
 inline float largest_of(const float* x, std::size_t count) {
   float places[kPlaces];
   std::fill_n(places, kPlaces, Larger::kStart);
@@ -80,7 +80,7 @@ struct Sum {
   static float of(float one, float other) { return one + other; }
 };
 
-// As Larger and Smaller, but NaN is above and below all others, as in PyTorch.
+// Larger or Smaller, except that NaN wins over every number, as in PyTorch.
 template <class Ordered>
 struct Extreme {
   static constexpr float kStart = Ordered::kStart;
@@ -90,8 +90,8 @@ struct Extreme {
   }
 };
 
-// Of long rows float32 sums of so many elements are added in float64: one sum of a million would
-// lose five of its digits.
+// Number of elements in one float32 sum of a long row; these sums are added in float64. One float32
+// sum of a million would lose five of its digits.
 constexpr std::size_t kRowBlock = 2048;
 
 template <class Term>
@@ -124,8 +124,9 @@ inline bool any(Vector<std::int32_t> mask) {
   return found != 0;
 }
 
-// Four vectors at a time, so that none waits for the comparison before it; the last one may overlap
-// those before. The order changes no result, so vectors have the width of the instruction set.
+// Compares four vectors at a time, so that no comparison waits for the previous one. The last
+// vectors may overlap earlier ones. Order does not change the result, so vectors have the width of
+// the instruction set.
 template <class Ordered>
 float extreme_of_row(const float* x, std::size_t count) {
   constexpr std::size_t kWidth = kLanes<float>;
@@ -160,12 +161,12 @@ float extreme_of_row(const float* x, std::size_t count) {
   return has_nan ? std::numeric_limits<float>::quiet_NaN() : extreme;
 }
 
-// Columns whose numbers stay in the first cache while rows go by, and rows that are reduced before
-// they meet what is above: a sum of all rows in one chain would lose digits.
+// Columns whose numbers stay in the first-level cache while rows are read, and rows that are
+// reduced before they are combined with the rows above: one chain over all rows would lose digits.
 constexpr std::size_t kBlockColumns = 1024;
 constexpr std::size_t kBlockRows = 256;
 
-// block = the reduction of `rows` rows, four at a time, so that `block` is read once for four.
+// block = the reduction of `rows` rows, four at a time, so that `block` is read once for four rows.
 template <class Reduction>
 void reduce_block(const float* __restrict x, std::size_t rows, std::size_t stride,
                   std::size_t columns, float* __restrict block) {

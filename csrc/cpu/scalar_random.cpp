@@ -1,4 +1,4 @@
-// Random numbers in plain C++, for every machine: the twin that the vector paths must equal.
+// Random numbers in plain C++, for every machine. The vector paths must equal it.
 #include "cpu/random_loops.h"
 
 namespace gt {

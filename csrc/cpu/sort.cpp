@@ -11,12 +11,12 @@
 namespace gt {
 namespace {
 
-// Numbers of one task: some 30 us.
+// Numbers in one task, which takes about 30 us.
 constexpr std::size_t kTogether = 4096;
-// Numbers for which memory stays from call to call.
+// Maximum row length whose working memory stays allocated from call to call.
 constexpr std::size_t kKept = 64 * 1024;
 
-// A key, which is in the numbers' order without a sign, and a place.
+// A key, which orders as an unsigned integer like the numbers, and an index.
 struct Narrow {
   std::uint64_t both;
   Narrow(std::uint64_t key, std::size_t place) : both(key << 32 | place) {}
@@ -32,7 +32,7 @@ struct Wide {
   std::size_t place() const { return at; }
 };
 
-// By the lowest byte first, each time in the order that there is; where the items are then.
+// Stable radix sort from the lowest byte. Returns the buffer that holds the result.
 template <class Item>
 const Item* in_order(Item* from, Item* to, std::size_t count, int key_bits) {
   for (int shift = 0; shift < key_bits; shift += 8) {
@@ -64,7 +64,7 @@ std::uint64_t float_key(float x) {
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
-// One row: keys of x by `key_of`, in so many bits.
+// Sorts one row by key_of(x), which has key_bits bits. Returns whether two keys are equal.
 template <class Item, class T, class KeyOf>
 bool sort_row(const T* x, T* values, std::int64_t* places, std::size_t count, int key_bits,
               void* memory, const KeyOf& key_of) {
@@ -89,7 +89,7 @@ bool sort_one(const float* x, float* values, std::int64_t* places, const SortedR
                           [flipped](float one) { return float_key(one) ^ flipped; });
 }
 
-// Integers as what they are above the smallest, or below the largest.
+// Sorts integers by their distance from the smallest, or from the largest where descending.
 template <class Integer>
 bool sort_one(const Integer* x, Integer* values, std::int64_t* places, const SortedRows& shape,
               void* memory) {
@@ -104,7 +104,7 @@ bool sort_one(const Integer* x, Integer* values, std::int64_t* places, const Sor
                         : sort_row<Wide>(x, values, places, shape.count, key_bits, memory, key_of);
 }
 
-// Items of both sides.
+// Bytes for both buffers of the radix sort.
 std::size_t memory_of(std::size_t count) { return 2 * count * sizeof(Wide); }
 
 template <class T>
@@ -115,7 +115,7 @@ void sort_all(const T* x, T* values, std::int64_t* places, std::uint8_t* has_equ
     has_equal[row] = sort_one(x + at, values + at, places + at, shape, memory) ? 1 : 0;
   };
   if (shape.count > kKept) {
-    // A task must not fail, so what its rows need is there before it begins.
+    // A task must not fail, so the memory for its rows is allocated before it starts.
     const std::size_t tasks = std::min(shape.rows, static_cast<std::size_t>(threads));
     Scratch scratch;
     auto* memory = static_cast<std::byte*>(scratch.bytes(tasks * memory_of(shape.count)));

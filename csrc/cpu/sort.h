@@ -1,4 +1,4 @@
-// Rows in order, with the places where their numbers were.
+// Sorted rows, with the original indices of their numbers.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace gt {
 
-// A place is 32 bits while rows are sorted.
+// Maximum row length, because an index has 32 bits during the sort.
 inline constexpr std::size_t kSortedMost = INT32_MAX;
 
 // Contiguous rows of `count` numbers each, at most kSortedMost.
@@ -15,10 +15,9 @@ struct SortedRows {
   bool descending;
 };
 
-// values and places [rows, count]; of equal numbers the first is before the others. What is no
-// number is above all others, and equal to its like; zeros of both signs are equal. has_equal
-// [rows]: whether two numbers of a row are equal, so that another order of their places would be as
-// good.
+// values and places are [rows, count]; equal numbers keep their order. NaN is above all others and
+// equal to NaN; zeros of both signs are equal. has_equal [rows]: two numbers of the row are equal,
+// so that another order of their indices would be valid too.
 void sort_rows(const float* x, float* values, std::int64_t* places, std::uint8_t* has_equal,
                const SortedRows& shape, int threads);
 void sort_rows(const std::int32_t* x, std::int32_t* values, std::int64_t* places,

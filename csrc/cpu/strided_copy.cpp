@@ -13,28 +13,29 @@
 namespace gt {
 namespace {
 
-// A cache line of elements: a tile reads as many whole lines as it writes.
+// Elements of a cache line: a tile reads and writes the same number of whole lines.
 template <class T>
 constexpr std::int64_t kTile = 64 / sizeof(T);
 
-// Elements of a register that every machine has: as many rows of as many are turned at once.
+// Elements of a 16-byte register, which every machine has: the side of the square that is
+// transposed at once.
 template <class T>
 constexpr std::int64_t kSquare = 16 / sizeof(T);
 
-// Rows and columns of a block, some of which are a task: both sides stay in the second cache, and
-// the pages that they are on are few enough to be known.
+// Rows and columns of a block: both sides stay in the second-level cache, and its pages fit the
+// TLB. A task is one or more blocks.
 constexpr std::int64_t kBlock = 128;
 constexpr std::int64_t kTogether = kBlock * kBlock;
 
-// As many lines as a tile has, so many elements or a multiple of it apart, drive each other out of
-// a first cache of eight lines for each of 64 places.
+// Lines of a tile that are a multiple of this many elements apart evict each other from a
+// first-level cache of 64 sets and 8 ways.
 constexpr std::int64_t kConflicting = 512;
 
 struct Dim {
   std::int64_t size, from, to;  // strides of both sides
 };
 
-// Without dimensions of one element, and as one where two go through memory as one.
+// Drops dims of one element, and merges adjacent dims that advance through memory as one.
 std::vector<Dim> merged(std::span<const StridedDim> dims) {
   std::vector<Dim> reversed;
   std::int64_t to = 1;
@@ -59,7 +60,7 @@ struct Register {
   typedef T Type __attribute__((vector_size(16)));
 };
 
-// The lower or upper halves of two registers, element by element.
+// Interleaves the lower or the upper halves of two registers, element by element.
 template <class T, int kFirst, int... kPlaces>
 typename Register<T>::Type interleaved(typename Register<T>::Type one,
                                        typename Register<T>::Type other,
@@ -69,8 +70,8 @@ typename Register<T>::Type interleaved(typename Register<T>::Type one,
                                  (kFirst + kPlaces / 2 + (kPlaces % 2 == 1 ? kCount : 0))...);
 }
 
-// Row i of `to` is column i of the square at `from`: its two halves are interleaved until each
-// element has gone round.
+// Transposes the square at `from`: row i of `to` is its column i. Halves are interleaved until each
+// element is in its place.
 template <class T>
 void turn_square(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride) {
   using Row = typename Register<T>::Type;
@@ -94,7 +95,7 @@ void turn_square(const T* from, std::int64_t from_stride, T* to, std::int64_t to
   }
 }
 
-// By way of memory of its own, so that each line is read and written once.
+// Transposes through a local buffer, so that each line is read and written once.
 template <class T>
 void turn_tile(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride) {
   constexpr std::int64_t kSide = kTile<T>;
@@ -109,7 +110,7 @@ void turn_tile(const T* from, std::int64_t from_stride, T* to, std::int64_t to_s
   }
 }
 
-// Rows of i and columns of j: to[i, j] = from[i, j].
+// A block of rows i and columns j: to[i, j] = from[i, j].
 template <class T>
 struct Block {
   const T* from;
@@ -139,8 +140,8 @@ struct Block {
     }
   }
 
-  // Neighbours along i are neighbours in `from`, those along j in `to`: both sides are read and
-  // written by whole lines.
+  // Neighbours along i are adjacent in `from`, those along j in `to`: tiles read and write whole
+  // cache lines on both sides.
   void copy_tiles() const {
     constexpr std::int64_t kSide = kTile<T>;
     const bool has_conflicts = j.from % kConflicting == 0 || i.to % kConflicting == 0;
@@ -180,7 +181,7 @@ struct Block {
 
 std::int64_t blocks_of(std::int64_t size) { return (size + kBlock - 1) / kBlock; }
 
-// An array of blocks of two dimensions, within those that are left.
+// Copies blocks of two dims, over all indices of the remaining dims.
 template <class T>
 void copy_of(const T* from, const std::vector<Dim>& rest, const Dim& i, const Dim& j, T* out,
              int threads) {
@@ -210,7 +211,7 @@ void copy_of(const T* from, const std::vector<Dim>& rest, const Dim& i, const Di
   });
 }
 
-// Elements that are repeated are neighbours of none.
+// Orders dims by their stride; a repeated dim (stride 0) comes last.
 bool is_nearer(const Dim& one, const Dim& other) {
   return one.from != 0 && (other.from == 0 || std::abs(one.from) < std::abs(other.from));
 }

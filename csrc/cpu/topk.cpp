@@ -7,21 +7,22 @@
 namespace gt {
 namespace {
 
-// Numbers of one task: some 10 us.
+// Numbers in one task, which takes about 10 us.
 constexpr std::size_t kTogether = 32 * 1024;
-// Numbers that may come before those so far: of each of the first, and a share of all.
+// Maximum number of insertions before a row counts as unclear: per kept number, and a share of the
+// row.
 constexpr std::size_t kMovedLeast = 8;
 constexpr std::size_t kMovedShare = 32;
-// Numbers that are looked at together: few of them have one that is among the first.
+// Numbers compared together with the last kept one: few blocks have one that must be inserted.
 constexpr std::size_t kBlock = 64;
 
-// The first numbers so far, and the next one behind them.
+// The first k numbers so far, and the next one after them.
 template <bool kLargest>
 class First {
  public:
   explicit First(std::size_t most) : most_(most) {}
 
-  // False where it is no number.
+  // Returns false for NaN.
   bool insert(float value, std::size_t place) {
     if (value != value) {
       return false;
@@ -56,7 +57,7 @@ class First {
   std::size_t size_ = 0;
 };
 
-// Whether none of a block is among the first, and each is a number.
+// True where `last` comes strictly before every number of a block; false with a NaN.
 template <bool kLargest>
 bool is_behind(const float* x, float last) {
   std::int32_t is_any = 0;
@@ -71,7 +72,8 @@ bool top_of_row(const float* x, float* values, std::int64_t* places, std::size_t
                 std::size_t k) {
   const std::size_t most = std::min(k + 1, count);
   First<kLargest> first(most);
-  // Each moves up to k others. Of numbers in no order some k ln(count / k) do.
+  // Each insertion moves up to k others. A row in random order needs about k ln(count / k)
+  // insertions.
   std::size_t left = kMovedLeast * most + count / kMovedShare;
   std::size_t i = 0;
   for (; i < most; ++i) {

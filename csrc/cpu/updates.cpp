@@ -9,7 +9,7 @@
 namespace gt {
 namespace {
 
-// Numbers of one task: some 6 us.
+// Numbers in one task, which takes about 6 us.
 constexpr std::size_t kTogether = 16 * 1024;
 
 float narrow(double value) { return static_cast<float>(value); }

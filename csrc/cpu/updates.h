@@ -1,4 +1,4 @@
-// Optimizer steps over whole arrays: numbers that a step needs, and threads. The loops are
+// Optimizer steps over whole arrays: constants of a step, and threads. The loops are
 // array_path.h's.
 #pragma once
 
@@ -14,14 +14,14 @@ struct AdamNumbers {
   double beta2;
   double eps;
   double weight_decay;
-  double step;  // from 1 on
+  double step;  // counted from 1
   bool decoupled;
   bool maximize;
 };
 
 AdamStep adam_step(const AdamNumbers& numbers);
 
-// A parameter with its state, `count` numbers each; max_sq may be null.
+// A parameter and its state, `count` numbers each; max_sq may be null.
 struct AdamArrays {
   float* param;
   const float* grad;
@@ -31,7 +31,7 @@ struct AdamArrays {
   std::size_t count;
 };
 
-// One step of Adam. The bits do not depend on threads, which is the most that are used.
+// One step of Adam. Bits do not depend on `threads`, the maximum number used.
 void adam(const AdamArrays& arrays, const AdamStep& step, int threads);
 
 }  // namespace gt

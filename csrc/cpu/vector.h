@@ -1,4 +1,4 @@
-// Vectors of the width of the instruction set that a file is compiled for, and functions of them.
+// Vectors as wide as the instruction set that a file is compiled for, and functions of them.
 // Included by the files of one instruction set only; nothing here may have external linkage.
 #pragma once
 
@@ -47,7 +47,7 @@ inline Vector<T> splat(T value) {
   return value - Vector<T>{};  // exact for -0 also
 }
 
-// Sums the lanes, always in the same order.
+// Sums the lanes in a fixed order.
 template <class T>
 inline T lane_sum(Vector<T> value) {
   T parts[kLanes<T>];
@@ -60,9 +60,9 @@ inline T lane_sum(Vector<T> value) {
   return parts[0];
 }
 
-// e to the x within 2 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, then the Taylor
-// polynomial of r. 0 below -87.3, where the result would be subnormal; NaN
-// stays; infinity where it overflows.
+// e^x within 2 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, then the Taylor
+// polynomial of r. 0 below -87.3, where the result would be subnormal; NaN for NaN; infinity on
+// overflow.
 inline Vector<float> exponential(Vector<float> x) {
   using Int = Vector<std::int32_t>;
   constexpr float kShift = 0x1.8p23F;  // adding it rounds to an integer, which the low bits hold
@@ -77,7 +77,7 @@ inline Vector<float> exponential(Vector<float> x) {
   sum = sum * r + 0.5F;
   sum = sum * r + 1.0F;
   sum = sum * r + 1.0F;
-  // Two factors, so that n = 128 does not overflow before its time.
+  // Scales by two factors, so that n = 128 does not overflow early.
   const Int exponent = reinterpret_cast<Int>(n >= 128.0F ? n - 1.0F + kShift : shifted);
   Vector<float> result = reinterpret_cast<Vector<float>>((exponent - 0x4B400000 + 127) << 23) * sum;
   result = n >= 128.0F ? result * 2.0F : result;

@@ -1,5 +1,5 @@
-// What this x86-64 machine can run, and the kernels' functions for it. Compiled for every x86-64,
-// unlike the files it offers.
+// Detects the instruction sets of this x86-64 machine and selects the kernels' functions. Compiled
+// for every x86-64, unlike the files of the functions.
 #include "cpu/array_path.h"
 #include "cpu/attention/attention_path.h"
 #include "cpu/matmul/matmul_path.h"

@@ -4,7 +4,7 @@
 
 extern "C" __global__ void __launch_bounds__(1024)
     gt_adamw_f32(const gt::AdamwTensor* tensors, std::uint32_t count, gt::AdamwStep step) {
-  // The tensor of this block: the last one whose first block is not behind it.
+  // The tensor of this block is the last one whose first block is at or before it.
   std::uint32_t low = 0;
   std::uint32_t high = count;
   while (high - low > 1) {

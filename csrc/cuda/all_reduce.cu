@@ -1,5 +1,5 @@
-// All-reduce and reduce-scatter: cuda/collectives.h. Compiled, and run under the emulator; over a
-// real link they have not run.
+// Kernels of all-reduce and reduce-scatter (cuda/collectives.h). Tested under the emulator; not yet
+// run over a real link.
 #include "cuda/all_reduce.h"
 #include "cuda/kernels.h"
 

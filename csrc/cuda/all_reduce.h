@@ -1,5 +1,5 @@
-// Reductions over buffers that all ranks can reach: device code, called by all_reduce.cu. Sums go
-// in the order of the ranks, so all ranks get the same bits, every time.
+// Reductions over buffers that all ranks can reach: device code, called by all_reduce.cu.
+// Contributions are added in the order of the ranks, so all ranks get the same bits, every time.
 #pragma once
 
 #include "cuda/elements.h"
@@ -8,7 +8,7 @@
 namespace gt {
 namespace {
 
-// Element i of every rank's slot, summed.
+// Sum over the ranks of element i of their slots.
 template <class Element>
 __device__ typename Element::Stored sum_of(const CollectivePeers& peers, const CollectiveCall& call,
                                            std::int64_t i) {
@@ -20,8 +20,8 @@ __device__ typename Element::Stored sum_of(const CollectivePeers& peers, const C
   return Element::narrow(sum);
 }
 
-// Every rank reads everything: (ranks - 1) * elements over the link, one meeting. A slot holds
-// `elements`.
+// Every rank reads the inputs of all: (ranks - 1) * elements over the link, one barrier. A slot
+// holds `elements`.
 template <class Element>
 __device__ void all_reduce_one_shot(const CollectivePeers& peers, const CollectiveCall& call) {
   using T = typename Element::Stored;
@@ -37,8 +37,8 @@ __device__ void all_reduce_one_shot(const CollectivePeers& peers, const Collecti
   }
 }
 
-// Every rank sums its part and reads the others' sums: 2 * elements over the link, two meetings. A
-// slot holds 2 * `elements`.
+// Every rank sums its part and reads the other ranks' sums: 2 * elements over the link, two
+// barriers. A slot holds 2 * `elements`.
 template <class Element>
 __device__ void all_reduce_two_shot(const CollectivePeers& peers, const CollectiveCall& call) {
   using T = typename Element::Stored;
@@ -63,7 +63,7 @@ __device__ void all_reduce_two_shot(const CollectivePeers& peers, const Collecti
 }
 
 // Rank r gets part r of the sum: its input and a slot have ranks * `elements`, its output
-// `elements`. One meeting.
+// `elements`. One barrier.
 template <class Element>
 __device__ void reduce_scatter(const CollectivePeers& peers, const CollectiveCall& call) {
   using T = typename Element::Stored;

@@ -1,6 +1,6 @@
-// Attention on tensor cores of sm_80 and later. A block has 128 queries of a head, a warp 32, and
-// goes over the keys and values in tiles; what it holds of the scores are one tile's. Dao,
-// "FlashAttention-2" (ICLR 2024), gives the order of the loops.
+// Attention on tensor cores of sm_80 and later. A block has 128 queries of a head, a warp 32. It
+// goes over the keys and values in tiles and holds the scores of one tile at a time. The order of
+// the loops is that of Dao, "FlashAttention-2" (ICLR 2024).
 #include "cuda/attention.h"
 #include "cuda/attention_tiles.h"
 #include "cuda/worker_kernels.h"
@@ -8,8 +8,8 @@
 namespace gt {
 namespace {
 
-// For each row of a lane the greatest score so far, in units of log 2, and its part of the sum of
-// 2^(score - greatest).
+// Holds, for each row of a lane, the greatest score so far in units of log 2, and the lane's part
+// of the sum of 2^(score - greatest).
 template <class Tile>
 struct Softmax {
   float greatest[Tile::kRowTiles][2];
@@ -22,7 +22,8 @@ struct Softmax {
     }
   }
 
-  // Turns scores into 2^(score - greatest), and makes the older sums and outputs fit.
+  // Turns scores into 2^(score - greatest), and rescales earlier sums and outputs to the new
+  // greatest.
   __device__ void advance(Scores<Tile>& scores, Wide<Tile>& output) {
 #pragma unroll
     for (unsigned i = 0; i < Tile::kRowTiles; ++i) {
@@ -33,7 +34,7 @@ struct Softmax {
     }
   }
 
-  // Over the lanes that share a row.
+  // Combines the sums of the lanes that share a row.
   __device__ void finish() {
 #pragma unroll
     for (unsigned i = 0; i < Tile::kRowTiles; ++i) {
@@ -58,7 +59,7 @@ struct Softmax {
     now = device::maximum(now, device::shuffle_xor(now, 1));
     now = device::maximum(now, device::shuffle_xor(now, 2));
     greatest[i][half] = now;
-    // A row that sees nothing yet has no greatest score: its powers are 0 by any other number.
+    // A row that sees no key yet has no greatest score; its powers are 0 with any base.
     const float base = now == kLowest ? 0.0F : now;
     const float fit = device::power_of_2(before - base);
     float total = sum[i][half] * fit;
@@ -79,8 +80,8 @@ struct Softmax {
   }
 };
 
-// Scores in units of log 2, and kLowest where the query does not see the key. Args: query and key,
-// those of the warp's first row and of the first column.
+// Scales scores to units of log 2, and sets those whose key the query does not see to kLowest.
+// Args: query and key are the warp's first row and the first column.
 template <class Tile>
 __device__ void scale_and_hide(const DeviceAttention& call, int query, int key,
                                Scores<Tile>& scores) {
@@ -102,7 +103,7 @@ __device__ void scale_and_hide(const DeviceAttention& call, int query, int key,
   }
   const unsigned lane = device::lane_index();
   const int keys_left = least(call.keys - key, kColumns);
-  // Of the lane's first row: how many of the columns it sees, but for the end of the keys.
+  // Number of columns that the lane's first row sees, not counting the end of the keys.
   const int seen =
       !call.is_causal ? kColumns : least(query - key + 1, kColumns) + static_cast<int>(lane / 4);
 #pragma unroll
@@ -165,7 +166,7 @@ __device__ void attention(const DeviceAttention& call) {
   };
   const std::uint32_t head = blockIdx.y;
   const std::uint32_t batch = blockIdx.z;
-  // The last queries first: of causal attention they take longest.
+  // Blocks take the last queries first: causal attention spends the most time on them.
   const int first = static_cast<int>((gridDim.x - 1 - blockIdx.x) * Tile::kRows);
   const int warp_query = first + warp_row<Tile>();
   const HeadRows query = head_rows(call.query, batch, head, call.queries, call.width);
@@ -192,12 +193,12 @@ __device__ void attention(const DeviceAttention& call) {
   softmax.begin();
   for (int step = 0; step < steps; ++step) {
     device::copy_wait<0>();
-    __syncthreads();  // the stage is there for all, and nobody reads the one before it any more
+    __syncthreads();  // the stage is complete, and nobody reads the previous one
     copy(step + 1);
     const int first_key = step * kColumns;
     const int last_query = warp_query + kRows / 4 - 1;
     if (warp_query >= call.queries || (call.is_causal && first_key > last_query)) {
-      continue;  // nothing for this warp
+      continue;  // this warp sees none of these keys
     }
     Scores<Tile> scores = {};
     multiply_rows<kType, Tile>(query_panel, stage(step), scores);

@@ -1,14 +1,14 @@
-// Gradients of attention on tensor cores of sm_80 and later, from scores made anew: the formulas of
-// cpu/attention/backward.h. Every sum has one owner and one order, so the bits are the same at each
-// run: one kernel goes over the keys for the gradient of queries, another over the queries for
-// those of keys and values. Scores come in units of log 2.
+// Gradients of attention on tensor cores of sm_80 and later. Scores are computed again, by the
+// formulas of cpu/attention/backward.h and in units of log 2. Every sum has one owner and one
+// order, so the bits are the same at each run: one kernel goes over the keys for the gradient of
+// queries, another over the queries for the gradients of keys and values.
 #include "cuda/attention_tiles.h"
 #include "cuda/worker_kernels.h"
 
 namespace gt {
 namespace {
 
-// Sum of grad * output over each row, a warp a row.
+// Sum of grad * output over each row; one warp computes one row.
 template <Half kType>
 __device__ void attention_products(const DeviceAttention& call,
                                    const DeviceAttentionGradient& gradient) {
@@ -35,13 +35,14 @@ __device__ void attention_products(const DeviceAttention& call,
   }
 }
 
-// What a query's scores turn into weights and gradients with: 2^(score - logarithm) is a weight.
+// Per-query constants of the gradient: 2^(score - logarithm) is a weight.
 struct Term {
   float logarithm, product;
 };
 
-// scores: in, products of queries and keys; out, the weights. grads: in, products of the output's
-// gradient and values; out, the gradients of the scores. words: of dropout.
+// Computes the weight and the gradient of one score in place. Args: score, the product of query and
+// key, becomes the weight; grad, the product of the output's gradient and the value, becomes the
+// gradient of the score.
 __device__ inline void turn_score(const DeviceAttention& call, const Term& term, bool is_kept,
                                   bool is_seen, float& score, float& grad) {
   const float weight =
@@ -51,7 +52,7 @@ __device__ inline void turn_score(const DeviceAttention& call, const Term& term,
   score = is_kept ? weight : 0.0F;
 }
 
-// The terms of the rows of a lane, where rows are queries.
+// Terms of a lane's rows, where rows are queries.
 template <class Tile>
 struct RowTerms {
   Term of_row[Tile::kRowTiles][2];
@@ -69,7 +70,7 @@ struct RowTerms {
   }
 };
 
-// Weights are not needed; the gradients of the scores into `grads`.
+// Replaces `grads` by the gradients of the scores; the weights are not kept.
 template <class Tile>
 __device__ void turn_rows(const DeviceAttention& call, const RowTerms<Tile>& terms,
                           const RowSeeds<Tile>& seeds, int query, int key, Scores<Tile>& scores,
@@ -77,7 +78,7 @@ __device__ void turn_rows(const DeviceAttention& call, const RowTerms<Tile>& ter
   constexpr int kColumns = Tile::kColumns;
   const unsigned lane = device::lane_index();
   const int keys_left = least(call.keys - key, kColumns);
-  // Of the lane's first row: how many of the columns it sees, but for the end of the keys.
+  // Number of columns that the lane's first row sees, not counting the end of the keys.
   const int seen =
       !call.is_causal ? kColumns : least(query - key + 1, kColumns) + static_cast<int>(lane / 4);
 #pragma unroll
@@ -142,12 +143,12 @@ __device__ void attention_grad_query(const DeviceAttention& call,
   Wide<Tile> sums = {};
   for (int step = 0; step < steps; ++step) {
     device::copy_wait<0>();
-    __syncthreads();  // the stage is there for all, and nobody reads the one before it any more
+    __syncthreads();  // the stage is complete, and nobody reads the previous one
     copy(step + 1);
     const int first_key = step * kColumns;
     const int last_query = warp_query + kRows / 4 - 1;
     if (warp_query >= call.queries || (call.is_causal && first_key > last_query)) {
-      continue;  // nothing for this warp
+      continue;  // this warp sees none of these keys
     }
     Scores<Tile> scores = {};
     Scores<Tile> grads = {};
@@ -162,7 +163,7 @@ __device__ void attention_grad_query(const DeviceAttention& call,
                           gradient.grad_query + offset * call.width);
 }
 
-// What a stage of queries brings along.
+// Terms of one stage of queries.
 template <unsigned kColumns>
 struct ColumnTerms {
   float logsumexp[kColumns];
@@ -170,7 +171,7 @@ struct ColumnTerms {
   std::uint64_t seeds[kColumns];
 };
 
-// Begins to copy the terms of queries [query, query + kColumns) of one head; 0 beyond their end.
+// Starts copying the terms of queries [query, query + kColumns) of one head; zeros beyond the end.
 template <unsigned kColumns>
 __device__ void copy_terms(const DeviceAttention& call, const DeviceAttentionGradient& gradient,
                            std::int64_t offset, int query, ColumnTerms<kColumns>& terms) {
@@ -187,14 +188,14 @@ __device__ void copy_terms(const DeviceAttention& call, const DeviceAttentionGra
   }
 }
 
-// As turn_rows, where rows are keys from `key` on and columns queries from `query` on.
+// Like turn_rows, but rows are keys from `key` on and columns are queries from `query` on.
 template <class Tile>
 __device__ void turn_columns(const DeviceAttention& call, const ColumnTerms<Tile::kColumns>& terms,
                              int query, int key, Scores<Tile>& scores, Scores<Tile>& grads) {
   constexpr int kColumns = Tile::kColumns;
   const unsigned lane = device::lane_index();
   const int queries_left = least(call.queries - query, kColumns);
-  // The first column that sees the lane's first row.
+  // The first column whose query sees the lane's first row.
   const int first =
       !call.is_causal ? -static_cast<int>(Tile::kRows) : key - query + static_cast<int>(lane / 4);
 #pragma unroll
@@ -233,13 +234,13 @@ __device__ void attention_grad_key(const DeviceAttention& call,
   const auto stage = [&](int step) {
     return value_panel + Tile::kHeldElements + step % 2 * (2 * Tile::kStageElements);
   };
-  const std::uint32_t head = blockIdx.y;  // of keys
+  const std::uint32_t head = blockIdx.y;  // head of keys
   const std::uint32_t batch = blockIdx.z;
   const int first = static_cast<int>(blockIdx.x * Tile::kRows);
   const int warp_key = first + warp_row<Tile>();
   const int first_tile = call.is_causal ? first / kColumns : 0;
   const int tiles = ceil_divided(call.queries, kColumns) - first_tile;
-  // The heads of queries that share these keys, one after the other.
+  // Steps go over the heads of queries that share these keys, one after the other.
   const int steps = tiles <= 0 ? 0 : tiles * call.sharing;
 
   const auto copy = [&](int step) {
@@ -267,11 +268,11 @@ __device__ void attention_grad_key(const DeviceAttention& call,
   Wide<Tile> value_sums = {};
   for (int step = 0; step < steps; ++step) {
     device::copy_wait<0>();
-    __syncthreads();  // the stage is there for all, and nobody reads the one before it any more
+    __syncthreads();  // the stage is complete, and nobody reads the previous one
     copy(step + 1);
     const int query = (first_tile + step % tiles) * kColumns;
     if (warp_key >= call.keys || (call.is_causal && query + kColumns <= warp_key)) {
-      continue;  // nothing for this warp
+      continue;  // none of these queries sees a key of this warp
     }
     Scores<Tile> scores = {};
     Scores<Tile> grads = {};

@@ -1,7 +1,8 @@
-// Gradients of attention on tensor cores of sm_90a, from scores made anew, as attention_backward.cu
-// has them: one kernel goes over the keys for the gradient of queries, another over the queries for
-// those of keys and values, so that every sum has one owner and one order. Weights stay in
-// registers: where rows are keys, the scores come turned, and nothing is turned in shared memory.
+// Gradients of attention on tensor cores of sm_90a. Scores are computed again, as in
+// attention_backward.cu: one kernel goes over the keys for the gradient of queries, another over
+// the queries for the gradients of keys and values, so that every sum has one owner and one order.
+// Weights stay in registers: where rows are keys, the product gives transposed scores, and nothing
+// is transposed in shared memory.
 #include "cuda/attention_hopper.h"
 
 namespace gt {
@@ -10,7 +11,7 @@ namespace {
 constexpr unsigned kKeyProducerRegisters = 40;
 constexpr unsigned kKeyConsumerRegisters = 232;
 
-// What a query's scores turn into weights and gradients with: 2^(score - logarithm) is a weight.
+// Per-query constants of the gradient: 2^(score - logarithm) is a weight.
 struct Term {
   float logarithm, product;
 };
@@ -52,7 +53,7 @@ struct Panels {
   }
 };
 
-// A tile of rows of one head, which steps from `begin` to `end` of its columns concern.
+// A tile of rows of one head, with the range of steps [begin, end) over its columns.
 struct Place {
   int first;
   unsigned head, batch;
@@ -69,7 +70,7 @@ struct Schedule {
         tiles((static_cast<unsigned>(rows) + Tile::kRows - 1) / Tile::kRows),
         all(all_heads * tiles) {}
 
-  // The last queries see most keys.
+  // Tiles of queries, the last ones first: they see the most keys.
   __device__ Place of_queries(const DeviceAttention& call, unsigned number) const {
     const int first = static_cast<int>((tiles - 1 - number / all_heads) * Tile::kRows);
     const int seen =
@@ -77,7 +78,7 @@ struct Schedule {
     return {first, number % all_heads % heads, number % all_heads / heads, 0,
             ceil_divided(seen, static_cast<int>(Tile::kColumns))};
   }
-  // The first keys are seen by most queries.
+  // Tiles of keys, the first ones first: the most queries see them.
   __device__ Place of_keys(const DeviceAttention& call, unsigned number) const {
     const int first = static_cast<int>(number / all_heads * Tile::kRows);
     const int end = ceil_divided(call.queries, static_cast<int>(Tile::kColumns));
@@ -86,7 +87,7 @@ struct Schedule {
   }
 };
 
-// Copies, by one thread: the panels of the tile, and those of each step.
+// Copies that one thread issues: the panels of the tile, and those of each step.
 template <class Tile>
 struct Copies {
   Panels<Tile> panels;
@@ -119,7 +120,7 @@ struct Copies {
   }
 };
 
-// Of queries beyond the end no weight is left.
+// Queries beyond the end get a term whose weights are 0.
 __device__ inline Term term_of(const DeviceAttention& call, const DeviceAttentionGradient& gradient,
                                std::int64_t head_row, int query) {
   if (query >= call.queries) {
@@ -133,7 +134,7 @@ __device__ inline std::int64_t first_row(const DeviceAttention& call, unsigned b
   return (std::int64_t{batch} * call.heads + head) * call.queries;
 }
 
-// One warp brings the terms of each step's queries.
+// Copies the terms of each step's queries; one warp runs it.
 template <class Tile>
 __device__ void bring_terms(const DeviceAttention& call, const DeviceAttentionGradient& gradient,
                             const Schedule<Tile>& schedule) {
@@ -165,7 +166,7 @@ __device__ void bring_terms(const DeviceAttention& call, const DeviceAttentionGr
   }
 }
 
-// Of a warp: its threads read terms, not only its products panels.
+// Frees a stage for one warp: all its threads read terms, so the warp synchronises first.
 __device__ inline void release(std::uint64_t* barrier) {
   __syncwarp();
   if (device::lane_index() == 0) {
@@ -194,8 +195,8 @@ __device__ void consume_for_keys(const DeviceAttention& call,
     float key_sums[Tile::kWidth / 2] = {};
     float value_sums[Tile::kWidth / 2] = {};
     device::mbarrier_wait(panels.held_full, round % 2);
-    // Whether a step's products with the panels are on their way while the next begins. Registers
-    // of the greater width do not suffice for it.
+    // True where the products of a step with the panels still run while the next step begins. The
+    // greater width has too few registers for it.
     constexpr bool kCarries = Tile::kWidth == 64;
     bool is_first = true;
     unsigned before = 0;
@@ -305,7 +306,7 @@ __device__ void consume_for_queries(const DeviceAttention& call,
       device::warpgroup_fence();
       multiply_rows<kType, Tile::kWidth, Tile::kRows, Tile::kColumns>(
           scores, panels.held + own_rows, panels.first(turn.stage));
-      device::warpgroup_wait<1>();  // the product of the step before
+      device::warpgroup_wait<1>();  // the product of the previous step
       if (step < place.end - 1) {
         release(panels.empty + before);
       }
@@ -363,7 +364,7 @@ __device__ void gradient_of_queries(const TensorMap& query, const TensorMap& gra
   if (threadIdx.x == 0) {
     Panels<Tile>().init(1);
   }
-  __syncthreads();  // the barriers are there
+  __syncthreads();  // the barriers are initialised
   if (threadIdx.x < kWarpgroup) {
     device::lower_registers<kProducerRegisters>();
     if (threadIdx.x == 0) {
@@ -395,7 +396,7 @@ __device__ void gradient_of_keys(const TensorMap& query, const TensorMap& grad,
   if (threadIdx.x == 0) {
     Panels<Tile>().init(2);
   }
-  __syncthreads();  // the barriers are there
+  __syncthreads();  // the barriers are initialised
   if (threadIdx.x < kWarpgroup) {
     device::lower_registers<kKeyProducerRegisters>();
     if (threadIdx.x == 0) {
@@ -426,8 +427,8 @@ __device__ void gradient_of_keys(const TensorMap& query, const TensorMap& grad,
 
 extern "C" {
 
-// Maps in boxes of 64 elements by 128 rows; where rows are keys, those of queries and of the
-// gradient by AttentionHopperKeyTile::kColumns rows.
+// Maps copy boxes of 64 elements by 128 rows; where rows are keys, those of queries and of the
+// gradient copy AttentionHopperKeyTile::kColumns rows.
 #define GT_GRADIENT(name, function, type, width)                                                   \
   __global__ void __launch_bounds__(384, 1) name(                                                  \
       const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,     \

@@ -1,8 +1,8 @@
-// What the attention kernels of sm_90a share. Included by kernels only.
+// Code shared by the attention kernels of sm_90a. Included by kernels only.
 //
-// A warpgroup has 64 rows, a warp 16. Of 8 columns of sums lane l has in rows l / 4 and 8 below the
-// columns 2 (l % 4) and the next: sums 4 j to 4 j + 3 are those of columns from 8 j on. Rounded in
-// pairs they are the first operand of a product along these columns.
+// A warpgroup has 64 rows, a warp 16. In each block of 8 columns, lane l holds sums of rows l / 4
+// and l / 4 + 8, in columns 2 (l % 4) and 2 (l % 4) + 1: sums 4 j to 4 j + 3 belong to the columns
+// from 8 j on. Rounded in pairs they are the first operand of a product along these columns.
 #pragma once
 
 #include <gt_hopper.h>
@@ -20,8 +20,8 @@ constexpr unsigned kWarpgroupRows = 64;
 constexpr unsigned kSwizzleBytes = 128;
 constexpr unsigned kPatternBytes = 8 * kSwizzleBytes;
 constexpr unsigned kBoxWidth = kSwizzleBytes / 2;   // elements
-constexpr unsigned kStepDepth = 16;                 // of one wgmma
-constexpr unsigned kOutBytes = 16 * kSwizzleBytes;  // of a warp: 16 rows of 64 columns
+constexpr unsigned kStepDepth = 16;                 // depth of one wgmma
+constexpr unsigned kOutBytes = 16 * kSwizzleBytes;  // one warp's output: 16 rows of 64 columns
 constexpr unsigned kProducerRegisters = 24;
 constexpr unsigned kConsumerRegisters = 240;
 constexpr float kLowest = -__builtin_huge_valf();
@@ -30,7 +30,7 @@ constexpr float kLogarithm2OfE = 1.44269504F;
 __device__ inline int least(int a, int b) { return a < b ? a : b; }
 __device__ inline int ceil_divided(int count, int by) { return (count + by - 1) / by; }
 
-// Which of kStages comes next, and in which round of the ring.
+// Position in a ring of kStages stages: the next stage and the parity of its round.
 template <unsigned kStages>
 struct Turn {
   unsigned stage = 0;
@@ -44,13 +44,13 @@ struct Turn {
   }
 };
 
-// The block's tile of a round: every second round goes backwards, so that with the longest tiles
-// first each block's take about the same time together.
+// Tile of this block in a round. Every second round runs backwards, so that, with the longest tiles
+// first, all blocks take about the same time in total.
 __device__ inline unsigned tile_of_round(unsigned round) {
   return round * gridDim.x + (round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
 }
 
-// Begins to copy a panel of kRows rows, in boxes 64 wide one after the other.
+// Starts copying a panel of kRows rows, in boxes 64 wide one after the other.
 template <unsigned kWidth, unsigned kRows>
 __device__ void copy_panel(unsigned char* to, const TensorMap& map, std::uint64_t* full, int row,
                            std::int32_t head, std::int32_t batch) {
@@ -65,8 +65,8 @@ __device__ inline std::uint64_t descriptor_of(const unsigned char* start, unsign
   return device::matrix_descriptor<kSwizzleBytes>(start, leading, kPatternBytes);
 }
 
-// sums = rows of panel a, of kRowsA, times rows of panel b, of kRowsB, along the width: on its way
-// when this returns.
+// sums = rows of panel a (of kRowsA) times rows of panel b (of kRowsB), along the width. The
+// product may still run when this returns.
 template <Half kType, unsigned kWidth, unsigned kRowsA, unsigned kRowsB, unsigned count>
 __device__ void multiply_rows(float (&sums)[count], const unsigned char* a,
                               const unsigned char* b) {
@@ -84,7 +84,7 @@ __device__ void multiply_rows(float (&sums)[count], const unsigned char* a,
   device::warpgroup_commit();
 }
 
-// sums += weights times the kRows rows of a panel: on its way when this returns but for the commit.
+// sums += weights times the kRows rows of a panel. Issued but not committed when this returns.
 template <Half kType, unsigned kRows, unsigned count>
 __device__ void multiply_weights(float (&sums)[count], const std::uint32_t (&weights)[kRows / 4],
                                  const unsigned char* panel, bool adds) {
@@ -113,16 +113,16 @@ __device__ inline unsigned char* out_chunk(unsigned char* out, unsigned row, uns
   return out + row * kSwizzleBytes + (chunk ^ row % 8) * 16;
 }
 
-// A warp's 16 rows, of which there are `left`, times the factors of a lane's two rows; 64 columns
-// at a time through shared memory, so that lanes beside each other write 16 bytes beside each
-// other.
+// Writes a warp's 16 rows, of which `left` exist, times the factors of a lane's two rows. Sums pass
+// through shared memory, 64 columns at a time, so that neighbouring lanes write neighbouring 16
+// bytes.
 template <Half kType, unsigned count>
 __device__ void write_rows(const float (&sums)[count], const float (&factors)[2], int left,
                            std::uint32_t width, unsigned char* out, std::uint16_t* to) {
   const unsigned lane = device::lane_index();
 #pragma unroll
   for (unsigned first = 0; first < count * 2; first += 64) {
-    __syncwarp();  // the columns before have been read
+    __syncwarp();  // the previous columns have been read
 #pragma unroll
     for (unsigned part = 0; part < 8; part += 2) {
       const float* const eight = sums + (first + part * 8) / 2;

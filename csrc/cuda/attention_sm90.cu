@@ -1,10 +1,11 @@
 // Attention on tensor cores of sm_90a: tensor copies (TMA) into a ring of panels, wgmma with the
-// weights in registers. While a warpgroup makes weights of one panel's scores, the product of those
-// before with their values is on its way. Shah and others, "FlashAttention-3" (NeurIPS 2024), gives
-// the order.
+// weights in registers. While a warpgroup computes the weights of one panel's scores, the product
+// of the previous weights with their values still runs. The order is that of Shah and others,
+// "FlashAttention-3" (NeurIPS 2024).
 //
-// Blocks stay and take tile after tile of queries. Panels of keys and values come in the order in
-// which they are used, from the last that a tile sees to the first: only the last needs hiding.
+// Blocks are persistent and take one tile of queries after another. Panels of keys and values
+// arrive in the order of use, from the last that a tile sees to the first: only the last needs
+// masking.
 #include "cuda/attention_hopper.h"
 
 namespace gt {
@@ -37,10 +38,10 @@ struct Panels {
 struct Place {
   int first;  // query
   std::int32_t head, batch;
-  int steps;  // panels of keys that it sees
+  int steps;  // number of panels of keys that it sees
 };
 
-// The longest tiles first.
+// Order of the tiles: the longest first.
 template <class Tile>
 struct Schedule {
   unsigned heads, tiles, all;
@@ -60,7 +61,7 @@ struct Schedule {
   }
 };
 
-// One thread keeps the ring full.
+// Fills the ring; one thread runs it.
 template <class Tile>
 __device__ void produce(const TensorMap& query, const TensorMap& key, const TensorMap& value,
                         const DeviceAttention& call, const Schedule<Tile>& schedule) {
@@ -95,13 +96,13 @@ __device__ void produce(const TensorMap& query, const TensorMap& key, const Tens
   }
 }
 
-// For each of a lane's two rows the greatest score so far, and its part of the sum of
-// 2^(unit * (score - greatest)).
+// Holds, for each of a lane's two rows, the greatest score so far, and the lane's part of the sum
+// of 2^(unit * (score - greatest)).
 struct Softmax {
   float greatest[2] = {kLowest, kLowest};
   float sum[2] = {0, 0};
 
-  // Turns scores into weights. Returns by what the older outputs are multiplied.
+  // Turns scores into weights. Sets `fit` to the factors that rescale earlier outputs.
   template <unsigned count>
   __device__ void advance(float unit, float (&scores)[count], float (&fit)[2]) {
 #pragma unroll
@@ -128,7 +129,8 @@ struct Softmax {
   }
 };
 
-// kLowest where a query does not see a key. Args: those of the lane's first row and column.
+// Sets scores whose key the query does not see to kLowest. Args: query and key are those of the
+// lane's first row and column.
 template <unsigned count>
 __device__ void hide(const DeviceAttention& call, int query, int key, float (&scores)[count]) {
 #pragma unroll
@@ -141,7 +143,7 @@ __device__ void hide(const DeviceAttention& call, int query, int key, float (&sc
   }
 }
 
-// A warp's 16 rows from `row` of the tile on.
+// Writes a warp's 16 rows, from `row` of the tile on.
 template <class Tile, Half kType>
 __device__ void write(const DeviceAttention& call, const Place& place, unsigned row,
                       const Softmax& softmax, unsigned char* out,
@@ -258,7 +260,7 @@ __device__ void hopper_attention(const TensorMap& query, const TensorMap& key,
     device::prefetch_map(&value);
     Panels<Tile>().init();
   }
-  __syncthreads();  // the barriers are there
+  __syncthreads();  // the barriers are initialised
   if (threadIdx.x < kWarpgroup) {
     device::lower_registers<kProducerRegisters>();
     if (threadIdx.x == 0) {

@@ -1,4 +1,4 @@
-// The tiles of attention_sm90.cu: what its kernels and what launches them share.
+// Tile sizes of attention_sm90.cu, shared by its kernels and their launches.
 #pragma once
 
 #include "cuda/attention.h"
@@ -12,7 +12,7 @@ template <unsigned width>
 struct AttentionHopperTile {
   static constexpr unsigned kWidth = width;
   static constexpr unsigned kRows = 128;
-  static constexpr unsigned kColumns = 128;  // keys at a time
+  static constexpr unsigned kColumns = 128;  // keys in one panel
   static constexpr unsigned kConsumers = 2;
   static constexpr unsigned kWarpgroup = 128;
   static constexpr unsigned kThreads = (1 + kConsumers) * kWarpgroup;
@@ -23,13 +23,14 @@ struct AttentionHopperTile {
   static constexpr unsigned kPanelBytes = kBoxes * kBoxBytes;
   static constexpr unsigned kStages = width == 64 ? 8 : 5;
   static constexpr unsigned kBarriers = 2 * kStages + 2;
-  static constexpr unsigned kOutBytes = 16 * kSwizzleBytes;  // of a warp: 16 rows of 64 columns
+  static constexpr unsigned kOutBytes = 16 * kSwizzleBytes;  // 16 rows of 64 columns of a warp
   static constexpr unsigned kOutAt = (1 + kStages) * kPanelBytes;
   static constexpr unsigned kBarriersAt = kOutAt + kConsumers * kWarpgroup / 32 * kOutBytes;
   static constexpr unsigned kSharedBytes = kBarriersAt + kBarriers * 8;
 };
-// Of the gradients: a block holds two panels of 128 rows and goes over pairs of panels of `columns`
-// rows. Rows are queries, columns keys; or rows keys, columns queries, whose terms come along.
+// Tile of the gradients: a block holds two panels of 128 rows and goes over pairs of panels of
+// `columns` rows. Rows are queries and columns keys, or rows are keys and columns queries with
+// their terms.
 template <unsigned width, unsigned columns, unsigned stages, unsigned term_bytes>
 struct AttentionHopperGradientTile {
   static constexpr unsigned kWidth = width;
@@ -38,7 +39,7 @@ struct AttentionHopperGradientTile {
   static constexpr unsigned kConsumers = 2;
   static constexpr unsigned kThreads = (1 + kConsumers) * 128;
   static constexpr unsigned kStages = stages;
-  static constexpr unsigned kHeldBytes = kRows * kWidth * 2;  // one of the two
+  static constexpr unsigned kHeldBytes = kRows * kWidth * 2;  // one of the two panels
   static constexpr unsigned kPanelBytes = kColumns * kWidth * 2;
   static constexpr unsigned kOutAt = 2 * kHeldBytes + kStages * 2 * kPanelBytes;
   static constexpr unsigned kTermsAt = kOutAt + kConsumers * 4 * 16 * 128;

@@ -1,8 +1,8 @@
-// What the attention kernels share: panels in shared memory, the two products of tensor cores
-// around a softmax, the words of dropout. Included by kernels only.
+// Code shared by the attention kernels: panels in shared memory, the two products of tensor cores
+// around a softmax, the random words of dropout. Included by kernels only.
 //
-// A warp has kRowTiles tiles of 16 rows. Of a tile of 16 x 8 sums lane l has rows l / 4 and
-// l / 4 + 8, and in each the columns 2 (l % 4) and the next: PTX ISA, fragments of mma.m16n8k16.
+// A warp has kRowTiles tiles of 16 rows. In a tile of 16 x 8 sums, lane l holds rows l / 4 and l /
+// 4 + 8, and in each the columns 2 (l % 4) and 2 (l % 4) + 1: PTX ISA, fragments of mma.m16n8k16.
 #pragma once
 
 #include "cuda/worker_kernels.h"
@@ -12,7 +12,7 @@ namespace {
 
 using device::Half;
 
-constexpr unsigned kChunk = 8;  // elements of 16 bytes
+constexpr unsigned kChunk = 8;  // elements in 16 bytes
 constexpr unsigned kWarpThreads = 32;
 constexpr unsigned kMmaRows = 16;
 constexpr unsigned kMmaColumns = 8;
@@ -35,13 +35,13 @@ __device__ inline HeadRows head_rows(const AttentionRows& all, std::uint32_t bat
   return {all.data + batch * all.batch + head * all.head, all.row, rows, static_cast<int>(width)};
 }
 
-// Where a chunk of a row of a panel is: eight rows of one column of chunks fill the 32 banks once.
+// Offset of a chunk in a panel: eight rows of one column of chunks fill the 32 banks once.
 template <unsigned kWidth>
 __device__ unsigned panel_offset(unsigned row, unsigned chunk) {
   return (row * (kWidth / kChunk) + (chunk ^ (row & 7))) * kChunk;
 }
 
-// Begins to copy kRows rows from `first` on; 0 beyond the end of rows and of their width.
+// Starts copying kRows rows from `first` on; zeros beyond the rows and their width.
 template <class Tile, unsigned kRows>
 __device__ void copy_rows(const HeadRows& from, int first, std::uint16_t* panel) {
   constexpr unsigned kChunks = Tile::kWidth / kChunk;
@@ -62,7 +62,7 @@ __device__ int warp_row() {
   return static_cast<int>(threadIdx.x / kWarpThreads * kMmaRows * Tile::kRowTiles);
 }
 
-// The two rows in its block of which a lane has sums in tile i of its warp.
+// Row in the block of a lane's sums in tile i of its warp; `half` selects one of the two.
 template <class Tile>
 __device__ int row_of(unsigned i, unsigned half) {
   return warp_row<Tile>() + static_cast<int>(i * kMmaRows + half * 8 + device::lane_index() / 4);
@@ -75,7 +75,7 @@ template <class Tile>
 using Scores = Sums<Tile, Tile::kColumns>;
 template <class Tile>
 using Wide = Sums<Tile, Tile::kWidth>;
-// Scores in 16 bits, as mma.sync takes its first operand.
+// Weights in 16 bits, in the layout of mma.sync's first operand.
 template <class Tile>
 using Weights = std::uint32_t[Tile::kRowTiles][Tile::kColumns / 16][4];
 
@@ -140,8 +140,8 @@ __device__ void round_weights(const Scores<Tile>& scores, Weights<Tile>& weights
   }
 }
 
-// Writes the sums times each row's factor, where there are such a row and column. `to` is the first
-// row of the block, in a dense matrix of `width` columns, of which `rows` are left.
+// Writes each row's sums times its factor, inside the matrix only. `to` is the block's first row in
+// a dense matrix of `width` columns, of which `rows` rows are left.
 template <Half kType, class Tile>
 __device__ void write_rows(const Wide<Tile>& sums, const float (&factors)[Tile::kRowTiles][2],
                            int rows, std::uint32_t width, std::uint16_t* to) {
@@ -164,7 +164,7 @@ __device__ void write_rows(const Wide<Tile>& sums, const float (&factors)[Tile::
     }
   }
 }
-// The same with one factor for all rows.
+// Writes the sums times one factor for all rows.
 template <Half kType, class Tile>
 __device__ void write_rows(const Wide<Tile>& sums, float factor, int rows, std::uint32_t width,
                            std::uint16_t* to) {
@@ -176,7 +176,7 @@ __device__ void write_rows(const Wide<Tile>& sums, float factor, int rows, std::
   write_rows<kType, Tile>(sums, factors, rows, width, to);
 }
 
-// Of a 2 x 2 matrix whose rows two lanes have: the lanes get its columns.
+// Transposes a 2 x 2 matrix whose rows two lanes hold.
 __device__ inline void turn(bool is_second, unsigned lanes, std::uint32_t& first,
                             std::uint32_t& second) {
   const std::uint32_t got = device::shuffle_xor(is_second ? first : second, lanes);
@@ -184,8 +184,8 @@ __device__ inline void turn(bool is_second, unsigned lanes, std::uint32_t& first
   second = is_second ? second : got;
 }
 
-// The seeds of dropout for the rows of a warp, where rows are queries: a lane draws for one of the
-// two rows of a tile that it shares with its neighbor.
+// Seeds of dropout for a warp's rows, where rows are queries. Two neighbouring lanes share two rows
+// of a tile, and each draws for one of them.
 template <class Tile>
 struct RowSeeds {
   std::uint64_t of_tile[Tile::kRowTiles];
@@ -199,7 +199,7 @@ struct RowSeeds {
     }
   }
 
-  // The words of the four weights of tile i whose first column is `key`, a multiple of 8.
+  // Draws the words of the four weights of tile i whose first column is `key`, a multiple of 8.
   __device__ void draw(unsigned i, int key, std::uint32_t (&words)[4]) const {
     const unsigned lane = device::lane_index();
     const auto block = static_cast<std::uint32_t>(key / 4) + lane % 4 / 2;
@@ -209,8 +209,8 @@ struct RowSeeds {
   }
 };
 
-// The same where rows are keys from `key` on, a multiple of 8, and columns queries: four lanes
-// share the blocks of two queries, and each draws for one of them and half of the rows.
+// Draws the words where rows are keys from `key` on, a multiple of 8, and columns are queries: four
+// lanes share the blocks of two queries, and each draws for one query and half of the rows.
 __device__ inline void draw_for_keys(const std::uint64_t* seeds, int key,
                                      std::uint32_t (&words)[4]) {
   const unsigned lane = device::lane_index();

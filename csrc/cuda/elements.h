@@ -1,4 +1,4 @@
-// How elements are stored, and the numbers in which kernels compute with them. Included by kernels
+// Element types: how they are stored, and the type in which kernels compute. Included by kernels
 // only.
 #pragma once
 

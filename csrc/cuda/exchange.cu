@@ -1,9 +1,9 @@
 // Point-to-point messages: a rank sends to one rank, receives from one, or both, in one launch.
-// Compiled, and run under the emulator; over a real link it has not run.
+// Tested under the emulator; not yet run over a real link.
 //
 // A sender writes into the receiver's box, two chunks ahead of it at most, so that a ring of ranks
-// that all send first goes on. Block b of a rank deals only with block b of the other, and all
-// launches have the same grid, blocks and slots.
+// that all send first makes progress. Block b of a rank exchanges data only with block b of the
+// other, and all launches have the same grid, blocks and slots.
 #include "cuda/exchange.h"
 #include "cuda/kernels.h"
 #include "cuda/meeting.h"
@@ -17,7 +17,7 @@ struct Arrival {
   std::uint32_t is_late;
 };
 
-// As reaches(), for the whole block, which says who did not come.
+// Waits like reaches(), for the whole block; on a timeout, records the peer that did not come.
 __device__ inline bool block_reaches(const std::uint32_t* flag, std::uint32_t number,
                                      const ExchangeCall& call, std::uint32_t peer,
                                      std::uint32_t* error) {
@@ -29,22 +29,22 @@ __device__ inline bool block_reaches(const std::uint32_t* flag, std::uint32_t nu
     }
     arrival.is_late = comes ? 0 : 1;
   }
-  __syncthreads();  // the flag has been seen
+  __syncthreads();  // all threads wait for the flag
   const bool is_late = arrival.is_late != 0;
-  __syncthreads();  // by all, before the next wait
+  __syncthreads();  // all have read the result before the next wait
   return !is_late;
 }
 
-// The whole block has done its part of a chunk.
+// Publishes that the whole block has done its part of a chunk.
 __device__ inline void publish(std::uint32_t* flag, std::uint32_t number) {
-  __syncthreads();  // all of it
+  __syncthreads();  // all threads of the block are done
   if (threadIdx.x == 0) {
     device::store_release<Scope::kSystem>(flag, number);
   }
 }
 
-// Copies the part of this block in the chunk of a message that begins at an element. Which block
-// copies an element depends on its place in the slot only: blocks wait for their own kind.
+// Copies this block's part of a chunk that begins at element `begin` of a message. An element's
+// block depends only on its position in the slot, because blocks wait for their counterparts.
 template <class T>
 __device__ void copy_chunk(const Message& message, std::int64_t begin, const ExchangeCall& call,
                            const T* from, T* to) {
@@ -56,7 +56,7 @@ __device__ void copy_chunk(const Message& message, std::int64_t begin, const Exc
   }
 }
 
-// A slot of the box of a receiver, so that `begin` is the index of its first element.
+// A slot in a receiver's box, offset so that index `begin` is its first element.
 template <class T>
 __device__ T* slot_at(const ExchangePeers& peers, const ExchangeCall& call, std::uint32_t sender,
                       std::uint32_t receiver, std::uint32_t number, std::int64_t begin) {
@@ -70,7 +70,7 @@ __device__ bool send(const ExchangePeers& peers, const ExchangeCall& call, std::
   const Message& message = call.send[rank];
   const std::uint32_t number = message.first_chunk + index;
   const std::uint32_t row = blockIdx.x * call.ranks;
-  // The slot is free when the chunk before the last has been taken.
+  // The slot is free once the chunk kSlots before this one has been taken.
   if (!block_reaches(peers.taken[rank] + row + message.peer, number - kSlots, call, message.peer,
                      peers.error[rank])) {
     return false;

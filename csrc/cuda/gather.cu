@@ -1,5 +1,5 @@
-// All-gather and broadcast: cuda/collectives.h. A kernel for each size of an element in bits.
-// Compiled, and run under the emulator; over a real link they have not run.
+// Kernels of all-gather and broadcast (cuda/collectives.h), one for each element size in bits.
+// Tested under the emulator; not yet run over a real link.
 #include "cuda/gather.h"
 #include "cuda/kernels.h"
 

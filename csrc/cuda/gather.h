@@ -6,7 +6,7 @@
 namespace gt {
 namespace {
 
-// Every rank gets the inputs of all, of `elements` each, in their order. One meeting.
+// Every rank gets the inputs of all, of `elements` each, in the order of ranks. One barrier.
 template <class T>
 __device__ void all_gather(const CollectivePeers& peers, const CollectiveCall& call) {
   const std::uint32_t rank = call.first_rank + blockIdx.y;
@@ -21,7 +21,7 @@ __device__ void all_gather(const CollectivePeers& peers, const CollectiveCall& c
   }
 }
 
-// Every rank gets the root's input. One meeting.
+// Every rank gets the root's input. One barrier.
 template <class T>
 __device__ void broadcast(const CollectivePeers& peers, const CollectiveCall& call) {
   const std::uint32_t rank = call.first_rank + blockIdx.y;

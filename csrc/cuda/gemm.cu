@@ -1,16 +1,17 @@
 // Matrix products on tensor cores of sm_80 and later: cp.async through shared memory, ldmatrix,
 // mma.sync m16n8k16, sums in float32.
 //
-// A block makes a tile of 128 x 128, eight warps in 2 x 4, each 64 x 32. Tiles of 32 of the depth
-// come in three stages: while one is multiplied, two are on their way. Shared memory holds chunks
-// of 16 bytes whose order within a row depends on the row, so that ldmatrix meets no bank twice.
+// A block computes a tile of 128 x 128 by eight warps in 2 x 4, each 64 x 32. Tiles of 32 of the
+// depth arrive in three stages: while one is multiplied, two are being copied. Shared memory holds
+// chunks of 16 bytes whose order within a row depends on the row, so that ldmatrix has no bank
+// conflicts.
 #include "cuda/epilogue.h"
 #include "cuda/worker_kernels.h"
 
 namespace gt {
 namespace {
 
-constexpr unsigned kChunk = 8;  // elements of 16 bytes
+constexpr unsigned kChunk = 8;  // elements in 16 bytes
 constexpr unsigned kWarpThreads = 32;
 constexpr unsigned kWarpRows = 64;
 constexpr unsigned kWarpColumns = 32;
@@ -24,7 +25,7 @@ static_assert(GemmTile::kRows == GemmTile::kColumns, "one tile of both operands 
 static_assert(GemmTile::kThreads / kWarpThreads ==
               GemmTile::kRows / kWarpRows * (GemmTile::kColumns / kWarpColumns));
 
-// A tile in shared memory, in rows of kWidth: along the depth, or across it.
+// A tile in shared memory, in rows of kWidth elements that run along the depth or across it.
 template <bool kIsDeep>
 struct Tile {
   static constexpr unsigned kWidth = kIsDeep ? GemmTile::kDepth : GemmTile::kRows;
@@ -37,7 +38,8 @@ struct Tile {
   }
 };
 
-// Begins to copy the tile whose first element is at (row, column) of an operand; 0 beyond its end.
+// Starts copying the tile whose first element is at (row, column) of an operand; zeros beyond the
+// end.
 template <class Tile>
 __device__ void copy_tile(const GemmOperand& from, std::int64_t row, std::int64_t column,
                           std::int64_t rows, std::int64_t columns, std::uint16_t* tile) {
@@ -53,9 +55,9 @@ __device__ void copy_tile(const GemmOperand& from, std::int64_t row, std::int64_
   }
 }
 
-// The 16 x 16 elements at (across, depth), as mma.sync takes a; of b, two parts of 8 columns.
-// Lane l names row l % 8 of the 8 x 8 matrix l / 8; the second one stands beside the first in the
-// direction of `kAcrossFirst`.
+// Loads the 16 x 16 elements at (across, depth) in the layout of mma.sync's operand a, or two parts
+// of 8 columns of b. Lane l gives the address of row l % 8 of the 8 x 8 matrix l / 8; the second
+// matrix is next to the first in the direction of `kAcrossFirst`.
 template <bool kIsDeep, bool kAcrossFirst>
 __device__ void load_fragment(const std::uint16_t* tile, unsigned across, unsigned depth,
                               std::uint32_t (&registers)[4]) {
@@ -75,7 +77,7 @@ __device__ void load_fragment(const std::uint16_t* tile, unsigned across, unsign
 
 using Sums = float[kRowTiles][kColumnTiles][4];
 
-// Adds one stage's product to the sums of a warp.
+// Adds the product of one stage to a warp's sums.
 template <Half kType, bool kDeepA, bool kDeepB>
 __device__ void multiply_stage(const std::uint16_t* a, const std::uint16_t* b, unsigned warp_row,
                                unsigned warp_column, Sums& sums) {
@@ -107,7 +109,7 @@ struct Position {
   std::int64_t row, column;
 };
 
-// The tile of a number: groups of rows of tiles, column by column.
+// Position of tile `number`: groups of rows of tiles, column by column within a group.
 __device__ inline Position tile_at(const GemmCall& call, std::int64_t number) {
   const std::int64_t across = (call.columns + GemmTile::kColumns - 1) / GemmTile::kColumns;
   const std::int64_t down = (call.rows + GemmTile::kRows - 1) / GemmTile::kRows;
@@ -152,7 +154,7 @@ __device__ void gemm(const GemmCall& call, std::int64_t number, std::int64_t bat
         copy_tile<Tile<false>>(b, depth, tile.column, call.depth, call.columns, to);
       }
     }
-    device::copy_commit();  // an empty group too, so that the count of groups is that of steps
+    device::copy_commit();  // an empty group too, so that groups count as steps
   };
 
   for (unsigned step = 0; step < GemmTile::kStages - 1; ++step) {
@@ -161,14 +163,14 @@ __device__ void gemm(const GemmCall& call, std::int64_t number, std::int64_t bat
   Sums sums = {};
   for (std::int64_t step = 0; step < steps; ++step) {
     device::copy_wait<GemmTile::kStages - 2>();
-    __syncthreads();  // the stage is there for all, and nobody reads the one before it any more
+    __syncthreads();  // the stage is complete, and nobody reads the previous one
     copy(step + GemmTile::kStages - 1);
     const std::uint16_t* now = stage(step);
     multiply_stage<kType, kDeepA, kDeepB>(now, now + kTileElements, warp_row, warp_column, sums);
   }
 
   // PTX ISA, fragments of mma.m16n8k16: lane l has rows l / 4 and l / 4 + 8, columns 2 (l % 4) and
-  // the next.
+  // 2 (l % 4) + 1.
   const unsigned lane = device::lane_index();
 #pragma unroll
   for (unsigned i = 0; i < kRowTiles; ++i) {
@@ -182,7 +184,7 @@ __device__ void gemm(const GemmCall& call, std::int64_t number, std::int64_t bat
   }
 }
 
-// The product of a block among several, which are in the order of their first blocks.
+// The product that a block belongs to; groups are sorted by their first block.
 __device__ inline const GemmGroup& group_of_block(const GemmGroup* groups, std::uint32_t count) {
   std::uint32_t low = 0, high = count;
   while (high - low > 1) {

@@ -1,9 +1,10 @@
 // Matrix products on tensor cores of sm_90a: tensor copies (TMA) into a ring of stages, wgmma from
 // shared memory, sums in float32.
 //
-// A block has three warpgroups: one copies, two multiply 64 rows each. Stages go round by two
-// mbarriers each: `full` when its bytes have come, `empty` when both blocks of the cluster have
-// read it, since each copies half of b into both. Blocks stay and take pair after pair of tiles.
+// A block has three warpgroups: one copies, two multiply 64 rows each. Each stage of the ring has
+// two mbarriers: `full` when its bytes have arrived, `empty` when both blocks of the cluster have
+// read it, since each copies half of b into both. Blocks are persistent and take one pair of tiles
+// after another.
 #include <gt_hopper.h>
 
 #include "cuda/epilogue.h"
@@ -12,8 +13,8 @@
 namespace gt {
 namespace {
 
-constexpr unsigned kPatternBytes = 8 * 128;  // of the swizzle
-constexpr unsigned kStepDepth = 16;          // of one wgmma
+constexpr unsigned kPatternBytes = 8 * 128;  // one repetition of the swizzle
+constexpr unsigned kStepDepth = 16;          // depth of one wgmma
 constexpr unsigned kWarpgroupRows = 64;
 constexpr std::uint16_t kBothRanks = 3;
 constexpr unsigned kProducerRegisters = 40;
@@ -30,7 +31,7 @@ struct Ring {
   std::uint64_t* full =
       reinterpret_cast<std::uint64_t*>(stages + Tile::kStages * Tile::kStageBytes);
   std::uint64_t* empty = full + Tile::kStages;
-  PairBits* out = reinterpret_cast<PairBits*>(empty + Tile::kStages);  // of warp after warp
+  PairBits* out = reinterpret_cast<PairBits*>(empty + Tile::kStages);  // one buffer for each warp
 
   __device__ unsigned char* a(unsigned stage) const { return stages + stage * Tile::kStageBytes; }
   __device__ unsigned char* b(unsigned stage) const { return a(stage) + Tile::kBytesA; }
@@ -44,7 +45,7 @@ struct Ring {
   }
 };
 
-// Which stage comes next, and in which round of the ring.
+// Position in the ring: the next stage and the parity of its round.
 template <class Tile>
 struct Turn {
   unsigned stage = 0;
@@ -62,7 +63,7 @@ struct Place {
   std::int32_t row, column, batch;
 };
 
-// Pairs of tiles in groups of rows of pairs, column by column; batch by batch.
+// Order of the pairs of tiles: batch by batch, in groups of rows of pairs, column by column.
 template <class Tile>
 struct Schedule {
   static constexpr unsigned kPairRows = Tile::kCluster * Tile::kRows;
@@ -73,7 +74,7 @@ struct Schedule {
         down((static_cast<unsigned>(call.rows) + kPairRows - 1) / kPairRows),
         pairs(across * down * batches) {}
 
-  // Of the block of this rank.
+  // Tile of the block with this rank in the cluster.
   __device__ Place at(unsigned number, unsigned rank) const {
     const unsigned in_batch = number % (across * down);
     const unsigned first = in_batch / (Tile::kGroupPairs * across) * Tile::kGroupPairs;
@@ -87,8 +88,8 @@ struct Schedule {
   }
 };
 
-// Begins to copy kAcross rows of a, or columns of b, from (across, depth) on, to this block or to
-// both of the cluster.
+// Starts copying kAcross rows of a, or columns of b, from (across, depth) on, to this block or to
+// both blocks of the cluster.
 template <bool kIsDeep, unsigned kAcross, bool kToBoth>
 __device__ void copy_operand(unsigned char* to, const TensorMap& map, std::uint64_t* full,
                              std::int32_t across, std::int32_t depth, std::int32_t batch) {
@@ -107,7 +108,7 @@ __device__ void copy_operand(unsigned char* to, const TensorMap& map, std::uint6
   }
 }
 
-// One thread keeps the ring full.
+// Fills the ring; one thread runs it.
 template <class Tile, bool kDeepA, bool kDeepB>
 __device__ void produce(const TensorMap& a, const TensorMap& b, const Schedule<Tile>& schedule,
                         unsigned steps) {
@@ -133,16 +134,16 @@ __device__ void produce(const TensorMap& a, const TensorMap& b, const Schedule<T
   }
 }
 
-// The operand at `start`. Stored along the depth: rows of 128 bytes below each other, 8 in a
-// pattern of the swizzle. Across it: boxes 64 wide one after the other, whose rows go down the
-// depth.
+// Descriptor of the operand at `start`. Stored along the depth: rows of 128 bytes, 8 to a
+// repetition of the swizzle. Stored across it: boxes 64 wide one after the other, with rows along
+// the depth.
 template <class Tile, bool kIsDeep>
 __device__ std::uint64_t descriptor_of(const unsigned char* start) {
   constexpr unsigned kLeading = kIsDeep ? 16 : HopperBox<false, 64>::kBytes;
   return device::matrix_descriptor<Tile::kSwizzleBytes>(start, kLeading, kPatternBytes);
 }
 
-// The product of one stage: a group that is on its way when this returns.
+// Multiplies one stage. The group may still run when this returns.
 template <class Tile, Half kType, bool kDeepA, bool kDeepB>
 __device__ void multiply_stage(float (&sums)[Tile::kColumns / 2], const unsigned char* a,
                                const unsigned char* b, bool adds) {
@@ -159,10 +160,10 @@ __device__ void multiply_stage(float (&sums)[Tile::kColumns / 2], const unsigned
   device::warpgroup_commit();
 }
 
-// The results of a warp, 32 columns at a time, through shared memory: so lanes beside each other
-// write beside each other, and what follows a product is not unrolled for each sum.
-// PTX ISA, fragment of matrix D: lane l of warp w has rows 16 w + l / 4 and 8 below, and of each 8
-// columns 2 (l % 4) and the next.
+// Writes a warp's results through shared memory, 32 columns at a time: neighbouring lanes then
+// write neighbouring elements, and the epilogue is not unrolled for each sum. PTX ISA, fragment of
+// matrix D: lane l of warp w has rows 16 w + l / 4 and 8 below, and in each 8 columns the columns 2
+// (l % 4) and 2 (l % 4) + 1.
 template <class Tile, Half kType>
 __device__ void store(const GemmCall& call, const Place& place, unsigned row, PairBits* out,
                       const float (&sums)[Tile::kColumns / 2]) {
@@ -174,7 +175,7 @@ __device__ void store(const GemmCall& call, const Place& place, unsigned row, Pa
     if (place.column + first >= call.columns) {
       break;
     }
-    __syncwarp();  // the columns before have been read
+    __syncwarp();  // the previous columns have been read
 #pragma unroll
     for (unsigned column = 0; column < Tile::kOutColumns; column += 8) {
       const unsigned i = (first + column) / 2;
@@ -192,14 +193,13 @@ __device__ void store(const GemmCall& call, const Place& place, unsigned row, Pa
   }
 }
 
-// Of a warp's rows by 64 columns in shared memory, 16 bytes of a row at a time: eight rows of one
-// column of chunks fill the 32 banks once.
+// Address of 16 bytes in a warp's buffer of rows by 64 columns: eight rows of one column of chunks
+// fill the 32 banks once.
 __device__ inline unsigned char* out_chunk(unsigned char* out, unsigned row, unsigned chunk) {
   return out + row * 128 + (chunk ^ row % 8) * 16;
 }
 
-// The bias of the lane's pairs of 64 columns; -0 where there is none, which adds nothing to any
-// sum.
+// Bias of the lane's pairs in 64 columns; -0 where there is none, which changes no sum.
 using Biases = std::uint32_t[8];
 
 __device__ inline void load_biases(const GemmCall& call, std::int64_t column, Biases& biases) {
@@ -212,7 +212,7 @@ __device__ inline void load_biases(const GemmCall& call, std::int64_t column, Bi
   }
 }
 
-// A pair of sums of one row, finished but for the residual.
+// Finishes a pair of sums of one row, except for the residual.
 template <Half kType, Activation kActivation>
 __device__ void finish_pair(float scale, std::uint32_t bias, float& first, float& second) {
   first = activated(first * scale + device::to_float<kType>(static_cast<std::uint16_t>(bias)),
@@ -228,16 +228,16 @@ __device__ void add_pair(std::uint32_t more, float& first, float& second) {
   second += device::to_float<kType>(static_cast<std::uint16_t>(more >> 16));
 }
 
-// The results of a warp, 64 columns at a time, through shared memory: lanes beside each other load
-// the residual and write results of 16 bytes beside each other.
-// PTX ISA, fragment of matrix D: lane l of warp w has rows 16 w + l / 4 and 8 below, and of each 8
-// columns 2 (l % 4) and the next; as stmatrix takes and ldmatrix gives them.
+// Writes a warp's results through shared memory, 64 columns at a time: neighbouring lanes load the
+// residual and write results in neighbouring chunks of 16 bytes. PTX ISA, fragment of matrix D:
+// lane l of warp w has rows 16 w + l / 4 and 8 below, and in each 8 columns the columns 2 (l % 4)
+// and 2 (l % 4) + 1; stmatrix and ldmatrix use the same layout.
 template <class Tile, Half kType, Activation kActivation>
 __device__ void store_chunks(const GemmCall& call, const Place& place, unsigned row,
                              unsigned char* out, Biases& next, float (&sums)[Tile::kColumns / 2]) {
   const unsigned lane = device::lane_index();
   const bool is_added = call.residual.data != nullptr;
-  // Of the lane among the rows: four rows of eight chunks at once.
+  // Each lane has one chunk: the warp covers four rows of eight chunks at once.
   const std::int64_t first_row = place.row + row + lane / 8;
   const std::int64_t first_column = place.column + lane % 8 * 8;
   const std::uint16_t* more = call.residual.data + place.batch * call.residual.batch_step +
@@ -258,7 +258,7 @@ __device__ void store_chunks(const GemmCall& call, const Place& place, unsigned 
     if (first + 64 < Tile::kColumns) {
       load_biases(call, place.column + first + 64, next);
     }
-    __syncwarp();  // the columns before have been read
+    __syncwarp();  // the previous columns have been read
     if (is_added) {
 #pragma unroll
       for (unsigned below = 0; below < 16; below += 4) {
@@ -319,7 +319,7 @@ __device__ void store_chunks(const GemmCall& call, const Place& place, unsigned 
   }
 }
 
-// Sums without activation as float32: the lanes of a row write 32 bytes of it together.
+// Stores sums without activation as float32: the four lanes of a row write 32 adjacent bytes.
 template <class Tile, Half kType>
 __device__ void store_floats(const GemmCall& call, const Place& place, unsigned row,
                              const float (&sums)[Tile::kColumns / 2]) {
@@ -351,7 +351,7 @@ __device__ void store_floats(const GemmCall& call, const Place& place, unsigned 
   }
 }
 
-// Copies of both blocks may write the stage from here on.
+// Frees a stage: copies of both blocks may overwrite it from here on.
 template <class Tile>
 __device__ void release(const Ring<Tile>& ring, unsigned stage) {
   const unsigned rank = threadIdx.x % Tile::kWarpgroup;
@@ -416,7 +416,7 @@ __device__ void hopper_gemm(const TensorMap& a, const TensorMap& b, const GemmCa
     device::prefetch_map(&b);
     Ring<Tile>().init();
   }
-  device::cluster_arrive();  // the barriers of both blocks are there
+  device::cluster_arrive();  // the barriers of both blocks are initialised
   device::cluster_wait();
   if (threadIdx.x < Tile::kWarpgroup) {
     device::lower_registers<kProducerRegisters>();
@@ -427,7 +427,7 @@ __device__ void hopper_gemm(const TensorMap& a, const TensorMap& b, const GemmCa
     device::raise_registers<kConsumerRegisters>();
     consume<Tile, kType, kDeepA, kDeepB>(call, schedule, steps);
   }
-  device::cluster_arrive();  // nobody arrives at a barrier of a block that has ended
+  device::cluster_arrive();  // no block ends while the other may still arrive at its barriers
   device::cluster_wait();
 }
 

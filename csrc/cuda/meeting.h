@@ -1,4 +1,4 @@
-// Device code that collectives share: flags, bounded waits, parts of a range.
+// Device code that collectives share: flags, bounded waits, ranges of blocks.
 #pragma once
 
 #include <gt_device.h>
@@ -10,11 +10,12 @@ namespace {
 
 using device::Scope;
 
-// Whether a flag reaches `number` in time; what its writer wrote before is then visible.
+// Waits until a flag reaches `number`; the writes before its release are then visible. False on a
+// timeout.
 __device__ inline bool reaches(const std::uint32_t* flag, std::uint32_t number,
                                std::uint64_t timeout_nanoseconds) {
   const std::uint64_t start = device::nanoseconds();
-  // A difference with a sign: numbers may pass 2^32.
+  // The difference is signed, because numbers may wrap at 2^32.
   while (static_cast<std::int32_t>(device::load_acquire<Scope::kSystem>(flag) - number) < 0) {
     if (device::nanoseconds() - start > timeout_nanoseconds) {
       return false;
@@ -32,9 +33,9 @@ __device__ inline bool is_tainted(const std::uint32_t* error) {
           device::load_relaxed<Scope::kSystem>(error + 1)) != 0;
 }
 
-// Waits until block blockIdx.x of every rank has come to the `part`th meeting of this call, of
-// which there are up to two. What these blocks wrote before is then visible. False where a rank
-// does not come in time, or where this one does not come after an earlier error.
+// Waits at the `part`th barrier of this call, of up to two, until block blockIdx.x of every rank
+// has come. Writes of these blocks before the barrier are then visible. Returns false where a rank
+// does not come in time, or where this one stays away because of an earlier error.
 __device__ inline bool meet(const CollectivePeers& peers, const CollectiveCall& call,
                             std::uint32_t part) {
   Waits& waits = device::static_shared<Waits>();

@@ -1,5 +1,5 @@
-// Random numbers where they are needed: no copy from the host, and the same bits as csrc/cpu,
-// because both compile algo/. To be compiled without fused multiply-adds (-fmad=false).
+// Random numbers on the device, with the bits of csrc/cpu, because both compile algo/. Must be
+// compiled without fused multiply-adds (-fmad=false).
 #include "cuda/kernels.h"
 
 namespace gt {
@@ -13,7 +13,8 @@ __device__ inline std::uint32_t word_at(const std::uint32_t* words, std::uint32_
   return (place & 2U) != 0 ? high : low;
 }
 
-// Calls emit(local, words, place) for each element: the words of its block, and its place there.
+// Calls emit(local, words, place) for each element, with the words of its block and its index in
+// them.
 template <std::int64_t per_block, class Emit>
 __device__ void for_elements(std::int64_t elements, const BoxRuns& box, const Stream& stream,
                              Emit emit) {
@@ -37,7 +38,7 @@ __device__ void for_elements(std::int64_t elements, const BoxRuns& box, const St
   }
 }
 
-// A float32 value of each kind from its word, or two; a float64 one from half of a block.
+// Values of each distribution: float32 from one or two words, float64 from half of a block.
 __device__ inline float value_at(const std::uint32_t* words, std::uint32_t place,
                                  const UniformRange<float>& range) {
   return uniform_value(unit_f32(word_at(words, place)), range);
@@ -69,7 +70,7 @@ __device__ inline double value_at(const std::uint32_t* words, std::uint32_t plac
   return (place != 0 ? pair.sine : pair.cosine) * shape.std + shape.mean;
 }
 
-// The value as the output holds it.
+// Stores the value in its own type.
 struct Same {
   template <class T>
   __device__ T operator()(T value) const {

@@ -1,5 +1,5 @@
-// One block a row: softmax cross-entropy, RMSNorm and LayerNorm with a residual; their gradients.
-// Rows are contiguous, sums in float32. Blocks of whole warps, up to 1024 threads.
+// Kernels with one block a row: softmax cross-entropy, RMSNorm and LayerNorm with a residual, and
+// their gradients. Rows are contiguous, sums in float32. Blocks of whole warps, up to 1024 threads.
 #include "cuda/elements.h"
 #include "cuda/kernels.h"
 
@@ -21,7 +21,7 @@ struct Maximum {
   __device__ float operator()(float a, float b) const { return maximum(a, b); }
 };
 
-// The values of all threads of the block, combined in a fixed order; every thread gets the result.
+// Combines the values of all threads of the block in a fixed order; every thread gets the result.
 template <class Combine>
 __device__ float combined(float value, Combine combine) {
   Partials& partials = device::static_shared<Partials>();
@@ -40,7 +40,7 @@ __device__ float combined(float value, Combine combine) {
   return result;
 }
 
-// The sum of term(i) over the columns of a row, by all threads of the block.
+// Sum of term(i) over the columns of a row, computed by all threads of the block.
 template <class Term>
 __device__ float sum_over(std::int64_t columns, Term term) {
   float sum = 0;
@@ -50,14 +50,14 @@ __device__ float sum_over(std::int64_t columns, Term term) {
   return combined(sum, Sum{});
 }
 
-// The block's row of a matrix; nullptr where there is none.
+// The block's row of a matrix; nullptr for nullptr.
 template <class T>
 __device__ T* row_of(T* matrix, std::int64_t columns) {
   const std::int64_t row = blockIdx.x;
   return matrix == nullptr ? nullptr : matrix + row * columns;
 }
 
-// The column of the block's row; -1 where the row is left out.
+// Target column of the block's row; -1 where the row is ignored.
 __device__ std::int64_t checked_target(const std::int64_t* targets, std::int64_t columns,
                                        std::int64_t ignored) {
   const std::int64_t target = targets[blockIdx.x];
@@ -120,7 +120,7 @@ __device__ void cross_entropy_backward(const CrossEntropyGradientCall& call) {
   }
 }
 
-// (x - mean) * scale is normal; mean is 0 for RMSNorm.
+// Normalized value = (x - mean) * scale; mean is 0 for RMSNorm.
 struct Moments {
   float mean, scale;
 };
@@ -136,19 +136,19 @@ __device__ Moments moments_of(std::int64_t columns, float eps, Value value) {
   return {mean, device::reciprocal_square_root(squares / count + eps)};
 }
 
-// A parameter's element; `absent` where there is no parameter.
+// Element i of a parameter; `absent` where there is no parameter.
 template <class Element>
 __device__ float parameter(const typename Element::Stored* values, std::int64_t i, float absent) {
   return values == nullptr ? absent : Element::wide(values[i]);
 }
 
-// Eight elements side by side, as they are loaded and stored.
+// Eight adjacent elements, loaded and stored as one access.
 template <class T>
 struct alignas(16) RowChunk {
   T elements[8];
 };
 
-// What a thread holds of a row: kHeld chunks, blockDim.x chunks apart.
+// A thread's part of a row: kHeld chunks, blockDim.x chunks apart.
 template <class Element>
 struct HeldRow {
   static constexpr unsigned kHeld = NormTile::kHeld;
@@ -158,7 +158,7 @@ struct HeldRow {
   __device__ static std::int64_t column(unsigned held) {
     return std::int64_t{8} * (threadIdx.x + held * blockDim.x);
   }
-  // The sum of term over all elements of the row, by all threads of the block.
+  // Sum of term over all elements of the row, computed by all threads of the block.
   template <class Term>
   __device__ static float sum(std::int64_t columns, const Chunk (&held)[kHeld], Term term) {
     float sum = 0;
@@ -175,7 +175,7 @@ struct HeldRow {
   }
 };
 
-// Whether threads may hold the row, chunk by chunk.
+// True where sizes and alignment allow threads to hold the row in chunks.
 __device__ inline bool is_held(const NormCall& call) {
   const auto bits = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
   const std::uintptr_t all = bits(call.x) | bits(call.residual) | bits(call.weight) |
@@ -184,7 +184,7 @@ __device__ inline bool is_held(const NormCall& call) {
          call.columns <= std::int64_t{8} * NormTile::kHeld * blockDim.x;
 }
 
-// A row that its threads load once and hold.
+// Norm of a row that its threads load once and keep in registers.
 template <class Element, bool kIsCentered>
 __device__ void held_norm(const NormCall& call) {
   using Row = HeldRow<Element>;
@@ -198,7 +198,7 @@ __device__ void held_norm(const NormCall& call) {
   typename Row::Chunk held[kHeld];
   typename Row::Chunk more[kHeld];
 #pragma unroll
-  for (unsigned i = 0; i < kHeld; ++i) {  // all loads before the first use
+  for (unsigned i = 0; i < kHeld; ++i) {  // all loads are issued before the first use
     if (Row::column(i) < columns) {
       held[i] = *reinterpret_cast<const typename Row::Chunk*>(x + Row::column(i));
     }
@@ -298,7 +298,7 @@ __device__ void norm(const NormCall& call) {
   }
 }
 
-// Of one row. is_first: the block's sums begin with it.
+// Gradient of row `at`. is_first: the row starts the block's sums instead of adding to them.
 template <class Element, bool kIsCentered>
 __device__ void norm_backward_row(const NormGradientCall& call, std::int64_t at, bool is_first) {
   using T = typename Element::Stored;
@@ -338,8 +338,8 @@ __device__ void norm_backward_row(const NormGradientCall& call, std::int64_t at,
   }
 }
 
-// The sums over all threads of the block of two values, in a fixed order. `parity` differs from
-// call to call: the partials of the call before may still be read.
+// Sums of two values over all threads of the block, in a fixed order. `parity` must alternate from
+// call to call, because partials of the previous call may still be read.
 __device__ inline void sum_both(unsigned parity, float& first, float& second) {
   struct Both {
     float of_warp[2][kWarpThreads][2];
@@ -363,7 +363,7 @@ __device__ inline void sum_both(unsigned parity, float& first, float& second) {
   }
 }
 
-// Whether a thread may hold its part of each row, and its columns' sums.
+// True where a thread may hold its part of each row and the sums of its columns.
 __device__ inline bool is_held(const NormGradientCall& call) {
   const auto bits = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
   const std::uintptr_t all = bits(call.total) | bits(call.weight) | bits(call.grad) |
@@ -373,7 +373,7 @@ __device__ inline bool is_held(const NormGradientCall& call) {
          call.columns <= std::int64_t{NormGradientTile::kHeld} * blockDim.x;
 }
 
-// The moments of the row `at`, of which this thread holds a chunk; zeros where it is outside.
+// Moments of row `at`, of which this thread holds a chunk; the chunk is zeros outside the row.
 template <bool kIsCentered, class Element, class Chunk>
 __device__ Moments held_moments(const NormGradientCall& call, std::int64_t at, const Chunk& held,
                                 bool is_inside) {
@@ -395,7 +395,7 @@ __device__ Moments held_moments(const NormGradientCall& call, std::int64_t at, c
   return {mean, device::reciprocal_square_root(variance + call.eps)};
 }
 
-// As norm_backward_row for the block's rows, each loaded once, the next one ahead.
+// Computes norm_backward_row for the block's rows, loading each once and the next one ahead.
 template <class Element, bool kIsCentered>
 __device__ void held_norm_backward(const NormGradientCall& call) {
   using T = typename Element::Stored;
@@ -474,7 +474,7 @@ __device__ void held_norm_backward(const NormGradientCall& call) {
   }
 }
 
-// A block takes every gridDim.x-th row; a column's sum is always the same thread's.
+// A block takes every gridDim.x-th row; one thread always sums the same columns.
 template <class Element, bool kIsCentered>
 __device__ void norm_backward(const NormGradientCall& call) {
   if (is_held(call)) {
@@ -487,7 +487,7 @@ __device__ void norm_backward(const NormGradientCall& call) {
   }
 }
 
-// out[column] = the sum of all blocks' sums, in their order. Any grid.
+// out[column] = the blocks' sums, added in the order of blocks. Any grid.
 template <class Element>
 __device__ void add_sums(const float* sums, std::int64_t blocks, std::int64_t columns,
                          typename Element::Stored* out) {

@@ -1,5 +1,5 @@
-// Kernels of rows [rows, columns] of float32, bfloat16 or float16: their arguments. The kernel's
-// name says what the addresses without a type point to.
+// Arguments of the kernels over rows [rows, columns] of float32, bfloat16 or float16. The kernel's
+// name gives the type of untyped addresses.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace gt {
 
 // loss[row] = logsumexp(logits[row]) - logits[row, target], 0 where the target is `ignored`. Any
-// other target that is no column ends the launch with an error.
+// other target outside the columns ends the launch with an error.
 struct CrossEntropyCall {
   const void* logits;
   const std::int64_t* targets;
   float* loss;
-  void* gradient;   // of the loss with regard to logits, times scale; or nullptr
+  void* gradient;   // of the loss with respect to logits, times scale; or nullptr
   void* log_probs;  // logits - logsumexp(logits), which the gradient below reads; or nullptr
   std::int64_t columns, ignored;
   float scale;
@@ -23,7 +23,7 @@ struct CrossEntropyCall {
 struct CrossEntropyGradientCall {
   const void* log_probs;
   const std::int64_t* targets;
-  const void* grad;   // of each row's loss, grad_step elements apart: 0 where one is for all
+  const void* grad;   // gradient of each row's loss, grad_step elements apart (0: shared)
   const void* total;  // one element; or nullptr for 1
   void* gradient;
   std::int64_t columns, ignored, grad_step;
@@ -44,15 +44,15 @@ struct NormCall {
 };
 
 struct NormGradientCall {
-  const void* total;  // what was normalized
-  const float* mean;  // of each row, with rstd; or nullptr, and eps says what they were
+  const void* total;  // the sum that was normalized
+  const float* mean;  // of each row, with rstd; or nullptr: then computed again with eps
   const float* rstd;
   const void* weight;      // or nullptr for ones
-  const void* grad;        // of out
-  const void* grad_total;  // of total, from where it is used besides; or nullptr
-  void* grad_x;            // of x and of residual alike
+  const void* grad;        // gradient of out
+  const void* grad_total;  // gradient of total from its other uses; or nullptr
+  void* grad_x;            // gradient of x and of residual, which are equal
   float* weight_sums;      // [blocks, columns]: each block's part of the gradient of weight
-  float* bias_sums;        // the same of bias, for LayerNorm
+  float* bias_sums;        // each block's part of the gradient of bias, for LayerNorm
   std::int64_t rows, columns;
   float eps;
 };
@@ -64,7 +64,7 @@ struct NormTile {
 struct NormGradientTile {
   static constexpr unsigned kHeld = 8;  // elements of a row that a thread holds
   static constexpr unsigned kThreadsMax = 512;
-  static constexpr unsigned kBlocksMax = 128;  // alike on all devices: it orders the sums
+  static constexpr unsigned kBlocksMax = 128;  // fixes the order of sums on all devices
 };
 
 }  // namespace gt

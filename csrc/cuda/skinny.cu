@@ -1,15 +1,15 @@
-// Products with at most eight rows of a, where the time is that of reading b once. Tensor cores
-// multiply 16 columns of the result by the eight rows: b's rows are their first operand, in the
-// order in which lanes load 16 bytes of them, since a sum over the depth may take any order that
-// both operands share. The warps of a block share the depth, and their sums are added in order.
+// Products with at most eight rows of a, bound by reading b once. Tensor cores multiply 16 columns
+// of the result by the eight rows: b's rows are their first operand, in the order in which lanes
+// load 16 bytes of them, since a sum over the depth may take any order that both operands share.
+// The warps of a block divide the depth, and their sums are added in order.
 #include "cuda/epilogue.h"
 
 namespace gt {
 namespace {
 
 constexpr unsigned kWarpThreads = 32;
-constexpr unsigned kChunk = 8;       // elements of 16 bytes
-constexpr unsigned kStepDepth = 64;  // of a warp at a time: two chunks a lane of each of its rows
+constexpr unsigned kChunk = 8;       // elements in 16 bytes
+constexpr unsigned kStepDepth = 64;  // a warp's step: two chunks a lane of each of its rows
 constexpr unsigned kWarps = SkinnyTile::kThreads / kWarpThreads;
 constexpr unsigned kRows = SkinnyTile::kRowsMax;
 constexpr unsigned kColumns = SkinnyTile::kColumns;
@@ -19,8 +19,8 @@ struct alignas(16) Chunk {
   std::uint32_t words[kChunk / 2];
 };
 
-// What a lane multiplies at a time: of rows l / 4 and l / 4 + 8 of b, and of row l / 4 of a, the
-// chunks l % 4 and l % 4 + 4 of 64 elements.
+// Operands of a lane's step: chunks l % 4 and l % 4 + 4 of 64 elements, from rows l / 4 and l / 4 +
+// 8 of b and from row l / 4 of a.
 struct Part {
   Chunk b[2][2];
   Chunk a[2];
@@ -30,13 +30,13 @@ struct Sums {
   float of_warp[kWarps][kRows][kColumns + 1];
 };
 
-// Where a lane loads from. Beyond the last row it is the first: nobody reads those sums.
+// Addresses that a lane loads from. Rows beyond the last are the first row; their sums are unused.
 struct Sources {
   const std::uint16_t* b[2];
   const std::uint16_t* a;
 };
 
-// The elements of `left` more; zeros beyond them. kIsWhole: there are as many as a part has.
+// Loads a part of which `left` elements remain; zeros beyond them. kIsWhole: the part is complete.
 template <bool kIsWhole>
 __device__ Part load_part(const Sources& from, int k, int left) {
   Part part = {};
@@ -66,7 +66,7 @@ __device__ void multiply_part(const Part& part, float (&sums)[4]) {
   }
 }
 
-// Of 16 columns from `column` on, a warp's part of the depth.
+// Multiplies a warp's part of the depth for 16 columns from `column` on.
 template <Half kType>
 __device__ void multiply_share(const GemmCall& call, const std::uint16_t* a, const std::uint16_t* b,
                                std::int64_t column, float (&sums)[4]) {
@@ -106,7 +106,7 @@ __device__ void skinny(const GemmCall& call) {
     for (unsigned i = 0; i < 4; ++i) {
       mine[lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sums[i];
     }
-    __syncthreads();  // all sums are there
+    __syncthreads();  // all sums are written
     if (threadIdx.x < kRows * kColumns / 2) {
       const unsigned row = threadIdx.x / (kColumns / 2);
       const unsigned at = threadIdx.x % (kColumns / 2) * 2;
@@ -119,7 +119,7 @@ __device__ void skinny(const GemmCall& call) {
       }
       finish<kType>(call, batch, row, column + at, first, second);
     }
-    __syncthreads();  // sums are read
+    __syncthreads();  // all sums are read
   }
 }
 

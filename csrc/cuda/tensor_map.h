@@ -1,5 +1,4 @@
-// What a tensor copy (TMA) copies from, as CUDA's driver encodes it: CUtensorMap, 128 bytes whose
-// contents are the driver's.
+// Descriptor of a tensor copy (TMA) as CUDA's driver encodes it: CUtensorMap, 128 opaque bytes.
 #pragma once
 
 #include <cstdint>

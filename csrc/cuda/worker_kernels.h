@@ -1,4 +1,4 @@
-// The kernels that workers call (cuda/host/worker_calls.h), and their arguments.
+// Kernels that workers call (cuda/host/worker_calls.h), and their arguments.
 #pragma once
 
 #include <gt_device.h>
@@ -16,10 +16,10 @@ namespace gt {
 struct AdamwTensor {
   float* parameter;
   const float* gradient;
-  float* mean;    // of the gradient
-  float* square;  // mean of the gradient's square
+  float* mean;    // running mean of the gradient
+  float* square;  // running mean of the gradient's square
   std::int64_t elements;
-  std::uint32_t first_block;  // of the launch; one block has blockDim.x elements
+  std::uint32_t first_block;  // within the launch; one block has blockDim.x elements
 };
 
 struct AdamwStep {
@@ -31,7 +31,7 @@ struct AdamwStep {
 
 extern "C" {
 
-// ---- random.cu: out[i] by the index of element i in the whole tensor; any grid ----
+// ---- random.cu: out[i] depends on the index of element i in the whole tensor; any grid ----
 __global__ void gt_uniform_f32(float* out, std::int64_t elements, gt::BoxRuns box,
                                gt::Stream stream, gt::UniformRange<float> shape);
 __global__ void gt_uniform_f64(double* out, std::int64_t elements, gt::BoxRuns box,
@@ -52,7 +52,7 @@ __global__ void gt_integers_i64(std::int64_t* out, std::int64_t elements, gt::Bo
                                 gt::Stream stream, gt::IntegerRange range);
 __global__ void gt_integers_i32(std::int32_t* out, std::int64_t elements, gt::BoxRuns box,
                                 gt::Stream stream, gt::IntegerRange range);
-// threshold: how many of the 2^32 words give 1 (bernoulli), or drop an element.
+// threshold: number of the 2^32 words that give 1 (bernoulli), or drop an element.
 __global__ void gt_bernoulli_mask(std::uint8_t* out, std::int64_t elements, gt::BoxRuns box,
                                   gt::Stream stream, std::uint64_t threshold);
 __global__ void gt_dropout_mask(std::uint8_t* keep, std::int64_t elements, gt::BoxRuns box,
@@ -62,8 +62,9 @@ __global__ void gt_dropout_f32(const float* x, float* out, std::uint8_t* keep,
                                std::int64_t elements, gt::BoxRuns box, gt::Stream stream,
                                std::uint64_t threshold, float scale);
 
-// ---- rows.cu: blocks of whole warps; grid.x rows, and up to NormGradientTile::kBlocksMax for the
-// gradients of norms, whose blocks' sums gt_add_sums adds, a thread a column ----
+// ---- rows.cu: blocks of whole warps, grid.x rows. Gradients of norms have up to
+// NormGradientTile::kBlocksMax blocks, whose sums gt_add_sums adds with a thread for each column
+// ----
 __global__ void gt_cross_entropy_f32(gt::CrossEntropyCall call);
 __global__ void gt_cross_entropy_bf16(gt::CrossEntropyCall call);
 __global__ void gt_cross_entropy_f16(gt::CrossEntropyCall call);
@@ -93,7 +94,7 @@ __global__ void gt_add_sums_f16(const float* sums, std::int64_t blocks, std::int
 __global__ void gt_adamw_f32(const gt::AdamwTensor* tensors, std::uint32_t count,
                              gt::AdamwStep step);
 
-// ---- gemm.cu: grid (tiles of the result, batches), GemmTile::kThreads and its shared memory ----
+// ---- gemm.cu: grid (tiles of the result, batches), GemmTile::kThreads and kSharedBytes ----
 // nn: a [rows, depth], b [depth, columns]; nt: b [columns, depth]; tn: a [depth, rows].
 __global__ void gt_gemm_nn_bf16(gt::GemmCall call);
 __global__ void gt_gemm_nt_bf16(gt::GemmCall call);
@@ -119,8 +120,8 @@ __global__ void gt_attention_128_bf16(gt::DeviceAttention call);
 __global__ void gt_attention_64_f16(gt::DeviceAttention call);
 __global__ void gt_attention_128_f16(gt::DeviceAttention call);
 
-// ---- attention_backward.cu: the products first; then, in any order, the gradients: grids (tiles
-// of queries, heads, batches) and (tiles of keys, heads of keys, batches) ----
+// ---- attention_backward.cu: first the products; then the gradients in any order, with grids
+// (tiles of queries, heads, batches) and (tiles of keys, heads of keys, batches) ----
 __global__ void gt_attention_products_bf16(gt::DeviceAttention call,
                                            gt::DeviceAttentionGradient gradient);
 __global__ void gt_attention_products_f16(gt::DeviceAttention call,
@@ -142,7 +143,7 @@ __global__ void gt_attention_grad_key_64_f16(gt::DeviceAttention call,
 __global__ void gt_attention_grad_key_128_f16(gt::DeviceAttention call,
                                               gt::DeviceAttentionGradient gradient);
 
-// ---- attention_sm90.cu: an AttentionHopperTile, grid (blocks) ----
+// ---- attention_sm90.cu: AttentionHopperTile, grid (blocks) ----
 __global__ void gt_attention_sm90_64_bf16(const __grid_constant__ gt::TensorMap query,
                                           const __grid_constant__ gt::TensorMap key,
                                           const __grid_constant__ gt::TensorMap value,
@@ -160,8 +161,8 @@ __global__ void gt_attention_sm90_128_f16(const __grid_constant__ gt::TensorMap 
                                           const __grid_constant__ gt::TensorMap value,
                                           gt::DeviceAttention call, std::uint32_t batches);
 
-// ---- attention_backward_sm90.cu: AttentionHopperQueryTile and AttentionHopperKeyTile, the same
-// ----
+// ---- attention_backward_sm90.cu: AttentionHopperQueryTile and AttentionHopperKeyTile, grid
+// (blocks) ----
 __global__ void gt_attention_grad_query_sm90_64_bf16(
     const __grid_constant__ gt::TensorMap query, const __grid_constant__ gt::TensorMap grad,
     const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
@@ -195,7 +196,7 @@ __global__ void gt_attention_grad_key_sm90_128_f16(
     const __grid_constant__ gt::TensorMap key, const __grid_constant__ gt::TensorMap value,
     gt::DeviceAttention call, gt::DeviceAttentionGradient gradient, std::uint32_t batches);
 
-// ---- gemm_sm90.cu: a HopperTile of so many columns, grid (blocks), in clusters of two ----
+// ---- gemm_sm90.cu: HopperTile<columns>, grid (blocks), in clusters of two ----
 __global__ void gt_gemm_sm90_256_nn_bf16(const __grid_constant__ gt::TensorMap a,
                                          const __grid_constant__ gt::TensorMap b, gt::GemmCall call,
                                          std::uint32_t batches);

@@ -1,5 +1,5 @@
-// Ranks as threads of one process, each calling kernels that use several threads themselves: for
-// the thread sanitizer, which must see no race, and for values, which must be those of one thread.
+// Runs ranks as threads of one process whose kernels use several threads each. The thread sanitizer
+// must report no race, and the values must equal those of one thread.
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -51,7 +51,7 @@ class Array {
     return made;
   }
 
-  // The same numbers of a matrix with its dims in the other order: not contiguous.
+  // A view of this matrix with its dims swapped, which is not contiguous.
   Array transposed() const {
     Array made = *this;
     std::swap(made.shape_[0], made.shape_[1]);
@@ -75,7 +75,8 @@ class Array {
   std::vector<char> bytes_;
 };
 
-// What a kernel writes on so many threads, all arrays one after the other. Operands are shared.
+// Returns the bytes of all arrays that a kernel writes on that many threads, joined. Operands are
+// shared by all ranks.
 using Kernel = std::function<std::vector<char>(int threads)>;
 
 std::vector<char> joined(std::initializer_list<const Array*> arrays) {
@@ -101,7 +102,7 @@ Kernel product_of_rows(std::int64_t rows, Element element) {
                  element);
 }
 
-// Of few rows with weights as a linear layer stores them, enough of them for several tasks.
+// A product of few rows with weights stored as in a linear layer, large enough for several tasks.
 Kernel product_with_weights(std::int64_t rows, Element element) {
   return product(Array::random({rows, 130}, 1, element),
                  Array::random({2000, 130}, 2, element).transposed(), element);
@@ -191,7 +192,7 @@ Kernel random_numbers() {
   };
 }
 
-// Loops over arrays, which have one thread: ranks share the choice of instruction set alone.
+// Loops over arrays run on one thread: ranks share only the choice of instruction set.
 Kernel array_loops() {
   constexpr std::size_t kColumns = 500;
   const Array x = Array::random({20, kColumns}, 14);
@@ -309,7 +310,7 @@ Kernel tasks() {
   };
 }
 
-// True if every rank has what one thread makes.
+// True if the result of every rank equals that of one thread.
 bool agrees(const char* name, const Kernel& kernel) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<char> expected = kernel(1);

@@ -1,6 +1,6 @@
 """Starts a dispatcher and eight workers by hand, trains on them with train.py, and ends them.
 
-What follows the options of this script goes to train.py: `launch.py --workers 4 --steps 5`.
+Arguments after the options of this script go to train.py: `launch.py --workers 4 --steps 5`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def start_worker(index: int, address: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_workers(address: str, started: list[subprocess.Popen[bytes]]) -> None:
-    """Return when all have joined."""
+    """Return when all workers have joined."""
     deadline = time.monotonic() + WAIT_SECONDS
     gt.connect(address)
     while len(gt.debug.get_worker_stats()) < len(started):
@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("-p", "--port", type=int, default=0, help="0 takes a free one")
     arguments, for_training = parser.parse_known_args()
     environment = dict(os.environ)
-    os.environ.pop("GT_CONFIG", None)  # the training's; here no layout is meant
+    os.environ.pop("GT_CONFIG", None)  # for the training only; this check needs no layout
     started: list[subprocess.Popen[bytes]] = []
     server = subprocess.Popen(
         [sys.executable, "-m", "gt.server", "-p", str(arguments.port)], stdout=subprocess.PIPE
@@ -58,7 +58,7 @@ def main() -> int:
         command = [sys.executable, TRAIN, "--connect", address, *for_training]
         return subprocess.call(command, env=environment)
     finally:
-        for process in (server, *started):  # the server first: it does not mourn its workers then
+        for process in (server, *started):  # the server first: it would report lost workers
             process.terminate()
             process.wait()
 

@@ -17,7 +17,7 @@ from gt.nn import functional
 from gt.pipeline import SCHEDULES, Schedule
 
 config = {
-    "num_layers": 8,  # 32 make the "512 M" model of 506 million parameters
+    "num_layers": 8,  # 32 layers make the "512 M" model of 506 million parameters
     "hidden_size": 1024,
     "num_heads": 16,
     "intermediate_size": 4096,
@@ -34,7 +34,7 @@ def matrix(rows: int, columns: int) -> nn.Parameter:
 
 
 def stage_count() -> int:
-    """How many stages the configuration names: pp_stage0, pp_stage1, ...; one without it."""
+    """Number of stages that the configuration names: pp_stage0, pp_stage1, ...; 1 without it."""
     named = {int(match[1]) for name in gt.get_config() if (match := STAGE.fullmatch(name))}
     count = 0
     while count in named:
@@ -55,7 +55,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads, self.stage = heads, stage
         with gt.signal.context(f"{stage}_colpar"):
-            # Each head's q, k and v stand together: a cut of the columns gives workers whole heads.
+            # The q, k and v of a head are adjacent: sharding the columns gives workers whole heads.
             self.qkv_weight = matrix(hidden, 3 * hidden)
         with gt.signal.context(f"{stage}_rowpar"):
             self.out_weight = matrix(hidden, hidden)
@@ -92,7 +92,7 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer: attention and MLP, each behind a norm and around itself."""
+    """One layer: attention and MLP, each after a norm and with a residual connection."""
 
     def __init__(self, sizes: dict[str, int], stage: str) -> None:
         super().__init__()
@@ -110,13 +110,12 @@ class MiniGPT(nn.Module):
     """Embeddings, layers spread evenly over the stages, head.
 
     Embedding and head have scopes of their own, `pp_embedding` and `pp_head`. Without an entry in
-    the configuration they are where the first and the last stage are; with one, where that says.
+    the configuration they are on the workers of the first and the last stage.
 
     Args:
         sizes: As `config`.
-        schedule: Says how many stages each of the configuration's has, and where they are; one
-            each if not given.
-        ranks: How many stages the configuration has; as many as it names if not given.
+        schedule: Gives the stages of each rank and their workers; one stage a rank if not given.
+        ranks: Number of stages in the configuration; as many as it names if not given.
     """
 
     def __init__(
@@ -137,7 +136,8 @@ class MiniGPT(nn.Module):
             with gt.signal.context("pp_embedding"):
                 self.tokens = matrix(vocab, hidden)
             with gt.signal.context(f"{first}_positions"):
-                # Whole on every worker: of rows cut evenly a short sequence has all on the first.
+                # Whole on every worker: sharded evenly by rows, a short sequence would be on the
+                # first only.
                 self.positions = matrix(CONTEXT, hidden)
         self.blocks = nn.ModuleList()
         for scope, count in zip(self.scopes, self.layers_of_stages(layers), strict=True):
@@ -149,7 +149,7 @@ class MiniGPT(nn.Module):
                 self.head = matrix(hidden, vocab)
 
     def layers_of_stages(self, layers: int) -> list[int]:
-        """How many layers each stage has; the first ones have one more where it does not divide."""
+        """Number of layers in each stage; the first stages have one more where needed."""
         return [
             layers // self.stages + (stage < layers % self.stages) for stage in range(self.stages)
         ]
@@ -160,10 +160,10 @@ class MiniGPT(nn.Module):
             return functional.embedding(tokens, self.tokens)  # [b, t] -> [b, t, d]
 
     def stage(self, stage: int, x: gt.Tensor) -> gt.Tensor:
-        """A stage of x [b, t, d]: its layers, and what stands before the first, behind the last."""
+        """A stage of x [b, t, d]: its layers; positions in the first, a norm in the last."""
         counts = self.layers_of_stages(len(self.blocks))
         if stage > 0:
-            # The boundary: what x is used for next is on the next stage's workers.
+            # The boundary: the next use of x is on the next stage's workers.
             with gt.signal.context(f"stage{stage - 1}_to_stage{stage}"):
                 x = x  # noqa: PLW0127 - emits nothing: the move belongs to its first use there
         with gt.signal.context(self.scopes[stage]):
@@ -212,7 +212,7 @@ class MiniGPT(nn.Module):
 
 
 def batches(sizes: dict[str, int], *, batch: int, length: int, steps: int) -> Iterator[np.ndarray]:
-    """Windows [b, t + 1] of the standard library's source, a byte a token; always the same."""
+    """Windows [b, t + 1] of the standard library's source, a byte a token; deterministic."""
     text = b"".join(
         path.read_bytes() for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     )[:TEXT_BYTES]
@@ -224,13 +224,13 @@ def batches(sizes: dict[str, int], *, batch: int, length: int, steps: int) -> It
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """Options for other sizes than `config`."""
+    """Options that override the sizes of `config`."""
     for name, default in config.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, metavar="N")
 
 
 def sizes_of(arguments: argparse.Namespace) -> dict[str, int]:
-    """What those options say."""
+    """Sizes from the options of add_sizes()."""
     return {name: getattr(arguments, name) for name in config}
 
 

@@ -22,10 +22,10 @@ PORT = 12345
 
 
 def plan_of(schedule: str, microbatches: int) -> pipeline.Plan:
-    """The schedule for the configuration's stages, with embedding and head spread if it says so."""
+    """The schedule for the configuration's stages; spreads embedding and head where configured."""
     ranks = stage_count()
     spread = {name: config.workers for name, config in gt.get_config().items()}
-    short = {pipeline.EMBEDDING: 0.05}  # of a stage's: rows are looked up
+    short = {pipeline.EMBEDDING: 0.05}  # of a stage's cost: rows are looked up
     return pipeline.plan(
         schedule,
         ranks,
@@ -37,7 +37,7 @@ def plan_of(schedule: str, microbatches: int) -> pipeline.Plan:
 
 
 def describe(plan: pipeline.Plan) -> str:
-    """Phases and order on stage 0; ' marks its second stage, where a schedule gives it one."""
+    """Phases and order on stage 0; ' marks its second stage in schedules with two."""
     warm_up, steady, cool_down = plan.phases()
     order = " ".join(
         str(unit) + "'" * (unit.stage >= plan.ranks)
@@ -51,7 +51,7 @@ def describe(plan: pipeline.Plan) -> str:
 
 
 def trainer(model: MiniGPT, plan: pipeline.Plan) -> pipeline.Pipeline:
-    """The model's stages in the order of the plan."""
+    """A pipeline of the model's stages in the order of the plan."""
 
     def stage(number: int) -> Callable[[gt.Tensor], gt.Tensor]:
         return lambda x: model.stage(number, x)
@@ -70,7 +70,7 @@ def step(pipe: pipeline.Pipeline, parts: list[np.ndarray]) -> gt.Tensor:
 
 
 def report(log: str, pipe: pipeline.Pipeline, arguments: argparse.Namespace) -> None:
-    """Idle shares as measured on the workers, the first step left out, and the time line."""
+    """Idle shares as measured on the workers, without the first step, and the timeline."""
     try:
         run = pipeline.measured(log, pipe.plan, pipe.marks)
     except gt.errors.InvalidUse:
@@ -90,7 +90,7 @@ def report(log: str, pipe: pipeline.Pipeline, arguments: argparse.Namespace) -> 
 
 
 def connect(address: str | None, port: int, workers: int) -> None:
-    """The dispatcher at `address`; without one whoever answers at `port`, or workers of our own."""
+    """Connect to `address`, else to a dispatcher at `port`, else start workers."""
     tried = address or f"localhost:{port}"
     try:
         gt.connect(tried)
@@ -103,7 +103,7 @@ def connect(address: str | None, port: int, workers: int) -> None:
 
 
 def micro_batches(arguments: argparse.Namespace) -> Iterator[list[np.ndarray]]:
-    """For each step the micro-batches."""
+    """The micro-batches of each step."""
     windows = batches(
         sizes_of(arguments),
         batch=arguments.batch_size,
@@ -147,7 +147,7 @@ def options() -> argparse.Namespace:
 
 
 def train(arguments: argparse.Namespace, log: str) -> None:
-    """All steps."""
+    """Run all steps."""
     connect(arguments.connect, arguments.port, arguments.workers)
     gt.manual_seed(0)
     plan = plan_of(arguments.schedule, arguments.microbatches)

@@ -29,7 +29,7 @@ class FourierBlock(nn.Module):
 
 
 def decomposed(x: torch.Tensor, window: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
-    """What is left of series [b, t, c], and their moving average."""
+    """Series [b, t, c] without their moving average, and the moving average."""
     front = x[:, :1, :].repeat(1, window // 2, 1)
     end = x[:, -1:, :].repeat(1, window // 2, 1)
     padded = torch.cat([front, x, end], dim=1).permute(0, 2, 1)

@@ -24,7 +24,7 @@ def by_hand(x: torch.Tensor, y: torch.Tensor, steps: int) -> list[float]:
 
 
 def by_autograd(x: torch.Tensor, y: torch.Tensor, steps: int) -> list[float]:
-    """The same by backward(), with the update under no_grad."""
+    """Gradients by backward(), with the update under no_grad."""
     a, b, c, d = (torch.tensor(value, requires_grad=True) for value in START)
     losses: list[float] = []
     for _ in range(steps):

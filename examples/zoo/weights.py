@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Module(Protocol):
-    """What of `nn.Module` is needed here."""
+    """The part of `nn.Module` that `fill` uses."""
 
     def named_parameters(self): ...
 

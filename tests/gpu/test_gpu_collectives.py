@@ -62,7 +62,7 @@ def test_kernels_sum_to_the_same_last_bit(kernel_group, capfd):
 
 
 def _answered(worker, requests):
-    """What reads of these numbers are answered; what else comes is thrown away."""
+    """Answers to the reads with these numbers; other answers are dropped."""
     found = {}
     while found.keys() != set(requests):
         found |= {one.request: one for one in worker.answers(1) if one.request in requests}

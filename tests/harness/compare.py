@@ -1,4 +1,4 @@
-"""Whether a result of GT is PyTorch's: class, dtype, shape, values; if not, one sentence."""
+"""Compares results of GT and PyTorch: class, dtype, shape, values; a difference is one sentence."""
 
 import math
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ def difference(
 
 
 def identical(ours: object, theirs: object) -> bool:
-    """Whether all values are the same; NaN equals NaN."""
+    """True where all values are equal; NaN equals NaN."""
     pairs = zip(tensors(ours, gt.Tensor), tensors(theirs, torch.Tensor), strict=True)
     return all(
         bool(((a := from_gt(x)) == y).logical_or(a.isnan() & y.isnan()).all()) for x, y in pairs

@@ -26,7 +26,7 @@ class NotConvertible(Exception):
 
 
 def to_gt(x: torch.Tensor) -> gt.Tensor:
-    """The same values in a GT tensor; requires a gradient where `x` does."""
+    """A GT tensor with the values of `x`; requires a gradient where `x` does."""
     if x.layout != torch.strided or x.dtype not in DTYPES:
         raise NotConvertible(f"{x.dtype}, {x.layout}".replace("torch.", ""))
     if x.ndim > DIMENSIONS_MAX:
@@ -41,7 +41,7 @@ def to_gt(x: torch.Tensor) -> gt.Tensor:
 
 
 def to_gt_view(x: torch.Tensor) -> gt.Tensor:
-    """The same values in a view of a tensor that holds them in another order."""
+    """A view with the values of `x`, of a GT tensor that holds them in another order."""
     if x.ndim < 2:
         return to_gt(x)
     reverse = tuple(reversed(range(x.ndim)))
@@ -119,7 +119,7 @@ def tensors(value: object, kind: type) -> list[object]:
 
 
 def quietly(call: Callable[[], object]) -> object:
-    """What PyTorch gives, without its deprecation warnings."""
+    """Result of a PyTorch call, without its deprecation warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return call()

@@ -37,7 +37,7 @@ from harness.exact import are_as_exact, in_double, is_as_exact
 from harness.outcome import Outcome, Skip, shown
 
 IN_PLACE_DTYPES = (torch.float32, torch.int64)
-# Whether a view can be taken depends on strides, which uploads do not keep.
+# Operators for which strides decide whether a view exists; uploads do not keep strides.
 STRIDES_MATTER = {"view", "view_as", "as_strided", "as_strided_copy", "as_strided_scatter"}
 
 
@@ -155,7 +155,7 @@ def _value(
 
 
 def _is_as_exact(op: OpInfo, sample: SampleInput, ours: object, theirs: object) -> bool:
-    """Whether float64 says that our values are no further off than PyTorch's."""
+    """True where our values are no further from float64's than PyTorch's are."""
     args = [map_tensors(x, in_double) for x in (sample.input, *sample.args)]
     exact = _theirs(lambda: op(*args, **map_tensors(sample.kwargs, in_double)))
     mine = [from_gt(x) for x in tensors(ours, gt.Tensor)]

@@ -1,7 +1,7 @@
-"""As a program: every sample of every entry, and its gradients, in both engines of a worker.
+"""A program: runs every sample of every entry, and its gradients, in both engines of a worker.
 
-The Python and the native engine must give the same bits. What the values are is
-tests/test_op_db.py's: PyTorch's own results are not asked for here. Prints what it found as JSON.
+The Python and the native engine must give the same bits. Values are checked by tests/test_op_db.py:
+PyTorch's own results are not compared here. Prints the findings as JSON.
 
     python tests/harness/engines.py [--dtype float32] [part of an entry's name ...]
 """
@@ -41,11 +41,11 @@ from harness.entries import (  # noqa: E402
 )
 
 Digest = str
-"""Of a result's bytes, dtypes and shapes; or an error's class and first line."""
+"""Digest of a result's bytes, dtypes and shapes; or an error's class and first line."""
 
 
 def digests(op: OpInfo, only: str | None) -> Iterator[tuple[str, Digest]]:
-    """Of each sample, by a name for it: values in each dtype or in one, then gradients."""
+    """Digests of all samples with a name for each: values in each dtype or one, then gradients."""
     for dtype in dtypes_of(op):
         if only not in (None, str(dtype).removeprefix("torch.")):
             continue

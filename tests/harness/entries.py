@@ -1,4 +1,4 @@
-"""Which entries of op_db GT has, the row of ops.toml behind each, how GT's operator is called."""
+"""Entries of op_db that GT has: the row of ops.toml behind each, and GT's call of the operator."""
 
 import operator
 import tomllib
@@ -42,7 +42,7 @@ UNSPECIFIED = {
     "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
     "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
 }  # fmt: skip
-# What is not driven, by the beginning of its title, and why.
+# Entries that are not driven, by the beginning of their title, with the reason.
 NOT_DRIVEN = {
     "sparse.": "compressed rows (CSR); gt.sparse has coordinates, and tests of its own",
     "to_sparse": "half of its samples have dense dimensions; gt.sparse has tests of its own",
@@ -52,8 +52,8 @@ NOT_DRIVEN = {
     "torch.ops.aten._flash_attention_forward": "PyTorch has no samples on a CPU",
     "torch.ops.aten._efficient_attention_forward": "PyTorch has no samples on a CPU",
 }
-# Whose gradient by the first operand is in PyTorch that of what is written over: GT's is of what
-# stays, so gradients are not compared.
+# Operators whose gradient is not compared: for the first operand, PyTorch's is that of the
+# overwritten elements, GT's that of the remaining ones.
 OTHER_GRADIENT = {"as_strided_scatter"}
 
 
@@ -67,7 +67,7 @@ def _layer_norm(x: gt.Tensor, shape: object, weight: object, bias: object, eps: 
 
 
 def _max_pool2d_backward(self: gt.Tensor, **options: object) -> object:
-    """As op_db has it: the gradient of ones."""
+    """The form of op_db: the gradient of ones."""
     out, indices = functional.max_pool2d(self, **{**options, "return_indices": True})
     stride = options["kernel_size"] if options.get("stride") is None else options["stride"]
     given = (options["kernel_size"], stride, options.get("padding", 0), options.get("dilation", 1))
@@ -177,13 +177,13 @@ def placed() -> list[OpInfo]:
 
 
 def is_generic(op: OpInfo) -> bool:
-    """Whether it has no row, and runs by PyTorch's schema."""
+    """True for an operator without a row, which runs by PyTorch's schema."""
     return getattr(call_of(op), "__module__", "") == "gt.aten.surface"
 
 
-# The largest term of a sum that makes up an element, where that is more than a rounding of 1 shows:
-# attention's scores reach 250, and a weight's relative error is a score's absolute one; the shift
-# of these norms takes off up to 16 of what was scaled.
+# The largest term of a sum that makes up an element, where its rounding error is more than that of
+# 1. Attention's scores reach 250, and a weight's relative error is a score's absolute one; the
+# shift of these norms subtracts up to 16 from the scaled values.
 TERMS = {
     "nn.functional.scaled_dot_product_attention": 250.0,
     "nn.functional.multi_head_attention_forward": 250.0,
@@ -192,8 +192,8 @@ TERMS = {
     "nn.functional.group_norm": 16.0,
     "nn.functional.instance_norm": 16.0,
 }
-# Where PyTorch is the less exact one (1/6 and a row's norm as float32, in float64 too), or computes
-# half precision in float32 inside of one kernel; or where large terms of a gradient cancel.
+# Looser factors where PyTorch is less exact (1/6 and a row's norm are float32, even in float64),
+# computes half precision in float32 within one kernel, or where large terms of a gradient cancel.
 LOOSER = {
     ("nn.functional.hardsigmoid", torch.float64): 1e3,
     ("nn.functional.embedding", torch.float64): 1e4,
@@ -210,7 +210,7 @@ _DROPOUT_OF_ATTENTION = 9  # the place among multi_head_attention_forward's argu
 
 
 def unspecified(op: OpInfo, sample: SampleInput) -> bool:
-    """Whether a sample's values come from each library's own generator, or from nowhere."""
+    """True where a sample's values are random in each library, or uninitialized."""
     dropout = sample.kwargs.get("dropout_p", 0.0)
     if op.name == "nn.functional.multi_head_attention_forward":
         dropout = sample.args[_DROPOUT_OF_ATTENTION] if sample.kwargs["training"] else 0.0

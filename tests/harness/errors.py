@@ -17,7 +17,7 @@ NEEDS_VALUES = {"multinomial": re.compile(r"probabilit(y|ies)")}
 
 
 def errors(op: OpInfo) -> Outcome:
-    """What became of all error inputs on which PyTorch raises."""
+    """Outcome of all error inputs on which PyTorch raises."""
     outcome = Outcome()
     torch.manual_seed(0)
     for number, error in enumerate(quietly(lambda: list(op.error_inputs("cpu")))):

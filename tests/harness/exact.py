@@ -1,8 +1,8 @@
-"""Whether a float32 result is as near to the float64 one as PyTorch's is.
+"""Decides whether a float32 result is as near to the float64 result as PyTorch's is.
 
-Two float32 results differ by more than any relative bound where terms cancel and a library sums in
-another order, and which order that is depends on the processor. Float64 says which of the two is
-wrong, or that neither is. Nothing here knows about GT.
+Where terms cancel and a library sums in another order, which depends on the processor, two float32
+results may differ by more than any relative bound. Float64 shows which of the two is wrong, or that
+neither is. GT is unknown here.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ UNITS_MAX = 8.0  # roundings of the largest element that may be added
 
 
 def is_as_exact(ours: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether the largest error of `ours` is within the bound that PyTorch's error sets.
+    """True where the largest error of `ours` is within the bound that PyTorch's error sets.
 
     Args:
         ours: GT's float32 result.

@@ -1,8 +1,8 @@
-"""How far a spread result in half precision may be from the same without layouts.
+"""Bounds the difference between a sharded half-precision result and the result without layouts.
 
-A cut contraction rounds each member's product before they are added (in float32, rounded once), as
-every system does that sends contributions in the dtype of the operands; other sums are rounded
-once. So the spread result is held to the error of the whole one, both measured against float64.
+A sharded contraction rounds each member's product before they are added (in float32, rounded once),
+like every system that sends contributions in the dtype of the operands; other sums are rounded
+once. So the sharded result is held to the error of the whole one, both measured against float64.
 """
 
 import torch

@@ -25,11 +25,11 @@ _OUTSIDE = re.compile(r",(?![^(\[]*[)\]])")  # commas outside of brackets
 
 
 def place(x: gt.Tensor, layout: str, which: int = 0) -> gt.Tensor:
-    """The same values distributed as the text says; the only function that knows Python's form.
+    """Distribute `x` as the text says; only this function knows the Python form.
 
     A partial value is not moved but computed: its contributions, drawn element by element, are
-    along dims of their own and are reduced. `which` operand it is goes into the draw: where two had
-    their shares on the same members, a reduce_op of both would seem to pass what it does not.
+    along dims of their own and are reduced. The draw depends on `which` operand it is: if two
+    operands had their contributions on the same members, a reduce_op of both could pass wrongly.
     """
     if layout == WHOLE:
         return x
@@ -80,7 +80,7 @@ def _reduced(parts: gt.Tensor, count: int, reduce_op: str) -> gt.Tensor:
 
 
 def _contributions(x: gt.Tensor, counts: Sequence[int], reduce_op: str, which: int) -> gt.Tensor:
-    """Of each element two members have something that reduces to it exactly, the others nothing."""
+    """Contributions: two members' values reduce exactly to the element, others are neutral."""
     shape = (math.prod(counts), *x.shape)
     generator = np.random.Generator(np.random.PCG64([math.prod(shape), which]))
     order = generator.permuted(np.arange(shape[0] * math.prod(x.shape)).reshape(shape), axis=0)
@@ -100,7 +100,7 @@ def _contributions(x: gt.Tensor, counts: Sequence[int], reduce_op: str, which: i
 
 
 def _shares(rank: np.ndarray, reduce_op: str, members: int) -> tuple[np.ndarray, int]:
-    """What each member's contribution is made with, and what changes nothing."""
+    """Factors of the members' contributions, and the neutral element."""
     alone = members == 1
     if reduce_op == "sum":
         return np.where(rank == 0, 1 if alone else 2, np.where(rank == 1, -1, 0)), 0
@@ -110,7 +110,7 @@ def _shares(rank: np.ndarray, reduce_op: str, members: int) -> tuple[np.ndarray,
 
 
 def share_max(placements: Sequence[str]) -> int:
-    """How much larger than a value the contributions are that `place` makes of it."""
+    """Largest ratio of the contributions made by `place` to the values."""
     return 2 if any("partial(sum)" in layout for layout in placements) else 1
 
 
@@ -137,7 +137,7 @@ def kind(layout: str) -> str:
 
 
 def workers(layout: str) -> int:
-    """How many workers there must be; 0 where it does not say."""
+    """Number of workers that a layout needs; 0 where it names none."""
     return 0 if layout == WHOLE else 1 + max(map(int, re.findall(r"\d+", _parsed(layout)[1])))
 
 

@@ -1,6 +1,6 @@
-"""As a program: float samples of every entry on a worker of the backend in the first argument.
+"""A program: runs float samples of every entry on a worker of the backend in the first argument.
 
-Prints what it found as JSON.
+Prints the findings as JSON.
 """
 
 import json
@@ -19,7 +19,7 @@ from harness.outcome import Outcome  # noqa: E402
 
 # numpy sums, multiplies and rounds in another order, by other polynomials.
 LOOSER = {torch.float32: 30.0, torch.float64: 30.0}
-# What operators without a row are refused with.
+# Refusal of operators without a row.
 NEEDS_TORCH = "needs a worker with torch"
 PRODUCT = 81.0  # of two values of a sample, at the most: they are summed in another order
 

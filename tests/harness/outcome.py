@@ -1,4 +1,4 @@
-"""What became of samples: counts, reasons of refusals, findings."""
+"""Outcomes of samples: counts, reasons of refusals, findings."""
 
 import dataclasses
 import re
@@ -18,7 +18,7 @@ class Skip(Exception):
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of one kind of samples of one entry."""
+    """Outcome of one kind of samples of one entry."""
 
     total: int = 0
     ran: int = 0

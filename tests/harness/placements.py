@@ -41,7 +41,7 @@ Shapes = Sequence[Sequence[int]]
 
 
 class Case(Protocol):
-    """What is computed from some tensors.
+    """A computation on some tensors.
 
     `scale` is their largest value, `terms` the largest that is known to cancel on the way.
     """
@@ -63,7 +63,7 @@ class Case(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What a case gives without layouts; where it is in half precision also what it should give."""
+    """Results of a case without layouts; in half precision also the expected exact result."""
 
     whole: object
     is_half: bool
@@ -72,7 +72,7 @@ class Expected:
     looser: float = 1.0
 
     def difference(self, made: object, case: Case, shares: int) -> str | None:
-        """How `made` under a layout is not that; contributions are up to `shares` times a value."""
+        """Difference of `made` under a layout; contributions are up to `shares` times a value."""
         if self.is_half:
             return half_difference(
                 made,
@@ -89,7 +89,7 @@ class Expected:
 
 @dataclasses.dataclass
 class Count:
-    """What became of the runs with one placement among their operands."""
+    """Outcome of the runs with one placement among their operands."""
 
     right: int = 0
     wrong: int = 0
@@ -158,7 +158,7 @@ def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tupl
 
 
 def division(size: int, workers: int) -> str:
-    """How a dimension divides over workers."""
+    """Kind of a dimension's division over workers."""
     if size < workers:
         return "smaller"
     return "uneven" if size % workers else "even"
@@ -222,7 +222,7 @@ class Driver:
 
 
 def expected(case: Case, row: str | None) -> Expected:
-    """What a case gives with every tensor whole on one worker."""
+    """Results of a case with every tensor whole on one worker."""
     whole, wide = unplaced(case), case.wide()
     if wide is None:
         return Expected(whole, is_half=False)
@@ -307,7 +307,7 @@ class Sampled:
     def _gradients(
         self, results: object, leaves: list[gt.Tensor], placements: Sequence[str]
     ) -> list[gt.Tensor]:
-        """Of a weighted sum of the results; the weights have layouts of their own."""
+        """Gradients of a weighted sum of the results; the weights have layouts of their own."""
         tracked = [x for x in tensors(results, gt.Tensor) if x.requires_grad]
         asked = [x for x in leaves if x.requires_grad]
         if not tracked or not asked:
@@ -330,7 +330,7 @@ class Sampled:
 
 
 def kinds(op: OpInfo, *, every: bool) -> list[str]:
-    """What is run of an entry: its widest usual dtype and a half one, or every; and gradients."""
+    """Kinds of runs of an entry: its widest usual dtype and a half one, or every; and gradients."""
     known = op.supported_dtypes("cpu")
     usual = [name for name in ("float32", "int64", "bool") if getattr(torch, name) in known]
     half = [name for name in HALF if getattr(torch, name) in known]

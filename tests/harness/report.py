@@ -27,7 +27,7 @@ def record(op: OpInfo, found: dict[str, Outcome]) -> dict[str, object]:
 
 
 def facts(name: str) -> dict[str, object]:
-    """What stands beside a row of the table: kernels, samples, gradient an operand."""
+    """Facts on a row of the table: kernels, samples, a gradient for each operand."""
     native = [part for part, rows in native_backend.PARTS.items() if name in rows]
     return {
         "kernel": name in kernels.TORCH,
@@ -39,7 +39,7 @@ def facts(name: str) -> dict[str, object]:
 
 
 def _gradients(row: dict[str, Any]) -> list[bool]:
-    """Whether each operand has a formula; nothing for rows that end a graph."""
+    """For each operand, whether it has a formula; empty for rows that end a graph."""
     names = [text.rstrip("?*") for text in row["inputs"]] if "gradient" in row else []
     return [name in row["gradient"] for name in names]
 

@@ -1,7 +1,7 @@
-"""What the planner does with each placement of each operand of each row.
+"""The planner's choice for each placement of each operand of each row.
 
-It is asked itself, in a session of two workers; `table` is all that it says, as data. What would be
-right without moving anything is in validity.py.
+The planner itself is asked, in a session of two workers; `table` is everything it answers, as data.
+validity.py finds the placements that would be correct without moving anything.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def short(placement: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """What became of an instruction."""
+    """The plan of an instruction."""
 
     way: str  # kept, reduced, gathered
     gives: tuple[str, ...]  # the placement of each result
@@ -171,7 +171,7 @@ def session() -> Iterator[None]:
 
 
 def planned(case: Case, how: Placements) -> Planned:
-    """What the planner does with tensors of these placements; nothing is computed with."""
+    """The plan for tensors of these placements; nothing is computed."""
     placed = [
         _core.distribute(_tensor(x), layout=one + MESH)
         for x, one in zip(case.given, how, strict=True)
@@ -193,7 +193,7 @@ def planned(case: Case, how: Placements) -> Planned:
 
 
 def line(case: Case) -> str:
-    """What becomes of each placement: `self: S0 kept S0, S1 reduced P+; other: S0 gathered R`."""
+    """Plans by placement, such as `self: S0 kept S0, S1 reduced P+; other: S0 gathered R`."""
     groups: dict[str, list[str]] = {}
     for position, how in alone(case):
         name = case.names[position]
@@ -202,7 +202,7 @@ def line(case: Case) -> str:
 
 
 def table() -> dict[str, dict[str, str]]:
-    """What `line` says, by row and sample."""
+    """Text of `line`, by row and sample."""
     return {row: {case.title: line(case) for case in cases(row)} for row in rows()}
 
 

@@ -1,4 +1,4 @@
-"""As a program: an MLP, a CNN and a character GPT, a few steps each; prints the losses as JSON."""
+"""A program: trains an MLP, a CNN and a character GPT a few steps; prints the losses as JSON."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ class Gpt(nn.Module):
 
 
 def losses(model, inputs, targets, optimizer, random):
-    """Of each step, from parameters that are the same under every backend."""
+    """Loss of each step, from parameters that are the same under every backend."""
     with gt.no_grad():
         for parameter in model.parameters():
             values = random.standard_normal(parameter.shape).astype(np.float32)

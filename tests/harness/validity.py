@@ -1,7 +1,7 @@
-"""Which placements of operands are right without moving anything, by trying: no rule takes part.
+"""Finds, by trying, placements of operands that are correct without moving data; uses no rule.
 
-Each of two members runs the numpy kernel on its shards, and every placement is tried on what they
-made: the same everywhere, shards of a dimension, contributions to a sum, a maximum or a minimum.
+Each of two members runs the numpy kernel on its shards, and every placement is tried on their
+results: replicated, shards of a dimension, contributions to a sum, a maximum or a minimum.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _run(case: Case, arrays: list[Array]) -> list[Array]:
 
 
 def _shards(x: Array, how: str, draw: np.random.Generator) -> Sequence[Array]:
-    """What each member holds."""
+    """Shard of each member."""
     if how == WHOLE:
         return [x] * MEMBERS
     if how.startswith("shard"):
@@ -155,9 +155,9 @@ def _same(a: Array, b: Array) -> bool:
 
 
 def unruled(case: Case, ask: Callable[[Case, Placements], Planned] = planned) -> Iterator[str]:
-    """What is right without moving anything, but for which the planner moves something.
+    """Placements that are correct without moving data, but for which the planner moves data.
 
-    Of two placed operands only where neither of them alone is such a one.
+    Two placed operands count only where neither of them alone is such a case.
 
     Yields:
         The operands' placements, `->`, and the results', as in rules.json.

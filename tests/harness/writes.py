@@ -1,7 +1,7 @@
-"""Whether a backward pass minds that an operand or a result was written after it was used.
+"""Checks that a backward pass detects a write to an operand or a result after its use.
 
-What an operation saves is seen by nothing else: PyTorch and GT must refuse the same passes, and
-give the same gradients in all others.
+The values that an operation saves show in no other way: PyTorch and GT must refuse the same passes,
+and give the same gradients in all others.
 """
 
 import dataclasses
@@ -134,7 +134,7 @@ def _ours(plain: Sequence[torch.Tensor], wanted: Sequence[int]) -> list[gt.Tenso
 def _difference(
     ours: Call, theirs: Call, plain: Sequence[torch.Tensor], case: Case, expected: Pass
 ) -> str | None:
-    """As text. Where PyTorch alone refuses, GT's gradients must be those before the write."""
+    """The difference as text. If PyTorch alone refuses, GT's gradients must predate the write."""
     try:
         actual = _pass(ours, _ours(plain, case.wanted), case, gt)
     except (InvalidUse, NotSupported, NotConvertible):

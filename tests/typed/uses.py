@@ -75,7 +75,7 @@ assert_type(gt.special.erf(x), Tensor)
 assert_type(gt.special.zeta(2.0, x), Tensor)
 assert_type(gt.signal.windows.hann(4), Tensor)
 
-# What an argument decides.
+# Results whose type depends on an argument.
 assert_type(gt.unique(x), Tensor)
 assert_type(gt.unique(x, return_inverse=True), tuple[Tensor, Tensor])
 assert_type(x.unique(return_inverse=True, return_counts=True), tuple[Tensor, Tensor, Tensor])

@@ -1,6 +1,6 @@
-"""What mkdocs asks while it builds the site: links that leave docs/, pages that need a network.
+"""Hooks of mkdocs for the site: rewrite links that leave docs/, refuse pages that need a network.
 
-Pages link to files of the repository; on the site these are names without a link.
+Links from pages to files of the repository become names without a link on the site.
 """
 
 import re
@@ -14,12 +14,12 @@ import reference_pages
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
-# What a browser loads by itself; links that a reader follows are not among it.
+# Elements that a browser loads by itself; links that a reader follows are allowed.
 LOADED = re.compile(
     r"""<(?:script|img|iframe)[^>]*\bsrc=["']?(?:https?:)?//[^>]*>"""
     r"""|<link(?![^>]*canonical)[^>]*\bhref=["']?(?:https?:)?//[^>]*>"""
 )
-# A heading of the reference with a private name in its path.
+# A heading of the reference whose path has a private name.
 PRIVATE = re.compile(r'<h\d id="(gt\.(?:\w+\.)*_(?!_)[\w.]*)"')
 
 
@@ -32,7 +32,7 @@ class _Page(Protocol):
 
 
 def on_page_markdown(markdown: str, *, page: _Page, **_others: object) -> str:
-    """The page's text, links out of docs/ and to folders written as code.
+    """The page's text, with links out of docs/ and to folders written as code.
 
     Raises:
         ValueError: where such a link leads nowhere.
@@ -54,7 +54,7 @@ def on_page_markdown(markdown: str, *, page: _Page, **_others: object) -> str:
 
 
 def on_post_page(output: str, *, page: _Page, **_others: object) -> str:
-    """The page as it is.
+    """The page, unchanged.
 
     Raises:
         ValueError: where a browser would load something of it from the network, or a name of the

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/tutorial: what a page's own program did, and how a layer is cut.
+"""Draw the pictures of docs/tutorial: a timeline of a page's own program, and a sharded layer.
 
 Times differ from run to run, so the pictures are committed; run this again when the page's program
 or `gt visualize` changes.
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def timeline() -> str:
-    """The log of the program of page 5, without the names of this machine's files."""
+    """The log of the program of page 5, without file names of this machine."""
     page = (TUTORIAL / "5_looking_inside.md").read_text(encoding="utf-8")
     program = re.search(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert program, "page 5 has a program"
@@ -37,7 +37,7 @@ def timeline() -> str:
 
 
 def workers() -> str:
-    """Two inputs, hidden units of which each worker has half, two outputs that are reduced."""
+    """Two inputs, hidden units split over two workers, and two outputs that are reduced."""
     hidden = [(340, 40 + 36 * unit, COLOURS[unit >= UNITS // 2]) for unit in range(UNITS)]
     ends = [(x, 130 + 72 * n, "#eceff1") for x in (120, 560) for n in range(2)]
     lines = [

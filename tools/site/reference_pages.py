@@ -1,7 +1,7 @@
 """Pages of the reference from gt/documentation: texts in families, as `help()` shows them.
 
-A line `::: family NAMESPACE` of a page stands for a namespace. What stands together is
-tools/reference/families.txt; no name without an underscore is left out.
+A line `::: family NAMESPACE` in a page is replaced by a namespace. tools/reference/families.txt
+defines the groups; every public name must be in one.
 """
 
 import fnmatch
@@ -16,7 +16,7 @@ HEADING = re.compile(r"(Args|Shape|Attributes|Returns|Raises|Example):")
 
 
 class Entry(NamedTuple):
-    """A name, the forms of its call, and the text without them."""
+    """A name, the forms of its call, and its text without them."""
 
     name: str
     heads: list[str]
@@ -52,10 +52,10 @@ def entries(namespace: str) -> list[Entry]:
 
 
 def families(namespace: str, names: list[str]) -> dict[str, list[str]]:
-    """Headings in order, and the names under each.
+    """Headings in order, with the names under each.
 
     Raises:
-        ValueError: a name stands under none.
+        ValueError: a name belongs to no heading.
     """
     patterns = table(namespace)
     found: dict[str, list[str]] = {title: [] for title in patterns}
@@ -70,7 +70,7 @@ def families(namespace: str, names: list[str]) -> dict[str, list[str]]:
 
 
 def family_of(name: str, row: str, patterns: dict[str, list[str]]) -> str | None:
-    """The heading that has the name itself, else the first with a pattern or a family for it."""
+    """The heading that lists the name itself, else the first with a matching pattern or family."""
 
     def fits(word: str) -> bool:
         alike = word == "*" or word.endswith("_") == name.endswith("_")
@@ -107,7 +107,7 @@ def section(namespace: str, entry: Entry) -> str:
 
 
 def part(title: str, body: list[str]) -> list[str]:
-    """What stands under a heading of the text; the arguments as a list."""
+    """The Markdown of one part of a text; arguments become a list."""
     if title == "Example":
         session = [line.removeprefix("    ").replace("<BLANKLINE>", "") for line in body]
         return ["```pycon", *session, "```", ""]
@@ -126,7 +126,7 @@ def part(title: str, body: list[str]) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Text outside of code in which Markdown finds no marks."""
+    """Text outside of code, escaped so that Markdown finds no marks in it."""
     return "".join(
         run if run.startswith("`") else re.sub(r"([*_<\[\]])", r"\\\1", run)
         for run in re.split(r"(`[^`]*`)", text)

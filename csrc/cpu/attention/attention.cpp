@@ -11,12 +11,12 @@
 namespace gt {
 namespace {
 
-// Keys and values of so many heads are packed at a time that they take about this many numbers.
+// Heads are packed together until their keys and values take about this many numbers.
 constexpr std::int64_t kPackedNumbers = 1 << 21;
 
 float* numbers_of(const TensorView& view) { return static_cast<float*>(view.data); }
 
-// The greatest word that drops.
+// The greatest random word that drops a weight.
 std::uint32_t dropped_last(double dropout_p) {
   return static_cast<std::uint32_t>(checked_threshold("attention", dropout_p) - 1);
 }
@@ -75,7 +75,7 @@ class Heads {
   Seeds seeds_ = {};
 };
 
-// Each thread's own; other kernels of the thread have theirs.
+// Working memory of a thread, separate from that of other kernels.
 Scratch& thread_scratch() {
   static thread_local Scratch scratch;
   return scratch;
@@ -126,7 +126,7 @@ void attention(const AttentionCall& call) {
     run_tasks(count * groups, call.threads, [&](std::int64_t task) {
       const Head head = heads.at(first + task / groups);
       float* work = thread_scratch().numbers<float>(path.forward_numbers(head));
-      // The last groups first: of causal attention they take longest.
+      // Tasks take the last groups first: causal attention spends the most time on them.
       path.forward(head, packed + task / groups * each, (groups - 1 - task % groups) * path.group,
                    work);
     });

@@ -13,7 +13,8 @@ struct AttentionCall {
   TensorView key;                    // [b, h, s, k]
   TensorView value;                  // [b, h, s, v]
   const TensorView* mask = nullptr;  // [b, h, t, s]; broadcast by strides of 0
-  // Drops weights with this probability where there are seeds: [b, h, t], int64, one a query.
+  // Drops weights with probability dropout_p where there are seeds: [b, h, t], int64, one for each
+  // query.
   const TensorView* seeds = nullptr;
   double dropout_p = 0;
   bool is_causal = false;
@@ -21,7 +22,7 @@ struct AttentionCall {
   int threads = 1;
 };
 
-// The gradients are contiguous and of the operands' shapes.
+// Gradients are contiguous and have the shapes of the operands.
 struct AttentionGradient {
   TensorView grad;
   TensorView grad_query;
@@ -29,15 +30,15 @@ struct AttentionGradient {
   TensorView grad_value;
 };
 
-// Throw std::invalid_argument or DtypeError where the operands do not fit.
+// These throw std::invalid_argument or DtypeError where the operands do not fit.
 void check_attention(const AttentionCall& call);
 void check_attention_kept(const TensorView& kept, const TensorView& seeds, double dropout_p);
 void check_attention_gradient(const AttentionCall& call, const AttentionGradient& gradient);
 
-// Which weights are kept: 1 or 0 into kept [b, h, t, s], bool, contiguous. As attention does it.
+// Writes attention's dropout mask to kept [b, h, t, s], bool, contiguous: 1 for each kept weight.
 void attention_kept(const TensorView& kept, const TensorView& seeds, double dropout_p);
 
-// The bits do not depend on threads. backward uses a thread for a head at most.
+// Bits do not depend on the number of threads. The backward pass uses at most one thread a head.
 void attention(const AttentionCall& call);
 void attention_backward(const AttentionCall& call, const AttentionGradient& gradient);
 

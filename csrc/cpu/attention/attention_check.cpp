@@ -1,4 +1,4 @@
-// What operands attention takes, and what is said of others.
+// Checks the operands of attention, and words the errors about them.
 #include <stdexcept>
 
 #include "core/parallel.h"

@@ -1,9 +1,10 @@
 // Attention of one head by streaming softmax, once for each instruction set. Batches, heads and
-// threads are attention.cpp's.
+// threads belong to attention.cpp.
 //
-// Scores are made for a group of queries and a block of keys at a time, a query a lane: S^T = K
-// Q^T. So maxima and sums of a softmax are vector operations, and its result already is stored as
-// the products with it read it. No more scores than those of one group and one block exist at a
+// Scores are computed for a group of queries and a block of keys at a time, with one query in each
+// lane: S^T = K Q^T. Maxima and sums of a softmax are then vector operations, and its result is
+// already stored in the layout that the next products read. The scores of one group and one block
+// are all that exist at a time.
 // time.
 #pragma once
 
@@ -13,18 +14,18 @@
 
 namespace gt {
 
-// Numbers of one head: row r, column c stands at data[r * row + c * column].
+// Numbers of one head: element (r, c) is data[r * row + c * column].
 struct Rows {
   const float* data;
   std::int64_t row;
   std::int64_t column;
 };
 
-// Dropout of the weights: a seed for each query, or none where data is null.
+// Dropout of the weights: one seed for each query, or no dropout where data is null.
 struct Seeds {
   const std::int64_t* data;
   std::int64_t step;
-  std::uint32_t dropped_last;  // the greatest word that drops
+  std::uint32_t dropped_last;  // the greatest random word that drops a weight
   float kept_factor;           // 1 / (1 - p)
 };
 
@@ -39,24 +40,24 @@ struct Head {
   float* logsumexp;  // [queries]
 };
 
-// What the gradient adds: all contiguous but grad.
+// Further operands of the gradient, all contiguous except grad.
 struct HeadGradient {
-  Rows grad;  // of the output
+  Rows grad;  // gradient of the output
   float *grad_query, *grad_key, *grad_value;
 };
 
 struct AttentionPath {
-  int group;  // queries that forward takes at a time, at most
-  // Numbers that pack writes, and working memory of forward and of backward, for a head.
+  int group;  // maximum number of queries in one call of forward
+  // Sizes, in numbers, of the packed operands and of the working memory for a head.
   std::int64_t (*packed_numbers)(const Head& head);
   std::int64_t (*forward_numbers)(const Head& head);
   std::int64_t (*backward_numbers)(const Head& head);
 
-  // Copies of the keys and values that forward does not read where they are.
+  // Copies the keys and values that forward cannot read in place.
   void (*pack)(const Head& head, float* packed);
-  // Output and logsumexp of queries [begin, begin + group).
+  // Computes output and logsumexp of queries [begin, begin + group).
   void (*forward)(const Head& head, const float* packed, std::int64_t begin, float* work);
-  // All gradients, from the output and the logsumexp.
+  // Computes all gradients, from the output and the logsumexp.
   void (*backward)(const Head& head, const HeadGradient& gradient, float* work);
 };
 

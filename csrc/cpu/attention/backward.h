@@ -1,11 +1,11 @@
-// Gradients of one head, group of queries by group and block of keys by block, from scores made
-// anew. Included by the files of one instruction set only; nothing here may have external linkage.
+// Gradients of one head, group of queries by group and block of keys by block, from scores computed
+// again. Included by the files of one instruction set only; nothing here may have external linkage.
 //
 //   P = exp(S - logsumexp)      dP = dO V^T      dS = P (dP - rowsum(dO O)) scale
 //   dQ += dS K                  dK += dS^T Q     dV += P^T dO
 //
-// Where dropout multiplies P by D before V: dP = (dO V^T) D, and dV += (P D)^T dO. A block has P^T
-// and dS^T, a query a lane, which is how all three sums read them.
+// With dropout, P is multiplied by D before V: dP = (dO V^T) D, and dV += (P D)^T dO. A block holds
+// P^T and dS^T with one query in each lane, the layout in which all three sums read them.
 #pragma once
 
 #include "cpu/attention/kept.h"
@@ -13,19 +13,19 @@
 namespace gt {
 namespace {
 
-// Working memory of a head's gradients. Copies are there for operands that are not ready, sums for
-// widths that are not whole vectors.
+// Working memory for a head's gradients. Copies exist for operands that cannot be read in place,
+// sums for widths that are not whole vectors.
 struct Backward {
   float *key, *value;                 // copies
   float *query, *grad;                // one group's copies
-  float *query_turned, *grad_turned;  // one group's, a query a lane
-  float* output_turned;               // the same
-  float *shares, *scores_grad;        // P^T and dS^T of a block
-  float *kept, *mask;                 // factors of dropout, and the mask, of a block
+  float *query_turned, *grad_turned;  // one group's, with a query in each lane
+  float* output_turned;               // likewise
+  float *shares, *scores_grad;        // P^T and dS^T of one block
+  float *kept, *mask;                 // factors of dropout, and the mask, of one block
   float* grad_query;                  // the group's sums
   float *grad_key, *grad_value;       // sums
 
-  // Gives out memory, or counts it where work is null.
+  // Assigns the memory at `work`, or only counts it where work is null. Returns the numbers used.
   std::int64_t place(const Head& head, float* work) {
     std::int64_t used = 0;
     const auto take = [&](float*& part, std::int64_t numbers) {
@@ -54,7 +54,7 @@ struct Backward {
 
 inline std::int64_t backward_numbers(const Head& head) { return Backward{}.place(head, nullptr); }
 
-// Sums [rows][ld]: where the result is, or in working memory where its rows are not whole vectors.
+// Sums [rows][ld] in the result itself, or in working memory where its rows are not whole vectors.
 struct Sums {
   float* data;
   std::int64_t ld;
@@ -74,14 +74,14 @@ struct Sums {
   }
 };
 
-// For each query of a group: its logsumexp and the sum of dO O.
+// Per-query terms of a group: the logsumexp, and the row sum of dO O.
 template <int kVectors>
 struct GroupTerms {
   float logsumexp[kGroup<kVectors>] = {};
   float product[kGroup<kVectors>];
 
   GroupTerms(const Head& head, const Backward& work, std::int64_t begin, std::int64_t count) {
-    // The products are rounded before they are summed: a pass of their own.
+    // The products are rounded before they are summed, which takes a pass of its own.
     float* products = work.output_turned;
     const std::int64_t numbers = head.value_width * kGroup<kVectors>;
     for (std::int64_t at = 0; at < numbers; at += kLanes<float>) {
@@ -95,14 +95,14 @@ struct GroupTerms {
       store(product + v, sum);
     }
     for (std::int64_t lane = 0; lane < count; ++lane) {
-      // A query that sees nothing: exp(-inf - 0) is 0.
+      // A query that sees no key has weights of 0: exp(-inf - 0).
       const float value = head.logsumexp[begin + lane];
       logsumexp[lane] = value == kLowest ? 0.0F : value;
     }
   }
 };
 
-// shares: scores to P^T. scores_grad: dP^T to dS^T.
+// In place: shares from scores to P^T, scores_grad from dP^T to dS^T.
 template <int kVectors>
 inline void turn_scores(const GroupTerms<kVectors>& terms, float scale, std::int64_t rows,
                         float* shares, float* scores_grad) {
@@ -123,7 +123,7 @@ inline Rows from_row(const Rows& rows, std::int64_t begin) {
   return {rows.data + begin * rows.row, rows.row, rows.column};
 }
 
-// What all groups of a head read and add to.
+// A head's keys and values, which all groups read, and the gradients, which they add to.
 struct HeadSums {
   Matrix key, value;
   Sums grad_key, grad_value;
@@ -141,7 +141,7 @@ inline void backward_group(const Head& head, const HeadGradient& gradient, const
   turn<kLines>(grad_rows, count, head.value_width, work.grad_turned);
   turn<kLines>({head.output + begin * head.value_width, head.value_width, 1}, count,
                head.value_width, work.output_turned);
-  // A group's rows are read once for each key.
+  // The rows of a group are read once for each block of keys.
   copy_rows(query_rows, count, head.width, head.keys > kBlock, work.query);
   copy_rows(grad_rows, count, head.value_width, head.keys > kBlock, work.grad);
   const Matrix query = ready_rows(query_rows, head.width, head.keys > kBlock, work.query);

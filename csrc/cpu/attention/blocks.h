@@ -1,5 +1,5 @@
-// Groups of queries, blocks of keys, and operands as the products read them. Included by the files
-// of one instruction set only; nothing here may have external linkage.
+// Groups of queries, blocks of keys, and operands in the layout that the products read. Included by
+// the files of one instruction set only; nothing here may have external linkage.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace gt {
 namespace {
 
-constexpr int kBlock = 96;  // keys whose scores are made at a time
+constexpr int kBlock = 96;  // keys whose scores are computed at a time
 
-// Queries of a group, a lane each.
+// Number of queries in a group, one in each lane.
 template <int kVectors>
 constexpr int kGroup = kVectors * kLanes<float>;
 constexpr int kGroupMost = kGroup<kAcross>;
@@ -22,8 +22,8 @@ constexpr int kGroupMost = kGroup<kAcross>;
 using Numbers = Vector<float>;
 constexpr float kLowest = -__builtin_inff();
 
-// Calls work.operator()<V>() where V vectors are the fewest that hold `queries`, kAcross at most.
-// It follows from the number of queries alone, and no query's sums depend on it.
+// Calls work.operator()<V>() with the fewest vectors V, at most kAcross, that hold `queries`. The
+// choice depends on the number of queries alone, and no query's sums depend on it.
 template <int kVectors = 1, class Work>
 inline void for_group(std::int64_t queries, const Work& work) {
   if constexpr (kVectors < kAcross) {
@@ -34,21 +34,21 @@ inline void for_group(std::int64_t queries, const Work& work) {
   work.template operator()<kVectors>();
 }
 
-// Whether products can read rows where they are. What several groups read is packed if it
-// is not: rows that are a power of 2 apart share the few places that a cache has for them.
+// True where products can read the rows in place. Operands that several groups read are packed
+// otherwise: rows a power of 2 apart compete for the same cache sets.
 inline bool is_ready(const Rows& source, std::int64_t columns, bool is_read_often) {
   return source.column == 1 && columns % kLanes<float> == 0 &&
          (!is_read_often || source.row == columns);
 }
 
-// The rows where they are, or where copy_rows puts them.
+// The rows in place, or where copy_rows copied them.
 inline Matrix ready_rows(const Rows& source, std::int64_t columns, bool is_read_often,
                          const float* copied) {
   return is_ready(source, columns, is_read_often) ? Matrix{source.data, source.row}
                                                   : Matrix{copied, up_to(columns, kLanes<float>)};
 }
 
-// Rows one behind the other, with zeros up to whole vectors, unless they are ready.
+// Copies rows one after the other, padded with zeros to whole vectors, unless they are ready.
 inline void copy_rows(const Rows& source, std::int64_t count, std::int64_t columns,
                       bool is_read_often, float* to) {
   if (is_ready(source, columns, is_read_often)) {
@@ -70,7 +70,8 @@ inline void copy_rows(const Rows& source, std::int64_t count, std::int64_t colum
   }
 }
 
-// to[columns][kLines] is the transpose of [count][columns], with zeros in the lines beyond count.
+// Writes the transpose of [count][columns] to to[columns][kLines], with zeros in lines beyond
+// count.
 template <int kLines>
 inline void turn(const Rows& source, std::int64_t count, std::int64_t columns, float* to) {
   if (count < kLines) {
@@ -91,25 +92,25 @@ inline void turn(const Rows& source, std::int64_t count, std::int64_t columns, f
   }
 }
 
-// What hides or shifts the scores of a group of queries, which begins at `query`.
+// Mask, scale and causality of the scores of a group of queries that begins at `query`.
 template <int kVectors>
 class Hiding {
  public:
   static constexpr std::int64_t kMaskNumbers = kBlock * kGroup<kVectors>;
 
-  // Args: turned, kMaskNumbers of working memory; unused without a mask.
+  // Args: turned, working memory of kMaskNumbers; unused without a mask.
   Hiding(const Head& head, std::int64_t query, float* turned)
       : head_(head),
         query_(query),
         count_(least(kGroup<kVectors>, head.queries - query)),
         turned_(turned) {}
 
-  // Keys that any of the queries sees.
+  // Number of keys that some query of the group sees.
   std::int64_t keys() const {
     return head_.is_causal ? least(head_.keys, query_ + count_) : head_.keys;
   }
 
-  // Scores of keys [key, key + rows), with scale, mask and causality.
+  // Applies scale, mask and causality to the scores of keys [key, key + rows).
   void apply(std::int64_t key, std::int64_t rows, float* scores) const {
     const std::int64_t numbers = rows * kGroup<kVectors>;
     for (std::int64_t at = 0; at < numbers; at += kLanes<float>) {
@@ -128,7 +129,7 @@ class Hiding {
   }
 
  private:
-  // The first `lanes` queries do not see a key.
+  // Hides a key from the first `lanes` queries.
   static void hide(std::int64_t lanes, float* scores) {
     for (int lane = 0; lane < kGroup<kVectors> && lane < lanes; ++lane) {
       scores[lane] = kLowest;

@@ -8,7 +8,7 @@ namespace gt {
 namespace {
 
 // A running softmax: the greatest score of each query so far, the sum of exp(score - greatest), and
-// the factor that makes what was summed before the last block fit.
+// the factor that rescales earlier sums to the new greatest score.
 template <int kVectors>
 struct Softmax {
   float greatest[kGroup<kVectors>];
@@ -27,7 +27,7 @@ inline void advance(Softmax<kVectors>& softmax, std::int64_t rows, float* scores
     for (std::int64_t row = 0; row < rows; ++row) {
       greatest = greater(load(scores + row * kGroup<kVectors> + v), greatest);
     }
-    // A query that sees nothing yet has no greatest score: its exps are 0 by any other number.
+    // A query that sees no key yet has no greatest score; its exponentials are 0 with any base.
     const Numbers base = greatest == kLowest ? Numbers{} : greatest;
     Numbers sum = {};
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -54,7 +54,8 @@ inline void scale_rows(std::int64_t rows, std::int64_t columns, const float* fac
 
 inline bool has_groups(const Head& head) { return head.queries > kGroupMost; }
 
-// Keys are read by rows alone: they need not be whole vectors.
+// Returns 0 where keys are read in place. They are read by rows only, so a row need not be whole
+// vectors.
 inline std::int64_t key_numbers(const Head& head) {
   return is_ready(head.key, head.width, has_groups(head))
              ? 0
@@ -76,7 +77,7 @@ inline std::int64_t forward_numbers(const Head& head) {
   return kGroupMost * (head.width + 3 * kBlock + up_to(head.value_width, kLanes<float>));
 }
 
-// Args: output, [queries][columns], whole vectors, not yet divided by the sums.
+// Args: output, [queries][columns] of whole vectors, not yet divided by the sums.
 template <int kVectors>
 inline void write_group(const Head& head, std::int64_t begin, const Softmax<kVectors>& softmax,
                         const float* output, std::int64_t columns) {

@@ -1,8 +1,8 @@
-// Which weights dropout keeps, of a group of queries and a block of keys. Included by the files of
-// one instruction set only; nothing here may have external linkage.
+// Dropout's choice of the weights to keep, for a group of queries and a block of keys. Included by
+// the files of one instruction set only; nothing here may have external linkage.
 //
-// Query q has a seed of its own: word k % 4 of Philox's block k / 4 under it says what becomes of
-// key k. So the choice is the same for every group, block and thread, and for the gradient.
+// Each query q has a seed: word k % 4 of Philox's block k / 4 under this seed decides about key k.
+// The choice is the same for every group, block and thread, and for the gradient.
 #pragma once
 
 #include "algo/philox.h"
@@ -11,7 +11,7 @@
 namespace gt {
 namespace {
 
-constexpr int kWords = 4;  // of a block of Philox
+constexpr int kWords = 4;  // words in a block of Philox
 static_assert(kBlock % kWords == 0);
 
 template <int kVectors>
@@ -19,7 +19,7 @@ class Kept {
   static constexpr int kLines = kGroup<kVectors>;
 
  public:
-  // Args: factors, [kBlock][queries], written by `draw`; unused where nothing is dropped.
+  // Args: factors, [kBlock][queries], written by `draw`; unused without dropout.
   Kept(const Head& head, std::int64_t query, float* factors) : head_(head), factors_(factors) {
     const std::int64_t count = least(kLines, head.queries - query);
     for (std::int64_t lane = 0; lane < count && head.seeds.data != nullptr; ++lane) {
@@ -27,7 +27,8 @@ class Kept {
     }
   }
 
-  // The factors of keys [key, key + rows): 0, or what keeps the mean. `key` starts a block.
+  // Draws the factors of keys [key, key + rows): 0, or the factor that preserves the mean. `key`
+  // must start a block.
   void draw(std::int64_t key, std::int64_t rows) const {
     if (head_.seeds.data == nullptr) {
       return;
@@ -44,7 +45,7 @@ class Kept {
     }
   }
 
-  // Multiplies numbers [rows][queries] of the keys that were drawn last.
+  // Multiplies numbers [rows][queries] by the factors drawn last.
   void apply(std::int64_t rows, float* numbers) const {
     if (head_.seeds.data == nullptr) {
       return;
@@ -55,7 +56,7 @@ class Kept {
   }
 
  private:
-  // One block of all queries, a query a lane.
+  // Computes one Philox block of all queries, one query in each lane.
   void philox(std::uint32_t block, std::uint32_t (*words)[kLines]) const {
     for (int lane = 0; lane < kLines; ++lane) {
       std::uint32_t made[kWords];

@@ -1,8 +1,8 @@
-// The products of attention, from operands that stay where they are. Included by the files of one
-// instruction set only; nothing here may have external linkage.
+// Products of attention on operands read in place. Included by the files of one instruction set
+// only; nothing here may have external linkage.
 //
 // A sum begins at zero in a register, runs over the depth in order, and is then stored or added:
-// its bits depend neither on the tile that it is in nor on where the operands are.
+// its bits depend neither on the tile that computes it nor on the operands' addresses.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace gt {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kUp = 8;  // rows of a register tile
+constexpr int kUp = 8;  // rows in a register tile
 constexpr int kAcross = 3;
 #elif defined(__AVX2__)
 constexpr int kUp = 4;
@@ -30,14 +30,14 @@ constexpr std::int64_t up_to(std::int64_t count, std::int64_t step) {
 
 inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
-// Row r begins at data + r * row; what is read of it is contiguous.
+// Row r begins at data + r * row; its elements are contiguous.
 struct Matrix {
   const float* data;
   std::int64_t row;
 };
 
-// How the left operand [rows, depth] is stored: as it is, or as its transpose, of which a row has
-// as many numbers as there are rows of the product, rounded up to kUp.
+// Storage of the left operand [rows, depth]: as it is, or as its transpose, whose rows have the
+// number of rows of the product, rounded up to kUp.
 enum class Stored { kAsIs, kTransposed };
 
 // out[rows][kVectors of lanes] (+)= a * b, for at most kRows rows.
@@ -79,7 +79,7 @@ template <int kRows, int kVectors, Stored kStored>
   }
 }
 
-// The same for any number of rows.
+// Multiplies any number of rows.
 template <int kVectors, Stored kStored>
 inline void multiply(std::int64_t rows, std::int64_t depth, Matrix a, const Matrix& b, float* out,
                      std::int64_t ld, bool add) {
@@ -102,7 +102,7 @@ inline void multiply_wide(std::int64_t rows, std::int64_t columns, std::int64_t 
   while (vectors > 0) {
     std::int64_t taken = least(vectors, kAcross);
     if (vectors == 4 && kAcross == 3) {
-      taken = 2;  // and 2, rather than 3 and 1
+      taken = 2;  // four vectors left are taken as 2 and 2, not 3 and 1
     }
     if (taken == 1) {
       multiply<1, kStored>(rows, depth, a, b, out, ld, true);

@@ -11,12 +11,13 @@
 namespace gt {
 namespace {
 
-// Of the columns of one block: they stay in the second cache while they are multiplied.
+// Numbers in the columns of one block, which stay in the second-level cache while they are
+// multiplied.
 constexpr std::int64_t kBlockNumbers = 96 * 1024;
-// Fewer places in a block make a product that copies more than it multiplies.
+// Minimum number of places in a block: with fewer, copying would cost more than multiplying.
 constexpr std::int64_t kBlockPlacesMin = 96;
 
-// A matrix for a product: of so many rows and columns, with strides.
+// A matrix operand of a product, with its strides.
 class Matrix {
  public:
   Matrix(const float* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
@@ -32,7 +33,7 @@ class Matrix {
   std::array<std::int64_t, 2> shape_, strides_;
 };
 
-// out = a @ b, or that added to out.
+// out = a @ b, or out += a @ b where is_added.
 void multiply(const Matrix& out, const Matrix& a, const Matrix& b, int threads,
               bool is_added = false) {
   const TensorView sum = out.view();
@@ -42,13 +43,13 @@ void multiply(const Matrix& out, const Matrix& a, const Matrix& b, int threads,
   matmul(call);
 }
 
-// What all parts of a call have in common.
+// Sizes that all parts of a call share.
 struct Sizes {
-  std::int64_t depth;       // numbers that a window sees
-  std::int64_t pixels;      // of a part of an image
-  std::int64_t places;      // of windows
-  std::int64_t block_rows;  // of places
-  bool is_plain;            // windows are single pixels, so that the image is its own columns
+  std::int64_t depth;       // numbers that a window covers
+  std::int64_t pixels;      // pixels of one group's part of an image
+  std::int64_t places;      // number of windows
+  std::int64_t block_rows;  // rows of places in a block
+  bool is_plain;            // windows are single pixels: the image is its own columns
 
   explicit Sizes(const Convolution& call) {
     const ImageWindow& w = call.window;
@@ -79,7 +80,7 @@ Scratch& scratch() {
   return memory;
 }
 
-// What the windows of some rows see: [depth, rows width], in the image itself or in working memory.
+// Unfolded windows of some rows: [depth, rows * width], in the image itself or in working memory.
 Matrix columns_of(const Convolution& call, const Sizes& sizes, const float* image, PlaceRows rows) {
   const std::int64_t count = rows.count * call.places.width;
   if (sizes.is_plain) {

@@ -1,5 +1,5 @@
-// Products of bfloat16 by the processor's own instruction, two of them a lane (AVX512_BF16). This
-// file alone is compiled with it.
+// Products of bfloat16 by the processor's own instruction, two products in a lane (AVX512_BF16).
+// Only this file is compiled with it.
 #include <immintrin.h>
 
 #include "cpu/matmul/loops.h"
@@ -10,7 +10,7 @@ namespace {
 constexpr int kPairLanes = 16;
 constexpr int kPairColumns = kTileVectors * kPairLanes;
 
-// A unit of a panel is two steps of depth: a 32-bit word for each number across.
+// A unit of a panel has two steps of depth: a 32-bit word for each row or column.
 void multiply_pairs(std::int64_t depth, int /*some_rows*/, int /*some_columns*/,
                     const void* a_panel, const void* b_panel, float* tile, std::int64_t ld,
                     bool add) {
@@ -40,7 +40,7 @@ void multiply_pairs(std::int64_t depth, int /*some_rows*/, int /*some_columns*/,
   }
 }
 
-// Two rows of 16 numbers as 16 pairs.
+// Interleaves two rows of 16 numbers into 16 pairs.
 inline void interleave(const std::uint16_t* first, const std::uint16_t* second, std::uint32_t* to) {
   const auto words = [](const std::uint16_t* from) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
@@ -48,7 +48,7 @@ inline void interleave(const std::uint16_t* first, const std::uint16_t* second, 
   _mm512_storeu_si512(to, _mm512_or_si512(words(first), _mm512_slli_epi32(words(second), 16)));
 }
 
-// Whole pairs of a whole panel, by vectors; how many steps of depth those were.
+// Packs the whole pairs of a full panel by vectors; returns the steps of depth done.
 std::int64_t pack_whole_pairs(const PanelSource& source, int width, std::int64_t depth,
                               std::uint32_t* to) {
   const auto* from = static_cast<const std::uint16_t*>(source.data);
@@ -61,7 +61,7 @@ std::int64_t pack_whole_pairs(const PanelSource& source, int width, std::int64_t
       }
     }
   } else if (source.along == 1 && source.across % 2 == 0 && width % 4 == 0) {
-    // Pairs lie side by side already, as words of a matrix that is to be turned.
+    // Pairs are adjacent already: the matrix is transposed as one of 32-bit words.
     const auto* words = reinterpret_cast<const float*>(from);
     auto* out = reinterpret_cast<float*>(to);
     const std::int64_t across = source.across / 2;
@@ -95,7 +95,7 @@ void pack_pairs(const PanelSource& source, int width, int count, std::int64_t de
   }
 }
 
-// Numbers that are values of bfloat16 as such, from the same place on: once for all columns.
+// Converts float32 numbers that are values of bfloat16 to bfloat16 in place, once for all columns.
 void narrow(std::int64_t count, float* x) {
   auto* to = reinterpret_cast<std::uint16_t*>(x);
   for (std::int64_t i = 0; i < count; i += kPairLanes) {
@@ -106,7 +106,7 @@ void narrow(std::int64_t count, float* x) {
   }
 }
 
-// kColumns dot products of kRows rows of x at once, 32 steps at a time.
+// Computes kRows x kColumns dot products at once, 32 steps at a time.
 template <int kRows, int kColumns>
 void dot_pairs(std::int64_t depth, const std::uint16_t* x, const std::uint16_t* w,
                std::int64_t across, float* sums, std::int64_t ld) {
@@ -138,7 +138,7 @@ void dot_pairs(std::int64_t depth, const std::uint16_t* x, const std::uint16_t* 
   if (step < depth) {
     add(step, (__mmask32{1} << (depth - step)) - 1);
   }
-  // Unrolled: sums with an index that varies would be stored at each step.
+  // Unrolled, because sums with a variable index would be stored at each step.
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 8
@@ -149,7 +149,8 @@ void dot_pairs(std::int64_t depth, const std::uint16_t* x, const std::uint16_t* 
   }
 }
 
-// kColumns columns for all rows of x: the first rows bring them into the cache for the others.
+// Computes kColumns columns for all rows of x: the first rows load them into the cache for the
+// others.
 template <int kColumns>
 void dots_of_pairs(int m, std::int64_t depth, const std::uint16_t* x, const std::uint16_t* w,
                    std::int64_t across, float* sums, std::int64_t ld) {

@@ -1,5 +1,5 @@
-// What happens to sums on their way out: scale, bias, activation, residual, cast. Included by the
-// files of one instruction set only; nothing here may have external linkage.
+// Epilogue of sums: scale, bias, activation, residual, cast. Included by the files of one
+// instruction set only; nothing here may have external linkage.
 #pragma once
 
 #include <cmath>
@@ -66,7 +66,7 @@ inline Vector<double> activated(Vector<double> x, Activation activation) {
   return x;
 }
 
-// To the nearest, ties to even; NaN stays one.
+// Rounds to the nearest, ties to even; NaN stays NaN.
 inline Bfloat16 bfloat16_of(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
@@ -77,7 +77,7 @@ inline Bfloat16 bfloat16_of(float value) {
 typedef std::uint16_t Halves __attribute__((vector_size(kVectorBytes / 2)));
 typedef std::uint32_t Words __attribute__((vector_size(kVectorBytes)));
 
-// The same of a vector.
+// Rounds a vector in the same way.
 inline Halves bfloat16_of(Vector<float> value) {
   const Words bits = reinterpret_cast<Words>(value);
   const Words rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
@@ -86,7 +86,7 @@ inline Halves bfloat16_of(Vector<float> value) {
   return __builtin_convertvector(chosen, Halves);
 }
 
-// A full vector of stored numbers.
+// Loads a full vector of stored numbers, converted to T.
 template <class T, class Number>
 inline Vector<T> read_vector(const Number* from) {
   if constexpr (sizeof(T) == sizeof(Number)) {

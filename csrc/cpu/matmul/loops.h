@@ -1,4 +1,4 @@
-// The functions of one instruction set, gathered. Included by that set's file only.
+// Table of the functions of one instruction set. Included by that set's file only.
 #pragma once
 
 #include "cpu/matmul/finish.h"

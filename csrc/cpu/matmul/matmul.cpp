@@ -1,4 +1,4 @@
-// Cuts a batch into products and chooses how each is made.
+// Cuts a batch into products and chooses the method for each.
 #include "cpu/matmul/matmul.h"
 
 #include <algorithm>
@@ -10,19 +10,21 @@
 namespace gt {
 namespace {
 
-// Products below this many multiplications run side by side, larger ones with all threads each.
+// Products below this many multiplications run in parallel; larger ones run one by one on all
+// threads.
 constexpr std::int64_t kSideBySide = 256LL * 256 * 256;
-constexpr std::int64_t kOneThread = 64LL * 64 * 64;  // of a whole batch
+constexpr std::int64_t kOneThread = 64LL * 64 * 64;  // multiplications of a whole batch
 
-// Below this a call of another thread costs more than it brings.
+// Multiplications that are worth waking another thread.
 constexpr std::int64_t kWorkPerThread = 64LL * 128 * 128;
-// Numbers that each thread packs for itself, at most, and times the others' rows or columns.
+// Limits for threads that each pack the shared operand: its numbers, and the ratio of its rows or
+// columns times the threads to the rows or columns that are cut.
 constexpr std::int64_t kPackedApart = 1024LL * 1024;
 constexpr std::int64_t kSharesApart = 4;
 constexpr std::int64_t kRowPartsApart = 2;
 constexpr std::int64_t kColumnPartsApart = 8;
 
-// Where matrix `index` of the result's batch starts in an operand, in elements.
+// Offset, in elements, of matrix `index` of the result's batch in an operand.
 std::int64_t batch_offset(const TensorView& out, const TensorView& operand, std::int64_t index) {
   std::int64_t offset = 0;
   for (int dim = 3; dim <= out.rank; ++dim) {
@@ -63,7 +65,7 @@ Product product_at(const MatmulCall& call, std::int64_t index, int threads) {
           threads};
 }
 
-// Sums over nothing.
+// Writes the epilogue of sums over an empty depth.
 template <class T>
 void finish_zeros(const MatmulPath<T>& path, const Product& product, Scratch& scratch) {
   T* zeros = scratch.numbers<T>(product.n);
@@ -73,16 +75,16 @@ void finish_zeros(const MatmulPath<T>& path, const Product& product, Scratch& sc
   }
 }
 
-// Reading b without packing it pays where it is used for few rows.
+// Reading b without packing it pays where few rows use it.
 bool is_skinny(const Product& product) {
   return product.m <= kSkinnyRowsMax && (product.b.across == 1 || product.b.along == 1);
 }
 
-// The operand of which there is less is packed whole; parts are made of the other.
+// The smaller operand is packed whole; the larger one is cut into parts.
 Kept kept_of(const Product& product) { return product.m > product.n ? Kept::kB : Kept::kA; }
 
-// Whether threads do better with products of their own: to pack the operand that they share once
-// for each costs less than to fetch what another core has packed, unless there are many of them.
+// True where threads are faster with products of their own: packing the shared operand once in each
+// thread costs less than fetching the packed copy from another core, unless there are many threads.
 bool is_apart(const Product& product, std::int64_t depth_step) {
   const std::int64_t shared = std::min(product.m, product.n);
   const std::int64_t cut = std::max(product.m, product.n);
@@ -90,7 +92,8 @@ bool is_apart(const Product& product, std::int64_t depth_step) {
          shared * product.k < kPackedApart && is_one_block(product, kept_of(product), depth_step);
 }
 
-// Several parts for each thread: one that comes late, or is called away, leaves them to the others.
+// Cuts several parts for each thread, so that a thread that starts late leaves its parts to the
+// others.
 template <class T>
 void multiply_apart(const MatmulPath<T>& path, const Product& product) {
   static std::atomic<std::uint64_t> calls{0};

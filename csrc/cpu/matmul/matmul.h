@@ -17,10 +17,10 @@ struct MatmulCall {
   int threads = 1;
 };
 
-// All operands have one element, float32, float64 or bfloat16, but that a, b and out may mix
+// All operands have one element, float32, float64 or bfloat16, except that a, b and out may mix
 // float32 and bfloat16; bias and residual have out's. The bits of the result depend on the
-// operands, their strides and the instruction set, not on the number of threads.
-// Throws std::invalid_argument or DtypeError where the operands do not fit.
+// operands, their strides and the instruction set, not on the number of threads. Throws
+// std::invalid_argument or DtypeError where the operands do not fit.
 void check_matmul(const MatmulCall& call);
 
 // The call must have been checked. Throws std::bad_alloc only.

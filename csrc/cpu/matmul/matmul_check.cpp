@@ -1,4 +1,4 @@
-// What operands a matrix product takes, and what is said of others.
+// Checks the operands of a matrix product, and words the errors about them.
 #include <stdexcept>
 
 #include "core/parallel.h"

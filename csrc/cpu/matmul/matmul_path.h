@@ -1,5 +1,5 @@
-// The inner loops of matrix multiplication, once for each instruction set. They know packed panels
-// and rows; shapes, strides, blocks and threads are matmul.cpp's.
+// Inner loops of matrix multiplication, once for each instruction set. They handle packed panels
+// and rows; shapes, strides, blocks and threads belong to matmul.cpp.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace gt {
 
-// kGate: the residual is not added; where it is not above zero the result is zero, as relu's
-// gradient is (NaN lets it pass).
+// kGate: the residual is a gate and is not added. The result is zero where the gate is not above
+// zero, as in relu's gradient (a NaN gate passes).
 enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu, kGate };
 
-// What happens to a row of sums on its way out: activation(scale * sum + bias) + residual, cast to
-// the output's element. bias and residual may be null; they have the output's element.
+// Epilogue of a row of sums: activation(scale * sum + bias) + residual, cast to the output's
+// element. bias and residual may be null; they have the output's element.
 struct Epilogue {
   double scale = 1;
   Activation activation = Activation::kNone;
 };
 
-// Numbers of element `Element` in memory, with the strides along a panel's width and its depth.
+// Numbers in memory, with strides across a panel and along its depth.
 struct PanelSource {
   const void* data;
   Element element;
@@ -30,41 +30,43 @@ struct PanelSource {
 
 constexpr int kSkinnyRowsMax = 8;
 
-// T is float or double: what sums are kept in. Panels hold `rows` (of a) or `columns` (of b)
-// numbers for each step of depth, side by side.
+// T, float or double, is the type of the sums. For each step of depth, a panel holds `rows` (of a)
+// or `columns` (of b) adjacent numbers.
 template <class T>
 struct MatmulPath {
   int rows;
   int columns;
-  // Steps of depth that one unit of a panel holds (2 where a product takes pairs), and bytes of it.
+  // Steps of depth in one unit of a panel (2 where a product takes pairs), and bytes of a unit.
   int depth_step;
   int step_bytes;
 
-  // tile[rows][columns] (+)= a_panel * b_panel, ld elements from row to row; of the tile at least
-  // the first `some_rows` and `some_columns`, which may be fewer.
+  // tile[rows][columns] (+)= a_panel * b_panel, with `ld` elements from row to row. Computes at
+  // least the first `some_rows` and `some_columns` of the tile.
   void (*multiply)(std::int64_t depth, int some_rows, int some_columns, const void* a_panel,
                    const void* b_panel, T* tile, std::int64_t ld, bool add);
-  // Fills a panel of `width` numbers for each step from the first `count` ones; zeros after them.
+  // Fills a panel of `width` numbers for each step, from `count` numbers and zeros after them.
   void (*pack)(const PanelSource& source, int width, int count, std::int64_t depth, void* panel);
   // out = epilogue(sums) for one row of `count`; out may be sums.
   void (*finish)(const Epilogue& epilogue, Element element, std::int64_t count, const T* sums,
                  const void* bias, const void* residual, void* out);
-  // sums[m][columns] = x[m][depth] * w for m rows up to kSkinnyRowsMax, columns [begin, end) of w;
-  // begin a multiple of 64. w's rows (of depth) or its columns are contiguous.
+  // sums[m][columns] = x[m][depth] * w for m rows up to kSkinnyRowsMax and columns [begin, end) of
+  // w; begin is a multiple of 64. Rows of w (skinny_rows) or its columns (skinny_columns) are
+  // contiguous.
   void (*skinny_rows)(int m, std::int64_t depth, const T* x, const PanelSource& w,
                       std::int64_t begin, std::int64_t end, T* sums, std::int64_t ld);
   void (*skinny_columns)(int m, std::int64_t depth, const T* x, const PanelSource& w,
                          std::int64_t begin, std::int64_t end, T* sums, std::int64_t ld);
-  // Makes of `count` numbers, in place, what skinny_columns reads as x; null where it is T.
+  // Converts `count` numbers of x in place to the type that skinny_columns reads; null where that
+  // is T.
   void (*narrow)(std::int64_t count, T* x);
 };
 
 extern const MatmulPath<float> kScalarMatmulF32;
 extern const MatmulPath<double> kScalarMatmulF64;
-// Null on machines that cannot run them: x86.cpp has them, no_x86.cpp stands in.
+// Entries are null on machines that cannot run them; x86.cpp fills the table, no_x86.cpp elsewhere.
 extern const PathTable<MatmulPath<float>> kMatmulF32;
 extern const PathTable<MatmulPath<double>> kMatmulF64;
-// For operands of bfloat16; null below the path that multiplies them itself.
+// Paths for operands of bfloat16; null for instruction sets without a bfloat16 product.
 extern const PathTable<MatmulPath<float>> kMatmulBf16;
 
 extern const MatmulPath<float> kAvx2MatmulF32;

@@ -13,7 +13,8 @@
 namespace gt {
 namespace {
 
-// Numbers as stored, and their values. Not core/element.h's functions: these stay here.
+// Stored number types and their values, apart from core/element.h, because inline functions of this
+// file must not be shared with other instruction sets.
 struct Bfloat16 {
   std::uint16_t bits;
 };
@@ -28,12 +29,12 @@ inline T value_of(Bfloat16 number) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(number.bits) << 16);
 }
 
-// Numbers that a vector holds for each row: as many steps as are turned at a time.
+// Numbers of each row in a vector: the number of steps transposed at a time.
 constexpr int kTurned = kLanes<float>;
 typedef float Four __attribute__((vector_size(16)));
 
-// Of each four places of two vectors: the first two of the one, then of the other, one by one or
-// two by two; or the last two.
+// Interleaves, within each group of four lanes, the first two numbers of both vectors, or the last
+// two, by single numbers or by pairs.
 template <bool kPairs, bool kLast>
 inline Vector<float> interleave(Vector<float> first, Vector<float> second) {
   Vector<std::int32_t> places;
@@ -46,8 +47,8 @@ inline Vector<float> interleave(Vector<float> first, Vector<float> second) {
   return __builtin_shuffle(first, second, places);
 }
 
-// Four rows of kTurned steps each, so that the four numbers of a step are side by side in the
-// panel.
+// Transposes four rows of kTurned steps each, so that the four numbers of a step are adjacent in
+// the panel.
 inline void turn_four(const float* from, std::int64_t across, float* to, int width) {
   const Vector<float> row[4] = {load(from), load(from + across), load(from + 2 * across),
                                 load(from + 3 * across)};
@@ -89,10 +90,10 @@ void pack_steps(const Number* from, const PanelSource& source, int width, int co
 }
 
 constexpr int kLineFloats = 16;
-// How far ahead of a step that is copied another is fetched: each is in another page of memory.
+// Distance, in steps, of prefetching: each step is in another page of memory.
 constexpr std::int64_t kFetchSteps = 16;
 
-// A panel of kWidth numbers a step, which are side by side in memory.
+// Copies a panel whose kWidth numbers of a step are adjacent in memory.
 template <int kWidth>
 void copy_steps(const float* from, std::int64_t along, std::int64_t depth, float* panel) {
   for (std::int64_t step = 0; step < depth; ++step) {
@@ -107,7 +108,8 @@ void copy_steps(const float* from, std::int64_t along, std::int64_t depth, float
   }
 }
 
-// A panel of whole fours whose rows, or whose steps, are contiguous: how many steps are done.
+// Packs a panel with a multiple of four rows whose rows, or whose steps, are contiguous. Returns
+// the steps done.
 inline std::int64_t pack_fours(const float* from, const PanelSource& source, int width,
                                std::int64_t depth, float* panel) {
   if (source.across == 1 && width == kTileRows) {

@@ -1,6 +1,6 @@
-// Large products: both operands are packed into panels. One is packed whole and kept; of the other
-// as much as stays in the second cache, by the thread that makes a part of the result of it. Each
-// sum runs over k in one order, whoever makes it.
+// Large products: both operands are packed into panels. One is packed whole and kept. The other is
+// packed in parts that stay in the second-level cache, each by the thread that computes its part of
+// the result. Each sum runs over k in one order on every thread.
 #include <algorithm>
 #include <cstring>
 
@@ -11,13 +11,13 @@ namespace gt {
 namespace {
 
 constexpr std::int64_t kDepthUnits = 320;
-constexpr std::int64_t kDepthBlocks = 4;  // that are kept before parts are made of them
-constexpr std::int64_t kBlock = 1152;  // rows or columns that are kept: whole panels of any width
-constexpr std::int64_t kPackNumbers = 32 * 1024;  // that one task packs, or more
-// A part has so many rows or columns of the operand that is not kept, at most and at least.
+constexpr std::int64_t kDepthBlocks = 4;  // kept at a time, before parts use them
+constexpr std::int64_t kBlock = 1152;  // rows or columns kept at a time: whole panels of any width
+constexpr std::int64_t kPackNumbers = 32 * 1024;  // packed by one task, or more
+// Maximum and minimum rows or columns of a part of the operand that is not kept.
 constexpr std::int64_t kPartMost = 144;
 constexpr std::int64_t kPartLeast = 48;
-// Parts for a thread, so that none waits long for the last one.
+// Parts for each thread, so that no thread waits long for the last one.
 constexpr std::int64_t kPartsPerThread = 4;
 
 // One operand as panels.
@@ -53,7 +53,7 @@ class Panels {
   const std::int64_t first_, count_;
 };
 
-// While a tile is multiplied what it is added to, or written over, comes into the cache.
+// Prefetches the memory that a tile is written to while the tile is multiplied.
 template <class T>
 void fetch_to_write(const T* first, int count) {
   constexpr int kLine = 64 / sizeof(T);
@@ -62,7 +62,7 @@ void fetch_to_write(const T* first, int count) {
   }
 }
 
-// Where sums are kept, in the coordinates of a block: `row` and `column` are those of the first.
+// Sums in the coordinates of a block: `row` and `column` are those of the first sum.
 template <class T>
 struct Sums {
   T* first;
@@ -94,7 +94,7 @@ class Block {
     const std::int64_t at_once = kDepthBlocks * depth_block_;
     const std::int64_t depth = std::min(product.k, at_once);
     const Panels<T>& whole = kept_panels();
-    // Each block of depth begins anew.
+    // Each block of depth starts its own group of panels.
     const std::int64_t bytes = ceil_divide(depth, depth_block_) *
                                whole.bytes(std::min(depth, depth_block_)) * whole.panels();
     panels_ = memory.panels.numbers<char>(bytes);
@@ -132,7 +132,7 @@ class Block {
     return std::clamp(ceil_divide(parted.panels(), parts), std::min(least, most), most);
   }
 
-  // Where a panel of what is kept is, in a block of depth that begins at `done` with `steps`.
+  // Address of a panel of the kept operand, in a block of depth that begins at `done` with `steps`.
   char* kept_at(std::int64_t done, std::int64_t steps, std::int64_t panel) const {
     const Panels<T>& whole = kept_panels();
     return panels_ + whole.bytes(done) * whole.panels() + whole.bytes(steps) * panel;
@@ -159,7 +159,7 @@ class Block {
            column;
   }
 
-  // Of a part that is whole when it has been made, sums are in its thread's own cache.
+  // Memory of a part's sums: the block's, or the thread's own for a part finished in one go.
   Sums<T> sums_of(std::int64_t first, std::int64_t end) const {
     static thread_local Scratch scratch;
     if (kept_sums_.first != nullptr) {
@@ -172,7 +172,7 @@ class Block {
             by_rows ? 0 : first * path_.columns};
   }
 
-  // Panels [first, end) of the operand that is not kept times all of the one that is.
+  // Multiplies panels [first, end) of the operand that is not kept by all kept panels.
   void make_part(std::int64_t first, std::int64_t end, std::int64_t begin,
                  std::int64_t depth) const {
     static thread_local Scratch scratch;
@@ -245,7 +245,7 @@ class Block {
   const std::int64_t depth_block_;
   const bool in_out_;
   char* panels_;
-  Sums<T> kept_sums_{};  // of the whole block; none: each part has its own
+  Sums<T> kept_sums_{};  // for the whole block; none where each part has its own
 };
 
 }  // namespace
@@ -262,7 +262,7 @@ void multiply_packed(const MatmulPath<T>& path, const Product& product, Kept kep
   const std::int64_t kept_size = keeps_rows ? product.m : product.n;
   const std::int64_t other_size = keeps_rows ? product.n : product.m;
   const bool stays = product.k <= kDepthBlocks * kDepthUnits * path.depth_step;
-  // Sums of a whole block take memory.
+  // Sums of a whole block need memory, which bounds the block.
   const std::int64_t other_block = stays || sums_in_out(product) ? other_size : kBlock;
   for (std::int64_t first = 0; first < kept_size; first += kBlock) {
     for (std::int64_t other = 0; other < other_size; other += other_block) {

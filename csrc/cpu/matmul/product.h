@@ -9,11 +9,11 @@
 
 namespace gt {
 
-// A row of out and residual is contiguous. Strides count elements.
+// Rows of out and residual are contiguous. Strides count elements.
 struct Product {
   std::int64_t m, n, k;
-  PanelSource a;    // across: from row to row; along: from step to step of k
-  PanelSource b;    // across: from column to column
+  PanelSource a;    // across: stride of rows; along: stride of k
+  PanelSource b;    // across: stride of columns
   Element element;  // of out
   char* out;
   std::int64_t out_stride;
@@ -28,7 +28,7 @@ struct Product {
            residual == nullptr;
   }
 
-  // Rows or columns [begin, end), by one thread.
+  // The product of rows or columns [begin, end) alone, for one thread.
   Product cut(bool by_rows, std::int64_t begin, std::int64_t end) const {
     const auto bytes = static_cast<std::int64_t>(element_bytes(element));
     const auto from = [begin](const PanelSource& source) {
@@ -55,33 +55,33 @@ struct Product {
 
 inline std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Which operand is packed whole before anything is multiplied.
+// Operand that is packed whole before the multiplication.
 enum class Kept { kA, kB };
 
-// The operand that is kept, and sums that are not kept where the result goes.
+// Memory for the kept operand, and for sums that are not in the result itself.
 struct PackMemory {
   Scratch panels, sums;
 };
 
-// Whether sums are kept where the result goes: not if what is added stands there.
+// True where sums accumulate in the result itself: not where the residual is there.
 inline bool sums_in_out(const Product& product) {
   return product.element != Element::kBfloat16 && product.residual != product.out;
 }
 
-// Whether an operand can stay packed for the next product.
+// True where an operand can stay packed for the next product.
 bool is_one_block(const Product& product, Kept kept, std::int64_t depth_step);
 
-// T is what sums are kept in. is_packed: the operand that is kept has been packed by the product
-// before, of which it was one block.
+// T is the type of the sums. is_packed: the previous product has packed the kept operand, which was
+// one block.
 template <class T>
 void multiply_packed(const MatmulPath<T>& path, const Product& product, Kept kept,
                      PackMemory& memory, bool is_packed);
 
-// At most kSkinnyRowsMax rows, b with contiguous rows or columns.
+// Multiplies at most kSkinnyRowsMax rows by a b with contiguous rows or columns.
 template <class T>
 void multiply_skinny(const MatmulPath<T>& path, const Product& product, Scratch& scratch);
 
-// Epilogue of columns [begin, end) of one row of sums, which begins at column `begin`.
+// Applies the epilogue to columns [begin, end) of one row; `sums` begins at column `begin`.
 template <class T>
 void finish_columns(const MatmulPath<T>& path, const Product& product, std::int64_t row,
                     std::int64_t begin, std::int64_t end, const T* sums) {

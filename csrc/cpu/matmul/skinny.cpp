@@ -1,4 +1,4 @@
-// Few rows times a large matrix: b is read once and not copied; threads share its columns.
+// Few rows times a large matrix: b is read once and not copied; threads divide its columns.
 #include <algorithm>
 
 #include "core/pool.h"
@@ -7,11 +7,11 @@
 namespace gt {
 namespace {
 
-constexpr std::int64_t kTaskNumbers = 1 << 16;  // of b: some 10 us of reading
-constexpr std::int64_t kColumnsStep = 64;       // a task's columns: a multiple of every vector
-constexpr std::int64_t kSumsMax = 8192;         // a task's: they stay in the first cache
+constexpr std::int64_t kTaskNumbers = 1 << 16;  // of b, in a task: about 10 us of reading
+constexpr std::int64_t kColumnsStep = 64;       // of a task: a multiple of every vector
+constexpr std::int64_t kSumsMax = 8192;         // of a task: they stay in the first-level cache
 
-// a as contiguous rows of T.
+// Copies a to contiguous rows of T.
 template <class T>
 void copy_rows(const MatmulPath<T>& path, const Product& product, T* to) {
   PanelSource row = product.a;
@@ -24,7 +24,8 @@ void copy_rows(const MatmulPath<T>& path, const Product& product, T* to) {
   }
 }
 
-// Where rows of b are contiguous, as wide as can be: narrow parts of them are far from each other.
+// Columns of a task: as many as possible where rows of b are contiguous, because narrow parts of
+// rows are far from each other.
 std::int64_t task_columns(const Product& product) {
   const std::int64_t most = kSumsMax / product.m / kColumnsStep * kColumnsStep;
   const std::int64_t wanted = product.b.across == 1

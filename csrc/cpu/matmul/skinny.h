@@ -1,5 +1,5 @@
-// Few rows times a large matrix, which is read once from memory and not packed. Included by the
-// files of one instruction set only; nothing here may have external linkage.
+// Few rows times a large matrix that is read once from memory and not packed. Included by the files
+// of one instruction set only; nothing here may have external linkage.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace gt {
 namespace {
 
-// Fetches what is read a few vectors later: streams of memory are many, and each ends soon.
+// Prefetches data a few vectors ahead: there are many streams of memory, and each ends soon.
 template <class T, class Number>
 inline void fetch_ahead(const Number* from) {
   constexpr int kVectorsAhead = 4;
@@ -33,7 +33,7 @@ template <class T, int kSteps, int kRows>
   }
 }
 
-// The same for all rows of x and kSteps steps from memory.
+// Adds kSteps steps, loaded once, to the sums of all rows of x.
 template <class T, class Number, int kSteps>
 [[gnu::always_inline]] inline void add_columns(int m, const T* x, std::int64_t depth,
                                                std::int64_t apart, const Number* w,
@@ -63,8 +63,8 @@ template <class T, class Number, int kSteps>
   }
 }
 
-// w[step][column] with its columns side by side: eight steps at once, so that sums are read and
-// written an eighth as often and eight streams of memory run.
+// Adds steps of w[step][column] with adjacent columns: eight steps at once, so that sums are read
+// and written an eighth as often and eight streams of memory run in parallel.
 template <class T, class Number, int kSteps>
 inline void add_steps(int m, const T* x, std::int64_t depth, std::int64_t apart, const Number* w,
                       std::int64_t along, std::int64_t columns, T* sums, std::int64_t ld,
@@ -81,9 +81,9 @@ inline void add_steps(int m, const T* x, std::int64_t depth, std::int64_t apart,
   }
 }
 
-// Of so few rows the steps that are taken together are far from each other, each followed by its
-// next one: streams of memory that go on. The steps of more rows would drive each other out of the
-// first cache.
+// Up to this many rows, the steps that are taken together are far apart, and each is followed by
+// its next one: eight long streams of memory. With more rows the steps would evict each other from
+// the first-level cache.
 constexpr int kRowsApartMax = 2;
 
 template <class T, class Number>
@@ -105,8 +105,8 @@ void skinny_rows_of(int m, std::int64_t depth, const T* x, const PanelSource& so
   }
 }
 
-// w[step][column] with its steps side by side: kColumns dot products of kRows rows at once, each in
-// kParts sums.
+// Products of w[step][column] with adjacent steps: kColumns dot products of kRows rows at once,
+// each in kParts sums.
 template <class T, class Number, int kRows, int kColumns, int kParts>
 inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t across, T* sums,
                 std::int64_t ld, std::int64_t apart) {
@@ -143,7 +143,7 @@ inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t ac
       return read_numbers<T>(from, lanes);
     });
   }
-  // Unrolled: sums with an index that varies would be stored at each step.
+  // Unrolled, because sums with a variable index would be stored at each step.
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 8
@@ -158,12 +158,12 @@ inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t ac
   }
 }
 
-// Columns far from each other, each followed by its next one: few streams of memory that go on.
+// Takes columns far from each other, each followed by its next one: few long streams of memory.
 template <class T, class Number, int kRows>
 void dots(std::int64_t depth, const T* x, const Number* w, std::int64_t across, std::int64_t begin,
           std::int64_t end, T* sums, std::int64_t ld) {
   constexpr int kColumns = 4;
-  // Sums that do not wait for each other: enough for the latency of a multiply-add.
+  // Independent sums, enough to hide the latency of a multiply-add.
   constexpr int kParts = kRows * kColumns >= 8 ? 1 : 8 / (kRows * kColumns);
   const std::int64_t apart = (end - begin) / kColumns;
   for (std::int64_t column = begin; column < begin + apart; ++column) {

@@ -23,7 +23,7 @@ constexpr int kTileVectors = 2;
 template <class T>
 constexpr int kTileColumns = kTileVectors * kLanes<T>;
 
-// Loops are unrolled whole: with a number that is not known an array is kept in memory.
+// Loops must be unrolled fully: an array indexed by a variable is kept in memory.
 template <class T, int kRows, int kVectors>
 inline void write_tile(const Vector<T> (&sums)[kRows][kVectors], T* tile, std::int64_t ld,
                        bool add) {
@@ -37,8 +37,8 @@ inline void write_tile(const Vector<T> (&sums)[kRows][kVectors], T* tile, std::i
   }
 }
 
-// tile[kRows][kVectors of lanes] (+)= a * b, ld numbers from row to row of the tile; the panels are
-// as wide as a whole tile.
+// tile[kRows][kVectors of lanes] (+)= a * b, with `ld` numbers from row to row of the tile; panels
+// are as wide as a full tile.
 template <class T, int kRows, int kVectors>
 inline void multiply_tile(std::int64_t depth, const T* a, const T* b, T* tile, std::int64_t ld,
                           bool add) {
@@ -62,7 +62,8 @@ inline void multiply_tile(std::int64_t depth, const T* a, const T* b, T* tile, s
   write_tile<T, kRows, kVectors>(sums, tile, ld, add);
 }
 
-// The smallest of the tiles that holds what is wanted: 4 rows more or less, one vector.
+// Chooses the smallest tile that holds `some_rows` and `some_columns`, in steps of 4 rows and of
+// one vector.
 template <class T, int kRows = kTileRows, int kVectors = kTileVectors>
 void multiply_panels(std::int64_t depth, int some_rows, int some_columns, const void* a_panel,
                      const void* b_panel, T* tile, std::int64_t ld, bool add) {

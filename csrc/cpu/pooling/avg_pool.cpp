@@ -7,10 +7,10 @@
 namespace gt {
 namespace {
 
-// A task of so many elements takes some 20 us.
+// Elements in one task, which takes about 20 us.
 constexpr std::int64_t kElementsPerTask = 32 * 1024;
 
-// A window along one dimension: the pixels that it sees, and how many count.
+// A window along one dimension: the pixels inside it, and the number that counts in the mean.
 struct Seen {
   std::int64_t first, last, counted;
 };

@@ -11,15 +11,16 @@
 namespace gt {
 namespace {
 
-// A task of so many elements takes some 20 us.
+// Elements in one task, which takes about 20 us.
 constexpr std::int64_t kElementsPerTask = 32 * 1024;
 
 struct Picture {
   std::int64_t height, width, out_height, out_width;
 };
 
-// One kernel position of one row: best and where of the outputs [0, count), whose elements are
-// `stride` apart from `row` on; at is the first one's index in the picture. kStride: or 0.
+// Updates `best` and `where` of outputs [0, count) with one kernel position of one row. Elements
+// are `stride` apart from `row` on, and `at` is the first one's index in the picture. kStride: the
+// stride at compile time, or 0.
 template <int kStride>
 void take_larger(const float* row, std::int64_t stride, std::int32_t at, std::int64_t count,
                  float* best, std::int32_t* where) {
@@ -35,7 +36,7 @@ void take_larger(const float* row, std::int64_t stride, std::int32_t at, std::in
 using Take = void (*)(const float*, std::int64_t, std::int32_t, std::int64_t, float*,
                       std::int32_t*);
 
-// Those places [begin, end) for which place * stride + offset is in [0, size).
+// Places [begin, end) for which place * stride + offset is in [0, size).
 struct Range {
   std::int64_t begin, end;
 };
@@ -46,11 +47,11 @@ Range inside(std::int64_t offset, std::int64_t stride, std::int64_t size, std::i
   return {begin, std::min(end, places)};
 }
 
-// What all rows have in common.
+// Column ranges that all rows share.
 struct Columns {
-  std::vector<Range> ranges;        // of each kernel position, the outputs for which it is inside
-  std::vector<std::int64_t> first;  // of each kernel position, the column of its range's begin
-  std::vector<std::int32_t> start;  // of each output, its window's first column
+  std::vector<Range> ranges;        // per kernel position: outputs for which it is inside
+  std::vector<std::int64_t> first;  // per kernel position: column at its range's begin
+  std::vector<std::int32_t> start;  // per output: its window's first column
 };
 
 Columns columns_of(const Window& window, const Picture& size) {

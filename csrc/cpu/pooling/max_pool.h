@@ -1,4 +1,4 @@
-// The largest of each window of pictures, and where it is.
+// Maximum of each window over images, and its index.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace gt {
 
-// Of one side of a window. Outside of the picture there is nothing, whatever the padding.
+// One dimension of a window. Padding contributes no elements.
 struct Window {
   std::int64_t size;
   std::int64_t stride;
   std::int64_t padding;
   std::int64_t dilation;
 
-  // The first index of a window that is inside.
+  // First index of a window that is inside the picture.
   std::int64_t first(std::int64_t place) const {
     const std::int64_t start = place * stride - padding;
     return start < 0 ? start + (-start + dilation - 1) / dilation * dilation : start;
@@ -30,7 +30,7 @@ struct MaxPoolCall {
   int threads;
 };
 
-// Of equal values the first one wins, and of NaN, which is above all others, the last. Throws
+// Among equal values the first wins; NaN is above all others, and the last NaN wins. Throws
 // DtypeError or std::invalid_argument where dtypes, shapes, windows or threads do not fit.
 void max_pool(const MaxPoolCall& call);
 

@@ -26,7 +26,7 @@ struct MaskedEnds {
 
 }  // namespace
 
-// Only data leaves this file: even a function that asks for AVX2 could be compiled to use it.
+// Only data leaves this file: an inline function that other files call could be compiled to AVX2.
 extern constexpr RecurrentPath kAvx2Recurrent = recurrent_path_of<8, MaskedEnds, 2>();
 
 }  // namespace gt

@@ -24,7 +24,8 @@ struct MaskedEnds {
 
 }  // namespace
 
-// Only data leaves this file: even a function that asks for AVX-512 could be compiled to use it.
+// Only data leaves this file: an inline function that other files call could be compiled to
+// AVX-512.
 extern constexpr RecurrentPath kAvx512Recurrent = recurrent_path_of<16, MaskedEnds, 4>();
 
 }  // namespace gt

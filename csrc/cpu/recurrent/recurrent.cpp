@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kGates[] = {4, 3, 1, 1};
 
-// So many multiplications take some 100 us, well above what it costs to wake a thread.
+// This many multiplications take about 100 us, well above the cost of waking a thread.
 constexpr std::int64_t kProductsPerThreadMin = 2 * 1024 * 1024;
 
 struct alignas(64) Line {
@@ -28,7 +28,7 @@ std::vector<Line> room(std::int64_t floats) {
   return std::vector<Line>(static_cast<std::size_t>((floats + 15) / 16));
 }
 
-// [gate, unit, k] to [panel, k, gate, unit of the panel], zero beyond the last unit.
+// Packs [gate, unit, k] as [panel, k, gate, unit of the panel], with zeros beyond the last unit.
 std::vector<Line> pack_forward(const float* weight, std::int64_t gates, std::int64_t units,
                                std::int64_t width) {
   std::vector<Line> lines = room(padded(units, width) * gates * units);
@@ -45,7 +45,7 @@ std::vector<Line> pack_forward(const float* weight, std::int64_t gates, std::int
   return lines;
 }
 
-// [k of all gates, unit] to [panel, k, unit of the panel], zero beyond the last unit.
+// Packs [k of all gates, unit] as [panel, k, unit of the panel], with zeros beyond the last unit.
 std::vector<Line> pack_backward(const float* weight, std::int64_t depth, std::int64_t units,
                                 std::int64_t width) {
   std::vector<Line> lines = room(padded(units, width) * depth);
@@ -75,7 +75,7 @@ void check(const char* op, const RecurrentSizes& sizes, int threads,
   }
 }
 
-// Calls work(begin, end) for parts of the rows.
+// Calls work(begin, end) for ranges of the rows.
 template <class Work>
 void over_rows(const RecurrentSizes& sizes, std::int64_t gates, int threads, const Work& work) {
   const std::int64_t products = sizes.steps * gates * sizes.units * sizes.units;

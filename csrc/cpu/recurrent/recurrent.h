@@ -6,9 +6,9 @@
 
 namespace gt {
 
-// `weight` is the state's, [g * h, h]; `panels` of the second argument is not read. Values do not
-// depend on `threads`, which is the most that are used. Throws std::invalid_argument for sizes that
-// are not positive, a missing array, or threads out of [1, kThreadsMax].
+// `weight` is the weight of the state, [g * h, h]; `in.panels` is ignored. Values do not depend on
+// `threads`, the maximum number used. Throws std::invalid_argument for sizes that are not positive,
+// a missing array, or threads outside [1, kThreadsMax].
 void recurrent_forward(Recurrence kind, const RecurrentSizes& sizes, const RecurrentForward& in,
                        const float* weight, int threads);
 void recurrent_backward(Recurrence kind, const RecurrentSizes& sizes, const RecurrentBackward& in,

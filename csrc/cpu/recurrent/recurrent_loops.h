@@ -1,10 +1,10 @@
-// The loops of recurrent layers over vectors of one width. Included by one file for each
-// instruction set: all is local to it.
+// Loops of recurrent layers over vectors of one width. Included by one file for each instruction
+// set: everything has internal linkage.
 //
-// A block is up to kRows rows of the batch and one vector of units, for which all gates are
-// computed together: the product with the state and what follows it stay in registers. Each
-// element's sum runs over the state in order, whatever block it is in, so that values depend
-// neither on the batch nor on the threads.
+// A block is up to kRows rows of the batch and one vector of units, whose gates are all computed
+// together: the product with the state and the cell's functions stay in registers. Each element's
+// sum runs over the state in order, whatever block it is in, so that values depend neither on the
+// batch nor on the threads.
 #pragma once
 
 #include "cpu/recurrent/recurrent_path.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// sums[r][g] += values[r] * panel[.][g], with `depth` values in a row and rows `stride` apart.
+// sums[r][g] += values[r] * panel[.][g], with `depth` values in a row and `stride` between rows.
 template <class L, int kRows, int kGates>
 [[gnu::always_inline]] inline void multiply(typename L::F (&sums)[kRows][kGates],
                                             const float* values, Index stride, const float* panel,
@@ -34,7 +34,7 @@ template <class L, int kRows, int kGates>
   }
 }
 
-// Where a block's vector is: in a row of `units` at `unit`, of which `count` are there.
+// Position of a block's vector: `unit` in a row of `units`, with `count` lanes inside the row.
 struct Place {
   Index units;
   Index unit;
@@ -49,7 +49,7 @@ struct Lstm {
   using F = typename L::F;
   static constexpr int kGates = 4;
 
-  // What a sum begins with; `row` counts over all steps.
+  // Initial value of a sum; `row` counts over all steps.
   static inline void begin(const RecurrentForward& in, const Place& place, Index row,
                            F (&sums)[kGates]) {
     for (int g = 0; g < kGates; ++g) {
@@ -72,7 +72,8 @@ struct Lstm {
     L::store(in.output + place.at(row), leave * L::tanh(cell), place.count);
   }
 
-  // `down` is the gradient of the hidden state; grad_cell holds that of the cell, from later steps.
+  // `down` is the gradient of the hidden state; grad_cell holds the cell's gradient from later
+  // steps.
   static inline void back(const RecurrentBackward& in, const Place& place, Index row,
                           Index batch_row, const float* /*past*/, const float* past_cell, F down) {
     const F enter = L::load(in.activations + place.at(row, 4, 0), place.count);
@@ -125,7 +126,7 @@ struct Gru {
     L::store(in.output + place.at(row), (before - value) * update + value, place.count);
   }
 
-  // grad_hidden holds what `carried` gives the step before.
+  // Stores in grad_hidden the part that `carried` adds for the previous step.
   static inline void back(const RecurrentBackward& in, const Place& place, Index row,
                           Index batch_row, const float* past, const float* /*past_cell*/, F down) {
     const F reset = L::load(in.activations + place.at(row, 4, 0), place.count);
@@ -176,7 +177,8 @@ struct Elman {
   static inline F carried(const RecurrentBackward&, const Place&, Index) { return F{}; }
 };
 
-// Calls block.template run<R>(row) for blocks of kMost rows, then of fewer, that make [begin, end).
+// Calls block.template run<R>(row) for blocks of kMost rows, then for fewer, that cover [begin,
+// end).
 template <int kMost, class Block>
 [[gnu::always_inline]] inline void each_block(Index begin, Index end, const Block& block) {
   for (; begin + kMost <= end; begin += kMost) {
@@ -199,7 +201,7 @@ struct ForwardBlock {
   const float* panel;
   const float* past;
   const float* past_cell;
-  Index first_row;  // of the step, over all steps
+  Index first_row;  // first row of the step, counted over all steps
 
   template <int kRows>
   inline void run(Index row) const {
@@ -242,11 +244,11 @@ struct BackwardBlock {
   const RecurrentBackward& in;
   Place place;
   const float* panel;
-  const float* later;  // gradients of the step after; null at the last one
+  const float* later;  // gradients of the next step; null at the last one
   const float* past;
   const float* past_cell;
   Index first_row;
-  bool has_step;  // else what is left is the gradient of the first state
+  bool has_step;  // false after the first step: computes the gradient of the initial state
 
   template <int kRows>
   inline void run(Index row) const {
@@ -301,7 +303,7 @@ void backward_rows(const RecurrentSizes& sizes, const RecurrentBackward& in, Ind
   }
 }
 
-// kMost: rows of a block of four gates; a block of one sum takes eight.
+// kMost: rows in a block of four gates; a block with one sum takes eight.
 template <int kWidth, class Ends, int kMost>
 constexpr RecurrentPath recurrent_path_of() {
   using L = Lanes<kWidth, Ends>;

@@ -1,5 +1,5 @@
-// The loops of recurrent layers over a whole sequence, once for each instruction set, and the
-// choice between them. Packing and threads are recurrent.h's.
+// Loops of recurrent layers over a whole sequence, once for each instruction set, and the choice
+// between them. Packing and threads belong to recurrent.h.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct RecurrentSizes {
   bool reverse;  // from the last step to the first
 };
 
-// `panels` is the state's weight as pack_forward gives it. cell, cells: LSTM; bias: GRU, may be
-// null; activations: both.
+// `panels` is the weight of the state as pack_forward packs it. cell and cells: LSTM only; bias:
+// GRU only, may be null; activations: both.
 struct RecurrentForward {
   const float* gates;   // [t, b, g * h]
   const float* hidden;  // [b, h]
@@ -32,9 +32,9 @@ struct RecurrentForward {
   float* activations;  // [t, b, 4 * h]
 };
 
-// `panels` is the state's weight as pack_backward gives it. What is not read is null as above;
-// grad_cells may be. grads_state are the gradients of W h + bias: for GRU others than those of the
-// gates, else the same array.
+// `panels` is the weight of the state as pack_backward packs it. Arrays are null where the kind has
+// none, as above; grad_cells may be null. grads_state are the gradients of W h + bias: for GRU they
+// differ from those of the gates, else they are the same array.
 struct RecurrentBackward {
   const float* grad;        // [t, b, h]
   const float* grad_cells;  // [t, b, h]
@@ -50,7 +50,7 @@ struct RecurrentBackward {
   float* grad_cell;          // [b, h]
 };
 
-// Each loop does the rows [begin, end) of all steps. A row's values depend on no other row.
+// Each loop computes the rows [begin, end) of all steps. A row's values depend on no other row.
 struct RecurrentPath {
   using Forward = void (*)(const RecurrentSizes&, const RecurrentForward&, std::int64_t begin,
                            std::int64_t end);

@@ -1,4 +1,4 @@
-// Recurrent layers in vectors of four, which every compiler knows.
+// Recurrent layers in vectors of four, for every machine.
 #include "cpu/recurrent/recurrent_loops.h"
 
 namespace gt {

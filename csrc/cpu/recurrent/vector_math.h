@@ -1,5 +1,6 @@
-// Vectors of float32, and the exponential functions that gates need. Included by one file for each
-// instruction set, whose width it must be: all is local to it, since it compiles to different code.
+// Vectors of float32, and the exponential functions of gates. Included by one file for each
+// instruction set, with its width. Everything has internal linkage, since it compiles to different
+// code.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 namespace gt {
 namespace {
 
-// A vector of which the first `count` floats are there, in plain C++.
+// Loads and stores the first `count` floats of a vector, in plain C++.
 template <int kWidth>
 struct PlainEnds {
   static inline void load(void* vector, const float* from, int count) {
@@ -41,7 +42,7 @@ struct Lanes {
     return value;
   }
 
-  // Zero beyond the first `count` lanes, which alone are read.
+  // Loads the first `count` lanes only; the others are zero.
   static inline F load(const float* from, int count) {
     F value;
     if (count == kWidth) {
@@ -67,7 +68,7 @@ struct Lanes {
   };
 
   static inline Exponential exponential(F x) {
-    const F magic = splat(12582912.0f);  // 1.5 * 2^23: what is added is rounded to an integer
+    const F magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
     const F rounded = x * 1.44269504f + magic;
     const F n = rounded - magic;
     const F r = (x - n * 0.693359375f) - n * -2.12194440e-4f;  // ln 2 in two parts
@@ -80,7 +81,7 @@ struct Lanes {
     return {reinterpret_cast<F>(exponent), r + r * r * tail};
   }
 
-  // Within 4 units of the last place; NaN for NaN.
+  // Within 4 units in the last place; NaN for NaN.
   static inline F sigmoid(F x) {
     F y = -x;
     y = y > 88.0f ? splat(88.0f) : y;
@@ -89,7 +90,8 @@ struct Lanes {
     return 1.0f / (1.0f + (e.scale + e.scale * e.part));
   }
 
-  // Likewise, near zero too: (e^2x - 1) / (e^2x + 1), where e^2x - 1 is not a difference for n = 0.
+  // Within 4 units in the last place, near zero too: (e^2x - 1) / (e^2x + 1), where e^2x - 1 has no
+  // cancellation for n = 0.
   static inline F tanh(F x) {
     const U sign = reinterpret_cast<U>(x) & 0x80000000u;
     F y = reinterpret_cast<F>(reinterpret_cast<U>(x) ^ sign);

@@ -14,7 +14,7 @@ constexpr std::int64_t kCountMax = 1 << 30;  // positions are of 32 bits, with a
 constexpr std::int64_t kExtentMax = 65535;   // gridDim.y and gridDim.z
 constexpr std::int64_t kWidthMax = 128;
 constexpr std::int64_t kNarrowWidthMax = 64;
-constexpr std::int64_t kCopied = 8;  // elements of 16 bytes
+constexpr std::int64_t kCopied = 8;  // elements in 16 bytes
 
 void check_sizes(const AttentionSizes& sizes) {
   const auto& [batches, heads, key_heads, queries, keys, width] = sizes;
@@ -76,7 +76,7 @@ DeviceAttention call_of(const AttentionLaunch& given) {
   return call;
 }
 
-// A kernel for each type and width of tiles: bfloat16 narrow and wide, then float16.
+// Chooses by type and width of tiles: bfloat16 narrow and wide, then float16.
 template <class Signature>
 Kernel<Signature> chosen(const Kernel<Signature> (&kernels)[4], const AttentionLaunch& given) {
   if (given.element != Element::kBfloat16 && given.element != Element::kFloat16) {

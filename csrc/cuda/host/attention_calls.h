@@ -7,14 +7,14 @@ namespace gt::cuda {
 
 struct AttentionOperand {
   Address address;
-  std::int64_t row, head, batch;  // elements from one to the next
+  std::int64_t row, head, batch;  // strides in elements
 };
 
 struct AttentionSizes {
   std::int64_t batches, heads, key_heads, queries, keys, width;
 };
 
-// cuda/attention.h says what is computed and how the operands lie.
+// cuda/attention.h defines the computation and the layout of the operands.
 struct AttentionLaunch {
   Element element;  // bfloat16 or float16
   AttentionSizes sizes;
@@ -28,8 +28,8 @@ struct AttentionLaunch {
 };
 
 struct AttentionGradientLaunch {
-  AttentionOperand grad;  // of the output
-  Address products;       // working memory of a float32 a query
+  AttentionOperand grad;  // gradient of the output
+  Address products;       // working memory of one float32 for each query
   Address grad_query, grad_key, grad_value;
 };
 

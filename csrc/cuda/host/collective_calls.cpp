@@ -28,7 +28,7 @@ Grid grid_of(std::uint32_t first_rank, std::uint32_t ranks, const LocalRanks& lo
   return grid;
 }
 
-// float32, bfloat16, float16.
+// Kernels in the order float32, bfloat16, float16.
 const Kernel<Run>& summing(const Kernel<Run> (&kernels)[3], Element element) {
   switch (element) {
     case Element::kFloat32:
@@ -104,7 +104,7 @@ void run_collective(Launcher& launcher, Collective what, Element element,
                                         ", through slots of ", call.slot_bytes, " bytes"));
   }
   if (bytes != 2) {
-    call.elements *= bytes / 4;  // moves of 8 bytes are two of 4; sums are of 4
+    call.elements *= bytes / 4;  // 8 bytes move as two elements of 4; sums have 4
   }
   const int device = launcher.device_of("collective", {address_of(peers.input[call.first_rank]),
                                                        address_of(peers.output[call.first_rank]),

@@ -10,7 +10,7 @@
 
 namespace gt::cuda {
 
-// A failed call, or a library that is not there or lacks a function.
+// A failed call of the driver, or a library that is missing or lacks a function.
 class CudaError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -62,7 +62,7 @@ enum Number : int {
   kCapabilityMinor = 76,       // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
 };
 
-// Of cuTensorMapEncodeTiled: CU_TENSOR_MAP_...
+// Arguments of cuTensorMapEncodeTiled: CU_TENSOR_MAP_...
 enum TensorMapNumber : int {
   kMapFloat16 = 6,   // DATA_TYPE_FLOAT16
   kMapBfloat16 = 9,  // DATA_TYPE_BFLOAT16
@@ -79,7 +79,8 @@ class Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  // Throws CudaError with `what`, the driver's name of the error and its text.
+  // Throws CudaError with `what`, the driver's name of the error and its text, unless `result` is
+  // 0.
   void check(Result result, const std::string& what) const;
 
   Result (*get_device)(Device* device, int ordinal);

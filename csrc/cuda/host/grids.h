@@ -1,4 +1,4 @@
-// Words that all launches share: sizes of grids, addresses as pointers.
+// Definitions that all launches share: sizes of grids, addresses as pointers.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Stands in for cuda/ptx/gt_device.h where a plain C++ compiler reads the kernels' declarations: a
-// launch packs its arguments by their types. No kernel is compiled with it.
+// Replaces cuda/ptx/gt_device.h where a plain C++ compiler reads the kernels' declarations, so that
+// a launch packs its arguments by their types. No kernel is compiled with it.
 #pragma once
 
 #define __global__

@@ -9,12 +9,12 @@
 namespace gt::cuda {
 namespace {
 
-constexpr int kCapability = 90;                           // sm_90a's code runs on no other
+constexpr int kCapability = 90;                           // sm_90a's code needs just this
 constexpr std::int64_t kStepMax = std::int64_t{1} << 39;  // elements: 2^40 bytes
 constexpr std::int64_t kNarrowWidthMax = 64;
-constexpr std::int64_t kLeastStep = 8;  // elements of 16 bytes
+constexpr std::int64_t kLeastStep = 8;  // elements in 16 bytes
 
-// A tensor copy takes strides of dims that have more than one element.
+// True where a tensor copy accepts the strides; those of dims of one element are not used.
 bool is_mapped(const AttentionOperand& operand, std::int64_t rows, std::int64_t heads,
                std::int64_t batches) {
   const auto is_stride = [](std::int64_t count, std::int64_t step) {
@@ -24,7 +24,7 @@ bool is_mapped(const AttentionOperand& operand, std::int64_t rows, std::int64_t 
          is_stride(batches, operand.batch);
 }
 
-// As copied in boxes of 64 elements by `box_rows` rows of a head.
+// Encodes the operand for copies in boxes of 64 elements by `box_rows` rows of a head.
 TensorMap map_of(Launcher& launcher, int device, const AttentionLaunch& given,
                  const AttentionOperand& operand, std::int64_t rows, std::int64_t heads,
                  std::uint32_t box_rows) {
@@ -43,13 +43,13 @@ TensorMap map_of(Launcher& launcher, int device, const AttentionLaunch& given,
        {64, box_rows, 1, 1}});
 }
 
-constexpr unsigned kTileRows = AttentionHopperTile<64>::kRows;  // of all tiles
+constexpr unsigned kTileRows = AttentionHopperTile<64>::kRows;  // the same in all tiles
 
 std::int64_t tiles_of(std::int64_t rows, std::int64_t heads, const AttentionSizes& sizes) {
   return ceil_divided(rows, kTileRows) * heads * sizes.batches;
 }
 
-// Blocks that stay, one on each multiprocessor.
+// Grid of persistent blocks, one on each multiprocessor.
 template <class Tile>
 Grid grid_of(Launcher& launcher, int device, std::int64_t tiles) {
   static_assert(Tile::kRows == kTileRows);
@@ -82,7 +82,7 @@ void launch(Launcher& launcher, const HopperKernel& kernel, const AttentionLaunc
                   static_cast<std::uint32_t>(sizes.batches));
 }
 
-// What the kernels of the gradients are launched with.
+// Launch arguments that the gradient kernels share.
 struct Gradients {
   const AttentionLaunch& given;
   const AttentionOperand& grad;
@@ -91,7 +91,7 @@ struct Gradients {
   const Queue& queue;
 };
 
-// Of queries, or of keys and values: `rows` of each of `heads`.
+// Launches the gradients of queries, or of keys and values: `rows` in each of `heads`.
 template <class Tile>
 void launch(Launcher& launcher, const HopperGradient& kernel, const Gradients& of,
             std::int64_t rows, std::int64_t heads, std::uint32_t query_rows,

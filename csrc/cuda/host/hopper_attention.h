@@ -7,15 +7,15 @@
 
 namespace gt::cuda {
 
-// Whether its kernels take these operands, which those of attention.cu take.
+// True where the sm_90a kernels accept operands that those of attention.cu accept.
 bool is_for_hopper(const DeviceFacts& facts, const AttentionLaunch& given);
-// And those of the gradients this one.
+// True where the gradients' kernels accept them, too.
 bool is_for_hopper(const AttentionSizes& sizes, const AttentionOperand& grad);
 
-// The operands are for it.
+// Launches attention. The operands have passed is_for_hopper().
 void hopper_attention(Launcher& launcher, const AttentionLaunch& given, const DeviceAttention& call,
                       const Queue& queue);
-// The gradients of query, key and value, when the products are there.
+// Launches the gradients of query, key and value. The products must be queued before.
 void hopper_attention_backward(Launcher& launcher, const AttentionLaunch& given,
                                const AttentionOperand& grad, const DeviceAttention& call,
                                const DeviceAttentionGradient& gradient, const Queue& queue);

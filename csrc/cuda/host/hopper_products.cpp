@@ -10,7 +10,7 @@
 namespace gt::cuda {
 namespace {
 
-constexpr int kCapability = 90;                           // sm_90a's code runs on no other
+constexpr int kCapability = 90;                           // sm_90a's code needs just this
 constexpr std::int64_t kSizeMax = 0x7FFFFFFF - 512;       // coordinates are of 32 bits
 constexpr std::int64_t kStepMax = std::int64_t{1} << 39;  // elements: 2^40 bytes
 
@@ -26,7 +26,7 @@ Stored stored(const GemmOperand& operand, bool is_deep, std::int64_t across, std
 bool is_deep_a(GemmLayout layout) { return layout != GemmLayout::kTN; }
 bool is_deep_b(GemmLayout layout) { return layout == GemmLayout::kNT; }
 
-// cuTensorMapEncodeTiled: each dim's stride is at least what the dims below it take.
+// cuTensorMapEncodeTiled requires each dim's stride to be at least the extent of the dims below it.
 bool is_mapped(const Stored& matrix, std::int64_t batches) {
   const GemmOperand& operand = matrix.operand;
   return operand.step < kStepMax / matrix.outer &&
@@ -34,7 +34,7 @@ bool is_mapped(const Stored& matrix, std::int64_t batches) {
           (operand.batch_step >= matrix.outer * operand.step && operand.batch_step < kStepMax));
 }
 
-// As copied in boxes of 64 elements by `box_outer` rows.
+// Encodes the operand for copies in boxes of 64 elements by `box_outer` rows.
 TensorMap map_of(Launcher& launcher, int device, Element element, const Stored& matrix,
                  std::int64_t batches, std::uint32_t box_outer) {
   const GemmOperand& operand = matrix.operand;
@@ -50,7 +50,7 @@ TensorMap map_of(Launcher& launcher, int device, Element element, const Stored& 
        {64, box_outer, 1}});
 }
 
-// Pairs of tiles of all batches.
+// Number of pairs of tiles, over all batches.
 template <class Tile>
 std::int64_t pairs_of(const GemmCall& call, std::int64_t batches) {
   return ceil_divided(call.rows, Tile::kCluster * Tile::kRows) *
@@ -115,7 +115,7 @@ void hopper_gemm(Launcher& launcher, Element element, GemmLayout layout, const G
                                       GT_KERNEL("gemm_sm90", gt_gemm_sm90_128_nt_f16),
                                       GT_KERNEL("gemm_sm90", gt_gemm_sm90_128_tn_f16)};
   const int which = (element == Element::kBfloat16 ? 0 : 3) + static_cast<int>(layout);
-  // Wide tiles move less; narrow ones where there is not a wide pair for every cluster.
+  // Wide tiles move fewer bytes; narrow ones are used where some cluster would get no wide pair.
   const std::int64_t clusters = launcher.facts(queue.device).processors / 2;
   if (pairs_of<HopperTile<256>>(call, batches) >= clusters) {
     launch<256>(launcher, kWide[which], element, layout, call, batches, queue);

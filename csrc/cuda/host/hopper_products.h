@@ -7,11 +7,11 @@
 
 namespace gt::cuda {
 
-// Why these operands are not for it; empty where they are.
+// Reason why the kernels of sm_90a do not accept the operands; empty where they do.
 std::string unfit_for_hopper(const DeviceFacts& facts, GemmLayout layout, const GemmCall& call,
                              std::int64_t batches);
 
-// The operands are fit, and there is something to compute.
+// Launches the product. unfit_for_hopper() must be empty, and the result must have elements.
 void hopper_gemm(Launcher& launcher, Element element, GemmLayout layout, const GemmCall& call,
                  std::int64_t batches, const Queue& queue);
 

@@ -1,6 +1,6 @@
-# Fat binaries of csrc/cuda inside the module, where there is an nvcc: GT_NVCC, CUDACXX, the path, or
-# the package cuda-toolkit of Python_EXECUTABLE or of target/cuda/venv (`just cuda`). Without one
-# gt._kernels.cuda_sources() is empty and everything else is the same.
+# Embeds the fat binaries of csrc/cuda in the module where there is an nvcc: GT_NVCC, CUDACXX, the
+# path, or the package cuda-toolkit of Python_EXECUTABLE or of target/cuda/venv (`just cuda`).
+# Without one, gt._kernels.cuda_sources() is empty and nothing else changes.
 set(images ${CMAKE_CURRENT_BINARY_DIR}/cuda_images)
 set(tool ${CMAKE_CURRENT_SOURCE_DIR}/../tools/cuda_kernels.py)
 set(found_nvcc "")

@@ -8,14 +8,14 @@
 namespace gt::cuda {
 namespace {
 
-constexpr unsigned kSharedBytesPlain = 48 * 1024;  // more must be asked for
+constexpr unsigned kSharedBytesPlain = 48 * 1024;  // more needs an attribute of the function
 constexpr std::size_t kLogBytes = 4096;
 
 std::uint64_t count(const unsigned (&extent)[3]) {
   return std::uint64_t{extent[0]} * extent[1] * extent[2];
 }
 
-// The context of a device as the calling thread's, for a scope: torch's own, the primary one.
+// Makes a device's primary context, which torch uses too, current on this thread for a scope.
 class Current {
  public:
   Current(const Driver& driver, Context context) : driver_(driver) {
@@ -116,7 +116,8 @@ Function Launcher::function_of(OnDevice& device, const char* source, const char*
   return function;
 }
 
-// A cooperative launch with too many blocks is refused by the driver without a number.
+// Refuses a cooperative launch with too many blocks, with the numbers, which the driver's error
+// lacks.
 void Launcher::check_resident(Function function, const char* name, const Grid& grid,
                               const OnDevice& device) const {
   int blocks = 0;

@@ -17,10 +17,10 @@ namespace gt::cuda {
 
 using Address = std::uintptr_t;
 
-// Fat binaries by the name of their source: "random" for random.cu.
+// Fat binaries by the name of their source file: "random" for random.cu.
 using Images = std::map<std::string, std::string>;
 
-// Those that the module was built with; none without nvcc (cuda/host/images.cmake).
+// Images that the module was built with; none without nvcc (cuda/host/images.cmake).
 const Images& embedded_images();
 
 template <class Signature>
@@ -34,12 +34,12 @@ struct Kernel {
 struct Grid {
   unsigned blocks[3] = {1, 1, 1};
   unsigned threads[3] = {1, 1, 1};
-  unsigned shared_bytes = 0;        // of dynamic shared memory
+  unsigned shared_bytes = 0;        // dynamic shared memory
   unsigned cluster[3] = {1, 1, 1};  // blocks; sm_90 and later
-  bool is_cooperative = false;      // all blocks are resident at once, or the launch is refused
+  bool is_cooperative = false;      // all blocks are resident at once; else the launch is refused
 };
 
-// Where a kernel runs: the stream as torch gives it (`torch.cuda.current_stream().cuda_stream`).
+// Stream of a launch, as torch gives it (`torch.cuda.current_stream().cuda_stream`).
 struct Queue {
   int device;
   std::uintptr_t stream;
@@ -50,29 +50,29 @@ struct DeviceFacts {
   int processors;
 };
 
-// A tensor of 16-bit elements and the box of it that a kernel copies at a time, innermost dim
-// first; in shared memory in a swizzle of 128 bytes.
+// A tensor of 16-bit elements and the box that a kernel copies at a time, innermost dim first; the
+// box is stored in shared memory with a swizzle of 128 bytes.
 struct MappedTensor {
   Address address;
   bool is_bfloat16;
   std::uint32_t dims;  // up to 4
   std::uint64_t sizes[4];
-  std::uint64_t strides[3];  // bytes, of dims from 1 on
+  std::uint64_t strides[3];  // bytes, for dims from 1 on
   std::uint32_t box[4];
 };
 
 class Launcher {
  public:
-  // Throws CudaError where the library does not serve.
+  // Throws CudaError where the library cannot be used.
   Launcher(const std::string& library, Images images);
 
-  // The device of all addresses that are not 0. Throws CudaError where one is not memory of a CUDA
-  // device, std::invalid_argument where they are on different ones.
+  // Device that all nonzero addresses belong to. Throws CudaError where one is not memory of a CUDA
+  // device, std::invalid_argument where they are on different devices.
   int device_of(const char* op, std::initializer_list<std::uintptr_t> addresses) const;
 
   DeviceFacts facts(int device);
 
-  // Throws CudaError with the sizes where the driver takes no such tensor.
+  // Throws CudaError with the sizes where the driver refuses the tensor.
   TensorMap map(int device, const MappedTensor& tensor);
 
   // Queues a launch and does not wait. Throws CudaError.
@@ -93,11 +93,12 @@ class Launcher {
   void copy_to_device(std::uintptr_t target, const void* source, std::size_t bytes,
                       const Queue& queue);
 
-  // Device memory of its own, of zeros, in multiples of 4 bytes: what share() is for begins there.
+  // Allocates zeroed device memory in multiples of 4 bytes, as an allocation of its own: a handle
+  // of share() names the beginning of an allocation.
   std::uintptr_t allocate(int device, std::size_t bytes);
   void release(int device, std::uintptr_t address);
-  // CUDA IPC: a handle of 64 bytes, for processes on this host that open it. A process does not
-  // open its own.
+  // CUDA IPC: a handle of 64 bytes, for other processes on this host. A process cannot open its own
+  // handle.
   std::string share(int device, std::uintptr_t address);
   std::uintptr_t open_shared(int device, const std::string& handle);
   void close_shared(int device, std::uintptr_t address);

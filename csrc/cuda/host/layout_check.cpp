@@ -1,5 +1,5 @@
-// Compares what driver.h says of CUDA's driver with NVIDIA's header. `just cuda` compiles it; no
-// part of the module.
+// Compares driver.h's declarations of CUDA's driver with NVIDIA's header. `just cuda` compiles it;
+// it is not part of the module.
 #include <cuda.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Stands for the embedded fat binaries where there was no nvcc.
+// Empty table of fat binaries, for builds without nvcc.
 #include "cuda/host/launcher.h"
 
 namespace gt::cuda {

@@ -39,7 +39,7 @@ void check_gemm(GemmLayout layout, const GemmCall& call, std::int64_t batches) {
   check_gemm_operand("b", call.b, layout == GemmLayout::kNT ? call.depth : call.columns);
 }
 
-// nn, nt, tn in bfloat16, then in float16.
+// Kernels in the order nn, nt, tn of bfloat16, then of float16.
 template <class Signature>
 Kernel<Signature> chosen(const Kernel<Signature> (&kernels)[6], Element element,
                          GemmLayout layout) {
@@ -64,7 +64,7 @@ int device_of(const Launcher& launcher, const GemmCall& call, Address table) {
                                      address(call.residual.data), address(call.out), table});
 }
 
-// The launch of few rows; else of tiles.
+// Grid of the kernel for few rows.
 Grid skinny_grid(const GemmCall& call) {
   Grid grid;
   grid.blocks[0] = static_cast<unsigned>(
@@ -81,7 +81,7 @@ Grid tile_grid(std::int64_t tiles) {
   return grid;
 }
 
-// Tiles of gemm.cu, or skinny.cu.
+// Launches gemm.cu's tiles, or skinny.cu.
 void plain_gemm(Launcher& launcher, const Kernel<void(GemmCall)>& kernel, bool is_skinny,
                 Element element, const GemmCall& call, std::int64_t batches, const Queue& queue) {
   Grid grid = is_skinny ? skinny_grid(call) : tile_grid(gemm_tiles(call));

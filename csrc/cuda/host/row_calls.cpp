@@ -11,7 +11,8 @@ namespace {
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kThreadsMax = 1024;
 
-// Blocks of as many whole warps as a row has columns for, where a thread takes so many at a time.
+// Grid of blocks with enough whole warps for a row, where a thread takes `columns_of_thread`
+// columns.
 Grid row_grid(const char* op, const Rows& rows, std::int64_t blocks,
               std::int64_t columns_of_thread = 1, std::int64_t threads_max = kThreadsMax) {
   if (rows.rows > kBlocksMax || rows.rows < 0 || rows.columns < 1) {
@@ -26,7 +27,8 @@ Grid row_grid(const char* op, const Rows& rows, std::int64_t blocks,
   return grid;
 }
 
-// What a thread of a norm holds of its row; else it takes a column at a time: is_held() of rows.cu.
+// Columns of a row that a thread of a norm holds; 1 where the row is not held: is_held() of
+// rows.cu.
 std::int64_t norm_columns_of_thread(const NormOperands& operands, const Rows& rows) {
   constexpr std::int64_t kChunk = 8;
   constexpr std::int64_t kHeld = kChunk * NormTile::kHeld;
@@ -36,7 +38,7 @@ std::int64_t norm_columns_of_thread(const NormOperands& operands, const Rows& ro
   return is_held ? kHeld : 1;
 }
 
-// float32, bfloat16, float16.
+// Kernels in the order float32, bfloat16, float16.
 template <class T>
 const T& chosen(const char* op, const T (&kernels)[3], Element element) {
   switch (element) {
@@ -68,7 +70,7 @@ void norm(Launcher& launcher, const char* op, const NormKernel& kernel,
                            at<float>(mean), at<float>(rstd), rows.columns, eps});
 }
 
-// A column of `out` is the sum of the blocks' columns.
+// Sums the blocks' partial sums into `out`, column by column.
 void add_sums(Launcher& launcher, Address sums, Address out, std::int64_t blocks, const Rows& rows,
               const Queue& queue) {
   Grid grid;
@@ -156,7 +158,7 @@ void norm_backward(Launcher& launcher, const NormGradient& gradient, const Rows&
       GT_KERNEL(kSource, gt_layer_norm_backward_f16)};
   const auto& [total, mean, rstd, weight, grad, grad_total, grad_x, weight_sums, bias_sums,
                grad_weight, grad_bias] = gradient;
-  const bool is_centered = grad_bias != 0;  // bias_sums of no rows is 0
+  const bool is_centered = grad_bias != 0;  // not bias_sums: its address is 0 for zero rows too
   const auto& kernel = chosen("norm_backward", is_centered ? kCentered : kPlain, rows.element);
   const std::int64_t blocks = norm_blocks(rows.rows);
   constexpr std::int64_t kHeld = NormGradientTile::kHeld;

@@ -12,7 +12,7 @@ struct Rows {
   std::uintptr_t queue_stream;
 };
 
-// cuda/rows.h says what they compute; addresses that may be nullptr there may be 0 here.
+// cuda/rows.h defines what they compute; addresses that may be nullptr there may be 0 here.
 struct CrossEntropy {
   Address logits, targets, loss, gradient, log_probs;
 };
@@ -35,7 +35,7 @@ void layer_norm(Launcher& launcher, const NormOperands& operands, const Rows& ro
 struct NormGradient {
   Address total, mean, rstd, weight, grad, grad_total, grad_x;
   Address weight_sums, bias_sums;  // working memory of norm_blocks * columns float32 each
-  Address grad_weight, grad_bias;  // those of bias are 0 for RMSNorm
+  Address grad_weight, grad_bias;  // both of bias are 0 for RMSNorm
 };
 std::int64_t norm_blocks(std::int64_t rows);
 void norm_backward(Launcher& launcher, const NormGradient& gradient, const Rows& rows, float eps);

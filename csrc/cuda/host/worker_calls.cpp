@@ -11,7 +11,7 @@ namespace gt::cuda {
 namespace {
 
 constexpr unsigned kRandomThreads = 256;
-constexpr std::int64_t kRandomElements = 4;  // of a thread, before it goes on by the whole grid
+constexpr std::int64_t kRandomElements = 4;  // per thread, before it advances by the whole grid
 constexpr std::int64_t kRandomBlocksMax = 4096;
 constexpr unsigned kAdamwThreads = 256;
 

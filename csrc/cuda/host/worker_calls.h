@@ -1,4 +1,4 @@
-// A launch for each kernel that a worker calls: checks, grid, arguments. Operands are addresses of
+// Launches of the kernels that a worker calls: checks, grid, arguments. Operands are addresses of
 // contiguous device memory. All throw CudaError, or std::invalid_argument with the sizes.
 #pragma once
 
@@ -11,25 +11,25 @@
 
 namespace gt::cuda {
 
-// Which box of which draw; `queue_stream` as in Queue.
+// Random words and box of a launch; `queue_stream` as in Queue.
 struct RandomBox {
   Stream stream;
   Shape shape, global_shape, start;
   std::uintptr_t queue_stream;
 };
 
-// The same bits as cpu/random_fill.h. uniform and normal: float32 float64 bfloat16 float16.
+// Gives the bits of cpu/random_fill.h. uniform and normal: float32, float64, bfloat16, float16.
 void fill_uniform(Launcher& launcher, Address out, Element element, const RandomBox& box,
                   double low, double high);
 void fill_normal(Launcher& launcher, Address out, Element element, const RandomBox& box,
                  double mean, double std);
-// int64 int32.
+// Takes int64 and int32.
 void fill_integers(Launcher& launcher, Address out, Element element, const RandomBox& box,
                    std::int64_t low, std::int64_t high);
-// bool.
+// Takes bool.
 void fill_bernoulli(Launcher& launcher, Address out, const RandomBox& box, double p);
 void fill_dropout_mask(Launcher& launcher, Address out, const RandomBox& box, double p);
-// out = x * mask * scale in this order, float32; the mask into keep, bool.
+// out = x * mask * scale in this order, float32; writes the mask to keep, bool.
 void dropout(Launcher& launcher, Address x, Address out, Address keep, const RandomBox& box,
              double p, float scale);
 
@@ -38,9 +38,9 @@ struct AdamwOperand {
   std::int64_t elements;
 };
 
-// Device memory that adamw needs for so many tensors.
+// Size of the device memory that adamw needs for this many tensors.
 std::int64_t adamw_table_bytes(std::size_t tensors);
-// One step of all tensors, in one launch. table: device memory of `table_bytes`, in use until the
+// One step of all tensors, in one launch. table: device memory of `table_bytes`, used until the
 // launch has run.
 void adamw(Launcher& launcher, const std::vector<AdamwOperand>& operands, Address table,
            std::int64_t table_bytes, const AdamwStep& step, std::uintptr_t queue_stream);

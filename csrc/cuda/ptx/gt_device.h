@@ -1,5 +1,5 @@
-// What kernels use of the device beyond CUDA's built-ins: thin wrappers of PTX, each one
-// instruction where one exists. emulator/device/gt_device.h has the same names for a CPU.
+// Device operations beyond CUDA's built-ins: thin wrappers of PTX, each one instruction where one
+// exists. emulator/device/gt_device.h has the same names for a CPU.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +66,7 @@ __device__ inline bool vote_all(bool predicate, unsigned mask = kAllLanes) {
 }
 
 // ---- atomics ----
-// One instruction for each scope: PTX takes it as a word of the mnemonic.
+// One instruction for each scope, because PTX puts the scope into the mnemonic.
 #define GT_BY_SCOPE(before, after, ...)                         \
   if constexpr (scope == Scope::kBlock) {                       \
     asm volatile(before ".cta" after : __VA_ARGS__ : "memory"); \
@@ -122,7 +122,7 @@ __device__ inline std::uint64_t nanoseconds() {
 }
 
 // ---- loads ----
-// 16 bytes that nobody reads again and nobody writes during the launch.
+// Loads 16 bytes that are read once and that nobody writes during the launch.
 __device__ inline void load_streamed(const void* from, std::uint32_t (&words)[4]) {
   asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -152,15 +152,16 @@ __device__ void copy_wait() {
 // ---- tensor cores ----
 enum class Half : std::uint8_t { kBfloat16, kFloat16 };
 
-// PTX ISA, ldmatrix: four matrices of 8 x 8 elements of 16 bits; lane l names row l % 8 of matrix
-// l / 8 and gets, of matrix i, columns 2 (l % 4) and the next of row l / 4 in registers[i].
+// PTX ISA, ldmatrix: four matrices of 8 x 8 elements of 16 bits. Lane l gives the address of row l
+// % 8 of matrix l / 8 and gets, for matrix i, columns 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 in
+// registers[i].
 __device__ inline void load_matrices(std::uint32_t (&registers)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
                : "r"(shared_address(row))
                : "memory");
 }
-// The same of the transposed matrices.
+// Loads the matrices transposed.
 __device__ inline void load_matrices_transposed(std::uint32_t (&registers)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
@@ -168,7 +169,8 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&registers)[4], c
                : "memory");
 }
 
-// PTX ISA, stmatrix: the reverse of load_matrices, which has the lanes' rows and registers.
+// PTX ISA, stmatrix: the inverse of load_matrices, with the lanes' rows and registers in the same
+// layout.
 #if __CUDA_ARCH__ >= 900
 __device__ inline void store_matrices(void* row, const std::uint32_t (&registers)[4]) {
   asm volatile(
@@ -205,7 +207,7 @@ __device__ float to_float(std::uint16_t bits) {
     return value;
   }
 }
-// Rounded to the nearest, ties to even.
+// Rounds to the nearest, ties to even.
 template <Half type>
 __device__ std::uint16_t from_float(float value) {
   std::uint16_t bits;
@@ -217,7 +219,7 @@ __device__ std::uint16_t from_float(float value) {
   return bits;
 }
 
-// The same of two values: the first into the lower half.
+// Rounds two values, the first into the lower half of the result.
 template <Half type>
 __device__ std::uint32_t pair_from_floats(float low, float high) {
   std::uint32_t bits;
@@ -259,8 +261,8 @@ __device__ inline void mbarrier_wait(std::uint64_t* barrier, unsigned parity) {
 #endif
 
 // ---- arithmetic ----
-// The same value, of which the compiler knows nothing: what follows from it is made where it is
-// used, and not kept in registers from one use to the next.
+// Returns `value`, hidden from the compiler: values derived from it are computed again at each use
+// and not kept in registers between uses.
 __device__ inline std::uint64_t made_anew(std::uint64_t value) {
   asm volatile("" : "+l"(value));
   return value;
@@ -271,7 +273,7 @@ __device__ inline float power_of_2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 }
-// Within two units in the last place; 0 of numbers beyond 2^126.
+// 1 / x within two units in the last place; 0 for numbers beyond 2^126.
 __device__ inline float reciprocal(float x) {
   float inverse;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
@@ -283,8 +285,8 @@ __device__ inline float reciprocal_square_root(float x) { return 1.0F / __fsqrt_
 __device__ inline float error_function(float x) { return erff(x); }
 __device__ inline float maximum(float a, float b) { return fmaxf(a, b); }
 
-// Ends the launch with an error, which every later call of the driver gives too. The text is the
-// emulator's.
+// Ends the launch with an error, which every later call of the driver returns too. Only the
+// emulator reports the text.
 __device__ inline void trap(const char*) { __trap(); }
 
 }  // namespace gt::device

@@ -1,5 +1,5 @@
-// What kernels for sm_90a use of the device beyond gt_device.h: clusters, tensor copies (TMA),
-// products of four warps (wgmma). emulator/device/gt_hopper.h has the same names for a CPU.
+// Device operations of sm_90a beyond gt_device.h: clusters, tensor copies (TMA), products of four
+// warps (wgmma). emulator/device/gt_hopper.h has the same names for a CPU.
 #pragma once
 
 #include <gt_device.h>
@@ -20,7 +20,7 @@ __device__ inline void cluster_arrive() {
 __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
-// The same place in the shared memory of another block of the cluster.
+// Address of the same variable in the shared memory of another block of the cluster.
 template <class T>
 __device__ T* shared_of_rank(T* pointer, unsigned rank) {
   T* mapped;
@@ -28,7 +28,7 @@ __device__ T* shared_of_rank(T* pointer, unsigned rank) {
   return mapped;
 }
 
-// ---- what the asynchronous proxy knows ----
+// ---- visibility to the asynchronous proxy ----
 __device__ inline void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -37,9 +37,9 @@ __device__ inline void fence_mbarrier_init() {
 }
 
 // ---- mbarriers in a cluster ----
-// Arrives at the barrier at the same place in another block, or in the own one. In the scope of a
-// block: as a release in the cluster it is a fence of the whole device (MEMBAR.ALL.GPU), every
-// time. Enough where what was read is what a product read that is complete.
+// Arrives at the corresponding barrier of another block of the cluster, or of this one. The scope
+// is the block, because a release at cluster scope is a fence of the whole device (MEMBAR.ALL.GPU)
+// every time. Block scope suffices where completed products were the only readers.
 __device__ inline void mbarrier_arrive_at(std::uint64_t* barrier, unsigned rank) {
   asm volatile(
       "{ .reg .b32 there;\n"
@@ -49,8 +49,8 @@ __device__ inline void mbarrier_arrive_at(std::uint64_t* barrier, unsigned rank)
       "r"(rank)
       : "memory");
 }
-// As mbarrier_wait, where other blocks arrive too. As an acquire in the cluster it empties the
-// cache (CCTL.IVALL), every time.
+// Waits like mbarrier_wait on a barrier at which other blocks arrive too. The acquire at cluster
+// scope empties the cache (CCTL.IVALL) every time.
 __device__ inline void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {
   asm volatile(
       "{ .reg .pred done;\n"
@@ -60,7 +60,8 @@ __device__ inline void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned pa
       : "memory");
 }
 
-// ---- tensor copies: of one thread; coordinates innermost first; zeros beyond the tensor ----
+// ---- tensor copies: issued by one thread; coordinates innermost first; zeros beyond the tensor
+// ----
 __device__ inline void prefetch_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -88,7 +89,8 @@ __device__ inline void copy_box(void* to, const TensorMap* map, std::uint64_t* b
       "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier))
       : "memory");
 }
-// Into each block of `ranks`, a bit a rank, at the same place; each block's barrier hears of it.
+// Copies to the same address in each block of `ranks`, a bit mask; each block's barrier counts its
+// bytes.
 __device__ inline void copy_box_to_ranks(void* to, const TensorMap* map, std::uint64_t* barrier,
                                          std::uint16_t ranks, std::int32_t x, std::int32_t y,
                                          std::int32_t z) {
@@ -110,8 +112,8 @@ __device__ void lower_registers() {
 }
 
 // ---- products of four warps ----
-// PTX ISA, matrix descriptor format. `swizzle_bytes` is 0, 32, 64 or 128. A multiple of 16 bytes is
-// added to the start by adding its sixteenth to the descriptor.
+// PTX ISA, matrix descriptor format. `swizzle_bytes` is 0, 32, 64 or 128. Adding n / 16 to the
+// descriptor moves its start by n bytes, a multiple of 16.
 template <unsigned swizzle_bytes>
 __device__ std::uint64_t matrix_descriptor(const void* start, std::uint64_t leading_bytes,
                                            std::uint64_t stride_bytes) {
@@ -124,17 +126,19 @@ __device__ std::uint64_t matrix_descriptor(const void* start, std::uint64_t lead
          (stride_bytes & 0x3FFFF) >> 4 << 32 | kMode << 62;
 }
 
-// Before the first product, and after other accesses to the sums.
+// Required before the first product, and after other accesses to the sums.
 __device__ inline void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void warpgroup_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// All groups but the newest are complete: what they read may be written.
+// Waits until all but the newest `groups_left` groups are complete: their operands may be
+// overwritten.
 template <unsigned groups_left>
 __device__ void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups_left) : "memory");
 }
-// The same, where the sums are those of a complete group: the compiler moves no use of them before.
+// Waits in the same way, where `sums` belong to a complete group: the compiler moves no use of them
+// before the wait.
 template <unsigned groups_left, unsigned count>
 __device__ void warpgroup_wait(float (&sums)[count]) {
   warpgroup_wait<groups_left>();
@@ -143,7 +147,7 @@ __device__ void warpgroup_wait(float (&sums)[count]) {
     asm volatile("" : "+f"(sums[i])::"memory");
   }
 }
-// All are complete. The compiler moves no use of the sums before this.
+// Waits for all groups. The compiler moves no use of the sums before the wait.
 template <unsigned count>
 __device__ void warpgroup_wait_all(float (&sums)[count]) {
   warpgroup_wait<0>();
@@ -153,16 +157,16 @@ __device__ void warpgroup_wait_all(float (&sums)[count]) {
   }
 }
 
-// Two sums side by side, into shared memory, as one access. As plain C++ the compiler keeps sums in
-// pairs from one product to the next, and ptxas then lets none run beside another.
+// Stores two adjacent sums to shared memory in one access. In plain C++ the compiler would keep the
+// sums in pairs between products, and ptxas would then serialise the products.
 __device__ inline void store_pair(std::uint64_t* shared, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared_address(shared)), "f"(first),
                "f"(second)
                : "memory");
 }
 
-// Sums (64 x 2 count) = a (64 x 16) * b (16 x 2 count), added to what is there where `adds`.
-// `turned`: stored along the rows of a, or the columns of b, not along the depth.
+// Sums (64 x 2 count) = a (64 x 16) * b (16 x 2 count), added to the old sums where `adds`. A
+// `turned` operand is stored along the rows of a, or the columns of b, not along the depth.
 #define GT_SUMS_4(i) "+f"(sums[i]), "+f"(sums[(i) + 1]), "+f"(sums[(i) + 2]), "+f"(sums[(i) + 3])
 #define GT_SUMS_16(i) GT_SUMS_4(i), GT_SUMS_4((i) + 4), GT_SUMS_4((i) + 8), GT_SUMS_4((i) + 12)
 #define GT_SUMS_64(i) \
@@ -239,7 +243,7 @@ __device__ void warpgroup_multiply_add(float (&sums)[32], std::uint64_t a, std::
   }
 #undef GT_MULTIPLY_ADD
 }
-// The same with a in registers: of rows and columns as mma.m16n8k16 has them, 16 rows a warp.
+// Multiplies with a in registers, in the layout of mma.m16n8k16: 16 rows a warp.
 template <Half type, bool turned_b>
 __device__ void warpgroup_multiply_add(float (&sums)[64], const std::uint32_t* a, std::uint64_t b,
                                        bool adds) {

@@ -1,6 +1,5 @@
-// Stands in for the CUDA built-ins and for cuda/ptx/gt_device.h, so that the same kernel source
-// compiles as C++ and runs under the emulator. Same names, same meaning; nothing that the other
-// file lacks.
+// Replaces the CUDA built-ins and cuda/ptx/gt_device.h, so that the same kernel source compiles as
+// C++ and runs under the emulator. Defines the same names with the same meaning, and no others.
 #pragma once
 
 #include <cmath>
@@ -187,7 +186,7 @@ inline void mbarrier_wait(std::uint64_t* barrier, unsigned parity) {
 // ---- arithmetic ----
 inline std::uint64_t made_anew(std::uint64_t value) { return value; }
 inline float exponential(float x) { return std::exp(x); }
-// .ftz: a result that would be subnormal is 0.
+// .ftz flushes a subnormal result to 0.
 inline float power_of_2(float x) {
   const float power = std::exp2(x);
   return power < 0x1p-126F ? 0.0F : power;

@@ -1,4 +1,4 @@
-// Stands in for cuda/ptx/gt_hopper.h: same names, same meaning, nothing that it lacks.
+// Replaces cuda/ptx/gt_hopper.h: defines the same names with the same meaning, and no others.
 #pragma once
 
 #include <gt_device.h>
@@ -16,7 +16,7 @@ T* shared_of_rank(T* pointer, unsigned rank) {
   return static_cast<T*>(emulator::shared_of_rank(pointer, rank));
 }
 
-// ---- what the asynchronous proxy knows ----
+// ---- visibility to the asynchronous proxy ----
 inline void fence_async() { emulator::fence_async(); }
 inline void fence_mbarrier_init() { emulator::fence_async(); }
 

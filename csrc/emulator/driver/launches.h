@@ -1,4 +1,4 @@
-// Kernels by name, with their arguments unpacked as the driver unpacks them.
+// Table of kernels by name, which unpacks their arguments as the driver does.
 #pragma once
 
 #include <map>
@@ -8,8 +8,8 @@
 
 namespace gt::emulator {
 
-// Runs the kernel under the machine. Into `packed` go the bytes of each argument, in hexadecimal
-// and with spaces between them. Throws Fault.
+// Runs the kernel in the emulator. Writes the bytes of each argument to `packed`, in hexadecimal
+// and separated by spaces. Throws Fault.
 using Play = Statistics (*)(const Launch& launch, void** arguments, std::string& packed);
 
 const std::map<std::string, Play>& kernels_by_name();

@@ -11,7 +11,7 @@
 namespace gt::emulator {
 namespace {
 
-// What a handle says; the kernel closes the file of a process that dies.
+// Contents of a handle. The operating system closes the file when its process dies.
 struct File {
   pid_t process;
   int descriptor;

@@ -1,4 +1,4 @@
-// Memory that processes share by a handle, in place of CUDA IPC's: files without a name.
+// Memory that processes share by a handle, in place of CUDA IPC: anonymous files.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace gt::emulator {
 
-// Zeros, at a multiple of a page. nullptr: there is none.
+// Returns zeroed memory that begins a page; nullptr on failure.
 void* allocate_shared(std::size_t bytes);
 void release_shared(void* data);
 gt::cuda::IpcHandle handle_of(void* data);
 
 struct Opened {
-  void* data;  // nullptr: the handle's owner is gone
+  void* data;  // nullptr: the process that owns the handle is gone
   std::size_t bytes;
 };
 Opened open_shared(const gt::cuda::IpcHandle& handle);

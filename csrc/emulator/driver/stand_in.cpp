@@ -1,6 +1,6 @@
-// A libcuda.so.1 for tests: the entry points that cuda/host/driver.h asks for. A launch runs the
-// kernel of that name under the machine before it returns. Functions stand_in_* are the test's:
-// memory that kernels may touch, calls that shall fail, and what was launched.
+// A libcuda.so.1 for tests: the entry points that cuda/host/driver.h loads. A launch runs the
+// kernel of that name in the emulator before it returns. Tests call the functions stand_in_*: they
+// register memory that kernels may touch, make calls fail, and report launches.
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -45,17 +45,17 @@ const std::map<int, Named> kErrors = {
 
 struct State {
   std::map<std::string, int> failing;
-  std::map<std::uintptr_t, int> devices;  // of memory, by its first byte
+  std::map<std::uintptr_t, int> devices;  // device of each allocation, by its first byte
   std::map<const void*, std::string> functions;
   std::string launched;
   std::map<std::string, unsigned> shared;  // dynamic, of each kernel's last launch
   std::string shared_text;
   std::string fault;
-  std::uintptr_t current = 0;  // 1 + the device
+  std::uintptr_t current = 0;  // 1 + the current device; 0: none
   int loads = 0;
-  int opened = 0;  // memory of other processes
+  int opened = 0;  // open allocations of other processes
   std::uint64_t steps_max = gt::emulator::Launch{}.steps_max;
-  std::uint64_t steps = 0;  // of the last launch that ended well
+  std::uint64_t steps = 0;  // of the last launch without a fault
   int capability = 80;
 };
 State& state() {
@@ -68,7 +68,7 @@ int failure(const char* name) {
   return found == state().failing.end() ? 0 : found->second;
 }
 
-// The scheduler's, from the environment at each launch. Throws Fault.
+// Seed of the scheduler, read from the environment at each launch. Throws Fault.
 std::uint64_t seed() {
   const char* text = std::getenv("GT_EMULATOR_SEED");
   std::uint64_t value = 0;
@@ -85,7 +85,7 @@ std::uint64_t seed() {
   return value;
 }
 
-// The last launch, as JSON.
+// Records the last launch as JSON.
 void remember(const std::string& name, const LaunchConfig& config, const std::string& packed) {
   const auto triple = [](const unsigned (&extent)[3]) {
     return "[" + std::to_string(extent[0]) + ", " + std::to_string(extent[1]) + ", " +
@@ -289,7 +289,7 @@ int cuIpcCloseMemHandle(std::uint64_t address) {
   return failure("cuIpcCloseMemHandle");
 }
 
-// How long a launch may poll: other processes run as they can.
+// Limits the steps of a launch, which may poll for other processes.
 void stand_in_steps_max(std::uint64_t steps) { state().steps_max = steps; }
 
 int stand_in_opened() { return state().opened; }
@@ -337,15 +337,15 @@ void stand_in_remove(void* data) {
   state().devices.erase(reinterpret_cast<std::uintptr_t>(data));
 }
 
-// The call returns this code from now on; 0: it works.
+// Makes the call return this code from now on; 0 lets it work again.
 void stand_in_fail(const char* call, int code) { state().failing[call] = code; }
 
-// Of devices that are asked for it from now on: 80 for sm_80.
+// Sets the capability that devices report from now on: 80 for sm_80.
 void stand_in_capability(int capability) { state().capability = capability; }
 
 const char* stand_in_launched() { return state().launched.c_str(); }
 
-// Bytes of dynamic shared memory by the kernels launched so far, as JSON.
+// Returns the dynamic shared memory in bytes of each kernel launched so far, as JSON.
 const char* stand_in_shared() {
   std::string& text = state().shared_text;
   text = "{";
@@ -356,7 +356,7 @@ const char* stand_in_shared() {
   return text.c_str();
 }
 
-// Steps of the scheduler in the last launch that ended well: the same number for the same seed.
+// Returns the scheduler's steps in the last launch without a fault: equal for equal seeds.
 std::uint64_t stand_in_steps() { return state().steps; }
 
 int stand_in_loads() { return state().loads; }

@@ -1,5 +1,6 @@
 // Atomic words with scopes and orders. PTX ISA 8 (memory consistency model), 9.7.13.5 (fence).
-// Values go to memory at once, in the order of the schedule; who may rely on it is the clocks'.
+// Values go to memory at once, in the order of the schedule; clocks record which threads may rely
+// on them.
 #include <unordered_map>
 
 #include "emulator/machine/instructions.h"
@@ -11,7 +12,7 @@ namespace {
 
 struct Published {
   ByScope clock;
-  std::uint32_t block = 0;  // of the last store
+  std::uint32_t block = 0;  // block of the last store
 };
 
 std::unordered_map<std::uintptr_t, Published>& published() {
@@ -95,7 +96,7 @@ float atomic_add(float* address, float value, Scope scope, Order order) {
   return add(address, value, scope, order, __builtin_return_address(0));
 }
 
-// Two fences order what is around them where the scope of each reaches the other's thread.
+// Orders the accesses around two fences where the scope of each includes the other's thread.
 void fence(Scope scope) {
   const bool is_far = scope != Scope::kBlock;
   current->clock.join(current->unfenced.own);
@@ -111,7 +112,7 @@ void fence(Scope scope) {
 
 std::uint64_t nanoseconds() {
   if (current->time_read == machine->steps()) {
-    machine->yield();  // a loop that only reads the time must not stop it
+    machine->yield();  // a loop that only reads the time must let others run
   }
   current->time_read = machine->steps();
   return machine->steps() * kStepNanoseconds;

@@ -13,7 +13,7 @@ constexpr std::size_t kBankBytes = 4;
 
 std::uint64_t bank_conflicts(const std::vector<std::pair<unsigned, std::uintptr_t>>& lanes,
                              std::size_t bytes) {
-  // 8 bytes go by half warps, 16 bytes by quarter warps.
+  // Accesses of 8 bytes go by half warps, those of 16 bytes by quarter warps.
   const std::size_t lanes_at_once = std::min<std::size_t>(32, 32 * kBankBytes / bytes);
   std::uint64_t conflicts = 0;
   for (std::size_t first = 0; first < 32; first += lanes_at_once) {

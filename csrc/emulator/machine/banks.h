@@ -1,6 +1,6 @@
-// Bank conflicts of shared memory: 32 banks of 4 bytes. What the lanes of a warp do in one
-// instruction is put together from their single accesses: the n-th time that a lane comes by an
-// instruction since the last barrier belongs to the n-th time of the others.
+// Bank conflicts of shared memory: 32 banks of 4 bytes. The accesses of a warp's lanes in one
+// instruction are assembled from the lanes' single accesses: the n-th execution of an instruction
+// by one lane since the last barrier belongs to the n-th of the others.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@
 
 namespace gt::emulator {
 
-// Cycles that one access of a warp takes beyond one for each 128 bytes.
+// Cycles of a warp's access beyond one for each 128 bytes.
 std::uint64_t bank_conflicts(const std::vector<std::pair<unsigned, std::uintptr_t>>& lanes,
                              std::size_t bytes);
 
 class WarpBanks {
  public:
   void add(unsigned lane, std::uintptr_t place, std::uintptr_t address, std::size_t bytes);
-  // Counts what was gathered, by instruction, and forgets it.
+  // Adds the conflicts of the gathered accesses, by instruction, and clears them.
   void flush(std::map<std::uintptr_t, std::uint64_t>& conflicts);
 
  private:

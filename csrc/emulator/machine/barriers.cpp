@@ -26,7 +26,7 @@ Barrier& checked_barrier(unsigned number, unsigned threads) {
   return barrier;
 }
 
-// Whether the arrival was the last one.
+// Returns true for the last arrival.
 bool arrive(Barrier& barrier) {
   barrier.clock.join(current->clock);
   current->clock.tick(current->number);

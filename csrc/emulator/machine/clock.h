@@ -1,4 +1,4 @@
-// Vector clocks: which events of other threads a thread has been told of, directly or not.
+// Vector clocks: the events of other threads that happened before a thread's own.
 // Flanagan and Freund, "FastTrack: efficient and precise dynamic race detection" (PLDI 2009).
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace gt::emulator {
 
-// One event: the time of one thread. Times start at 1; 0 is before everything.
+// One event: a thread and its time. Times start at 1; 0 is before everything.
 struct Epoch {
   std::uint32_t thread = 0;
   std::uint32_t time = 0;
@@ -21,7 +21,7 @@ class Clock {
     return thread < times_.size() ? times_[thread] : 0;
   }
   bool knows(Epoch epoch) const { return epoch.time <= time_of(epoch.thread); }
-  // The same for the asynchronous proxy: what a fence.proxy.async stands behind.
+  // True where the event is ordered before asynchronous operations, by a fence.proxy.async.
   bool knows_fenced(Epoch epoch) const {
     return epoch.time <= (epoch.thread < fenced_.size() ? fenced_[epoch.thread] : 0);
   }
@@ -45,10 +45,10 @@ class Clock {
     raise(fenced_, other.fenced_);
   }
 
-  // From here on the asynchronous proxy knows what this clock does.
+  // Makes the events known so far visible to the asynchronous proxy.
   void fence() { raise(fenced_, times_); }
 
-  // Keeps what both know.
+  // Keeps the events that both know.
   void meet(const Clock& other) {
     lower(times_, other.times_);
     lower(fenced_, other.fenced_);

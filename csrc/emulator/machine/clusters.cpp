@@ -1,4 +1,5 @@
-// Clusters of blocks: PTX ISA, barrier.cluster; and setmaxnreg, whose registers a block shares.
+// Clusters of blocks (PTX ISA, barrier.cluster), and setmaxnreg, which moves registers within a
+// block.
 #include "emulator/machine/instructions.h"
 #include "emulator/machine/sync_state.h"
 
@@ -59,8 +60,8 @@ void leave_cluster(Thread& thread) {
   complete_phase(cluster);
 }
 
-// PTX ISA, setmaxnreg: what .dec gives up waits in the block for an .inc, which waits for it. Each
-// warp takes and gives for itself.
+// PTX ISA, setmaxnreg: registers released by .dec are available to an .inc of the same block, which
+// waits for them. Each warp releases and requests for itself.
 void change_registers(unsigned count, bool is_more) {
   const char* const name = is_more ? "setmaxnreg.inc" : "setmaxnreg.dec";
   if (count % 8 != 0 || count < 24 || count > 256) {

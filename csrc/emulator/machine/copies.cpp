@@ -1,5 +1,5 @@
-// Asynchronous copies of single threads: PTX ISA 9.7.9.25.3 (cp.async). A copy takes place as late
-// as it may, when its thread waits for it; until then its destination is in flight.
+// Asynchronous copies of single threads: PTX ISA 9.7.9.25.3 (cp.async). A copy runs as late as
+// allowed, when its thread waits for it; until then its destination is in flight.
 #include <cstring>
 
 #include "emulator/machine/instructions.h"

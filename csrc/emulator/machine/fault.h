@@ -1,4 +1,4 @@
-// What the emulator finds: kinds of faults and their report. No checks here.
+// Kinds of faults that the emulator reports, and their text. No checks here.
 #pragma once
 
 #include <stdexcept>
@@ -7,11 +7,11 @@
 namespace gt::emulator {
 
 enum class FaultKind {
-  kDeadlock,     // every thread waits, or none gets further within the limit of steps
+  kDeadlock,     // every thread waits, or none advances within the limit of steps
   kRace,         // two accesses, one of them a write, without an order between them
   kOutOfBounds,  // an address in no buffer, in another block's shared memory or on another's stack
-  kUninitialized,  // a read of bytes that nobody has written
-  kInFlight,       // an access to bytes that an asynchronous copy has not been waited for
+  kUninitialized,  // a read of bytes that were never written
+  kInFlight,       // an access to bytes of an asynchronous copy before a wait for it
   kMisaligned,     // an address that is no multiple of the access's size
   kMisuse,         // an instruction whose operands the PTX documentation forbids
 };

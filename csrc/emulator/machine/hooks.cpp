@@ -1,6 +1,6 @@
-// The compiler's calls before each memory access of a kernel: kernels are compiled with
-// -fsanitize=thread, and this file is the runtime that they are linked with instead of the
-// sanitizer's. Nothing here calls into instrumented code.
+// Hooks that the compiler calls before each memory access of a kernel: kernels are compiled with
+// -fsanitize=thread and linked with this file in place of the sanitizer's runtime. Nothing here
+// calls into instrumented code.
 #include "emulator/machine/machine.h"
 #include "emulator/machine/place.h"
 

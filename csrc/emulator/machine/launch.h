@@ -1,4 +1,4 @@
-// How a test starts a kernel: buffers of device memory, and a launch that checks everything.
+// Launches of kernels in tests: buffers of device memory, and a launch that checks every access.
 #pragma once
 
 #include <cstddef>
@@ -25,25 +25,25 @@ struct Launch {
   Dim3 grid;
   Dim3 block;
   Dim3 cluster;                  // blocks of a cluster; the grid is a multiple of it
-  std::size_t shared_bytes = 0;  // of dynamic shared memory
-  unsigned registers = 0;        // of a thread at its start; 0: as many as one block has place for
+  std::size_t shared_bytes = 0;  // dynamic shared memory
+  unsigned registers = 0;        // per thread at its start; 0: as many as fit for one block
   bool is_cooperative = false;   // all blocks are resident at once
-  unsigned resident_blocks = 3;  // otherwise
-  std::uint64_t seed = 0;        // 0: threads run in order and change only where they must
+  unsigned resident_blocks = 3;  // at a time, unless is_cooperative
+  std::uint64_t seed = 0;        // 0: threads run in order and switch only where they must
   std::uint64_t steps_max = 4'000'000;
 };
 
 struct Statistics {
   std::uint64_t steps = 0;
   std::uint64_t accesses = 0;
-  std::uint64_t bank_conflicts = 0;                         // shared-memory cycles too many
-  std::map<std::uintptr_t, std::uint64_t> conflict_places;  // the same by instruction
+  std::uint64_t bank_conflicts = 0;                         // excess cycles of shared memory
+  std::map<std::uintptr_t, std::uint64_t> conflict_places;  // bank_conflicts by instruction
 };
 
 // Runs the kernel to its end. Throws Fault.
 Statistics launch(const Launch& launch, const std::function<void()>& kernel);
 
-// Device memory. Values that the kernel has not written and the test has not set are unwritten.
+// Device memory. Values that neither the kernel nor the test has written count as uninitialized.
 template <class T>
 class Buffer {
  public:
@@ -69,7 +69,7 @@ class Buffer {
   std::vector<T> values() const { return std::vector<T>(data_, data_ + count_); }
 
  private:
-  static constexpr std::size_t kAlignment = 256;  // cudaMalloc's
+  static constexpr std::size_t kAlignment = 256;  // as in cudaMalloc
   static constexpr int kPoison = 0xA5;
   std::size_t count_;
   std::vector<unsigned char> storage_;

@@ -14,9 +14,9 @@ Thread* current = nullptr;
 namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
-constexpr std::uint64_t kPreemptEvery = 24;    // memory accesses, with a seed
-constexpr std::uint64_t kArriveEvery = 16;     // steps until a copy arrives, with a seed
-constexpr std::uint64_t kArriveLatest = 4096;  // the same without one, where threads poll
+constexpr std::uint64_t kPreemptEvery = 24;    // mean accesses between switches, seeded
+constexpr std::uint64_t kArriveEvery = 16;     // mean steps until a copy arrives, seeded
+constexpr std::uint64_t kArriveLatest = 4096;  // steps until a copy arrives, unseeded
 
 std::vector<char*>& free_stacks() {
   static std::vector<char*> stacks;
@@ -169,7 +169,7 @@ void Machine::start_block(Cluster& cluster, const Dim3& index) {
   resident_.push_back(std::move(block));
 }
 
-// Others of the cluster may still name the shared memory of a block that has ended, by mistake.
+// The memory stays mapped: others of the cluster may still access it by mistake, which is reported.
 void Machine::free_shared(Block& block) {
   for (const auto& [key, storage] : block.shared) {
     const auto begin = reinterpret_cast<std::uintptr_t>(storage.first);
@@ -199,7 +199,7 @@ void Machine::end_block(std::size_t position) {
   resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(position));
 }
 
-// One of the copies on their way: without a seed the oldest.
+// Completes one of the copies in flight; without a seed the oldest.
 void Machine::let_arrive() {
   const std::size_t which = launch.seed == 0 ? 0 : random_() % arrivals_.size();
   const Arrival arrival = std::move(arrivals_[which]);
@@ -224,7 +224,8 @@ Thread* Machine::choose() {
   if (ready_.empty()) {
     return nullptr;
   }
-  // In order: the next one behind the last, so that threads that poll let the others run.
+  // Without a seed threads run in order: the next one after the last, so that polling threads let
+  // the others run.
   if (launch.seed == 0) {
     for (Thread* thread : ready_) {
       if (current != nullptr && thread->number > current->number) {

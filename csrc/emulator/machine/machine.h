@@ -1,7 +1,7 @@
-// The threads of one launch, as fibers of one thread of this process under one scheduler: the same
-// seed gives the same order. What instructions do is in barriers.cpp, mbarriers.cpp, clusters.cpp,
-// warp.cpp, atomics.cpp, copies.cpp, tensor_copies.cpp, matrices.cpp, warpgroups.cpp; this file
-// knows how threads run, wait and end.
+// The threads of one launch, as fibers of one operating-system thread under one scheduler: equal
+// seeds give equal orders. Instructions are in barriers.cpp, mbarriers.cpp, clusters.cpp, warp.cpp,
+// atomics.cpp, copies.cpp, tensor_copies.cpp, matrices.cpp, warpgroups.cpp; this file defines how
+// threads run, wait and end.
 #pragma once
 
 #include <ucontext.h>
@@ -28,10 +28,10 @@
 namespace gt::emulator {
 
 constexpr unsigned kWarpThreads = 32;
-constexpr unsigned kNamedBarriers = 16;  // PTX: barrier a is in [0, 15]
+constexpr unsigned kNamedBarriers = 16;  // PTX: barrier numbers are in [0, 15]
 
 constexpr unsigned kWarpgroupThreads = 128;
-constexpr unsigned kProcessorRegisters = 65536;  // sm_90, of a multiprocessor
+constexpr unsigned kProcessorRegisters = 65536;  // of a multiprocessor of sm_90
 
 struct Block;
 struct Cluster;
@@ -44,13 +44,13 @@ struct Copy {  // one cp.async
   std::uintptr_t place;
 };
 
-// What orders memory within a block, and between blocks too.
+// Clocks of memory order within a block, and beyond it.
 struct ByScope {
   Clock own;
   Clock far;
 };
 
-// A thread's registers that take the sums of wgmma.mma_async: an array on its stack.
+// A thread's registers that receive the sums of wgmma.mma_async: an array on its stack.
 struct Sums {
   std::uintptr_t begin;
   std::size_t bytes;
@@ -60,27 +60,27 @@ struct Sums {
 struct Thread {
   enum class State { kReady, kWaiting, kFinished };
 
-  std::uint32_t number;  // in the grid
-  std::uint32_t rank;    // in the block
+  std::uint32_t number;  // index in the grid
+  std::uint32_t rank;    // index in the block
   Block* block;
   Dim3 index;
   State state = State::kReady;
   std::function<std::string()> waits_for;  // for the report of a deadlock
   Clock clock;
-  ByScope at_fence;             // what a relaxed store publishes
-  ByScope unfenced;             // what relaxed loads saw: known from the next fence on
-  std::uint64_t time_read = 0;  // the scheduler's step in which it last read the time
+  ByScope at_fence;             // clock that a relaxed store publishes
+  ByScope unfenced;             // clock seen by relaxed loads: known from the next fence on
+  std::uint64_t time_read = 0;  // step of the scheduler at the last read of the time
   ucontext_t context{};
   char* stack = nullptr;
   std::deque<std::vector<Copy>> copy_groups;  // committed, oldest first
   std::vector<Copy> open_copies;
   std::vector<Sums> sums;
-  std::uint64_t groups_committed = 0;  // of wgmma
-  std::uint64_t groups_complete = 0;   // that this thread has waited for
-  bool has_register_fence = false;     // wgmma.fence, since the sums were last touched
+  std::uint64_t groups_committed = 0;  // groups of wgmma
+  std::uint64_t groups_complete = 0;   // groups that this thread has waited for
+  bool has_register_fence = false;     // a wgmma.fence since the last access to the sums
   unsigned registers = 0;
   bool is_at_cluster_barrier = false;
-  std::uint64_t cluster_phase = 0;  // in which it arrived there
+  std::uint64_t cluster_phase = 0;  // phase of barrier.cluster at its arrival
 
   unsigned lane() const { return rank % kWarpThreads; }
   Toucher toucher() const;
@@ -95,7 +95,7 @@ struct Barrier {  // bar.sync and bar.arrive
 
 using LaneValues = std::array<std::uint64_t, kWarpThreads>;
 
-struct Rendezvous {  // lanes of one warp that meet in one instruction
+struct Rendezvous {  // lanes of one warp at a common instruction
   const char* instruction = "";
   unsigned arrived = 0;
   LaneValues values{};
@@ -121,10 +121,10 @@ struct WarpgroupProduct {
 };
 
 struct Warpgroup {
-  std::uint32_t agent = 0;  // whose time is the number of complete groups
+  std::uint32_t agent = 0;  // its time in clocks is the number of complete groups
   const char* instruction = "";
   unsigned arrived = 0;
-  Clock clock;  // what all that have arrived know
+  Clock clock;  // joined clocks of all arrivals
   WarpgroupProduct gathering{};
   std::vector<Thread*> waiting;
   std::deque<WarpgroupProduct> products;  // in flight, oldest first
@@ -135,7 +135,7 @@ struct Block {
   Dim3 index;
   Cluster* cluster = nullptr;
   unsigned rank = 0;            // in the cluster
-  unsigned free_registers = 0;  // that setmaxnreg.dec gave back
+  unsigned free_registers = 0;  // released by setmaxnreg.dec
   std::vector<Warpgroup> warpgroups;
   std::vector<Thread*> waiting_for_registers;
   std::vector<std::unique_ptr<Thread>> threads;
@@ -150,15 +150,15 @@ struct Cluster {
   std::uint32_t number;
   std::vector<Block*> blocks;  // by rank
   unsigned running = 0;        // blocks that have not ended
-  unsigned threads = 0;        // that have not ended
-  unsigned arrived = 0;        // at barrier.cluster
+  unsigned threads = 0;        // threads that have not ended
+  unsigned arrived = 0;        // threads at barrier.cluster
   std::uint64_t phase = 0;
   Clock gathering, completed;
   std::vector<Thread*> waiting;
   std::vector<void*> storage;  // shared memory of blocks that have ended
 };
 
-// What an asynchronous copy does when it arrives.
+// Effect of an asynchronous copy at its arrival.
 struct Arrival {
   std::uintptr_t target;
   std::size_t bytes;
@@ -176,13 +176,13 @@ class Machine {
 
   // Called from a thread of the kernel.
   void yield();
-  void maybe_yield();  // at a memory access, by chance
-  // Until wake. `what` is asked when a deadlock is reported.
+  void maybe_yield();  // at random, at a memory access
+  // Waits until wake(). `what` gives the text for the report of a deadlock.
   void wait(std::function<std::string()> what);
   void wake(Thread& thread) { thread.state = Thread::State::kReady; }
   [[noreturn]] void stop(std::exception_ptr fault);
   std::uint64_t steps() const { return steps_; }
-  // The number under which an asynchronous operation stands in clocks.
+  // Returns a number for an asynchronous operation, which identifies it in clocks.
   std::uint32_t add_agent() { return next_agent_++; }
   void add_arrival(Arrival arrival) { arrivals_.push_back(std::move(arrival)); }
 
@@ -208,7 +208,7 @@ class Machine {
   std::vector<std::unique_ptr<Cluster>> clusters_;
   std::vector<Arrival> arrivals_;
   std::vector<Thread*> ready_;
-  std::uint32_t started_ = 0;  // blocks
+  std::uint32_t started_ = 0;  // blocks started
   std::uint32_t blocks_ = 0;
   std::uint32_t next_agent_ = 0;
   std::uint64_t steps_ = 0;
@@ -221,13 +221,13 @@ extern Thread* current;   // the thread that runs, or nullptr on the host
 
 // Stops the launch with a fault of the running thread.
 [[noreturn]] void fail(FaultKind kind, const std::string& text);
-// An access by the running thread; stops the launch where it is wrong.
+// Records an access by the running thread; stops the launch with a fault where it is wrong.
 const Region& checked_touch(const Touch& touch);
-// "block 2, thread 33"
+// Text such as "block 2, thread 33".
 std::string who(const Thread& thread);
-// Called where a thread ends: barrier.cluster waits for those that have not.
+// Called at the end of a thread: barrier.cluster no longer waits for it.
 void leave_cluster(Thread& thread);
-// An access to a thread's own stack: sums of a wgmma that is in flight must not be touched.
+// Checks an access to a thread's own stack: sums of a wgmma in flight must not be touched.
 void touch_sums(std::uintptr_t address, std::size_t bytes, std::uintptr_t place);
 
 }  // namespace gt::emulator

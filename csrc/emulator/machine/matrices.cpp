@@ -30,7 +30,7 @@ void load_matrices(std::uint32_t (&registers)[4], const void* row, bool is_trans
   const unsigned lane = current->lane();
   ++machine->statistics.accesses;
   current->block->banks[current->rank / kWarpThreads].add(lane, place, address, kRowBytes);
-  // Each lane reads its row: two exchanges of half a row give all rows to all.
+  // Each lane reads its row; two exchanges of half rows give all rows to all lanes.
   std::uint64_t halves[2];
   std::memcpy(halves, row, sizeof halves);
   const WarpValues left = warp_exchange("ldmatrix.sync", kAllLanes, halves[0]);
@@ -62,7 +62,7 @@ void store_matrices(void* row, const std::uint32_t (&registers)[4]) {
   const unsigned lane = current->lane();
   ++machine->statistics.accesses;
   current->block->banks[current->rank / kWarpThreads].add(lane, place, address, kRowBytes);
-  // Lane 8 m + r gives the place of row r of matrix m, whose pairs lanes 4 r to 4 r + 3 have.
+  // Lane 8 m + r gives the address of row r of matrix m; lanes 4 r to 4 r + 3 have the row's pairs.
   std::uint32_t words[4] = {};
   for (unsigned matrix = 0; matrix < 4; ++matrix) {
     const WarpValues all = warp_exchange("stmatrix.sync", kAllLanes, registers[matrix]);
@@ -81,12 +81,12 @@ void multiply_add(Half type, float (&sums)[4], const std::uint32_t (&a)[4],
   const WarpValues a_left = warp_exchange("mma.sync", kAllLanes, both(a[0], a[1]));
   const WarpValues a_right = warp_exchange("mma.sync", kAllLanes, both(a[2], a[3]));
   const WarpValues b_all = warp_exchange("mma.sync", kAllLanes, both(b[0], b[1]));
-  // a0, a1: row l / 4; a2, a3: row l / 4 + 8; a4 to a7: the same, 8 columns on.
+  // a0, a1: row l / 4; a2, a3: row l / 4 + 8; a4 to a7: the same rows, 8 columns further.
   const auto a_at = [&](unsigned row, unsigned k) {
     const unsigned source = row % 8 * 4 + k % 8 / 2;
     return to_float(type, half_of((k < 8 ? a_left : a_right)[source], row / 8 * 2 + k % 2));
   };
-  // b0, b1: rows 2 (l % 4) and the next, column l / 4; b2, b3: 8 rows on.
+  // b0, b1: rows 2 (l % 4) and 2 (l % 4) + 1, column l / 4; b2, b3: 8 rows further.
   const auto b_at = [&](unsigned k, unsigned column) {
     return to_float(type, half_of(b_all[column * 4 + k % 8 / 2], k / 8 * 2 + k % 2));
   };

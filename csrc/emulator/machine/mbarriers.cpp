@@ -1,5 +1,6 @@
-// mbarriers: PTX ISA 9.7.13.15. A phase ends when its arrivals have come and the bytes that it
-// expects have; who waits for it knows what those did that arrived, as far as the scopes reach.
+// mbarriers: PTX ISA 9.7.13.15. A phase completes when its arrivals and its expected bytes have
+// come. A waiting thread then knows the events of the threads that arrived, as far as the scopes
+// reach.
 #include <unordered_map>
 
 #include "emulator/machine/instructions.h"
@@ -10,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kBytesMax = (1 << 20) - 1;  // tx-count
 
-// What arrivals hand on: those of the barrier's own block, and those that reach the cluster.
+// Clocks that arrivals pass on: of the barrier's own block, and of the cluster.
 struct Handed {
   Clock own;
   Clock far;
@@ -20,12 +21,12 @@ struct Handed {
 
 struct MemoryBarrier {
   std::uint32_t block = 0;
-  std::string name;       // of the region that it is in, with its place there
-  unsigned arrivals = 0;  // of a phase
+  std::string name;       // name of its region, with the offset there
+  unsigned arrivals = 0;  // arrivals that complete a phase
   unsigned pending = 0;
-  std::int64_t bytes = 0;  // expected and not yet complete
+  std::int64_t bytes = 0;  // expected and still pending
   std::uint64_t phase = 0;
-  Epoch copies;  // what completes here: the agent, and its last time
+  Epoch copies;  // copies that complete here: their agent, and its last time
   Handed gathering;
   Handed completed;
   std::vector<Thread*> waiting[2];  // by Reach
@@ -51,7 +52,7 @@ MemoryBarrier& checked(std::uint64_t* barrier) {
   return *state;
 }
 
-// PTX: waiting is for the block's own barriers.
+// PTX: a thread may wait only on barriers of its own block.
 MemoryBarrier& checked_own(const char* instruction, std::uint64_t* barrier) {
   MemoryBarrier& state = checked(barrier);
   if (state.block != current->block->number) {

@@ -20,7 +20,7 @@ bool is_ordered(const PastTouch& past, Access past_access, const Touch& touch,
     return past.epoch.thread == toucher.now.thread || toucher.clock.knows(past.epoch) ||
            is_atomic_between(past, touch, toucher);
   }
-  // PTX ISA 8.6, proxies: what a thread wrote needs a fence.proxy.async on its way.
+  // PTX ISA 8.6, proxies: a thread's write must pass a fence.proxy.async first.
   return past.is_async || past_access == Access::kRead ? toucher.clock.knows(past.epoch)
                                                        : toucher.clock.knows_fenced(past.epoch);
 }
@@ -29,7 +29,7 @@ PastTouch remembered(const Touch& touch, const Toucher& toucher) {
   return {toucher.now, toucher.block, touch.scope, touch.place, toucher.is_async};
 }
 
-// "thread 3 of block 0", or the operation that acts for one.
+// Text such as "thread 3 of block 0", or the name of an asynchronous operation.
 std::string actor(const Epoch& epoch, std::uint32_t block, bool is_async) {
   return is_async ? message("an asynchronous operation of block ", block)
                   : message("thread ", epoch.thread, " of block ", block);

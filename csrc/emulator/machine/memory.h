@@ -1,5 +1,5 @@
-// Every byte that a kernel may touch, and what is known of it: written or not, by whom, read by
-// whom. Knows threads by their number and clock only; nothing of barriers or of the scheduler.
+// State of every byte that a kernel may touch: whether and by whom it was written, and by whom it
+// was read. Threads appear as numbers and clocks only; barriers and the scheduler are unknown here.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace gt::emulator {
 
-// How far an operation reaches, as PTX names it: .cta, .gpu, .sys. kPlain: not atomic.
+// Scope of an operation, as PTX names it: .cta, .gpu, .sys. kPlain: not atomic.
 enum class Scope : std::uint8_t { kPlain, kBlock, kDevice, kSystem };
 
 enum class Access : std::uint8_t { kRead, kWrite };
@@ -27,8 +27,8 @@ struct Touch {
   std::uintptr_t place;  // the instruction's address in the program, for the report
 };
 
-// Who touches: a thread by its number in the grid, or an asynchronous operation by the number of
-// its agent; which time it is there, its block and cluster, and what it knows.
+// The agent of a touch: a thread by its index in the grid, or an asynchronous operation by its
+// number; with its time, its block and cluster, and the events it knows.
 struct Toucher {
   Epoch now;
   std::uint32_t block;
@@ -47,7 +47,7 @@ struct PastTouch {
 
 struct Cell {
   PastTouch write;
-  PastTouch read;  // the last one; others that this one does not follow are in Region::readers
+  PastTouch read;  // the last read; reads not ordered before it are in Region::readers
   bool initialized = false;
   bool has_readers = false;
   bool in_flight = false;
@@ -55,7 +55,7 @@ struct Cell {
 
 constexpr std::uint32_t kNoBlock = UINT32_MAX;
 
-// Whose shared memory a region is.
+// Block and cluster that own a region of shared memory.
 struct Owner {
   std::uint32_t block = kNoBlock;
   std::uint32_t cluster = kNoBlock;
@@ -79,19 +79,19 @@ class Memory {
   void add(const std::string& name, void* data, std::size_t bytes, bool initialized,
            Owner owner = {});
   void remove(const void* data);
-  // Its block has ended.
+  // Marks the memory of a block that has ended.
   void retire(const void* data);
   void set_initialized(const void* data, bool initialized);
-  // Between two launches everything is ordered.
+  // Drops recorded touches: everything before a launch is ordered before it.
   void forget_touches();
 
-  // The region of an address, or nullptr.
+  // Returns the region that contains the address, or nullptr.
   Region* find(std::uintptr_t address);
-  // Checks a touch against the past and remembers it. Throws Fault.
+  // Checks a touch against earlier ones and records it. Throws Fault.
   const Region& touch(const Touch& touch, const Toucher& toucher);
-  // An asynchronous copy will write there, or has written.
+  // Marks bytes that an asynchronous copy will write, or clears the mark once it has.
   void set_in_flight(std::uintptr_t address, std::size_t bytes, bool in_flight);
-  // "16 bytes of 'x' + 64", or what is near.
+  // Text such as "16 bytes of 'x' + 64", or the nearest region.
   std::string describe(std::uintptr_t address, std::size_t bytes);
 
  private:

@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <sstream>
 
-// The linker defines both, for a program and for a shared library; hidden, so that they are ours.
+// The linker defines both symbols, for a program and for a shared library; hidden visibility
+// selects those of this image.
 extern "C" __attribute__((visibility("hidden"))) char __ehdr_start;
 extern "C" __attribute__((visibility("hidden"))) char _end;
 
@@ -24,7 +25,7 @@ std::string place_name(std::uintptr_t address) {
     text << "0x" << std::hex << address;
     return text.str();
   }
-  // One byte back: the address is where the call returns to.
+  // One byte back, because the address is the call's return address.
   const auto offset = address - reinterpret_cast<std::uintptr_t>(image.dli_fbase) - 1;
   text << "addr2line -e '" << image.dli_fname << "' 0x" << std::hex << offset << " 2>/dev/null";
   std::string line;

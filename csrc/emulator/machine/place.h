@@ -1,4 +1,4 @@
-// Where in the source an instruction of the program is.
+// Source positions of the program's instructions.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace gt::emulator {
 
-// "file.cu:41", through addr2line where that is installed; else the address.
+// Text such as "file.cu:41", by addr2line where that is installed; else the address.
 std::string place_name(std::uintptr_t address);
 
-// Whether the address is in the program's own image: code, constants, static variables.
+// True for an address in the program's own image: code, constants, static variables.
 bool is_in_program(std::uintptr_t address);
 
 }  // namespace gt::emulator

@@ -1,5 +1,5 @@
-// What synchronization is to the machine itself: what is forgotten between launches and with a
-// block, who is released, and how an asynchronous copy arrives at an mbarrier.
+// Interface of synchronization to the machine: forgetting state between launches and with a block,
+// releasing threads, and completing asynchronous copies on mbarriers.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,13 @@
 
 namespace gt::emulator {
 
-// Threads that waited go on, and know what the clock knows.
+// Wakes the waiting threads and joins `clock` into theirs.
 void release(std::vector<Thread*>& waiting, const Clock& clock);
 
-// The next time of what completes on this mbarrier. Stops the launch where there is none.
+// Reserves the next time of the copies that complete on this mbarrier. Stops the launch with a
+// fault where there is no mbarrier.
 Epoch copy_epoch(std::uint64_t* barrier);
-// A copy has arrived: `bytes` fewer are pending.
+// Completes a copy: `bytes` fewer are pending.
 void complete_copy(std::uintptr_t barrier, std::uint32_t bytes, Epoch epoch);
 
 void forget_sync_state();

@@ -25,7 +25,7 @@ std::size_t box_bytes(const TensorFacts& facts) {
          facts.element_bytes;
 }
 
-// One row of the box along dim 0: which of its bytes are in the tensor, and where those come from.
+// One row of the box along dim 0: the part of it inside the tensor, and the source of that part.
 struct BoxRow {
   std::uint64_t from = 0;
   std::size_t skipped = 0;  // bytes before the first one inside
@@ -55,7 +55,8 @@ BoxRow row_of(const TensorFacts& facts, const std::int64_t (&at)[kTensorDimsMax]
   return row;
 }
 
-// The box as it will stand in shared memory but for the swizzle; checks that it may be read.
+// Reads the box in the layout of shared memory without the swizzle, after checking that it may be
+// read.
 std::vector<unsigned char> read_box(const TensorFacts& facts, const std::int32_t* coordinates,
                                     std::uintptr_t place) {
   std::int64_t at[kTensorDimsMax] = {};
@@ -89,7 +90,7 @@ void check_target(const TensorFacts& facts, std::uintptr_t to) {
   }
 }
 
-// The copy into one block.
+// Starts the copy into one block.
 void begin_copy(const TensorFacts& facts, const std::vector<unsigned char>& box, std::uintptr_t to,
                 std::uint64_t* barrier, std::uintptr_t place) {
   const Epoch epoch = copy_epoch(barrier);
@@ -105,7 +106,7 @@ void begin_copy(const TensorFacts& facts, const std::vector<unsigned char>& box,
                     "cp.async.bulk.tensor: the destination is not in shared memory");
       }
     }
-    // The mbarrier itself: it must be known there that it is one.
+    // The copy reads the mbarrier, whose initialization must be visible to it.
     memory().touch({reinterpret_cast<std::uintptr_t>(barrier), sizeof(*barrier), Access::kRead,
                     Scope::kBlock, place},
                    toucher);

@@ -1,4 +1,4 @@
-// What the emulator puts into the 128 bytes of a CUtensorMap, in place of the driver's secret.
+// The emulator's contents for the 128 bytes of a CUtensorMap, whose real encoding is not public.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,15 @@ struct TensorFacts {
   std::uint32_t box[kTensorDimsMax] = {1, 1, 1, 1};
 };
 
-// What the documentation of cuTensorMapEncodeTiled forbids; empty where it is allowed.
+// Reason why cuTensorMapEncodeTiled would refuse the map, by its documentation; empty where it
+// would not.
 std::string refusal(const TensorFacts& facts);
 TensorMap encode(const TensorFacts& facts);
-// False where the bytes are no map.
+// Returns false where the bytes are no map.
 bool decode(const void* map, TensorFacts& facts);
 
-// Where a byte of shared memory stands in a pattern of swizzle_bytes: chunks of 16 bytes change
-// places by the row of 128 bytes that they are in.
+// Address of a byte of shared memory under a swizzle: chunks of 16 bytes are permuted within their
+// row of 128 bytes, depending on the row.
 constexpr std::uintptr_t swizzled(std::uintptr_t address, unsigned swizzle_bytes) {
   const std::uintptr_t chunks = swizzle_bytes == 0 ? 0 : swizzle_bytes / 16 - 1;
   return address ^ ((address >> 7 & chunks) << 4);

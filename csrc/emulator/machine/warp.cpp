@@ -1,5 +1,5 @@
-// Lanes of a warp that meet: PTX ISA 9.7.9.6 (shfl.sync), 9.7.13.4 (bar.warp.sync), 9.7.13.10
-// (vote).
+// Instructions that the lanes of a warp execute together: PTX ISA 9.7.9.6 (shfl.sync), 9.7.13.4
+// (bar.warp.sync), 9.7.13.10 (vote).
 #include <cstring>
 
 #include "emulator/machine/instructions.h"
@@ -48,7 +48,7 @@ WarpValues meet(const char* instruction, unsigned mask, std::uint64_t value, boo
   return complete.values;
 }
 
-// The source lane, or the own one where that would leave the segment.
+// The source lane, or the lane itself where the source would leave the segment.
 unsigned source_lane(Shuffle kind, unsigned lane, unsigned operand, unsigned width) {
   const unsigned first = lane / width * width;
   const unsigned last = first + width - 1;

@@ -1,5 +1,6 @@
-// Products of four warps: PTX ISA 9.7.15 (wgmma). Operands stand in shared memory as a descriptor
-// says (9.7.15.5.1.2); they are read, and the sums written, until the group has been waited for.
+// Products of four warps: PTX ISA 9.7.15 (wgmma). A descriptor gives the layout of an operand in
+// shared memory (9.7.15.5.1.2). Operands count as being read, and sums as being written, until the
+// group has been waited for.
 #include <algorithm>
 #include <cstring>
 
@@ -21,17 +22,17 @@ constexpr std::uint64_t kAddressMax = 0x3FFFF;
 
 std::uintptr_t shared_base() { return reinterpret_cast<std::uintptr_t>(dynamic_shared_storage()); }
 
-// A descriptor taken apart: Table "Matrix descriptor format".
+// A decoded descriptor: Table "Matrix descriptor format".
 struct Layout {
   std::uintptr_t start;
   std::uintptr_t leading, stride;
-  unsigned row_bytes;  // of the swizzle's pattern; 16 without one
+  unsigned row_bytes;  // row of the swizzle's pattern; 16 without one
   bool is_turned;
 
   unsigned swizzle_bytes() const { return row_bytes == kChunkBytes ? 0 : row_bytes; }
 
-  // The 16 bytes that hold element (across, depth) and, along their row, its neighbours. "Canonical
-  // layouts" in bytes; m and k number the patterns.
+  // Address of the 16 bytes that hold element (across, depth) and its neighbours along the row.
+  // Follows "Canonical layouts", in bytes; m and k number the patterns.
   std::uintptr_t chunk(unsigned across, unsigned depth) const {
     const bool is_plain = row_bytes == kChunkBytes;
     std::uintptr_t at = start;
@@ -57,7 +58,7 @@ Layout layout_of(const MatrixOperand& operand) {
   layout.row_bytes = kRowBytes[bits >> 62];
   layout.is_turned = operand.is_turned;
   const unsigned base_offset = bits >> 49 & 7;
-  // "Base offset" 0: the pattern, of 8 rows, begins at a multiple of its size.
+  // "Base offset" 0: the pattern of 8 rows begins at a multiple of its size.
   const bool is_inside =
       layout.swizzle_bytes() != 0 && layout.start % (8 * layout.row_bytes) >= 128;
   if (base_offset != 0 || is_inside) {
@@ -67,7 +68,7 @@ Layout layout_of(const MatrixOperand& operand) {
   return layout;
 }
 
-// Calls with the place of each 16 bytes and what they hold: 8 elements from (across, depth) on.
+// Calls back with the address of each 16 bytes and of the (across, depth) of their 8 elements.
 template <class F>
 void for_each_chunk(const Layout& layout, unsigned extent, F&& call) {
   const unsigned across_step = layout.is_turned ? kChunkElements : 1;
@@ -86,7 +87,7 @@ void touch_operand(const MatrixOperand& operand, unsigned extent, const Toucher&
   });
 }
 
-// [extent][kDepth]
+// Returns values [extent][kDepth].
 std::vector<float> read_operand(const MatrixOperand& operand, unsigned extent, Half type) {
   std::vector<float> values(std::size_t{extent} * kDepth);
   for_each_chunk(layout_of(operand), extent,
@@ -102,8 +103,9 @@ std::vector<float> read_operand(const MatrixOperand& operand, unsigned extent, H
   return values;
 }
 
-// Figure "register fragment layout for matrix A": of each thread's rows, as those of D, register 0
-// has columns 2 (l % 4) and the next, 1 the row 8 below, 2 and 3 the same 8 columns on.
+// Figure "register fragment layout for matrix A": a thread has the rows it has in D. Register 0
+// holds columns 2 (l % 4) and 2 (l % 4) + 1, register 1 the row 8 below, registers 2 and 3 the same
+// rows 8 columns further.
 std::vector<float> rows_of(const WarpgroupProduct& product, Half type) {
   std::vector<float> values(std::size_t{kRows} * kDepth);
   for (unsigned thread = 0; thread < kWarpgroupThreads; ++thread) {
@@ -119,7 +121,7 @@ std::vector<float> rows_of(const WarpgroupProduct& product, Half type) {
 }
 
 // Figure "register fragment layout for accumulator matrix D": lane l of warp w has rows 16 w + l /
-// 4 and the one 8 below, and columns 8 j + 2 (l % 4) and the next of each j.
+// 4 and 16 w + l / 4 + 8, and for each j the columns 8 j + 2 (l % 4) and 8 j + 2 (l % 4) + 1.
 void execute(const WarpgroupProduct& product) {
   const Half type = product.is_bfloat16 ? Half::kBfloat16 : Half::kFloat16;
   const std::vector<float> a =
@@ -151,7 +153,7 @@ Warpgroup& warpgroup_of(const Thread& thread) {
   return group;
 }
 
-// The operation reads from here on; it is complete when group + 1 groups are.
+// Records the operation's reads from here on; it is complete when group + 1 groups are.
 void begin(Warpgroup& group, std::uintptr_t place) {
   const WarpgroupProduct& product = group.gathering;
   const Epoch epoch{group.agent, static_cast<std::uint32_t>(product.group + 1)};
@@ -194,7 +196,7 @@ void own_sums(const WarpgroupProduct& product, float* sums) {
   }
 }
 
-// A thread comes to an instruction, which begins with the last of the four warps' threads.
+// Joins a thread to an instruction, which starts with the last thread of the four warps.
 void gather(const WarpgroupProduct& mine, float* sums, const MatrixRegisters& rows,
             std::uintptr_t place) {
   if (mine.columns % 8 != 0 || mine.columns < 8 || mine.columns > kColumnsMax) {

@@ -1,4 +1,4 @@
-// Collectives with virtual ranks: bits, several calls in a row, a rank that does not come.
+// Collectives with virtual ranks: bits, several calls in a row, a rank that does not arrive.
 #include "cuda/all_reduce.h"
 
 #include "cuda/gather.h"
@@ -20,7 +20,7 @@ using Kernel = void (*)(CollectivePeers, CollectiveCall);
 template <class T>
 using Inputs = std::vector<std::vector<T>>;
 
-// Numbers whose sum depends on its order.
+// Numbers whose sum depends on the order of additions.
 template <class Element>
 Inputs<typename Element::Stored> numbers(std::uint32_t ranks, std::size_t elements) {
   Inputs<typename Element::Stored> made(ranks);
@@ -33,7 +33,7 @@ Inputs<typename Element::Stored> numbers(std::uint32_t ranks, std::size_t elemen
   return made;
 }
 
-// Summed in the order of the ranks, rounded once.
+// Sums in the order of the ranks, rounded once.
 template <class Element>
 std::vector<typename Element::Stored> summed(const Inputs<typename Element::Stored>& inputs) {
   std::vector<typename Element::Stored> made;
@@ -145,14 +145,14 @@ TEST(collectives_follow_each_other) {
   const Inputs<float> inputs = numbers<Float32>(2, kElements);
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     for (const std::uint32_t calls : {7U, 8U, 9U, 10U}) {
-      // The numbers of the calls pass 2^31, and those of their meetings 2^32.
+      // The numbers of calls pass 2^31, and those of barriers 2^32.
       VirtualRanks<float> all(inputs, kElements, 2 * kElements, kElements, 0x7FFFFFFCU);
       emulator::Buffer<std::uint32_t> done("done", std::vector<std::uint32_t>(2));
       launch(all.launch(seed),
              [&] { repeated_collectives(all.peers, all.call, calls, done.data()); });
       std::vector<float> expected = summed<Float32>(inputs);
       for (std::uint32_t rank = 0; rank < 2; ++rank) {
-        std::vector<float> last = expected;  // 7: of the two-shot before
+        std::vector<float> last = expected;  // 7: from the previous two-shot call
         if (calls == 8) {
           const std::vector<float> mine = part(expected, rank, kElements / 2);
           std::copy(mine.begin(), mine.end(), last.begin());
@@ -175,18 +175,18 @@ TEST(collectives_say_which_rank_did_not_come) {
                               gt_reduce_scatter_f32, gt_all_gather_b32, gt_broadcast_b32}) {
     VirtualRanks<float> all(inputs, 24, 48, 8);
     all.call.timeout_nanoseconds = 100'000;
-    // Ranks 0 and 1 of three.
+    // Runs ranks 0 and 1 of three.
     launch(all.launch(1, 2), [&] { kernel(all.peers, all.call); });
     all.check_errors(2, 2);
   }
 }
 
-// Whose memory may be wrong makes no numbers of it: the others learn that it does not come.
+// A rank with possibly wrong memory contributes nothing: the others see that it does not arrive.
 TEST(collectives_do_without_a_rank_that_has_had_an_error) {
   const Inputs<float> inputs = numbers<Float32>(3, 24);
   for (const Kernel kernel : {gt_all_reduce_one_shot_f32, gt_all_reduce_two_shot_f32,
                               gt_reduce_scatter_f32, gt_all_gather_b32, gt_broadcast_b32}) {
-    for (const std::uint32_t word : {0U, 1U}) {  // its own error, and one that it has read of
+    for (const std::uint32_t word : {0U, 1U}) {  // its own error, and one that it read from another
       VirtualRanks<float> all(inputs, 24, 48, 8);
       all.call.timeout_nanoseconds = 100'000;
       all.call.error_base = 40;

@@ -1,4 +1,5 @@
-// Attention and its gradients of random operands beside float64, for the tests of its kernels.
+// Attention and its gradients on random operands, next to float64 results, for tests of the
+// kernels.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,7 @@ inline Matrix zeros(std::int32_t rows, std::size_t columns) {
   return Matrix(static_cast<std::size_t>(rows), std::vector<double>(columns));
 }
 
-// Random [b, t, h, width], as a layer's projection leaves it; heads are not side by side.
+// Random [b, t, h, width], the layout of a layer's projection, in which heads are not contiguous.
 struct Operand {
   Operand(const char* name, Half type, std::uint32_t batches, std::uint32_t heads,
           std::int32_t rows, std::uint32_t width, unsigned seed)
@@ -63,7 +64,7 @@ struct Operand {
   std::optional<Buffer<std::uint16_t>> buffer;
 };
 
-// Results of one head, and what they are made of.
+// Expected results of one head, and their intermediate values.
 struct Expected {
   Matrix output, grad_query, grad_key, grad_value;
   std::vector<double> logsumexp;
@@ -167,7 +168,7 @@ struct Problem {
   bool is_wide() const { return size.width > 64; }
   void add(const emulator::Statistics& one) { bank_conflicts += one.bank_conflicts; }
 
-  // 0, or what keeps the mean.
+  // 0, or the factor that preserves the mean.
   double kept(std::size_t row, std::size_t column) {
     std::uint32_t words[4];
     philox_block({static_cast<std::uint64_t>(seeds.data()[row]), 0}, column / 4, words);
@@ -175,7 +176,7 @@ struct Problem {
     return !is_kept ? 0 : 1 / (1 - size.dropout_p);
   }
 
-  // Adds to the gradients of key and value: heads share them.
+  // Adds to the gradients of key and value, because heads share them.
   void expect_head(std::uint32_t b, std::uint32_t head, Expected& to) {
     const Matrix q = query.of_head(b, head, size.queries);
     const Matrix k = key.of_head(b, head / size.sharing, size.keys);
@@ -218,9 +219,9 @@ struct Problem {
     }
   }
 
-  // Weights, the outputs that `products` sums, and results are rounded to 16 bits. An element may
-  // be a small difference of large terms: what bounds its error is the largest element. That all
-  // elements are off by that much is not rounding: the norm of the error is held too.
+  // Weights, outputs summed by `products`, and results are rounded to 16 bits. An element may be a
+  // small difference of large terms, so the largest element bounds its error. An error of that size
+  // in all elements would not be rounding: the norm of the error is bounded too.
   void check_matrix(Buffer<std::uint16_t>& got, std::size_t head, const Matrix& expected,
                     const char* what) {
     const double tolerance = type == Half::kBfloat16 ? 1e-2 : 1.25e-3;

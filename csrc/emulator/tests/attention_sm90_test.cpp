@@ -8,7 +8,7 @@
 namespace gt::testing {
 namespace {
 
-// The map of an operand with so many rows a head, as cuda/host makes it.
+// Map of an operand with `rows` rows a head, made as in cuda/host.
 TensorMap map_of(const AttentionRows& operand, const Size& size, std::int32_t rows,
                  std::uint32_t heads, std::uint32_t box_rows) {
   emulator::TensorFacts facts;
@@ -107,7 +107,7 @@ void check_attention(Half type, Size size, unsigned blocks, std::uint64_t seed) 
     play<64>(problem, gradients, blocks, seed);
   }
   problem.check_all(true);
-  // Where the head size fills its boxes: else not all lanes of a row write.
+  // Holds for head sizes that fill their boxes; for others, not all lanes of a row write.
   check(statistics.bank_conflicts == 0 || size.width % 64 != 0, statistics.bank_conflicts,
         " bank conflicts");
 }
@@ -124,7 +124,7 @@ TEST(hopper_attention_of_every_type_and_tile) {
 }
 
 TEST(hopper_attention_that_sees_the_past_only) {
-  // More queries than a tile has; more keys than queries, and fewer; head sizes within a tile.
+  // Cases: more queries than a tile; more keys than queries, and fewer; head sizes below a tile's.
   check_attention(Half::kFloat16, {1, 1, 1, 300, 300, 64, true}, 1, 0);
   check_attention(Half::kBfloat16, {1, 2, 1, 150, 260, 104, true}, 2, 0);
   check_attention(Half::kBfloat16, {1, 1, 1, 140, 20, 24, true}, 1, 0);
@@ -132,7 +132,7 @@ TEST(hopper_attention_that_sees_the_past_only) {
 
 TEST(hopper_attention_on_other_schedules) {
   for (std::uint64_t seed = 1; seed < 4; ++seed) {
-    // More panels than stages: the ring goes round, from tile to tile.
+    // More panels than stages: the ring wraps around, also from tile to tile.
     check_attention(Half::kBfloat16, {1, 2, 2, 260, 400, 64, seed == 2}, 1, seed);
   }
 }

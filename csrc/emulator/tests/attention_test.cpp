@@ -41,7 +41,7 @@ void check_attention(Half type, Size size, std::uint64_t seed) {
   check(problem.bank_conflicts == 0, problem.bank_conflicts, " bank conflicts");
 }
 
-// Forward, then the gradient of keys and values.
+// Runs the forward pass, then the gradient of keys and values.
 void play(Problem& problem, void (*key)(DeviceAttention, DeviceAttentionGradient),
           std::uint64_t seed) {
   problem.forward(gt_attention_64_bf16, 0);
@@ -70,7 +70,7 @@ TEST(attention_with_tails_of_queries_and_keys) {
 }
 
 TEST(attention_that_sees_the_past_only) {
-  // More queries than a block has; then more keys than queries, and fewer.
+  // Cases: more queries than a block; more keys than queries, and fewer.
   check_attention(Half::kFloat16, {1, 1, 1, 150, 150, 64, true}, 0);
   check_attention(Half::kBfloat16, {1, 2, 1, 20, 50, 104, true}, 0);
   check_attention(Half::kBfloat16, {1, 1, 1, 70, 20, 24, true}, 0);

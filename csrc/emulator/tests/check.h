@@ -1,4 +1,4 @@
-// The tests' own few words: TEST registers a function, check compares and says the values.
+// A minimal test framework: TEST registers a function, check compares and reports the values.
 #pragma once
 
 #include <cmath>
@@ -43,7 +43,7 @@ void check_equal(const std::vector<T>& got, const std::vector<T>& expected, cons
   }
 }
 
-// |got - expected| <= tolerance * max(1, |expected|)
+// Requires |got - expected| <= tolerance * max(1, |expected|).
 inline void check_close(float got, double expected, double tolerance, const char* what,
                         std::size_t i) {
   const double error = std::abs(static_cast<double>(got) - expected);
@@ -51,7 +51,7 @@ inline void check_close(float got, double expected, double tolerance, const char
         expected);
 }
 
-// The fault that a launch ends with. An error where it ends well.
+// Returns the fault that ends a launch. Fails where the launch ends without one.
 inline emulator::Fault fault_of(const emulator::Launch& launch,
                                 const std::function<void()>& kernel) {
   try {

@@ -1,4 +1,4 @@
-// Messages between virtual ranks: pairs, rings, many chunks, a rank that does not come.
+// Messages between virtual ranks: pairs, rings, many chunks, a rank that does not arrive.
 #include "cuda/exchange.h"
 
 #include <memory>
@@ -83,7 +83,7 @@ struct Post {
 
 TEST(exchange_sends_and_receives) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
-    // Less than a chunk; five chunks and a part, whose numbers pass 2^32.
+    // Messages of less than a chunk, and of five chunks and a part, whose numbers pass 2^32.
     Post<std::uint16_t> small(3, 7);
     small.message(2, 0);
     launch(small.grid(seed, 3), [&] { gt_exchange_b16(small.peers, small.call); });
@@ -109,7 +109,7 @@ TEST(exchange_goes_round_a_ring) {
 }
 
 TEST(exchange_says_which_rank_did_not_come) {
-  // Rank 1 never comes: who waits for its message ends, and who sends it more than its box holds.
+  // Rank 1 never runs: a receive from it times out, and so does a send larger than its box.
   Post<std::uint32_t> waits(2, 7);
   waits.message(1, 0);
   waits.call.timeout_nanoseconds = 100'000;

@@ -1,4 +1,4 @@
-// A product of random matrices beside float64, for the tests of kernels that multiply.
+// Products of random matrices, next to float64 results, for tests of the kernels.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Size {
   std::int64_t rows, columns, depth, batches = 1;
 };
 
-// A matrix of random 16-bit values whose rows are wider than what is used of them.
+// A matrix of random 16-bit values, with rows stored wider than the used part.
 struct Operand {
   Operand(const char* name, Half type, std::int64_t batches, std::int64_t rows,
           std::int64_t columns, unsigned seed)
@@ -100,7 +100,7 @@ struct Problem {
   }
 
   void check_all() {
-    // float32 sums of products that are exact; 16-bit results are rounded once more.
+    // float32 sums of exact products; 16-bit results are rounded once more.
     const double tolerance = call.is_float_out         ? 1e-5
                              : type == Half::kBfloat16 ? 1.0 / 256
                                                        : 1.0 / 2048;

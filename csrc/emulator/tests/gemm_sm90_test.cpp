@@ -25,7 +25,7 @@ namespace {
 
 using HopperKernel = void (*)(TensorMap, TensorMap, GemmCall, std::uint32_t);
 
-// The map of an operand with `across` rows (a) or columns (b), as cuda/host makes it.
+// Map of an operand with `across` rows (a) or columns (b), made as in cuda/host.
 TensorMap map_of(const GemmOperand& operand, bool is_deep, std::int64_t across, const Size& size,
                  std::uint32_t box_across) {
   emulator::TensorFacts facts;
@@ -53,7 +53,7 @@ struct Layout {
 };
 constexpr Layout kNN{true, false}, kNT{true, true}, kTN{false, false};
 
-// A problem and its launch: `clusters` take turns at the pairs of tiles.
+// A problem and its launch, in which `clusters` clusters share the pairs of tiles.
 struct HopperProblem : Problem {
   HopperProblem(Half type, Size size, Layout layout, unsigned columns, unsigned clusters = 1)
       : Problem(type, size, layout.is_deep_a, layout.is_deep_b), columns(columns) {
@@ -100,8 +100,8 @@ TEST(hopper_gemm_of_every_layout_type_and_tile) {
   };
   for (const Row& row : rows) {
     for (const std::uint64_t seed : {0, 1}) {
-      // Both blocks of the cluster have rows, the second not all; two steps of the depth, of which
-      // the last has a tail.
+      // Both blocks of the cluster have rows, the second fewer than a tile; the depth has two
+      // steps, the last one partial.
       HopperProblem problem(row.type, {136, 40, 104}, row.layout, row.columns);
       problem.wanted.seed = seed;
       const auto statistics = launch(problem.wanted, problem.run(row.kernel));
@@ -113,7 +113,7 @@ TEST(hopper_gemm_of_every_layout_type_and_tile) {
 
 TEST(hopper_gemm_on_other_schedules) {
   for (std::uint64_t seed = 1; seed < 5; ++seed) {
-    // More steps than stages: the ring goes round, and from one pair of tiles to the next.
+    // More steps than stages: the ring wraps around, also from one pair of tiles to the next.
     HopperProblem problem(Half::kBfloat16, {200, 136, 456}, kNT, 128);
     problem.wanted.seed = seed;
     launch(problem.wanted, problem.run(gt_gemm_sm90_128_nt_bf16));
@@ -145,8 +145,8 @@ TEST(hopper_gemm_of_batches_and_of_groups_of_tiles) {
   batches.call.residual = batches.residual.operand();
   launch(batches.wanted, batches.run(gt_gemm_sm90_256_nn_bf16));
   batches.check_all();
-  // Nine pairs of tiles below each other: a group of eight and one of one, each two tiles wide;
-  // more clusters than are resident at once.
+  // Nine pairs of tiles below each other, in a group of eight and one of one, each two tiles wide;
+  // more clusters than can be resident at once.
   HopperProblem tall(Half::kBfloat16, {8 * 256 + 8, 136, 8}, kTN, 128, 3);
   launch(tall.wanted, tall.run(gt_gemm_sm90_128_tn_bf16));
   tall.check_all();

@@ -1,5 +1,5 @@
-// Matrix products against float64: layouts, tails, batches, what follows a product, on several
-// schedules; then the mistakes planted in them.
+// Matrix products against float64: layouts, tails, batches, epilogues, on several schedules; then
+// the mistakes planted in them.
 #include <memory>
 
 #include "cuda/worker_kernels.h"
@@ -34,7 +34,7 @@ TEST(gemm_of_every_layout_and_type) {
   };
   for (const Row& row : rows) {
     for (const std::uint64_t seed : {0, 1}) {
-      // Each size beyond or below a tile's; the depth has more steps than there are stages.
+      // Each size is above or below a tile's; the depth has more steps than there are stages.
       Problem problem(row.type, {40, 136, 136}, row.is_deep_a, row.is_deep_b);
       const auto statistics = launch(problem.grid(seed), [&] { row.kernel(problem.call); });
       problem.check_all();
@@ -75,7 +75,7 @@ TEST(gemm_of_batches_and_of_groups_of_tiles) {
   batches.call.residual = batches.residual.operand();
   launch(batches.grid(0), [&] { gt_gemm_nn_bf16(batches.call); });
   batches.check_all();
-  // Nine rows of tiles: a group of eight and one of one, each two tiles wide.
+  // Nine rows of tiles, in a group of eight and one of one, each two tiles wide.
   Problem tall(Half::kBfloat16, {8 * 128 + 8, 136, 8}, false, false);
   launch(tall.grid(0), [&] { gt_gemm_tn_bf16(tall.call); });
   tall.check_all();
@@ -156,12 +156,12 @@ TEST(planted_late_copy_is_found) {
 }
 
 TEST(planted_row_of_the_result_is_found) {
-  // Rows 8 to 15 go one too far: of 24 rows, row 16 is written twice.
+  // The mistake shifts rows 8 to 15 by one: with 24 rows, row 16 is written twice.
   Problem twice(Half::kBfloat16, {24, 16, 8}, true, true);
   check_fault(fault_of(twice.grid(0), [&] { planted_wrong_row_gt_gemm_nt_bf16(twice.call); }),
               FaultKind::kRace,
               "4 bytes at out + 512 of 768");  // 16 rows of 16 elements of 2 bytes
-  // Of 16 rows, row 8 is not written at all.
+  // With 16 rows, row 8 is never written.
   Problem never(Half::kBfloat16, {16, 16, 8}, true, true);
   launch(never.grid(0), [&] { planted_wrong_row_gt_gemm_nt_bf16(never.call); });
   std::string found;

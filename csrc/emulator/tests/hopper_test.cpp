@@ -1,5 +1,5 @@
 // Clusters, tensor copies and products of four warps against tables written from the PTX
-// documentation, and a mistake of each kind.
+// documentation, and one mistake of each kind.
 #include <numeric>
 #include <optional>
 
@@ -29,7 +29,8 @@ Launch cluster_of_two(unsigned threads, std::uint64_t seed = 0) {
   return wanted;
 }
 
-// [depth][height][width] of 16 bits, element (z, y, x) is its place; rows 8 elements apart more.
+// A tensor [depth][height][width] of 16 bits, each element its index; rows have 8 elements of
+// padding.
 struct Numbered {
   Numbered(std::uint64_t width, std::uint64_t height, std::uint64_t depth)
       : width(width), height(height), depth(depth), step(width + 8) {
@@ -55,7 +56,7 @@ struct Numbered {
     return made;
   }
 
-  // 0 outside.
+  // Expected element; 0 outside the tensor.
   std::uint16_t at(std::int64_t x, std::int64_t y, std::int64_t z) const {
     const auto inside = [](std::int64_t i, std::uint64_t size) {
       return i >= 0 && i < static_cast<std::int64_t>(size);
@@ -73,8 +74,8 @@ struct Numbered {
 }  // namespace
 
 // PTX ISA, Data Movement and Conversion Instructions: mapa; Parallel Synchronization and
-// Communication Instructions: barrier.cluster. Every block sees the other's shared memory; the
-// barrier releases and acquires.
+// Communication Instructions: barrier.cluster. Blocks read each other's shared memory; the barrier
+// releases and acquires.
 TEST(blocks_of_a_cluster_see_each_other) {
   bool ends_early = false;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -99,8 +100,8 @@ TEST(blocks_of_a_cluster_see_each_other) {
               "mapa: rank 1 in a cluster of 1 blocks");
 }
 
-// PTX ISA 9.7.13.15 mbarrier: mbarrier.arrive and mbarrier.try_wait. The scope is .cta unless
-// .cluster is written.
+// PTX ISA 9.7.13.15 mbarrier: mbarrier.arrive and mbarrier.try_wait have .cta scope unless .cluster
+// is given.
 TEST(arrivals_from_another_block_need_the_clusters_scope) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Buffer<float> x("x", std::vector<float>{42});
@@ -113,8 +114,8 @@ TEST(arrivals_from_another_block_need_the_clusters_scope) {
   }
 }
 
-// PTX ISA 5.5.7 (swizzling modes): chunk c of 16 bytes of row r goes to c ^ r with 128 bytes, to
-// c ^ r / 2 with 64, to c ^ r / 4 with 32, as far as there are chunks.
+// PTX ISA 5.5.7 (swizzling modes): chunk c of 16 bytes in row r goes to c ^ r with 128 bytes, to c
+// ^ r / 2 with 64, to c ^ r / 4 with 32, modulo the number of chunks.
 TEST(boxes_are_swizzled_as_the_table_says) {
   struct Row {
     std::uint32_t swizzle, width;  // elements of a row of the box
@@ -141,7 +142,8 @@ TEST(boxes_are_swizzled_as_the_table_says) {
   }
 }
 
-// PTX ISA 5.5.3.3 (out-of-boundary access): zeros, and all bytes of the box count.
+// PTX ISA 5.5.3.3 (out-of-boundary access): elements outside are zeros, and all bytes of the box
+// count.
 TEST(boxes_beyond_a_tensor_are_zero_there) {
   constexpr std::int32_t places[][3] = {{-8, -1, 0}, {16, 3, 1}, {0, 0, -1}, {8, 2, 2}};
   for (const auto& place : places) {
@@ -157,9 +159,9 @@ TEST(boxes_beyond_a_tensor_are_zero_there) {
   }
 }
 
-// PTX ISA, Data Movement and Conversion Instructions: cp.async.bulk.tensor. With
-// .multicast::cluster to the same place in each block of the mask, and the mbarrier at the same
-// place there.
+// PTX ISA, Data Movement and Conversion Instructions: cp.async.bulk.tensor with .multicast::cluster
+// copies to the same address in each block of the mask, and signals the mbarrier at the same
+// address there.
 TEST(one_copy_reaches_the_blocks_of_its_mask) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Numbered source(64, 8, 2);
@@ -170,7 +172,7 @@ TEST(one_copy_reaches_the_blocks_of_its_mask) {
     for (unsigned block = 0; block < 2; ++block) {
       check(out.data()[512 * block + 70] == source.at(6, 1, 1), "block ", block);
     }
-    // To block 0 alone: block 1 waits for ever.
+    // Copied to block 0 alone: block 1 waits forever.
     const auto fault = fault_of(cluster_of_two(32, seed), [&] {
       copied_box(map, out.data(), {{0, 0, 1}, 3, 512, 1024, 1}, 0);
     });
@@ -179,8 +181,8 @@ TEST(one_copy_reaches_the_blocks_of_its_mask) {
   }
 }
 
-// PTX ISA, Data Movement and Conversion Instructions: prefetch .tensormap. It brings the map into a
-// cache, and neither reads nor writes what the program sees.
+// PTX ISA, Data Movement and Conversion Instructions: prefetch .tensormap brings the map into a
+// cache, and neither reads nor writes memory as the program sees it.
 TEST(prefetched_maps_change_nothing) {
   const auto accesses = [](bool prefetches, std::uint64_t seed) {
     Numbered source(64, 8, 1);
@@ -205,8 +207,8 @@ TEST(prefetched_maps_change_nothing) {
   }
 }
 
-// PTX ISA, Data Movement and Conversion Instructions: st .v2. The second element stands behind the
-// first; both are one access, at a multiple of its 8 bytes.
+// PTX ISA, Data Movement and Conversion Instructions: st .v2 stores two adjacent elements in one
+// access, aligned to its 8 bytes.
 TEST(pairs_are_stored_as_one_access) {
   Launch wanted;
   wanted.block.x = 32;
@@ -216,14 +218,14 @@ TEST(pairs_are_stored_as_one_access) {
   std::vector<float> expected(64);
   std::iota(expected.begin(), expected.end(), 0.0F);
   check_equal(out.values(), expected, "pairs");
-  // As two accesses of 4 bytes, 8 bytes apart, each would meet every other bank twice.
+  // Two accesses of 4 bytes, 8 bytes apart, would conflict on every other bank.
   check(statistics.bank_conflicts == 0, statistics.bank_conflicts, " bank conflicts");
   check_fault(fault_of(wanted, [&] { stored_pairs(out.data(), 4); }), FaultKind::kMisaligned,
               "8 bytes at shared memory of block 0 + 4 of 512");
 }
 
-// PTX ISA 8.6 (proxies): a fence.proxy.async between a thread's write and the copy's use; 9.7.13.15
-// mbarrier: the phase that is waited for; 9.7.13.15.5: it ends when no bytes are pending.
+// PTX ISA 8.6 (proxies): a fence.proxy.async is needed between a thread's write and the copy's use.
+// 9.7.13.15 mbarrier: the phase of a wait; 9.7.13.15.5: a phase ends when no bytes are pending.
 TEST(mistakes_around_a_tensor_copy_are_found) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Numbered source(64, 8, 1);
@@ -247,7 +249,7 @@ TEST(mistakes_around_a_tensor_copy_are_found) {
   }
 }
 
-// CUDA driver API, cuTensorMapEncodeTiled: what it refuses.
+// CUDA driver API, cuTensorMapEncodeTiled: the documented errors.
 TEST(tensor_maps_are_refused_as_the_driver_does) {
   Numbered source(64, 8, 2);
   const auto refused = [&](const std::function<void(TensorFacts&)>& change) {
@@ -261,7 +263,7 @@ TEST(tensor_maps_are_refused_as_the_driver_does) {
   check(refused([](TensorFacts&) {}).empty(), "a right map is refused");
   has(refused([](TensorFacts& facts) { facts.address += 8; }), "multiple of 16");
   has(refused([](TensorFacts& facts) { facts.strides[1] += 8; }), "stride 152 of dim 1");
-  // Rows of heads beside each other are taken: [b, t, h, d] as [b, h, t, d].
+  // Interleaved heads are accepted: [b, t, h, d] viewed as [b, h, t, d].
   check(refused([](TensorFacts& facts) { facts.strides[2] = 16; }).empty(), "a stride is refused");
   has(refused([](TensorFacts& facts) { facts.sizes[1] = 0; }), "size 0 of dim 1");
   has(refused([](TensorFacts& facts) { facts.box[1] = 257; }), "box 257 of dim 1");
@@ -269,8 +271,8 @@ TEST(tensor_maps_are_refused_as_the_driver_does) {
   has(refused([](TensorFacts& facts) { facts.dims = 6; }), "6 dims");
 }
 
-// PTX ISA, Miscellaneous Instructions: setmaxnreg. .inc takes from what .dec gave back. 128 + 128
-// threads of 136.
+// PTX ISA, Miscellaneous Instructions: setmaxnreg. .inc takes registers that .dec released. Two
+// warpgroups of 128 threads start with 136 registers a thread.
 TEST(registers_are_a_budget) {
   Launch wanted;
   wanted.block.x = 256;
@@ -286,14 +288,14 @@ TEST(registers_are_a_budget) {
 
 namespace {
 
-// PTX ISA 9.7.15.5.1.2.1.3, canonical layouts of 16-bit elements (T = 8): the strides, in
-// elements, of (8 along the depth or across, the swizzle's other chunks, patterns).
+// PTX ISA 9.7.15.5.1.2.1.3, canonical layouts of 16-bit elements (T = 8): strides, in elements, of
+// (8 along the depth or across, the swizzle's other chunks, patterns).
 struct Canonical {
   unsigned swizzle;
   bool is_turned;
   unsigned leading, stride;  // bytes, for operands of `across` up to 128
 
-  // In elements, before the swizzle.
+  // Index of an element, before the swizzle.
   unsigned at(unsigned across, unsigned depth) const {
     const unsigned lbo = leading / 2, sbo = stride / 2, t = 8;
     if (!is_turned) {
@@ -319,7 +321,7 @@ struct Canonical {
         return across % 64 + across / 64 * lbo + depth % 8 * 8 * t + depth / 8 * sbo;
     }
   }
-  // Swizzle<B, 4, 3> of the byte's place: bits 7 and up onto bits 4 and up.
+  // Applies Swizzle<B, 4, 3> to the byte offset: xors bits from 7 on into bits from 4 on.
   unsigned swizzled(unsigned element) const {
     const unsigned bits = swizzle == 128 ? 7 : swizzle == 64 ? 3 : swizzle == 32 ? 1 : 0;
     return (2 * element ^ (2 * element >> 7 & bits) << 4) / 2;
@@ -338,7 +340,7 @@ float value_b(unsigned k, unsigned column) {
 
 std::vector<std::uint16_t> image_of(const Canonical& layout, Half type, unsigned extent,
                                     bool is_b) {
-  std::vector<std::uint16_t> image(kImageElements, 0x7FFF);  // not a number, where nothing is
+  std::vector<std::uint16_t> image(kImageElements, 0x7FFF);  // NaN where no element is
   for (unsigned across = 0; across < extent; ++across) {
     for (unsigned k = 0; k < 16; ++k) {
       const float value = is_b ? value_b(k, across) : value_a(across, k);
@@ -348,8 +350,8 @@ std::vector<std::uint16_t> image_of(const Canonical& layout, Half type, unsigned
   return image;
 }
 
-// PTX ISA 9.7.15.5.1.1.1, fragment of D: d0, d1 in row 16 w + l / 4, columns 2 (l % 4) and the
-// next; d2, d3 8 rows below; d4 the same 8 columns on.
+// PTX ISA 9.7.15.5.1.1.1, fragment of D: d0, d1 in row 16 w + l / 4, columns 2 (l % 4) and 2 (l %
+// 4) + 1; d2, d3 8 rows below; d4 on the same rows 8 columns further.
 void check_registers(const std::vector<float>& registers, unsigned columns, float factor) {
   for (unsigned thread = 0; thread < 128; ++thread) {
     for (unsigned i = 0; i < columns / 2; ++i) {
@@ -413,9 +415,9 @@ TEST(products_of_256_columns_follow_the_canonical_layouts) {
   }
 }
 
-// PTX ISA 9.7.15: wgmma.fence before the first wgmma.mma_async and behind other accesses to its
-// sums; wgmma.wait_group before the sums are read and the operands written. 8.6 (proxies): a
-// fence.proxy.async behind what threads wrote of the operands.
+// PTX ISA 9.7.15: wgmma.fence is needed before the first wgmma.mma_async and after other accesses
+// to its sums; wgmma.wait_group before the sums are read and the operands are written. 8.6
+// (proxies): a fence.proxy.async after a thread's writes to the operands.
 TEST(mistakes_around_a_product_of_four_warps_are_found) {
   struct Row {
     ProductMistake mistake;
@@ -446,7 +448,7 @@ TEST(mistakes_around_a_product_of_four_warps_are_found) {
   }
 }
 
-// A wrong stride reads what is not there: here beyond the operand, or what is no number.
+// A wrong stride reads other memory: here beyond the operand, or NaN.
 TEST(wrong_descriptor_is_found) {
   const Canonical& layout = kCanonical[3];
   Buffer<std::uint16_t> a("a", image_of(layout, Half::kBfloat16, 64, false));

@@ -1,4 +1,4 @@
-// The wrappers against the PTX documentation, and each kind of fault against a small mistake.
+// Wrappers against the PTX documentation, and a small kernel for each kind of fault.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -116,7 +116,7 @@ TEST(votes_follow_the_table) {
   }
 }
 
-// PTX ISA 9.7.13.1 bar: bar.arrive does not wait, bar.sync waits for the count of threads.
+// PTX ISA 9.7.13.1 bar: bar.arrive does not wait; bar.sync waits for the given number of threads.
 TEST(named_barriers_order_memory) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     Buffer<unsigned> out("out", 32);
@@ -128,7 +128,8 @@ TEST(named_barriers_order_memory) {
               FaultKind::kDeadlock, "threads 32-63 wait for barrier 3 of 64 threads");
 }
 
-// PTX ISA 8: a release that an acquire of a wide enough scope reads orders what is around them.
+// PTX ISA 8: a release orders the accesses around it when an acquire of a wide enough scope reads
+// it.
 TEST(flags_order_memory_only_by_release_and_acquire) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     for (int mistake = 0; mistake < 4; ++mistake) {
@@ -152,8 +153,8 @@ TEST(flags_order_memory_only_by_release_and_acquire) {
 }
 
 // PTX ISA 9.7.13.5 fence, and 8 (memory consistency model), release and acquire patterns: a fence
-// before a relaxed store and one behind the relaxed load that reads it order what is around them,
-// where the scope of each includes the thread of the other.
+// before a relaxed store and one after the relaxed load that reads it order the accesses around
+// them, where the scope of each includes the other's thread.
 TEST(fences_order_memory_within_their_scope) {
   using emulator::Scope;
   constexpr Scope kNone = Scope::kPlain;
@@ -191,8 +192,8 @@ TEST(fences_order_memory_within_their_scope) {
   }
 }
 
-// PTX ISA, Parallel Synchronization and Communication Instructions: atom. It gives the value that
-// was there, .add is modulo 2^32; .acq_rel orders what is around it, as far as the scope reaches.
+// PTX ISA, Parallel Synchronization and Communication Instructions: atom returns the old value;
+// .add is modulo 2^32; .acq_rel orders the accesses around it within its scope.
 TEST(additions_order_memory_within_their_scope) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     for (const unsigned blocks : {1U, 2U}) {
@@ -220,7 +221,7 @@ TEST(additions_order_memory_within_their_scope) {
   }
 }
 
-// PTX ISA, Special Registers: %globaltimer. One clock of all blocks, which goes on whatever a
+// PTX ISA, Special Registers: %globaltimer is one clock for all blocks, which advances whatever a
 // thread does.
 TEST(time_goes_on_for_all_blocks) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -238,8 +239,8 @@ TEST(time_goes_on_for_all_blocks) {
   }
 }
 
-// PTX ISA, Floating Point Instructions: ex2. Its table of special operands; .ftz makes zeros of
-// subnormal operands and results; the relative error is at most 2^-22.
+// PTX ISA, Floating Point Instructions: ex2 and its table of special operands; .ftz flushes
+// subnormal operands and results to zero; the relative error is at most 2^-22.
 TEST(powers_of_2_follow_the_table) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const auto power = [](float operand) {
@@ -268,8 +269,8 @@ TEST(powers_of_2_follow_the_table) {
   }
 }
 
-// PTX ISA, Parallel Synchronization and Communication Instructions: atom. Nobody writes between its
-// read and its write.
+// PTX ISA, Parallel Synchronization and Communication Instructions: atom has no write of another
+// thread between its read and its write.
 TEST(atomic_sums_lose_nothing) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Buffer<float> x("x", counted(128));
@@ -279,8 +280,8 @@ TEST(atomic_sums_lose_nothing) {
   }
 }
 
-// PTX ISA 9.7.9.25.3 cp.async: src-size bytes are read, the rest is zero; nothing is there before
-// the wait.
+// PTX ISA 9.7.9.25.3 cp.async: src-size bytes are read, the rest is zero; the data is not there
+// before the wait.
 TEST(asynchronous_copies_arrive_at_the_wait) {
   Buffer<float> x("x", counted(128));
   Buffer<float> out("out", 128);
@@ -302,7 +303,7 @@ TEST(wait_group_leaves_the_newest_groups) {
               FaultKind::kInFlight, "+ 4 of");
 }
 
-// PTX ISA 9.7.13.15 mbarrier: parity waits pass for the phase that is complete.
+// PTX ISA 9.7.13.15 mbarrier: a wait passes for the parity of a complete phase.
 TEST(ring_of_mbarriers) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     Buffer<float> x("x", counted(9));
@@ -325,7 +326,7 @@ TEST(transactions_end_a_phase) {
 TEST(bank_conflicts_are_counted) {
   struct Row {
     unsigned stride;
-    std::uint64_t conflicts;  // of one access
+    std::uint64_t conflicts;  // for one access
   };
   for (const Row& row : {Row{1, 0}, Row{2, 1}, Row{4, 3}, Row{8, 7}, Row{16, 15}, Row{32, 31},
                          Row{3, 0}, Row{31, 0}}) {
@@ -334,7 +335,7 @@ TEST(bank_conflicts_are_counted) {
     check(statistics.bank_conflicts == 2 * row.conflicts, "stride ", row.stride, ": ",
           statistics.bank_conflicts);
   }
-  // 16-byte accesses go by quarter warps: successive ones have no conflict.
+  // 16-byte accesses go by quarter warps: consecutive ones have no conflict.
   std::vector<std::pair<unsigned, std::uintptr_t>> lanes;
   for (unsigned lane = 0; lane < 32; ++lane) {
     lanes.emplace_back(lane, 16 * lane);

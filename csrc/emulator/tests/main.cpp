@@ -1,4 +1,5 @@
-// Runs the tests whose names contain the argument, or all. One line a test, 1 if one failed.
+// Runs the tests whose names contain the argument, or all. Prints one line a test; exits with 1 if
+// one failed.
 #include <chrono>
 #include <cstdio>
 #include <cstring>

@@ -127,7 +127,7 @@ TEST(tensor_cores_follow_the_table) {
   }
 }
 
-// PTX ISA 9.7.9.21 cvt.rn: to the nearest, ties to even; what is too large becomes infinite.
+// PTX ISA 9.7.9.21 cvt.rn: rounds to the nearest, ties to even; too large values become infinite.
 TEST(conversions_follow_the_table) {
   struct Row {
     Half type;

@@ -1,4 +1,4 @@
-// Random kernels give the bits of csrc/cpu, for whole tensors and for boxes of them.
+// Random kernels give the bits of csrc/cpu, for whole tensors and for boxes.
 #include "cpu/random_fill.h"
 #include "cuda/kernels.h"
 #include "emulator/tests/check.h"
@@ -17,7 +17,7 @@ struct Case {
   BoxRuns runs;
 };
 
-// The kernel's numbers for a box; rank 2, cut along the last dim or not.
+// A box of a global tensor of rank 2, cut along the last dim or not.
 Case box_of(std::int64_t rows, std::int64_t columns, std::int64_t all_columns, std::int64_t row,
             std::int64_t column) {
   BoxRuns runs;

@@ -4,8 +4,8 @@
 
 namespace gt::testing {
 
-// What a stream does between two launches of a rank: all its blocks are done. Args: done, a word of
-// the rank, 0 at first.
+// Waits until all blocks of the rank are done, as a stream does between two launches. Args: done, a
+// word of the rank, 0 at first.
 __device__ inline void end_launch(std::uint32_t* done, std::uint32_t launches) {
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -16,8 +16,8 @@ __device__ inline void end_launch(std::uint32_t* done, std::uint32_t launches) {
   __syncthreads();
 }
 
-// Kinds of calls by turns: one-shot, two-shot, reduce-scatter into the first part of the output,
-// all-gather of the first part of the input, broadcast.
+// Runs kinds of calls in turn: one-shot, two-shot, reduce-scatter into the first part of the
+// output, all-gather of the first part of the input, broadcast.
 void repeated_collectives(CollectivePeers peers, CollectiveCall call, std::uint32_t calls,
                           std::uint32_t* done) {
   const std::int64_t all = call.elements;

@@ -114,7 +114,7 @@ TEST(layer_norm_is_right) {
   }
 }
 
-// Two blocks for three rows; the values are tests/cuda_cases.py's.
+// Three rows on two blocks; the values are those of tests/cuda_cases.py.
 struct NormGradients {
   explicit NormGradients(std::size_t columns)
       : data(columns), sums("sums", 2 * columns), bias_sums("bias_sums", 2 * columns) {

@@ -1,4 +1,4 @@
-// Stands in for cpu/x86.cpp: kernels are compared with the scalar path alone.
+// Replaces cpu/x86.cpp: tests compare kernels with the scalar path alone.
 #include "cpu/random_path.h"
 
 namespace gt {

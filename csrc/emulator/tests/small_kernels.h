@@ -1,4 +1,4 @@
-// Kernels of the emulator's own tests: right ones, and ones with one mistake each.
+// Kernels of the emulator's own tests: correct ones, and ones with one mistake each.
 #pragma once
 
 #include <gt_device.h>
@@ -10,7 +10,7 @@ void read_unwritten(const float* x, float* out);
 void write_same_word(int* out);
 void reverse_in_shared(const float* x, float* out, bool has_barrier);
 void stride_in_shared(float* out, unsigned stride);
-// Reads with one stride, then with another, what was written with neither.
+// Writes shared memory in order, then reads it with one stride and with another.
 void two_strides_in_shared(float* out, unsigned first, unsigned second);
 void one_half_waits(int* out);
 void divergent_shuffle(unsigned* out);
@@ -22,10 +22,10 @@ void sum_by_atomics(const float* x, float* sum);
 // Thread 0 sends one number to thread 1 by a relaxed flag between two fences; kPlain: none.
 void message_by_fences(const float* x, float* slot, std::uint32_t* flag, float* out,
                        device::Scope before, device::Scope after);
-// Each thread leaves a number and adds 1 to the counter; the last of `all` sums the numbers.
+// Each thread writes a number and adds 1 to the counter; the last of `all` sums the numbers.
 void arrivals(std::uint32_t* numbers, std::uint32_t* counter, std::uint32_t* seen,
               std::uint32_t* sum, bool reaches_device);
-// Block 0 leaves the time, block 1 then too.
+// Block 0 writes the time, then block 1 does.
 void times_of_two_blocks(std::uint64_t* times, std::uint32_t* flag);
 void wait_by_the_time(std::uint64_t nanoseconds, std::uint64_t* out);
 void powers_of_2(const float* x, float* out);
@@ -33,9 +33,9 @@ void copies(const float* x, float* out, unsigned read_bytes, bool waits);
 void two_stage_copies(const float* x, float* out, bool waits_for_both);
 void ring(const float* x, float* out, int steps, unsigned parity_mistake);
 void transactions(unsigned* order);
-// Four matrices of 8 x 8, row by row, and what each lane gets: [32][4] registers.
+// Loads four matrices of 8 x 8, row by row, and writes each lane's registers: [32][4].
 void matrices(const std::uint16_t* source, std::uint32_t* out, bool is_transposed, unsigned shift);
-// sums [16 x 8] += a [16 x 16] * b [16 x 8], each lane's registers as given: [32][4], [32][2].
+// sums [16 x 8] += a [16 x 16] * b [16 x 8], from each lane's registers: [32][4], [32][2].
 void tensor_core(const std::uint32_t* a, const std::uint32_t* b, float* sums, bool is_bfloat16);
 
 }  // namespace gt::testing

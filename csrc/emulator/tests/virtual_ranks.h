@@ -1,4 +1,4 @@
-// Virtual ranks of a collective: their buffers, and the launch that plays them.
+// Virtual ranks of a collective: their buffers, and the launch that runs them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace gt::testing {
 
 constexpr unsigned kCollectiveBlocks = 2;
 
-// Ranks whose inputs and outputs are of type T. `first_call` may be a number behind many calls.
+// Ranks with inputs and outputs of type T. `first_call` may be a large number, as after many calls.
 template <class T>
 struct VirtualRanks {
   VirtualRanks(const std::vector<std::vector<T>>& inputs, std::size_t output_elements,
@@ -35,7 +35,7 @@ struct VirtualRanks {
     }
   }
 
-  // `playing` of the ranks, from the first one on.
+  // Launches the first `playing` ranks.
   emulator::Launch launch(std::uint64_t seed, std::uint32_t playing) const {
     emulator::Launch wanted;
     wanted.grid = {kCollectiveBlocks, playing, 1};

@@ -839,7 +839,7 @@ impl Op {
         })
     }
 
-    /// Its place among all operators.
+    /// Index of the operator in the table.
     #[inline]
     pub const fn place(self) -> usize {
         self as usize

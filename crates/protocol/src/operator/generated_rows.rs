@@ -8,7 +8,7 @@ use crate::placement::ReduceOp;
 use crate::value::dtype::Category;
 
 impl Op {
-    /// Its row: variants and rows stand in one order.
+    /// Row of the operator: variants and rows have the same order.
     #[inline]
     pub fn info(self) -> &'static OpInfo {
         &TABLE[self.place()]

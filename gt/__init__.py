@@ -232,7 +232,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type: tensors, functions, dtypes, errors and the modules of `_SHOWN`."""
+    """Lists the public names: tensors, functions, dtypes, errors and the modules of `_SHOWN`."""
     own = {name for name, value in globals().items() if not isinstance(value, types.ModuleType)}
     shown = _SHOWN | _LAZY_NAMES.keys() | {"__version__"}
     return sorted({name for name in own if not name.startswith("_")} | shown)

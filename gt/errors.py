@@ -134,5 +134,5 @@ def out_refused(function: str) -> InvalidType:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

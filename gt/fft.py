@@ -49,7 +49,7 @@ def _scaled(parts: list[Tensor], by: float, dtype: dtype | None, *, requires_gra
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__
 
 

@@ -236,5 +236,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type beside Python's own."""
+    """Lists the names that this module adds to those of `multiprocessing`."""
     return _OWN

@@ -287,5 +287,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; `fork_rng` is no name of `gt`, as it is none of PyTorch's."""
+    """Lists the public names; `fork_rng` is not a name of `gt`, as it is none of `torch`."""
     return [*__all__, fork_rng.__name__]

@@ -70,5 +70,5 @@ class set_detect_anomaly(_Anomaly):  # noqa: N801 - PyTorch's name
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -265,5 +265,5 @@ def _array(x: Tensor) -> Matrix:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -15,5 +15,5 @@ __all__ = ["Tensor", "nn", "optim"]
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -79,5 +79,5 @@ def _choose(type_p: Class, type_q: Class) -> Callable[..., Tensor] | None:
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

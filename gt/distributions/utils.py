@@ -155,5 +155,5 @@ def _triangle(n: int, diag: int) -> int:
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

@@ -14,5 +14,5 @@ __all__ = ["DistributedConfig", "NetworkWorker", "Orchestrator"]
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

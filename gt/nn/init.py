@@ -301,5 +301,5 @@ kaiming_uniform, kaiming_normal = _older(kaiming_uniform_), _older(kaiming_norma
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

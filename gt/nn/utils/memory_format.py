@@ -24,5 +24,5 @@ def convert_conv3d_weight_memory_format(module: T, memory_format: object) -> T:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

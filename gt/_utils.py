@@ -23,7 +23,8 @@ __all__ = [
 
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
-    """All elements of tensors of one dtype, one after the other; of one contiguous tensor a view.
+    """All elements of tensors of one dtype in one dimension; a view where `tensors` is one
+    contiguous tensor.
 
     Args:
         tensors: [...] each.
@@ -36,7 +37,7 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
     """Parts of `flat`, one after the other, as views with the tensors' shapes.
 
     Args:
-        flat: [elements], what `_flatten_dense_tensors(tensors)` has given.
+        flat: [elements], the result of `_flatten_dense_tensors(tensors)`.
         tensors: their shapes are read.
     """
     parts, offset = [], 0
@@ -47,7 +48,8 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
 
 
 def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[Tensor]]:
-    """Lists of tensors of one dtype each, in order, of at most so many bytes unless it is one.
+    """Lists of tensors of one dtype each, in order; a list exceeds the limit only if it has one
+    tensor.
 
     Args:
         tensors: of any dtypes.
@@ -68,7 +70,7 @@ def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[T
 def _reorder_tensors_as(
     tensors: Iterable[Tensor], ordered_tensors: Iterable[Tensor]
 ) -> tuple[Tensor, ...]:
-    """`tensors` in the order of others, which is theirs among those of one dtype.
+    """`tensors` reordered so that the sequence of their dtypes is that of `ordered_tensors`.
 
     Args:
         tensors: the lists of `_take_tensors`, joined.
@@ -82,7 +84,7 @@ def _reorder_tensors_as(
 
 
 def _element_size(dtype: dtype) -> int:
-    """Bytes of an element."""
+    """Size of an element in bytes."""
     return dtype.itemsize
 
 
@@ -128,7 +130,7 @@ def _get_all_device_indices() -> list[int]:
 
 
 def _import_dotted_name(name: str) -> Any:  # noqa: ANN401 - what it names
-    """What `package.module.name` names."""
+    """The object that a dotted `package.module.name` names; its package is imported."""
     first, *others = name.split(".")
     found = importlib.import_module(first)
     for other in others:

@@ -28,7 +28,8 @@ _SUPPORTED = (_core.bfloat16, _core.float16)
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is a list for a type of device: `cpu`, `cuda`, and `gt`, every tensor's.
+    """True if autocast has a list of operators for the type of device; `gt` is the type of every
+    tensor.
 
     Raises:
         RuntimeError: no type of device.

@@ -65,35 +65,35 @@ class Cuda:
         self.attention[kind] = enabled
 
     def enable_flash_sdp(self, enabled: bool) -> None:
-        """Taken: a worker chooses its kernel."""
+        """Accepted without effect: a worker chooses its kernel."""
         self._enable("flash", enabled)
 
     def enable_mem_efficient_sdp(self, enabled: bool) -> None:
-        """Taken: a worker chooses its kernel."""
+        """Accepted without effect: a worker chooses its kernel."""
         self._enable("mem_efficient", enabled)
 
     def enable_math_sdp(self, enabled: bool) -> None:
-        """Taken: a worker chooses its kernel."""
+        """Accepted without effect: a worker chooses its kernel."""
         self._enable("math", enabled)
 
     def enable_cudnn_sdp(self, enabled: bool) -> None:
-        """Taken: a worker chooses its kernel."""
+        """Accepted without effect: a worker chooses its kernel."""
         self._enable("cudnn", enabled)
 
     def flash_sdp_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.attention.get("flash", True)
 
     def mem_efficient_sdp_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.attention.get("mem_efficient", True)
 
     def math_sdp_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.attention.get("math", True)
 
     def cudnn_sdp_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.attention.get("cudnn", True)
 
     def is_flash_attention_available(self) -> bool:
@@ -146,16 +146,16 @@ class Library:
 
 
 class Mha:
-    """Whether layers of attention may take PyTorch's fast path, which is no other path here."""
+    """Switch of PyTorch's fast path for attention layers; it is accepted, and GT has one path."""
 
     enabled = True
 
     def get_fastpath_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.enabled
 
     def set_fastpath_enabled(self, value: bool) -> None:
-        """Taken: there is one path."""
+        """Accepted without effect: there is one path."""
         self.enabled = value
 
 

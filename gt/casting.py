@@ -1,5 +1,5 @@
-"""What an open autocast does to a call of a function that makes several instructions, or of an
-operator that has no row. What it does to a row's instruction stands in gt._core.
+"""Casts of an open autocast for functions that make several instructions and for operators without
+a row; the casts of a row's instruction are made in gt._core.
 
 How each operator of PyTorch is treated is data, gt/amp/policies.txt; nothing is named here but
 functions that have another name than PyTorch's operator, and those whose parts, unlike PyTorch's
@@ -39,7 +39,9 @@ safe to autocast."""
 
 
 def _read() -> dict[str, Words]:
-    """How an operator's operands are treated on each type of device."""
+    """PyTorch's treatment of each operator's operands on each type of device, read from
+    policies.txt.
+    """
     lines = FILE.read_text(encoding="utf-8").splitlines()
     parts = [line.split() for line in lines if not line.startswith("#")]
     return {name: (cpu, cuda) for name, cpu, cuda in parts}
@@ -51,7 +53,9 @@ _core.set_autocast_policies(POLICIES)
 
 
 def policy(name: str) -> Words | None:
-    """How PyTorch treats the operator behind a function; None where its parts are treated."""
+    """PyTorch's treatment of the operator behind a function; None if the function's parts are
+    treated.
+    """
     if name in PARTS:
         return None
     if name in WHOLE:
@@ -60,7 +64,7 @@ def policy(name: str) -> Words | None:
 
 
 def acts(name: str, region: Region) -> bool:
-    """Whether something happens to the operands of an operator, or in place of it."""
+    """True if the region casts the operator's operands or replaces the operator."""
     words = POLICIES.get(name)
     return words is not None and words[region[0]] not in ("parts", "whole")
 
@@ -110,7 +114,7 @@ def within(
         return function(*args, **named)
     if word == "refused":
         raise InvalidUse(REFUSED)
-    # What is to be float32 stays where the caller asks for a dtype.
+    # A dtype that the caller asks for takes precedence over a policy of float32.
     asked = any(isinstance(value, _core.dtype) for value in (*args, *named.values()))
     if word != "whole" and not (word == "float32" and asked):
         dtype = {"lower": lower, "float32": _core.float32}.get(word)

@@ -36,7 +36,8 @@ class Recorded(Protocol):
     def numpy(self) -> Array: ...
 
 
-# Whether something has the methods of a protocol takes as long as ten operators.
+# Types that are never another library's array: a test for a protocol's methods costs as much as ten
+# operators.
 _NEVER_ARRAYS = frozenset({float, int, bool, complex, str, list, tuple, np.ndarray}).union(
     np.sctypeDict.values()
 )
@@ -108,12 +109,12 @@ def _otherwise(kind: str) -> _core.dtype | None:
 
 
 def whole_numbers(data: Data) -> bool:
-    """Whether the data are Python's integers, all of them."""
+    """True if all of the data are Python integers or bools."""
     return kinds_of(data) <= {bool, int}
 
 
 def kinds_of(data: object) -> set[Kind]:
-    """Of the innermost data."""
+    """The types or dtypes of the innermost data."""
     if not isinstance(data, (list, tuple)):
         return {data.dtype if isinstance(data, (np.ndarray, np.generic)) else type(data)}
     if any(isinstance(x, (list, tuple, np.ndarray)) for x in data):

@@ -15,7 +15,7 @@ END = object()  # the loader has no more batches
 
 
 class Prefetcher(Generic[Batch]):
-    """What `prefetch` returns: iterated as the loader is, again and again."""
+    """The iterable that `prefetch` returns; each iteration is one pass over the loader."""
 
     def __init__(self, loader: Iterable[Batch], n: int) -> None:
         self.loader = loader

@@ -38,7 +38,7 @@ class device:  # noqa: N801 - PyTorch's name
         self.index = index
 
     def __enter__(self) -> "device":
-        """Where tensors are made by default, in PyTorch; here it places nothing."""
+        """In PyTorch sets the default device of new tensors; here it places nothing."""
         return self
 
     def __exit__(self, *reason: object) -> None:

@@ -112,9 +112,9 @@ def wrapped(seed: int) -> int:
 
 
 def is_finite(dtype: _core.dtype, mean: float, std: float) -> bool:
-    """Whether the operator of normal numbers takes these, which it computes with in float32.
+    """True if the normal operator takes this mean and deviation, with which it computes in float32.
 
-    Those of a mean or deviation beyond are units, scaled: infinite or NaN, as PyTorch's.
+    With a larger mean or deviation, scaled unit normals are infinite or NaN, as PyTorch's are.
     """
     most = _FLOAT64_MAX if dtype in (_core.float64, _core.complex128) else _FLOAT32_MAX
     return abs(mean) <= most and std <= most
@@ -127,7 +127,7 @@ def packed(seed: int, draw: int) -> Tensor:
 
 
 def unpacked(state: object) -> tuple[int, int]:
-    """What `packed` packed; reads it."""
+    """The seed and draw number in a state that `packed` made; reads it."""
     if not isinstance(state, Tensor) or state.dtype != _core.uint8 or state.shape != (16,):
         raise InvalidType("expected a state that get_rng_state or Generator.get_state returned")
     seed, draw = state.numpy().view(np.int64)

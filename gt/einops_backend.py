@@ -19,7 +19,7 @@ ONE_BY_ONE = ("any", "all", "prod")  # of one dimension at a time
 
 
 class Operations:
-    """What einops asks of a backend, in GT's operators."""
+    """The operations that einops asks of a backend, in GT's operators."""
 
     framework_name = "gt"
 
@@ -122,7 +122,7 @@ def choose_layers(module: types.ModuleType, load: Callable[[types.ModuleType], N
 
 
 def _uses_gt(names: dict[str, object]) -> bool:
-    """Whether a file of these names writes for GT: torch is none of them.
+    """True if a file with these globals uses GT: torch is not among them.
 
     A file that names neither is torch's where the program has imported torch.
     """
@@ -168,7 +168,7 @@ def _create_rearrange_layers(
     post_reshape_pattern: str | None,
     post_reshape_lengths: dict[str, int] | None,
 ) -> None:
-    """What EinMix does before its product and behind it, None where nothing."""
+    """Sets the layers that EinMix runs before and after its product; None for no layer."""
     layer = vars(sys.modules[type(self).__module__])["Rearrange"]
     for name, pattern, lengths in (
         ("pre_rearrange", pre_reshape_pattern, pre_reshape_lengths),

@@ -62,7 +62,7 @@ class UnsupportedDtype(DtypeError, NotSupported):
 
 
 class InvalidUse(Error, RuntimeError):
-    """What PyTorch refuses for other reasons than shapes and element types."""
+    """A use that PyTorch refuses for a reason other than shapes and element types."""
 
 
 class NotDifferentiable(Error, RuntimeError):
@@ -70,7 +70,7 @@ class NotDifferentiable(Error, RuntimeError):
 
 
 class DerivativeNotImplemented(NotDifferentiable, NotImplementedError):
-    """The same, of an operator whose gradient PyTorch refuses with a NotImplementedError."""
+    """A missing gradient that PyTorch refuses with a NotImplementedError."""
 
 
 class WorkerError(Error, RuntimeError):
@@ -126,7 +126,7 @@ class UnreadFailureWarning(RuntimeWarning):
 
 
 def out_refused(function: str) -> InvalidType:
-    """What a function says that is given `out=`."""
+    """The error of a function that is called with `out=`."""
     return InvalidType(
         f"{function}(): out= is not taken, results are values of their own: write "
         f"out = gt.{function}(...), or out.copy_(gt.{function}(...)) where others read out"

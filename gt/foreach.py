@@ -31,7 +31,7 @@ _NUMBERS = ("Scalar scalar", "Scalar[] scalars")
 _SCALED = ("Tensor other, *, Scalar alpha=1", "Tensor[] other, *, Scalar alpha=1")
 _LISTS = "Tensor[] tensor1, Tensor[] tensor2, "
 _FACTORS = ("Scalar[] scalars", "Tensor scalars", "Scalar value=1")
-# What follows the list `self` in each overload.
+# Parameters that follow the list `self` in each overload.
 _OVERLOADS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*_ELEMENTWISE, "max", "zero"), ("",)),
     "add": (*_NUMBERS, *_SCALED),

@@ -1,4 +1,4 @@
-"""What PyTorch has in `torch` itself beside what tensors have as methods: `gt` has these names."""
+"""Functions of `torch` itself that are no tensor methods, under the same names in `gt`."""
 
 import warnings
 

@@ -42,7 +42,9 @@ def clamp_self(g: Tensor, x: Tensor, low: Bound, high: Bound) -> Tensor:
 
 
 def clamp_min(g: Tensor, x: Value, low: Tensor, high: Bound) -> Tensor:
-    """What clamp_self leaves at and below the lower bound, where the bounds are not crossed."""
+    """The gradient of clamp by its lower bound, at elements that are at or below it; 0 where the
+    bounds are crossed.
+    """
     if high is None:
         return _unless_less(g, low, x)
     here = call("ge", low, x).logical_and(low <= high)  # no NaN is among them
@@ -51,7 +53,9 @@ def clamp_min(g: Tensor, x: Value, low: Tensor, high: Bound) -> Tensor:
 
 
 def clamp_max(g: Tensor, x: Value, low: Bound, high: Tensor) -> Tensor:
-    """What clamp_self leaves at and above the upper bound; all where the bounds are crossed."""
+    """The gradient of clamp by its upper bound, at elements that are at or above it; all of it
+    where the bounds are crossed.
+    """
     if low is None:
         return _unless_less(g, x, high)
     here = (high <= x).logical_and(((high == low).logical_and(high == x)).logical_not())
@@ -141,12 +145,12 @@ def batch_norm_input(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) ->
 
 
 def batch_norm_weight(g: Tensor, x: Tensor, eps: float) -> Tensor:
-    """The same of its weight."""
+    """The gradient of batch_norm's weight."""
     return (g * _standardized_channels(x, eps)[0]).sum(_others(x))
 
 
 def batch_norm_bias(g: Tensor) -> Tensor:
-    """The same of its bias."""
+    """The gradient of batch_norm's bias."""
     return g.sum(_others(g))
 
 

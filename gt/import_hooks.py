@@ -1,8 +1,9 @@
-"""What GT adds to a library when a program imports it: collate to torch's loader, einops' backend
-and layers, einx's.
+"""Hooks that extend a library when a program imports it: a collate function for torch's loader,
+einops' backend and layers, einx's backend.
 
-The libraries are not imported here. A library that is there already is told at once. And what an
-import of GT's says that finds nothing: `import gt.fx`, `from gt.nn import CrossMapLRN2d`.
+The libraries are not imported here; one that is already loaded is extended at once. Errors of
+imports that find nothing in GT are made here too: `import gt.fx`,
+`from gt.nn import CrossMapLRN2d`.
 """
 
 import importlib

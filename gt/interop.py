@@ -133,7 +133,7 @@ def from_dlpack(
 
 
 class _Capsule:
-    """What numpy asks for an array, around a bare capsule; its memory is the host's."""
+    """The DLPack methods that numpy calls, around a bare capsule; its memory is the host's."""
 
     def __init__(self, capsule: object) -> None:
         self._capsule = capsule

@@ -1,4 +1,5 @@
-"""What PyTorch keeps of an operator that GT composes of several: backward passes mind writes to it.
+"""Values that PyTorch saves for backward in an operator that GT composes of several; writes to them
+are errors.
 
 GT's values are never written, so gradients are right whatever is kept. Only an error follows: a
 program that PyTorch refuses is refused. Rows of ops.toml have the column `keeps` for it.
@@ -44,7 +45,7 @@ def keeps(**kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-# Where a value stands: among the operands, or from -1 downwards among the results.
+# Index of a value: among the operands from 0, among the results from -1 downwards.
 Place = int
 
 

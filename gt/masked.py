@@ -121,7 +121,7 @@ def argmax(
     dtype: gt.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the largest element stands along `dim`, or in the flat input; in the input's dtype."""
+    """Index of the largest element along `dim` or in the flat input, in the input's dtype."""
     place = _filled(input, mask, _lowest(input)).argmax(dim, keepdim)
     return place.to(input.dtype if dtype is None else dtype)
 
@@ -134,7 +134,7 @@ def argmin(
     dtype: gt.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the smallest element stands along `dim`, or in the flat input; in its dtype."""
+    """Index of the smallest element along `dim` or in the flat input, in the input's dtype."""
     place = _filled(input, mask, _highest(input)).argmin(dim, keepdim)
     return place.to(input.dtype if dtype is None else dtype)
 
@@ -342,7 +342,7 @@ def _whole_mask(input: Tensor, mask: Tensor) -> Tensor:
 
 
 def _count(input: Tensor, dim: Dims, mask: Tensor | None, *, keepdim: bool) -> Tensor:
-    """How many elements take part."""
+    """Number of elements that the mask selects."""
     taking = gt.ones(input.shape, dtype=gt.bool) if mask is None else _whole_mask(input, mask)
     return taking.sum(_dims(dim, input.ndim), keepdim=keepdim)
 

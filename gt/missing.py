@@ -1,4 +1,5 @@
-"""What a module says of a name that it does not have: whether PyTorch has it, and what is nearest.
+"""Errors for names that a module does not have: they say whether PyTorch has it, and what is
+nearest.
 
 The list of PyTorch's names, which tools/missing_names.py writes, is read at the first miss.
 """
@@ -16,7 +17,7 @@ FILE = pathlib.Path(__file__).with_name("missing_names.txt")
 _PAGE = "; docs/coverage.md lists what it has."
 _ALIKE_MIN = 0.75  # difflib's measure: one letter of four
 _SHORT_MAX = 2  # letters: too few to say what is alike, `fx` and `fix`
-# What does the same by another name, where spelling does not lead to it.
+# Replacements whose names are not spelt alike.
 INSTEAD = {
     ("gt", "complex32"): "gt.complex64",
     ("gt", "export"): "gt.save of a state_dict()",
@@ -29,7 +30,7 @@ INSTEAD = {
     ): "gt.optim.Adam: all gradients are dense, an Embedding's too",
 }
 
-# The same of methods, as an expression of a tensor x.
+# Replacements of methods, as expressions of a tensor x.
 INSTEAD_OF_METHODS = {
     "apply_": "an operator over all of x, or gt.tensor of what Python makes of x.tolist()",
     "cholesky": "gt.linalg.cholesky(x)",

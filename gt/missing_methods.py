@@ -1,4 +1,4 @@
-"""What a tensor says of PyTorch's methods that GT has not: that they are missing, not misspelt.
+"""PyTorch's tensor methods that GT lacks, with errors that say so: missing, not misspelt.
 
 Each is an attribute of the class that raises AttributeError, so `hasattr` says False. A
 `__getattr__` of the class would make every attribute of every tensor slower to find.

@@ -125,7 +125,7 @@ def _signal_name(number: int) -> str:
 
 
 def _run(fn: Callable[..., object], at: int, args: tuple[Any, ...], report: Connection) -> None:
-    """What a process does: it calls the function, and reports what that raises."""
+    """Body of a process: calls the function and reports the exception that it raises."""
     try:
         fn(at, *args)
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ Array = npt.NDArray[np.generic]
 
 @dataclasses.dataclass
 class PrintOptions:
-    """How tensors are shown, as `torch.set_printoptions` names it."""
+    """Settings for showing tensors, as `torch.set_printoptions` names them."""
 
     precision: int = 4
     threshold: float = 1000
@@ -171,7 +171,7 @@ class ComplexFormatter:
 
 
 def formatter_of(data: Array, options: PrintOptions) -> Formatter | ComplexFormatter:
-    """What shows elements of such data."""
+    """The formatter for elements of such data."""
     return (ComplexFormatter if data.dtype.kind == "c" else Formatter)(data, options)
 
 

@@ -31,7 +31,9 @@ __all__ = [
 
 
 class ProfilerActivity(enum.Enum):
-    """Whose kernels PyTorch looks at; accepted, and all of the workers count."""
+    """Kinds of kernels that PyTorch profiles; accepted without effect: all work of the workers
+    counts.
+    """
 
     CPU = 0
     XPU = 1
@@ -42,7 +44,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What a profile does at a step."""
+    """Action of a profile at a step."""
 
     NONE = 0
     WARMUP = 1
@@ -67,7 +69,7 @@ def schedule(
     skip_first: int = 0,
     skip_first_wait: int = 0,
 ) -> Callable[[int], ProfilerAction]:
-    """What to do at each step: wait, warm up and record, over and over.
+    """A schedule of rounds: each waits, warms up and records.
 
     Args:
         wait: steps that are not looked at.

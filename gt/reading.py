@@ -37,7 +37,7 @@ def to_array(
     dtype: npt.DTypeLike | None = None,
     copy: bool | None = None,  # noqa: ARG001 - a read is a copy already
 ) -> npt.NDArray[np.generic]:
-    """What `numpy.asarray(tensor)` calls."""
+    """The array for `numpy.asarray(tensor)`."""
     array = numpy(self)
     return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -113,7 +113,7 @@ def shallow_copy(self: Tensor) -> Tensor:
 
 
 def reduced(self: Tensor, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001 - all are alike
-    """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
+    """The tensor's pickled form: class, values, requires_grad and attributes, but no gradient."""
     data = _core.read_bytes(self).tobytes()
     name = repr(self.dtype).removeprefix("gt.")
     parts = type(self), data, name, tuple(self.shape), self.requires_grad

@@ -102,7 +102,7 @@ class ValuesIndices(Results):
 
 @functools.cache
 def of(name: str, fields: tuple[str, ...]) -> type[Results]:
-    """What the operator `name` returns."""
+    """The named tuple class that the operator `name` returns."""
     base = ValuesIndices if fields == _VALUES else Results
     namespace: dict[str, object] = {
         "__slots__": (),

@@ -81,7 +81,7 @@ def read(
 def read_open(
     file: BinaryIO, names: set[str] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """As `read`, from where an open file stands to its end."""
+    """The tensors and metadata from an open file's position to its end, as `read` returns them."""
     begin = file.tell()
     size = file.seek(0, os.SEEK_END) - begin
     file.seek(begin)

@@ -131,7 +131,9 @@ def _say_format(suffix: str) -> None:
 
 
 def _is_to_be_whole(obj: object) -> bool:
-    """Whether it is more than safetensors hold, and the program PyTorch's, which saves anything."""
+    """True if safetensors cannot hold `obj` and the program is written for PyTorch, which saves
+    anything.
+    """
     if not torch_imports.is_installed():
         return False
     try:
@@ -283,7 +285,7 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """What `add_safe_globals` was given."""
+    """The classes and functions that `add_safe_globals` has registered."""
     return list(_safe_globals)
 
 

@@ -30,8 +30,8 @@ __all__ = [
     "synchronize",
 ]
 
-# How long the end of a program waits for failures still to come: here a worker may only now be
-# starting, elsewhere there may be none.
+# Time for which the end of a program waits for failures still to come: an embedded worker may only
+# now be starting; elsewhere there may be no worker.
 EXIT_SECONDS = {"embedded": 20.0, "elsewhere": 1.0}
 NOTICE_SECONDS = 1.0
 POLL_SECONDS = 0.02  # a worker takes some hundred times that to start
@@ -102,7 +102,7 @@ def disconnect() -> None:
 
 
 def is_connected() -> bool:
-    """Whether a session is open (the first operation opens one)."""
+    """True if a session is open (the first operation opens one)."""
     return _core.is_connected()
 
 

@@ -35,7 +35,7 @@ MODES = ("default", "warn", "error")
 
 @dataclass
 class Switches:
-    """What was set last."""
+    """The values set last."""
 
     device: device_class | None = None
     precision: str = "highest"
@@ -54,7 +54,7 @@ def set_default_device(device: object) -> None:
 
 
 def get_default_device() -> device_class:
-    """What was set last, else `gt`, as every tensor's `device` says."""
+    """The device set last, else `gt`, the device of every tensor."""
     return _switches.device or device_class("gt")
 
 
@@ -72,7 +72,7 @@ def set_num_threads(int: int, /) -> None:
 
 
 def get_num_threads() -> int:
-    """What was set last, else the threads that a worker of this program has at most."""
+    """The number set last, else the most threads that a worker of this program has."""
     return _switches.threads or config.environment.threads() or config.environment.core_count()
 
 
@@ -84,7 +84,7 @@ def set_num_interop_threads(int: int, /) -> None:
 
 
 def get_num_interop_threads() -> int:
-    """What was set last, else 1."""
+    """The number set last, else 1."""
     return _switches.interop_threads
 
 
@@ -101,7 +101,7 @@ def set_float32_matmul_precision(precision: str, /) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """What was set last, else `highest`."""
+    """The value set last, else `highest`."""
     return _switches.precision
 
 
@@ -111,12 +111,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was asked for."""
+    """True if `use_deterministic_algorithms` was asked for."""
     return _switches.mode > 0
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether it was asked for with `warn_only`."""
+    """True if `use_deterministic_algorithms` was asked for with `warn_only`."""
     return _switches.mode == 1
 
 
@@ -155,5 +155,5 @@ def set_warn_always(b: bool, /) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """What was set last, else False."""
+    """The value set last, else False."""
     return _switches.warn_always

@@ -1,4 +1,4 @@
-"""The memory that tensors share, as an object: which one it is, and how long.
+"""The memory that tensors share, as an object that tells which memory it is and its size.
 
 Elements are on workers, so that nothing here points at them.
 """
@@ -22,7 +22,7 @@ class UntypedStorage:
         self._whole = tensor.detach().as_strided((count,), (1,), 0)
 
     def data_ptr(self) -> int:
-        """What stands for the address of the first byte; 0 where there is none."""
+        """A number that stands for the address of the first byte; 0 for empty memory."""
         return self._address if len(self) else 0
 
     @property
@@ -30,11 +30,11 @@ class UntypedStorage:
         return self._address
 
     def nbytes(self) -> int:
-        """How many bytes it has."""
+        """Size in bytes."""
         return int(self._whole.nbytes)
 
     def size(self) -> int:
-        """How many bytes it has."""
+        """Size in bytes."""
         return self.nbytes()
 
     def element_size(self) -> int:
@@ -43,12 +43,12 @@ class UntypedStorage:
 
     @property
     def device(self) -> object:
-        """That of its tensors."""
+        """The device of its tensors."""
         return self._whole.device
 
     @property
     def is_cuda(self) -> bool:
-        """That of its tensors."""
+        """True if its tensors are on CUDA."""
         return bool(self._whole.is_cuda)
 
     def tolist(self) -> list[int]:

@@ -64,7 +64,7 @@ TENSORS: Mapping[str, Callable[..., object]] = {
 
 
 class Reading(NamedTuple):
-    """How a file is read: its name, for errors, and what its pickle may name."""
+    """Settings for reading a file: its name for errors, the globals that its pickle may name."""
 
     name: object
     remedy: str  # of a file that PyTorch alone reads

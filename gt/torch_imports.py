@@ -115,12 +115,12 @@ class _Answered:
 
 
 def is_installed() -> bool:
-    """Whether `import torch` is answered by GT in this process."""
+    """True if GT answers `import torch` in this process."""
     return any(isinstance(finder, _Torch) for finder in sys.meta_path)
 
 
 def torch_is_installed() -> bool:
-    """Whether PyTorch is there, which workers import, whatever `import torch` gives here."""
+    """True if PyTorch is installed, which workers import, whatever `import torch` gives here."""
     finders = (finder for finder in sys.meta_path if not isinstance(finder, _Torch))
     return any(finder.find_spec("torch", None) is not None for finder in finders)
 

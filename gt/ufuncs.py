@@ -41,7 +41,7 @@ def array_ufunc(
     *inputs: Any,  # noqa: ANN401 - numpy's
     **options: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
-    """What `ufunc` gives: a tensor where it is called for one, else what numpy returns.
+    """The result of `ufunc`: a tensor where it is called for one, else numpy's result.
 
     Raises:
         RuntimeError: A tensor that requires a gradient, where there is no operator for it.

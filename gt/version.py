@@ -1,4 +1,4 @@
-"""Which GT this is, by torch.version's names; `cuda` and `hip` are None: GT is built with none."""
+"""GT's version by torch.version's names; `cuda` and `hip` are None: GT is built with neither."""
 
 from gt import _core
 from gt.torch_version import __version__

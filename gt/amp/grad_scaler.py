@@ -26,7 +26,7 @@ class _Stage(enum.Enum):
 
 
 class _Progress:
-    """How far one optimizer is since the last update()."""
+    """Stage of one optimizer since the last update()."""
 
     def __init__(self) -> None:
         self.stage = _Stage.READY
@@ -177,7 +177,7 @@ class GradScaler:
             scale.copy_(new_scale.reshape(()))
 
     def _change(self, scale: Tensor, tracker: Tensor, is_found: Tensor) -> None:
-        """As PyTorch's `_amp_update_scale_`, by instructions."""
+        """Updates scale and tracker as PyTorch's `_amp_update_scale_`, by instructions."""
         with gt.no_grad():
             steps = tracker + 1
             grows = steps == self._growth_interval
@@ -203,7 +203,7 @@ class GradScaler:
         return float(self._init_scale if self._scale is None else self._scale.item())
 
     def get_growth_factor(self) -> float:
-        """What the scale is multiplied by to grow."""
+        """Factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
@@ -211,7 +211,7 @@ class GradScaler:
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """What the scale is multiplied by after an infinity."""
+        """Factor by which the scale shrinks after an infinity."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
@@ -227,7 +227,7 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Whether it does anything."""
+        """True if the scaler is enabled."""
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:

@@ -15,7 +15,9 @@ State: TypeAlias = dict[str, Any]
 
 
 class Undo:
-    """What an optimizer and its parameters are before a step; copies share the tensors' values."""
+    """Saved state of an optimizer and its parameters before a step; the copies share the tensors'
+    values.
+    """
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
@@ -51,7 +53,7 @@ class Undo:
         return True
 
     def _is_of_tensors(self) -> bool:
-        """Whether the step changed tensors alone, and made none."""
+        """True if the step changed tensors only, and made none."""
         now = self._optimizer.state
         if len(now) != len(self._state):
             return False

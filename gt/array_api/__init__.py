@@ -76,7 +76,7 @@ from gt.array_api.searching import (
 
 __array_api_version__ = "2024.12"
 
-# What GT has by the standard's name and arguments.
+# Functions that GT has by the standard's name and arguments.
 SAME = (
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
@@ -89,7 +89,7 @@ SAME = (
     "real", "reciprocal", "remainder", "round", "sign", "signbit", "sin", "sinh", "sqrt", "square",
     "subtract", "tan", "tanh", "trunc", "uint8", "where",
 )  # fmt: skip
-# What it has by another name.
+# Functions that GT has by another name.
 RENAMED = {
     "bitwise_invert": "bitwise_not",
     "equal": "eq",

@@ -1,4 +1,4 @@
-"""What the standard lets a library ask about a namespace."""
+"""Answers to a library's questions about a namespace, as the standard defines them."""
 
 import gt
 from gt._core import dtype
@@ -17,7 +17,7 @@ class Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
 
     def default_device(self) -> Device:
-        """Where every tensor is, as far as programs see."""
+        """The device of every tensor, as far as programs see."""
         return Device("gt")
 
     def devices(self) -> list[Device]:
@@ -48,5 +48,5 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name
-    """What the namespace has: dtypes, devices, limits."""
+    """Facts about the namespace: dtypes, devices, limits."""
     return Info()

@@ -73,7 +73,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str = "fro
 
 
 def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """How many singular values are above `rtol` times the greatest."""
+    """Number of singular values greater than `rtol` times the largest."""
     out: Tensor = _linalg.matrix_rank(x, rtol=rtol)
     return out
 
@@ -89,7 +89,7 @@ def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
 
 
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """What `x1` times it is `x2`."""
+    """The solution x of `x1 @ x = x2`."""
     out: Tensor = _linalg.solve(x1, x2)
     return out
 

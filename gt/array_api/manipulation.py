@@ -50,7 +50,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """The same elements in another shape.
+    """`x` in another shape.
 
     Raises:
         ValueError: `copy=False`, which cannot be promised.

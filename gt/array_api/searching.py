@@ -66,7 +66,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 def searchsorted(
     x1: Tensor, x2: Tensor | Real, /, *, side: str = "left", sorter: Tensor | None = None
 ) -> Tensor:
-    """Where each of `x2` stands in the order of `x1`."""
+    """Index at which each element of `x2` is inserted into the sorted `x1`."""
     return gt.searchsorted(x1, x2, side=side, sorter=sorter)
 
 

@@ -34,7 +34,7 @@ def bound_to(
     *,
     is_method: bool = False,
 ) -> tuple[Schema, list[object]]:
-    """The same for one of `candidates`, which an error calls `name`."""
+    """As `bind`, for one of `candidates`, which errors call `name`."""
     complaints = []
     for schema in candidates:
         bound = _fitted(schema, args, named, is_method)
@@ -252,7 +252,7 @@ def written(schema: Schema, bound: Sequence[object]) -> tuple[str, list[Tensor]]
 
 
 def _differs(argument: Argument, value: object) -> bool:
-    """Whether a value is not the default; a tensor never is."""
+    """True if a value is not the argument's default; a tensor always differs."""
     if argument.is_required or isinstance(value, Tensor):
         return True
     if isinstance(value, list) and any(isinstance(x, Tensor) for x in value):

@@ -34,25 +34,25 @@ _ERRORS: dict[str, type[Exception]] = {
     "TypeError": errors.InvalidType,
     "NotImplementedError": errors.NotSupported,
 }
-# What an operator returns: a tensor, several, a named tuple of them.
+# Result of an operator: a tensor, several, or a named tuple of them.
 Returned = Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Signature:
-    """A call but for its tensors, and what came of asking."""
+    """Arguments of a call without its tensors, and the results that a worker named for it."""
 
     schema: Schema
     text: str
-    # Places of its operands among the tensors that are given.
+    # Positions of its operands among the given tensors.
     order: tuple[int, ...]
     # The instruction but for its operands; None where data decide on the results.
     instruction: Callable[..., Any] | None
-    # Whether each result has a gradient.
+    # True for each result that has a gradient.
     has_gradient: tuple[bool, ...]
-    # It returns one tensor, and no tuple.
+    # True if the operator returns one tensor and no tuple.
     is_single: bool
-    # Places of the results without a gradient that PyTorch keeps for those of others.
+    # Positions of results without a gradient that PyTorch saves for the gradients of others.
     kept: tuple[int, ...] = ()
 
 
@@ -60,13 +60,13 @@ _signatures: dict[Hashable, _Signature] = {}
 
 
 class _Counter:
-    """How many questions this process has asked."""
+    """Number of operator queries that this process has sent to workers."""
 
     queries = 0
 
 
 def queries() -> int:
-    """How many round trips asked for results since the start of the process."""
+    """Number of round trips that asked for an operator's results since the start of the process."""
     return _Counter.queries
 
 
@@ -113,7 +113,7 @@ def _keep(key: Hashable, signature: _Signature) -> None:
 
 
 def _key(value: object, operands: list[Tensor]) -> Hashable:
-    """What of an argument decides on the results; its tensors are added to `operands`."""
+    """The part of an argument that decides on the results; its tensors are added to `operands`."""
     if isinstance(value, Tensor):
         operands.append(value)
         return (value.dtype, value.shape, value.requires_grad)

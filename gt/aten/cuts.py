@@ -15,8 +15,8 @@ from gt.aten.schemas import Schema
 
 _FILE = pathlib.Path(__file__).with_name("cuts.txt")
 _LINE = re.compile(r"(?P<overload>[\w.]+): (?P<given>.+) -> (?P<made>.+?)( if (?P<test>.+))?")
-# As crates/protocol/src/rules/spread/generic.rs has them: whole on each member; the members'
-# results add up; given to one member.
+# Codes of crates/protocol/src/rules/spread/generic.rs: whole on each member; the members' results
+# add up; given to one member.
 _WHOLE, _ADDED, _FIRST = -1, -2, -3
 # A letter's name -> the dimension that has it.
 Letters = dict[str, int]
@@ -31,7 +31,7 @@ class _Value:
 
     @property
     def names_dims(self) -> bool:
-        """Whether an argument says which of its dimensions are cut."""
+        """True if an argument names the dimensions that are cut."""
         return any(word.startswith("*-") for word in self.words)
 
 
@@ -44,7 +44,7 @@ class _Line:
 
 
 def overloads() -> frozenset[str]:
-    """What cuts.txt has lines for."""
+    """The overloads that cuts.txt has lines for."""
     return frozenset(_lines())
 
 

@@ -60,7 +60,7 @@ def _of(name: str) -> list[tuple[str, str]]:
 
 
 def is_overloaded(name: str, count: int) -> bool:
-    """Whether PyTorch's error for so many arguments lists signatures and names no argument."""
+    """True if PyTorch's error for so many arguments lists signatures and names no argument."""
     return str(count) in _overloaded().get(name, ())
 
 
@@ -71,7 +71,7 @@ def _overloaded() -> dict[str, list[str]]:
 
 
 def overloads_allowed() -> frozenset[str]:
-    """What an instruction may name: `name` or `name.overload`."""
+    """The names that an instruction may have: `name` or `name.overload`."""
     return frozenset(schema.partition("(")[0] for lines in _lines().values() for _, schema in lines)
 
 

@@ -9,7 +9,7 @@ from gt.composite.inplace import inplace
 from gt.composite.older_forms import as_function, factors_first
 
 Function = Callable[..., object]
-# Whose tensor is not the first argument of the schema.
+# Methods whose tensor is not the first argument of the schema.
 _SELF_LATER = {"polygamma"}
 
 

@@ -14,11 +14,11 @@ from gt._core import Tensor
 from gt.aten.schemas import Schema
 
 _FILE = pathlib.Path(__file__).with_name("windows.txt")
-# As crates/protocol/src/rules/spread/windows.rs has them.
+# Kinds in the order of their codes in crates/protocol/src/rules/spread/windows.rs.
 _KINDS = ("reads", "adds", "places")
 # An instruction that is no gradient begins with these.
 _FORWARD = (0, -1)
-# What is there for each dimension: one number, or one for all.
+# Sizes, one for each dimension or one for all.
 _Sizes = Sequence[int]
 
 
@@ -36,7 +36,7 @@ class _Line:
 
 
 def overloads() -> frozenset[str]:
-    """What windows.txt has lines for."""
+    """The overloads that windows.txt has lines for."""
     return frozenset(_lines())
 
 
@@ -89,7 +89,7 @@ def windows(schema: Schema, bound: Sequence[object], stated: Sequence[int]) -> l
 
 
 def _numbers(word: str, named: Mapping[str, object], count: int) -> list[int] | None:
-    """What an argument says of each dimension; None where it says nothing."""
+    """Numbers of an argument, one for each dimension; None if the argument gives none."""
     if word in {"", "1"}:
         return [1] * count if word else None
     factor, _, name = word.rpartition("*")

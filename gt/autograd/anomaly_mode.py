@@ -8,12 +8,12 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on."""
+    """True if anomaly mode is on."""
     return _core.anomaly_mode()[0]
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether every gradient is read in anomaly mode, to find a NaN."""
+    """True if anomaly mode reads every gradient to find a NaN."""
     return _core.anomaly_mode()[1]
 
 

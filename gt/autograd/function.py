@@ -67,7 +67,7 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_backward` was given.
+        """The tensors that `save_for_backward` was called with.
 
         Raises:
             InvalidUse: a pass has freed them, or one was written in place since.
@@ -83,7 +83,7 @@ class FunctionCtx:
         self._not_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward gets zeros (the default), or None, where no gradient has arrived."""
+        """Sets if backward gets zeros (the default) or None where no gradient has arrived."""
         self._materializes = value
 
     def _differentiate(
@@ -139,7 +139,7 @@ class Function:
     """
 
     generate_vmap_rule = False
-    # Whether a result that is a view may not be written: the gradient would not go by backward.
+    # True if a result that is a view must not be written: its gradient would bypass backward.
     _guards_views = True
 
     def __init__(self, *args: object, **kwargs: object) -> None:

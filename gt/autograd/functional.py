@@ -213,7 +213,7 @@ class _Call:
         self.inputs = [fresh_leaf(x) for x in listed] if fresh else listed
 
     def outputs(self) -> list[Tensor]:
-        """What the function returns."""
+        """The function's results as a list of tensors."""
         returned = self.func(*self.inputs)
         self.gives_several = isinstance(returned, tuple)
         return _tensors(self.name, returned, "outputs of the user-provided function")
@@ -254,7 +254,7 @@ class _Call:
         return [gt.zeros_like(x) if item is None else item for item, x in pairs_of_inputs]
 
     def shown(self, tensors: Sequence[Tensor], *, of_outputs: bool = False) -> Tensors:
-        """As the user gave or returned them."""
+        """The tensors in the user's form: a tuple or one tensor."""
         kept = tuple(x if self.create_graph else x.detach() for x in tensors)
         several = self.gives_several if of_outputs else self.takes_several
         return kept if several else kept[0]

@@ -125,7 +125,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801 - PyTorch's name
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations of this thread are recorded."""
+    """True if operations of this thread are recorded."""
     return _core.is_grad_enabled()
 
 

@@ -42,7 +42,7 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the gradients of `func` are the limits of differences of its values.
+    """Check the gradients of `func` against finite differences of its values.
 
     Args:
         func: takes the inputs, returns a tensor or a tuple of them.
@@ -114,7 +114,7 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Whether second gradients of `func` are the limits of differences of its first ones.
+    """Check second gradients of `func` against finite differences of its first gradients.
 
     Args:
         func: takes the inputs, returns a tensor or a tuple of them.
@@ -215,7 +215,9 @@ def _compare(
 def _by_backward(
     func: Callable[..., Any], inputs: tuple[Any, ...], place: int, *, check_dtypes: bool
 ) -> list[Matrix]:
-    """Of each input that requires a gradient: a row for each of its elements."""
+    """Jacobians by backward, one for each input that requires a gradient: a row for each of its
+    elements.
+    """
     wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     flat = _outputs(func, inputs)[place].reshape(-1)
     columns: list[list[Matrix]] = [[] for _ in wanted]
@@ -238,7 +240,7 @@ def _by_backward(
 def _by_differences(
     func: Callable[..., Any], inputs: tuple[Any, ...], place: int, eps: float
 ) -> list[Matrix]:
-    """As `_by_backward`, by central differences."""
+    """Jacobians as `_by_backward` returns them, by central differences."""
     found = []
     for at, x in enumerate(inputs):
         if not isinstance(x, Tensor) or not x.requires_grad:

@@ -24,7 +24,7 @@ _next_id = itertools.count()
 
 
 class RemovableHandle:
-    """What registering a hook gives: `remove()`, or leaving a `with`, takes the hook out again."""
+    """Handle of a registered hook: `remove()`, or the end of a `with` block, removes the hook."""
 
     def __init__(self, table: Table, hook: Hook) -> None:
         self.id = next(_next_id)
@@ -32,7 +32,7 @@ class RemovableHandle:
         table[self.id] = hook
 
     def remove(self) -> None:
-        """Take the hook out; again is harmless."""
+        """Remove the hook; a second call does nothing."""
         self._table.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
@@ -88,7 +88,7 @@ def register_node_prehook(
 
 
 def of_tensor(table: Table, gradient: Tensor) -> Tensor:
-    """What a tensor's hooks make of its gradient."""
+    """The gradient after a tensor's hooks."""
     for hook in tuple(table.values()):
         result = hook(gradient)
         if result is not None:
@@ -107,7 +107,7 @@ def of_leaf(table: Table, leaf: Tensor) -> None:
 
 
 def before_node(table: Table, gradients: Gradients) -> Gradients:
-    """What the hooks before a node make of the gradients of its outputs."""
+    """Gradients of a node's outputs after the hooks that run before the node."""
     for hook in tuple(table.values()):
         result = hook(gradients)
         if result is not None:
@@ -116,7 +116,7 @@ def before_node(table: Table, gradients: Gradients) -> Gradients:
 
 
 def after_node(table: Table, inputs: Gradients, outputs: Gradients) -> Gradients:
-    """What the hooks after a node make of the gradients of its operands."""
+    """Gradients of a node's operands after the hooks that run behind the node."""
     for hook in tuple(table.values()):
         result = hook(inputs, outputs)
         if result is not None:

@@ -5,7 +5,8 @@ import sys
 from gt import nn, optim
 from gt._core import Tensor
 
-# The same module objects, so that `import gt.client.nn.functional` makes no second copies.
+# Aliases of the loaded module objects, so that `import gt.client.nn.functional` makes no second
+# copies.
 for _name in [
     name for name in sys.modules if name.split(".")[:2] in (["gt", "nn"], ["gt", "optim"])
 ]:

@@ -127,7 +127,9 @@ def install() -> None:
 
 
 def functions() -> dict[str, Method]:
-    """What `gt` has as functions: the joining ones, and methods that PyTorch has as such."""
+    """The functions of `gt`: those that join tensors, and methods that PyTorch also has as
+    functions.
+    """
     table: dict[str, Method] = {}
     for file in FILES:
         for name in file.METHODS:

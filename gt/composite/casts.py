@@ -122,12 +122,12 @@ def cuda(self: Tensor, device: Device | None = None, non_blocking: bool = False)
 
 
 def is_floating_point(self: Tensor) -> bool:
-    """Whether the dtype is a floating one."""
+    """True if the dtype is a floating-point one."""
     return self.dtype.is_floating_point
 
 
 def is_complex(self: Tensor) -> bool:
-    """Whether the dtype is a complex one."""
+    """True if the dtype is a complex one."""
     return self.dtype.is_complex
 
 
@@ -184,14 +184,14 @@ def class_of(dtype: _core.dtype) -> str:
 
 
 def is_signed(self: Tensor) -> bool:
-    """Whether its dtype has numbers below zero."""
+    """True if the dtype has negative numbers."""
     return self.dtype.is_floating_point or self.dtype.is_complex or self.dtype in (
         _core.int8, _core.int16, _core.int32, _core.int64,
     )  # fmt: skip
 
 
 def is_nonzero(self: Tensor) -> bool:
-    """Whether its one element is not zero; reads it.
+    """True if the tensor's one element is not zero; reads it.
 
     Raises:
         RuntimeError: none, or more than one element.

@@ -1,4 +1,4 @@
-"""What the files of this package share: names that numpy users type, dimension checks, results."""
+"""Code that the files of this package share: numpy's argument names, dimension checks, results."""
 
 import functools
 import inspect

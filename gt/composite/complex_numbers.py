@@ -77,7 +77,7 @@ def set_imag(self: Tensor, value: Tensor | float) -> None:
 
 
 def _part(whole: Tensor, value: Tensor | float) -> Tensor:
-    """What parts of `whole` become: a tensor or a number as their dtype."""
+    """`value` for the real or imaginary part of `whole`, in the part's dtype and shape."""
     kept = imag(whole)
     if isinstance(value, Tensor):
         return value.to(kept.dtype).expand(kept.shape)

@@ -217,7 +217,7 @@ def matched(x: Tensor, over: Sequence[int], other: Tensor, others: Sequence[int]
     return x
 
 
-# As PyTorch's operators, for what an open autocast does to them.
+# Entered by their names in PyTorch, so that an open autocast treats them as its operators.
 _dot, _tensordot = entry("dot", dot), entry("tensordot", tensordot)
 
 METHODS: dict[str, Method] = {

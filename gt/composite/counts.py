@@ -50,7 +50,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of `count` trials succeed, each by probability `prob`, in the dtype of `prob`.
+    """Number of successes in `count` trials, each of probability `prob`, in the dtype of `prob`.
 
     The rarer of success and failure is counted, in float64: for a mean below 10 by the inverse of
     the distribution's function, else by Hoermann's transformed rejection (BTRS, 1993) among 25

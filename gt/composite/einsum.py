@@ -45,7 +45,9 @@ def einsum(equation: str | Tensor, *operands: Tensor | Sequence[Any]) -> Tensor:
 
 
 def casts(tensors: Sequence[Tensor]) -> bool:
-    """Whether a product of elements and one of matrices differ: of several dtypes, of integers."""
+    """True if a product by elements and one by matrices give different results: several dtypes, or
+    integers.
+    """
     dtypes = {x.dtype for x in tensors}
     return len(dtypes) > 1 or not all(dtype.is_floating_point for dtype in dtypes)
 
@@ -77,7 +79,8 @@ def _taken(step: Step, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 
 @functools.lru_cache(maxsize=PLANS_MAX)
 def planned(equation: str, shapes: tuple[Shape, ...], is_cast: bool) -> tuple[Step, ...]:
-    """What an equation is on operands of these shapes; the result takes the first one's place.
+    """The steps that compute an equation on operands of these shapes; the result takes the first
+    one's place.
 
     Args:
         equation: as einsum's.

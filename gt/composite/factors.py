@@ -26,7 +26,9 @@ _LARGEST = {
 
 
 def fits(value: Number | complex, dtype: _core.dtype) -> bool:
-    """Whether the dtype has a number for it; whole ones drop a fraction, negative ones wrap."""
+    """True if the dtype can hold the number; integer dtypes drop a fraction, and negative numbers
+    wrap.
+    """
     if dtype.is_complex:
         return True
     if isinstance(value, complex):
@@ -43,7 +45,7 @@ def fits(value: Number | complex, dtype: _core.dtype) -> bool:
 
 
 def check_fits(value: Number | complex, dtype: _core.dtype) -> None:
-    """Raise PyTorch's error for a number that the dtype does not have.
+    """Raise PyTorch's error for a number that the dtype cannot hold.
 
     Raises:
         ShapeError: It does not.
@@ -54,7 +56,7 @@ def check_fits(value: Number | complex, dtype: _core.dtype) -> None:
 
 
 def check_factors(*values: Number | complex, operands: tuple[Tensor, ...], wide: bool) -> None:
-    """The same of factors of tensors.
+    """Raise PyTorch's error for factors that the common dtype of the operands cannot hold.
 
     Args:
         values: The factors.

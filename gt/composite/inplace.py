@@ -74,9 +74,10 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
 
 
 def direct(function: Callable[..., Tensor], name: str) -> Method:
-    """The same for a row without attributes: the worker may reuse the tensor's buffer.
+    """The method of `inplace` for a row without attributes: the worker may reuse the tensor's
+    buffer.
 
-    What the function would refuse goes through it, for its error.
+    Arguments that the function would refuse go through it, for its error.
     """
     general = factors_first(f"{name}_", inplace(function, name), stacklevel=3)
     _, *parameters = inspect.signature(function).parameters.values()
@@ -122,7 +123,7 @@ def clip_(
 
 
 def _check_bounds(self: Tensor, bounds: list[Number]) -> None:
-    """As `check_kind`; for this operator PyTorch names the dtype as C++ does."""
+    """As `check_kind`, for clamp, whose error in PyTorch names dtypes as C++ does."""
     for bound in bounds:
         result = result_type(self, bound)
         if kind(result) > kind(self.dtype) and self.dtype in C_NAMES:

@@ -79,5 +79,5 @@ METHODS: dict[str, Method] = {"detach_": detach_, "fill_diagonal_": fill_diagona
 
 
 def methods() -> dict[str, Method]:
-    """What this file attaches to the class, once the views are there."""
+    """The methods that this file attaches to the class, once the views are there."""
     return {f"{name}_": becomes(name) for name in VIEWS} | METHODS

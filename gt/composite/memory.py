@@ -1,4 +1,4 @@
-"""Which memory a tensor is a part of, and taking another one."""
+"""Identity of the memory that a tensor is a part of, and exchange of that memory."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,8 @@ from gt.storage import UntypedStorage, whole
 
 
 def data_ptr(self: Tensor) -> int:
-    """What stands for the address of the first element, and points at nothing; 0 of none.
+    """A number that stands for the address of the first element; 0 for an empty tensor. Nothing can
+    be read there.
 
     It stays as long as the memory; two tensors have the same where they begin at the same element.
     """
@@ -26,7 +27,7 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 
 
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether both show the same elements of one memory in the same order."""
+    """True if both show the same elements of one memory in the same order."""
     return (
         _core.memory_address(self) == _core.memory_address(tensor)
         and self.storage_offset() == tensor.storage_offset()

@@ -24,7 +24,7 @@ def _of_operator(name: str, combine: Callable[[Number, Tensor], Tensor]) -> Func
 
 
 def _of_numbers_too(method: Function, combine: Function) -> Function:
-    """Of two numbers the method, on a tensor of the first one."""
+    """`combine` for a number and a tensor; `method`, on a tensor of the first, for two numbers."""
 
     def of_number(input: Number, other: Tensor | Number, **named: object) -> object:
         if isinstance(other, Tensor):

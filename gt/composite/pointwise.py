@@ -39,7 +39,7 @@ def scaled(x: Tensor, factor: Number) -> Tensor:
 
 
 def is_half(*operands: Tensor) -> bool:
-    """Whether all operands have one dtype of half precision: steps between are in float32 then."""
+    """True if all operands have one half-precision dtype; steps between are in float32 then."""
     dtype = operands[0].dtype
     return dtype in HALF and all(x.dtype == dtype for x in operands)
 
@@ -171,7 +171,7 @@ def exp2(self: Tensor) -> Tensor:
 
 
 def frac(self: Tensor) -> Tensor:
-    """What stands behind the decimal point."""
+    """The fractional part."""
     if not self.dtype.is_floating_point:  # PyTorch refuses it
         return generic("frac", self)
     return self - self.trunc()
@@ -371,7 +371,7 @@ def copysign(self: Tensor, other: Operand) -> Tensor:
     """The magnitude of `self` with the sign of `other`."""
     if not isinstance(self, Tensor):
         raise combination("copysign", self, other)
-    # Of a number only its sign: the tensor's dtype need not have the number.
+    # A number contributes only its sign, since the tensor's dtype may not hold the number.
     sign = other if isinstance(other, Tensor) else math.copysign(1.0, other)
     return call("copysign", self, sign)
 

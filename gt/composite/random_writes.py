@@ -46,7 +46,7 @@ def log_normal_(
 
 
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """How many trials it takes until the first success, each by probability `p`.
+    """Fill with the number of trials up to the first success, each of probability `p`.
 
     Raises:
         ShapeError: a `p` outside of (0, 1).

@@ -50,10 +50,10 @@ def _of_all(self: Tensor, name: str) -> Tensor:
     middle, _ = call(f"{name}_dim", flat.detach(), dim=0, keepdim=False)
     if not flat.requires_grad:
         return middle
-    # The same number; its gradient goes to all elements that are it, in equal parts.
+    # The median again, by an operator whose gradient goes to all equal elements in equal parts.
     above = (flat > middle).logical_or(flat.isnan())
     share = call("amax", call("where", above, -math.inf, flat), dim=None, keepdim=False)
-    # Of NaN, to all that are.
+    # A NaN's gradient goes to all elements that are NaN.
     unknown = call("where", flat.isnan(), flat, 0.0).sum() / flat.isnan().sum()
     return call("where", middle.isnan(), unknown, share)
 
@@ -125,7 +125,7 @@ def _quantile(
 
 
 def _between(ordered: Tensor, at: Tensor, dim: int, interpolation: str) -> Tensor:
-    """What stands at the places `at`, which need not be whole."""
+    """The values at the positions `at`, interpolated where a position is not an integer."""
     if interpolation in {"lower", "higher", "nearest"}:
         word = {"lower": "floor", "higher": "ceil", "nearest": "round"}[interpolation]
         return call("gather", ordered, call("cast", call(word, at), dtype=_core.int64), dim=dim)

@@ -326,7 +326,7 @@ def renorm(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
 
 
 def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
-    """How many elements are not zero."""
+    """Number of elements that are not zero."""
     return call("sum", self != 0, dim=dims(dim, self.ndim), keepdim=False)
 
 

@@ -128,7 +128,9 @@ def _areas(y: Tensor, x: Tensor | Number, dim: int) -> Tensor:
 
 
 def _is_refused(y: Tensor, x: Tensor | None, dx: Number | None, dim: int) -> bool:
-    """Whether PyTorch's operator says what is wrong, or what results of no value."""
+    """True if PyTorch's operator is to raise the error, or to give the result of an empty
+    dimension.
+    """
     if y.dtype == _core.bool or not -y.ndim <= dim < y.ndim or y.shape[dim] == 0:
         return True
     if x is None:

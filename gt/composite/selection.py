@@ -254,14 +254,14 @@ def _check_filling(self: Tensor, index: Tensor, value: complex | Tensor) -> None
 
 
 def equal(self: Tensor, other: Tensor) -> bool:
-    """Whether shapes and all elements are equal; reads one bool."""
+    """True if shapes and all elements are equal; reads one bool."""
     return self.shape == other.shape and bool((self == other).all().item())
 
 
 def allclose(
     self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close; reads one bool, and records nothing."""
+    """True if all elements are close; reads one bool, and records nothing."""
     recording = _core.set_grad_enabled(False)
     try:
         return bool(isclose(self, other, rtol, atol, equal_nan).all().item())
@@ -270,7 +270,7 @@ def allclose(
 
 
 def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number from 0 occurs (or the sum of its weights); reads the largest."""
+    """Count of each integer from 0 on, or the sum of its weights; reads the largest."""
     if self.ndim != 1 or self.dtype.is_floating_point:
         raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:

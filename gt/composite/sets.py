@@ -113,13 +113,13 @@ def histogramdd(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> Histogram:
-    """How many of the rows of [..., d] lie in each box of a grid.
+    """Number of rows of [..., d] in each cell of a grid.
 
     Args:
-        bins: how many along each dimension, or their edges.
+        bins: their number along each dimension, or their edges.
         range: the lowest and the highest edge along each dimension; the data's if not given.
         weight: [...], what each row counts.
-        density: whether to divide by the sum and by each box's volume.
+        density: True divides by the sum and by each cell's volume.
     """
     from gt.aten.call import call
 

@@ -39,7 +39,7 @@ def contiguous(self: Tensor, memory_format: object = None) -> Tensor:
 
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
-    """Whether the shapes are equal."""
+    """True if the shapes are equal."""
     return self.shape == other.shape
 
 
@@ -104,12 +104,12 @@ def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tens
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """The same elements in `other`'s shape."""
+    """A view of the elements in `other`'s shape."""
     return self.view(other.shape)
 
 
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """The same elements in `other`'s shape."""
+    """The elements in `other`'s shape."""
     return self.reshape(other.shape)
 
 

@@ -14,7 +14,7 @@ from gt.composite.common import Method, check_64_bits, slice_dim, whole, wrap
 from gt.composite.shapes import chunk, split, split_with_sizes
 from gt.errors import InvalidType, ShapeError
 
-# How many, or where each but the first begins.
+# Number of parts, or the start of each part but the first.
 Cuts: TypeAlias = int | Sequence[int] | None
 Places: TypeAlias = int | Sequence[int] | Tensor
 

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What a file or a program says of one signal, and where."""
+    """Configuration of one signal, and the places in the file or program that set it."""
 
     config: SignalConfig
     file: str
@@ -60,7 +60,7 @@ class Entry:
     """Line and column of each key; of the name under the empty string."""
 
     def mistake(self, error: ConfigError) -> ConfigError:
-        """The same mistake with the place of its key."""
+        """A copy of the error with the position of its key in the file."""
         line, column = self.marks.get(error.key or "", self.marks.get("", (None, None)))
         return ConfigError(
             error.text, error.remedy, key=error.key, file=self.file, line=line, column=column
@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """What a file says, and every mistake in it."""
+    """The content of a configuration file, and every mistake in it."""
 
     entries: Mapping[str, Entry]
     rules: tuple[Rule, ...]
@@ -79,7 +79,7 @@ class Document:
 
 
 def load(path: str) -> Document:
-    """What a file says.
+    """The content of a file.
 
     Raises:
         ConfigError: the first mistake in it.
@@ -91,7 +91,7 @@ def load(path: str) -> Document:
 
 
 def read(path: str) -> Document:
-    """What a file says, as far as it can be understood, and its mistakes in order.
+    """The parts of a file that can be understood, and its mistakes in order.
 
     Raises:
         ConfigError: there is no such file.
@@ -106,11 +106,11 @@ def read(path: str) -> Document:
 
 
 def read_from(stream: BinaryIO, file: str) -> Document:
-    """What a stream of bytes says, as far as it can be understood, and its mistakes in order.
+    """The parts of a stream's content that can be understood, and its mistakes in order.
 
     Args:
-        stream: read to its end, or to one byte more than a file may have.
-        file: what mistakes call it.
+        stream: read to its end, or to one byte beyond the size that a file may have.
+        file: its name in mistakes.
     """
     content = stream.read(FILE_BYTES_MAX + 1)
     try:
@@ -131,11 +131,11 @@ def read_from(stream: BinaryIO, file: str) -> Document:
 
 
 def parse(text: str, file: str) -> Document:
-    """What a text says, as far as it can be understood, and its mistakes in order.
+    """The parts of a text that can be understood, and its mistakes in order.
 
     Args:
         text: YAML.
-        file: what mistakes call it.
+        file: its name in mistakes.
     """
     return _Reader(file).document(text)
 
@@ -317,7 +317,7 @@ class _Reader:
         known: tuple[str, ...] | None,
         depth: int,
     ) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """What a mapping takes from others by `<<`."""
+        """The keys and values that a mapping merges from others by `<<`."""
         self._merges += len(others)
         if others and (depth == MERGE_DEPTH_MAX or self._merges > MERGES_MAX):
             self._mistake(node, "too many `<<` in each other", "write the keys out")
@@ -412,7 +412,9 @@ def _place_of(before: str) -> tuple[int, int]:
 
 
 def _deepest(text: str) -> tuple[int, int]:
-    """Where lists and mappings stand in more of each other than anybody means."""
+    """Line and column at which lists and mappings are nested deeper than any
+    configuration needs.
+    """
     import yaml
 
     depth = 0
@@ -442,7 +444,7 @@ def _schedule(name: str) -> str:
 
 
 def _is_rule(name: yaml.Node, node: yaml.Node) -> bool:
-    """Whether an entry speaks of parameters and not of a signal."""
+    """True if an entry is a rule for parameters and not a signal."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode):

@@ -32,7 +32,7 @@ NCCL_SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """How the embedded dispatcher starts its workers."""
+    """Options with which the embedded dispatcher starts its workers."""
 
     workers: int | None
     gpus: int
@@ -50,14 +50,15 @@ class SessionOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """What mpirun tells a process that it starts.
+    """Facts that mpirun passes to a process that it starts.
 
     Args:
-        rank: its number.
-        size: how many there are.
-        local_size: how many of them are on this host.
-        job: a word that all of one mpirun have, and no other job of this host at that time.
-        master: MASTER_ADDR and MASTER_PORT, where a person has set both.
+        rank: the process's number.
+        size: number of processes.
+        local_size: number of processes on this host.
+        job: a word that the processes of one mpirun share, unlike any other job of this host at
+            that time.
+        master: MASTER_ADDR and MASTER_PORT, if both are set.
     """
 
     rank: int
@@ -68,10 +69,10 @@ class Rank:
 
 
 def read(variable: Variable[T]) -> T:
-    """What the environment says of it now.
+    """The variable's value in the environment at this moment.
 
     Raises:
-        ConfigError: that means nothing.
+        ConfigError: its text has no meaning.
     """
     try:
         return variable.value(os.environ)
@@ -94,27 +95,29 @@ def check() -> None:
 
 
 def is_verbose() -> bool:
-    """Whether GT_VERBOSE asks to say what starts."""
+    """True if GT_VERBOSE asks for messages about what starts."""
     return read(variables.VERBOSE)
 
 
 def uses_rings() -> bool:
-    """Whether a dispatcher on this host is talked to by shared memory, as GT_NO_RING allows."""
+    """True if a dispatcher on this host is reached by shared memory, which GT_NO_RING turns off."""
     return not read(variables.NO_RING)
 
 
 def shards_batches() -> bool:
-    """Whether GT_AUTO_SHARD cuts batches over all workers."""
+    """True if GT_AUTO_SHARD cuts batches over all workers."""
     return read(variables.AUTO_SHARD)
 
 
 def backend() -> str:
-    """What GT_BACKEND says: `pytorch`, `native`, `numpy`, or `auto` (pytorch where it is there)."""
+    """The value of GT_BACKEND: `pytorch`, `native`, `numpy`, or `auto` (pytorch if it is
+    installed).
+    """
     return read(variables.BACKEND)
 
 
 def own_kernels() -> str:
-    """What GT_KERNELS says: `auto` (where they are faster), `on` (wherever they can), `off`."""
+    """The value of GT_KERNELS: `auto` (where they are faster), `on` (wherever they can), `off`."""
     return read(variables.KERNELS)
 
 
@@ -166,13 +169,14 @@ def threads() -> int | None:
 
 
 def use_threads(count: int | None) -> None:
-    """How a worker's libraries behave, OpenMP's threads above all, before one of them is loaded.
+    """Set the waiting and the threads of a worker's libraries, OpenMP above all, before they are
+    loaded.
 
-    They sleep between two instructions: by default they would spin for milliseconds, on the core
-    that the client needs. How they wait is the user's where the user has said so.
+    Threads sleep between two instructions: by default they would spin for milliseconds on the core
+    that the client needs. A policy that the user has set stays.
 
     Args:
-        count: how many there are; None leaves it to the library, which takes all cores.
+        count: number of threads; None leaves it to the library, which takes all cores.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # PyTorch imports no front ends of other devices in a worker: GT's own would make it a client.
@@ -262,12 +266,13 @@ def use_token(token: str) -> None:
 
 
 def idle_seconds() -> float:
-    """How long a worker keeps memory for what may come: GT_IDLE_SECONDS, else five seconds."""
+    """Seconds for which a worker keeps free memory for later values: GT_IDLE_SECONDS, else five."""
     return read(variables.IDLE_SECONDS)
 
 
 def look_ahead() -> int | None:
-    """What workers look at of the stream behind an instruction: all, 0 for nothing, a seed to draw.
+    """Extent of the stream that workers read ahead: None for all, 0 for nothing, else a seed to
+    draw from.
 
     For tests, which show with GT_LOOK_AHEAD that no result depends on it.
     """
@@ -275,7 +280,7 @@ def look_ahead() -> int | None:
 
 
 def native_rows() -> str:
-    """Whether a torch worker runs rows by ATen in C++: GT_ATEN says `auto`, `on` or `off`.
+    """The value of GT_ATEN, if a torch worker runs rows by ATen in C++: `auto`, `on` or `off`.
 
     `auto`, the default, compiles the helper beside the first instructions, `on` before them.
     """
@@ -283,7 +288,7 @@ def native_rows() -> str:
 
 
 def cache_folder() -> pathlib.Path:
-    """Where what is made once for this machine is kept: GT_CACHE_DIR, else the user's cache."""
+    """Folder for files made once for this machine: GT_CACHE_DIR, else one in the user's cache."""
     own = read(variables.CACHE_DIR)
     users = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(own) if own else pathlib.Path(users) / "gt"
@@ -295,12 +300,12 @@ def cpp_compiler() -> str:
 
 
 def process_groups() -> str:
-    """What GT_PROCESS_GROUPS says: `auto` (the default), `off`, `gloo` or `nccl`."""
+    """The value of GT_PROCESS_GROUPS: `auto` (the default), `off`, `gloo` or `nccl`."""
     return read(variables.GROUPS)
 
 
 def compression() -> str:
-    """What GT_COMPRESSION says of bytes for other hosts.
+    """The value of GT_COMPRESSION, the compression of bytes for other hosts.
 
     Returns:
         `auto` (the default), `on` or `off`; or, where sums may lose bits, a codec (`bf16` or

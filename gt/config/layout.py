@@ -1,6 +1,6 @@
-"""What one signal means: SignalConfig and ShardConfig, checked when they are made.
+"""Configuration of one signal: SignalConfig and ShardConfig, checked when they are made.
 
-How they are read from a file is in document.py, what holds inside several signals in scopes.py.
+Reading them from a file is in document.py, their combination in nested scopes in scopes.py.
 """
 
 import difflib
@@ -58,13 +58,14 @@ class ShardConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SignalConfig:
-    """What a signal means.
+    """Configuration of a signal.
 
     Args:
         shard: the layout; without it the planner chooses.
-        workers: where the scope runs: the same as the workers of `shard`.
+        workers: on which the scope runs; they are the workers of `shard`.
         backward: the name of the signal that the gradients carry.
-        compile: what runs here is to be compiled (True) or not (False), else as around the scope.
+        compile: True or False compiles the scope's work or does not, else it is as in the scope
+            around.
 
     Raises:
         ConfigError: a value that has no meaning, or two that contradict each other.
@@ -204,7 +205,7 @@ def _blocks(value: object) -> int:
 
 
 def is_text(value: str) -> bool:
-    """Whether a string can be written down: half of a surrogate pair cannot."""
+    """True if a string can be encoded: one with half of a surrogate pair cannot."""
     return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 

@@ -30,7 +30,7 @@ class Engine:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What an engine says of one worker; None where it says nothing."""
+    """An engine's description of one worker; None for facts that it does not give."""
 
     engine: str
     rank: int

@@ -71,7 +71,9 @@ class Rule:
         return f"{self.file}:{self.line}:{self.column}"
 
     def matches(self, path: str) -> bool:
-        """Whether it means the parameter of this path, or a module that it belongs to."""
+        """True if the pattern matches the parameter's path, or that of the module that it belongs
+        to.
+        """
         names = path.split(".")
         return any(
             _matches(self.pattern.split("."), [*before, *names[:length]])
@@ -149,7 +151,7 @@ def rule_for(path: str, rules: Sequence[Rule]) -> Rule | None:
 
 
 def _matches(pattern: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether all of `names` are what the pattern says, one after the other."""
+    """True if the pattern matches all of `names`, one after the other."""
     reached = {0}  # how many names the pattern so far may stand for
     for word in pattern:
         if word == "**":

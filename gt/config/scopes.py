@@ -1,9 +1,9 @@
-"""What holds at a place of the program: configurations by signal, and scopes inside each other.
+"""Configuration in force at a place of the program: by signal, and resolved over nested scopes.
 
 A scope is a signal's name together with the scope around it, so the same name in two stages is two
-scopes with ids of their own. What an inner scope does not say it has from the one around it; here
-that is resolved, and the dispatcher gets one line of text for each scope (`configure`). Reading
-files is in document.py, what users open scopes with in gt/signal.py.
+scopes with ids of their own. An inner scope inherits the settings that it does not set; they are
+resolved here, and the dispatcher gets one line of text for each scope (`configure`). Reading files
+is in document.py, opening scopes in gt/signal.py.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def load_config(path: str) -> None:
 
 
 def get_config() -> dict[str, SignalConfig]:
-    """What each signal means: of `register_config`, `load_config` and GT_CONFIG, in this order.
+    """Configuration of each signal, set by `register_config`, `load_config` and GT_CONFIG in this
+    order.
 
     Raises:
         ConfigError: GT_CONFIG names a file that cannot be read.
@@ -165,7 +166,7 @@ def _new_signal(name: str, backward: int | None, text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What holds in a scope, with all that it has from the scopes around it."""
+    """Settings of a scope, with those that it inherits from the scopes around it."""
 
     workers: tuple[int, ...] | None = None
     axis: int | None = None
@@ -176,7 +177,7 @@ class Meaning:
     compile: bool = False
 
     def text(self, backward: int | None) -> str:
-        """As the instruction `configure` says it; empty where nothing is said."""
+        """Text of the instruction `configure`; empty without settings."""
         words = []
         if self.workers is not None:
             words.append(f"workers=[{','.join(map(str, self.workers))}]")
@@ -197,14 +198,14 @@ class Meaning:
         return " ".join(words)
 
     def inner(self, config: SignalConfig) -> Meaning:
-        """What holds in a scope inside of this one.
+        """Settings of a scope inside this one.
 
-        Workers, mesh and `compile` come from around where the inner scope does not name its own
-        (a mesh does not survive other workers). The layout comes from around only where the inner
-        scope names neither a layout nor workers: bare `workers:` leaves it to the planner.
+        Workers, mesh and `compile` are inherited unless the inner scope sets its own (a mesh is not
+        inherited with other workers). The layout is inherited only if the inner scope sets neither
+        a layout nor workers: bare `workers:` leaves it to the planner.
 
         Raises:
-            ConfigError: what it says does not fit what comes from around.
+            ConfigError: its own settings do not fit the inherited ones.
         """
         shard = config.shard or ShardConfig()
         own_workers = None if config.workers is None else tuple(config.workers)
@@ -226,11 +227,11 @@ class Meaning:
         return made
 
     def part(self, kind: str) -> Meaning:
-        """What holds for a parameter that a module stores in another way than [in, out].
+        """Settings of a parameter that a module stores in another form than [in, out].
 
         Args:
-            kind: `transposed` for a weight [out, in], `bias` for [out], `whole` for what each
-                worker needs all of.
+            kind: `transposed` for a weight [out, in], `bias` for [out], `whole` for a parameter
+                that each worker needs all of.
 
         Raises:
             ConfigError: a weight has no such dimension.
@@ -365,7 +366,7 @@ class _State:
     def _of_part(
         self, scope: Scope, meaning: Meaning, entries: Mapping[str, document.Entry]
     ) -> Meaning:
-        """What holds for a part of a scope; a mistake has the place of its entry."""
+        """Settings of a part of a scope; a mistake gets the place of its entry in the file."""
         try:
             return meaning.part(str(scope.part))
         except ConfigError as error:

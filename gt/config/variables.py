@@ -20,7 +20,7 @@ CODECS = ("bf16", "int8")
 IDLE_SECONDS_MAX = 86_400
 ON = ("1", "true", "yes", "on")
 OFF = ("0", "false", "no", "off")
-# Of two names so alike one is taken for the other, misspelt.
+# Similarity from which an unknown name counts as a misspelt one.
 LIKENESS = 0.75
 _PLACEMENTS = "GT_INSTRUCTION_LOG=FILE has each placement, gt.explain(x) its reason"
 _COMPILATION = "each operator runs by itself"
@@ -66,7 +66,7 @@ class Variable(Generic[T]):
     of_session: bool = False
 
     def value(self, environment: Mapping[str, str]) -> T:
-        """What the environment says; ValueError where that means nothing."""
+        """The value in the environment; ValueError for a text without meaning."""
         word = environment.get(self.name, "").strip()
         if not word:
             return self.default
@@ -423,7 +423,7 @@ NAMES = {variable.name: variable for variable in VARIABLES}
 
 
 def misspelt(names: Iterable[str]) -> dict[str, str]:
-    """Of the names, those that are nearly a variable's, with that."""
+    """Misspelt variables: each name that is close to a variable's, with that variable."""
     unknown = [name for name in names if name.startswith(PREFIX)]
     unknown = [name for name in unknown if name not in NAMES and name not in PROMISED]
     alike = {name: difflib.get_close_matches(name, NAMES, 1, LIKENESS) for name in unknown}

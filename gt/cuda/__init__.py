@@ -103,7 +103,7 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether this machine has GPUs, each of which gets a worker."""
+    """True if this machine has GPUs, each of which gets a worker."""
     return device_count() > 0
 
 
@@ -119,7 +119,7 @@ def current_device() -> int:
 
 
 def get_device_name(device: object = None) -> str:
-    """What the driver calls a GPU of this machine: `NVIDIA H200`.
+    """The driver's name of a GPU of this machine: `NVIDIA H200`.
 
     Args:
         device: a number or a device with one; by default the first.
@@ -228,12 +228,12 @@ def set_rng_state_all(new_states: list[Tensor]) -> None:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:  # noqa: ARG001 - all compute it
-    """Whether this machine has GPUs: a worker computes in bfloat16 on any of them."""
+    """True if this machine has GPUs: a worker computes in bfloat16 on any of them."""
     return is_available()
 
 
 def is_initialized() -> bool:
-    """Whether this machine has GPUs: there is nothing to initialize."""
+    """True if this machine has GPUs: there is nothing to initialize."""
     return is_available()
 
 

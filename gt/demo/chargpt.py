@@ -67,7 +67,7 @@ class Result:
 
     @property
     def limit(self) -> float:
-        """What the difference must not exceed."""
+        """Largest difference that passes."""
         return LIMITS[self.dtype]
 
 
@@ -121,7 +121,7 @@ def _beside(model: Module, sizes: Sizes, dtype: str) -> tuple[ModuleType, Module
 
 
 def train(lib: ModuleType, model: Module, windows: Codes, *, show_progress: bool) -> Curve:
-    """The same lines train in both libraries."""
+    """Train a model; the lines are the same for both libraries."""
     from tqdm import tqdm
 
     optimizer = lib.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)

@@ -120,7 +120,7 @@ def _given(
 def _placements(
     placed: Sequence[tuple[str, int, str, list[list[Interval]] | None]],
 ) -> tuple[Placement, ...]:
-    """What gt._core has parsed."""
+    """Placements from the tuples that gt._core parses from a layout's text."""
     return tuple(
         Replicate() if kind == "replicate" else Partial(op) if op else Shard(dim, None, ranges)
         for kind, dim, op, ranges in placed
@@ -128,11 +128,11 @@ def _placements(
 
 
 class Layout:
-    """Where the shards of a tensor of some shape are.
+    """The distribution of a tensor of some shape over a mesh.
 
     Args:
         mesh: The workers. `mesh["tp"]` means the whole mesh, and `dim` is cut along that dimension.
-        shape: Of the whole tensor.
+        shape: Shape of the whole tensor.
         dim: The dimension to cut over the mesh's last dimension, or over the one that `mesh`
             names; None replicates.
         placements: One for each dimension of the mesh instead of `dim`; absent ones replicate.
@@ -174,12 +174,12 @@ class Layout:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether every member holds all of it."""
+        """True if every member holds the whole tensor."""
         return all(isinstance(one, Replicate) for one in self.placements)
 
     @property
     def is_partial(self) -> bool:
-        """Whether the members' contributions are still to be reduced."""
+        """True if the members' contributions are still to be reduced."""
         return any(isinstance(one, Partial) for one in self.placements)
 
     def local_ranges(self, member: int = 0) -> tuple[tuple[Interval, ...], ...]:
@@ -207,7 +207,7 @@ class Layout:
         return Size([sum(end - start for start, end in one) for one in ranges])
 
     def replaced(self, axis: int, placement: Placement) -> Layout:
-        """The same with another placement along a dimension of the mesh."""
+        """A copy with another placement along one dimension of the mesh."""
         placements = list(self.placements)
         placements[axis] = placement
         return Layout(self.mesh, self.shape, placements=placements)

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class _Rendezvous:
-    """Where the processes of one mpirun find the dispatcher, as words of their commands."""
+    """Address of the dispatcher for the processes of one mpirun, as words of their commands."""
 
     server: list[str]
     worker: list[str]
@@ -163,5 +163,5 @@ def _worker(place: Rank, rendezvous: _Rendezvous) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Of processes that find this GT, also from a checkout."""
+    """Environment of processes that import this GT, also from a checkout."""
     return config.with_settings(PYTHONPATH=config.session_options().python_path)

@@ -1,4 +1,4 @@
-"""How a notebook shows a tensor: its text, and for a spread one a grid of who holds which part."""
+"""Display of a tensor in a notebook: its text, and for a distributed one a grid of its shards."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def grid(layout: Layout) -> str:
 
 
 def _ends(held: Held, dim: int) -> list[int]:
-    """Where a shard of this dimension starts or ends, in order."""
+    """Starts and ends of the shards along a dimension, in order."""
     return sorted({end for ranges in held for interval in ranges[dim] for end in interval})
 
 

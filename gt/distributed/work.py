@@ -1,4 +1,4 @@
-"""What an asynchronous collective returns."""
+"""Handle of an asynchronous collective."""
 
 from gt._core import Tensor
 
@@ -20,5 +20,5 @@ class Work:
         return self._result
 
     def result(self) -> Tensor:
-        """The same as `wait()`."""
+        """The result of `wait()`."""
         return self._result

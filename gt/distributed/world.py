@@ -1,4 +1,4 @@
-"""Who takes part: the workers of the session, and one program that speaks for them."""
+"""Members of the session: its workers, and the one program that drives them."""
 
 import gt
 from gt import _core
@@ -7,7 +7,7 @@ from gt.errors import InvalidUse
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
-    """How many workers the session has, or a group's line has. Starts them at the first call."""
+    """Number of workers of the session, or of a group's line. Starts them at the first call."""
     if group is not None:
         return group.size()
     gt.init()
@@ -29,7 +29,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a session is open: the first operation opens one, and so does init_process_group."""
+    """True if a session is open: the first operation opens one, and so does init_process_group."""
     return _core.is_connected()
 
 

@@ -1,4 +1,6 @@
-"""Which transform leads to a constrained region: `biject_to` and `transform_to`."""
+"""Registries of the transforms that lead to a constrained region: `biject_to` and
+`transform_to`.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar, overload
@@ -88,7 +90,7 @@ def _between(c: constraints._Interval) -> Transform:
 
 
 def _fill(registry: ConstraintRegistry) -> None:
-    """What both registries have."""
+    """Register the transforms that both registries have."""
     register = registry.register
     register(constraints.real, lambda _: transforms.identity_transform)
     register(constraints.greater_than, _above)

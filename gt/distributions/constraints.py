@@ -47,25 +47,26 @@ __all__ = [
 ]
 
 Bound = Tensor | float
-# What is not known before an instance is asked.
+# Value of a property that only an instance knows.
 Unknown = NotImplementedType
 SUM_TOLERANCE = 1e-6
 
 
 def all_of(check: Tensor, dims: int) -> Tensor:
-    """Whether all of the last `dims` dimensions hold."""
+    """True where `check` holds over all of its last `dims` dimensions."""
     return check.reshape((*check.shape[: check.ndim - dims], -1)).all(-1)
 
 
 class Constraint:
     """A region over which a variable is valid."""
 
-    # Whether it holds separate points only, and how many dimensions from the right one event has.
+    # True if the region is of separate points; number of dimensions from the right that one event
+    # has.
     is_discrete: bool = False
     event_dim: int = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Booleans of the batch shape."""
+        """Booleans of the batch shape: True where `value` is in the region."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -111,7 +112,7 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: object) -> bool:
-    """Whether only an instance of the distribution knows the region."""
+    """True if only an instance of the distribution knows the region."""
     return isinstance(constraint, _Dependent)
 
 

@@ -12,7 +12,7 @@ __all__ = ["GeneralizedPareto"]
 
 
 class GeneralizedPareto(Distribution):
-    """What exceeds a threshold: exponential for a concentration of 0, with heavier tails above.
+    """Excesses over a threshold: exponential for a concentration of 0, heavier tails above it.
 
     Args:
         loc: the threshold.

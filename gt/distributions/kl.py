@@ -14,7 +14,7 @@ Class = type[Distribution]
 Formula = TypeVar("Formula", bound=Callable[..., Tensor])
 
 _registered: dict[tuple[Class, Class], Callable[..., Tensor]] = {}
-# What was found for classes lately; emptied when a function is registered.
+# Cache of the functions chosen for pairs of classes; emptied when a function is registered.
 _chosen: dict[tuple[Class, Class], Callable[..., Tensor] | None] = {}
 
 

@@ -160,7 +160,7 @@ CROSS: dict[tuple[Class, Class], Callable[..., Tensor]] = {
     (Uniform, Pareto): _cross_pareto,
     (Uniform, Normal): _cross_normal,
 }
-# Where p has a value outside of q's support although others do not: the divergence is infinite.
+# Conditions of an infinite divergence: p has values outside of q's support.
 OUTSIDE: dict[tuple[Class, Class], Callable[..., Tensor]] = {
     (Beta, Uniform): lambda p, q: (q.low > 0) | (q.high < 1),
     # PyTorch says infinite where an end of the interval is reached, too.

@@ -1,4 +1,4 @@
-"""What distributions share that take probabilities or logits, but not both."""
+"""Base of distributions that take either probabilities or logits."""
 
 from gt import Size, Tensor
 from gt.distributions.distribution import Distribution

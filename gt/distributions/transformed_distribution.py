@@ -14,10 +14,10 @@ __all__ = ["TransformedDistribution"]
 
 
 class TransformedDistribution(Distribution):
-    """What a transform, or several of them, make of the samples of a distribution.
+    """A distribution whose samples pass through one or several transforms.
 
     Args:
-        base_distribution: the distribution of the samples before.
+        base_distribution: the distribution of the samples before the transforms.
         transforms: one, or a list, the first one first.
         validate_args: whether arguments are checked.
 
@@ -71,7 +71,7 @@ class TransformedDistribution(Distribution):
 
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> Constraint | None:
-        """Where the last transform leads."""
+        """The codomain of the last transform."""
         if not self.transforms:
             return self.base_dist.support
         return widened(self.transforms[-1].codomain, len(self.event_shape))

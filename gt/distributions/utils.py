@@ -1,4 +1,4 @@
-"""What distributions share: broadcasting of parameters, probabilities and logits, triangles."""
+"""Helpers of distributions: broadcasting of parameters, probabilities and logits, triangles."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 def is_number(*values: object) -> bool:
-    """Whether all of them are Python's numbers."""
+    """True if all of them are Python numbers."""
     return all(isinstance(value, (int, float)) for value in values)
 
 
@@ -99,7 +99,7 @@ class lazy_property(Generic[Result]):  # noqa: N801 - PyTorch's name
 
 
 def one_of(probs: Value | None, logits: Value | None) -> str:
-    """Which of the two was given.
+    """The name of the parameter that is not None.
 
     Raises:
         InvalidValue: none or both.
@@ -110,7 +110,7 @@ def one_of(probs: Value | None, logits: Value | None) -> str:
 
 
 def tril_mask(n: int, diag: int) -> Tensor:
-    """Whether a place of a square matrix is on or below its diagonal `diag`."""
+    """A square matrix of booleans: True on and below its diagonal `diag`."""
     at = gt.arange(n)
     return at < at.reshape(-1, 1) + (diag + 1)
 
@@ -150,7 +150,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
 
 
 def _triangle(n: int, diag: int) -> int:
-    """How many places are on or below the diagonal."""
+    """Number of elements on and below the diagonal `diag`."""
     return sum(min(max(row + diag + 1, 0), n) for row in range(n))
 
 

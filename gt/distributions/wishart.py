@@ -102,7 +102,7 @@ class Wishart(ExponentialFamily):
         new._dist_chi2 = new._squares(batch)
 
     def _squares(self, batch: gt.Size) -> Chi2:
-        """Of the squares on the diagonal of a standard sample's factor: [..., p]."""
+        """Distribution of the squares on the diagonal of a standard sample's factor: [..., p]."""
         p = self._event_shape[-1]
         df = self.df.unsqueeze(-1) - gt.arange(p, dtype=self.df.dtype)
         return Chi2(df.expand((*batch, p)), validate_args=False)

@@ -106,7 +106,9 @@ def _entries(tree: Tree, dims: Dims, call: str) -> list[Tree]:
 
 
 def _taken(tree: Tree, dims: Dims, sizes: list[int], call: str) -> Callable[[int], Tree]:
-    """What gives the tree of an entry; `sizes` gets how many entries each tensor has."""
+    """A function of an entry's index that returns its tree; appends each tensor's number of entries
+    to `sizes`.
+    """
     if isinstance(tree, Mapping | tuple | list):
         return _taken_of_several(tree, dims, sizes, call)
     if dims is None:

@@ -237,7 +237,7 @@ def detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor
 
 
 def unrecorded(aux: Tree, leaves: Sequence[Tensor]) -> Tree:
-    """What else a function returned, its tensors without history of the inputs made here."""
+    """A function's auxiliary results; their tensors lose the history of the inputs made here."""
     if isinstance(aux, Mapping):
         return {name: unrecorded(item, leaves) for name, item in aux.items()}
     if type(aux) in (tuple, list):

@@ -19,12 +19,12 @@ Tree: TypeAlias = Any  # leaves in dictionaries, lists and tuples
 
 @dataclasses.dataclass(frozen=True)
 class MicroBatch:
-    """What a forward takes, and what its loss compares with.
+    """Inputs of one forward pass, and the target that its loss compares with.
 
     Args:
         inputs: one tensor, or a dictionary of the model's arguments.
         target: None where the inputs hold it.
-        share: of the step's samples.
+        share: fraction of the step's samples.
     """
 
     inputs: Tree
@@ -32,7 +32,7 @@ class MicroBatch:
     share: float
 
     def mapped(self, inputs: Callable[[Leaf], Leaf], target: Callable[[Leaf], Leaf]) -> MicroBatch:
-        """The same with every leaf mapped."""
+        """A copy with every leaf mapped."""
         return MicroBatch(_mapped(self.inputs, inputs), _mapped(self.target, target), self.share)
 
 
@@ -78,7 +78,7 @@ def placed(leaf: Leaf, mesh: gt.distributed.DeviceMesh) -> gt.Tensor:
 
 
 def rows(tree: Tree) -> int:
-    """How many samples a batch has."""
+    """Number of samples in a batch."""
     while isinstance(tree, Mapping | list | tuple):
         tree = next(iter(tree.values() if isinstance(tree, Mapping) else tree))
     return len(tree)
@@ -120,7 +120,7 @@ def _leaf(value: Leaf) -> np.ndarray[Any, Any]:
 
 
 def _cut(tree: Tree, parts: int) -> list[Tree]:
-    """The same in parts along the first dimension, of which none is empty."""
+    """The tree cut into at most `parts` parts along the first dimension; none is empty."""
     if parts == 1:
         return [tree]
     places = np.array_split(np.arange(rows(tree)), parts)
@@ -133,7 +133,7 @@ def _rows_of(start: int, end: int) -> Callable[[Leaf], Leaf]:
 
 
 def _split(tree: Tree, share: float) -> MicroBatch:
-    """What of a batch is given to the model, and what to the loss.
+    """The inputs of the model and the target of the loss in one batch.
 
     Raises:
         InvalidType: it has more than two parts.

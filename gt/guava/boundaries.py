@@ -1,4 +1,4 @@
-"""What each stage puts out: shape, mean and largest value for LOG_ACT, all for ALLOW_ACT_REUSE."""
+"""Outputs of the stages: shape, mean and largest value for LOG_ACT, whole for ALLOW_ACT_REUSE."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Boundaries:
 
 
 class ActivationCache:
-    """What each stage but the last has handed on in the last steps; it stays with its workers.
+    """Outputs of each stage but the last in the latest steps; they stay on the stages' workers.
 
     Args:
         model: whose modules are watched.

@@ -37,12 +37,12 @@ MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.s
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Position:
-    """Where a run stands.
+    """Progress of a run.
 
     Args:
-        step: steps made.
-        epoch: the epoch that it is in, from 0 on.
-        batches: of the loader, taken in that epoch.
+        step: number of steps made.
+        epoch: the current epoch, from 0 on.
+        batches: number of batches taken from the loader in that epoch.
         epoch_random: the generators' state where the epoch began, from which its order follows.
     """
 
@@ -167,7 +167,7 @@ def resumed(loader: Iterable[Any], count: int, begin: Mapping[str, Any]) -> Iter
 
 
 def _moments(optimizer: Value, value: Value) -> list[Value]:
-    """What an optimizer keeps of a parameter in its shape, so that both have one layout."""
+    """State that an optimizer keeps of a parameter in its shape, so that both have one layout."""
     kept = optimizer.state[value].values() if value in optimizer.state else ()
     return [
         one for one in kept if getattr(one, "shape", None) == value.shape
@@ -176,7 +176,7 @@ def _moments(optimizer: Value, value: Value) -> list[Value]:
 
 
 def _left(tree: Any, library: Library) -> Any:  # noqa: ANN401 - of any form
-    """The same with GT's tensors."""
+    """The tree with GT's tensors for the library's."""
     if isinstance(tree, Mapping):
         return {key: _left(value, library) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -188,7 +188,9 @@ def _left(tree: Any, library: Library) -> Any:  # noqa: ANN401 - of any form
 
 
 def _entered(tree: Any, library: Library) -> Any:  # noqa: ANN401 - of any form
-    """The same with the library's tensors; PyTorch's own are on the CPU, as its optimizers ask."""
+    """The tree with the library's tensors for GT's; PyTorch's own are on the CPU, as its optimizers
+    ask.
+    """
     if isinstance(tree, Mapping):
         return {key: _entered(value, library) for key, value in tree.items()}
     if isinstance(tree, list | tuple):

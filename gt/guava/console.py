@@ -1,4 +1,4 @@
-"""What a run says, line by line; a progress bar that is shown stays below."""
+"""Messages of a run, line by line; a progress bar on display stays below them."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ Value: TypeAlias = Any  # a tensor of either library
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Library:
-    """Where a model's tensors, losses and optimizers come from.
+    """The library of a model's tensors, losses and optimizers.
 
     Args:
         module: `gt` or `torch`.
-        device: what a model is moved to, and autocast is asked for.
+        device: type of device that a model is moved to and autocast is asked for.
         enter: the library's tensor for one of GT's; both are the same values.
         leave: GT's tensor for one of the library's.
     """

@@ -1,4 +1,4 @@
-"""What a run measures: a record a step, lines for people, JSON lines for programs.
+"""Measurements of a run: a record a step, lines for people, JSON lines for programs.
 
 Losses stay on the workers until a line is due, so that nothing waits in between.
 """
@@ -148,7 +148,7 @@ def megabytes(count: float) -> str:
 
 
 def memory_line(worker: dict[str, float]) -> str:
-    """What a worker holds, and the most that it has held."""
+    """A worker's memory in use, and its peak."""
     return (
         f"memory of worker {worker['worker']:.0f}: allocated {megabytes(held(worker))} in "
         f"{worker.get('values', 0):.0f} values, peak {megabytes(worker.get('bytes_peak', 0))}"

@@ -64,12 +64,12 @@ class Orchestrator:
 
     @property
     def address(self) -> str | None:
-        """Where workers join; None where they are of this program."""
+        """Address at which workers join; None if they belong to this program."""
         return None if self._dispatcher is None else self._dispatcher.address
 
     @property
     def activations(self) -> Sequence[Sequence[Value]]:
-        """What stages handed on in each of the last steps, with `allow_act_reuse`; else empty."""
+        """Outputs of the stages in each of the last steps, with `allow_act_reuse`; else empty."""
         return [] if self._kept is None else list(self._kept)
 
     def register_model(self, model: Model) -> None:
@@ -226,7 +226,7 @@ class Orchestrator:
         return self.optimizer
 
     def _position(self, trainer: Trainer, resume: str | os.PathLike[str] | None) -> Position:
-        """Where training begins: at the start, or where a checkpoint was written."""
+        """Position at which training begins: the start, or that of a checkpoint."""
         path = checkpoint.found(resume, Path(self.config.checkpoint_dir))
         if path is None:
             return Position()

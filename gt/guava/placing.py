@@ -1,4 +1,4 @@
-"""Where a model's parameters lie, and which workers compute its modules."""
+"""Placement of a model's parameters, and of its modules on workers."""
 
 from __future__ import annotations
 

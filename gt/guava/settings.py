@@ -25,12 +25,13 @@ TRIES_MAX, SECONDS_MAX = 1000, 1e6  # more is a slip of the hand
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What a setting may be.
+    """Type of a setting.
 
     Args:
-        expected: in words, for an error.
-        parse: its value, from a word of the environment; ValueError where that means nothing.
-        accept: its value, from an argument; ValueError where that means nothing.
+        expected: description of the values for an error.
+        parse: a function from a word of the environment to a value; ValueError for a word without
+            meaning.
+        accept: a function from an argument to a value; ValueError for an argument without meaning.
     """
 
     expected: str

@@ -1,4 +1,4 @@
-"""How the workers of a run are divided: tensor-parallel groups, stages, data-parallel rows."""
+"""Division of a run's workers: tensor-parallel groups, stages, data-parallel rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Split:
         return list(range(stage * size, (stage + 1) * size))
 
     def batches_a_step(self) -> int:
-        """How many batches of the loader one step takes."""
+        """Number of the loader's batches in one step."""
         return self.data * self.micro_batches
 
     def __str__(self) -> str:

@@ -139,7 +139,7 @@ def _called_inside(path: str, module: Model, costs: Mapping[str, float]) -> list
 
 
 def _ends(costs: Sequence[float], count: int) -> list[int]:
-    """Where stages end but for the last, so that the dearest costs the least; none is empty."""
+    """Ends of all stages but the last, so that the dearest stage costs least; none is empty."""
     sums = [0.0]
     for cost in costs:
         sums.append(sums[-1] + cost)

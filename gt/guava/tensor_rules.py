@@ -1,4 +1,4 @@
-"""Which dimension of which parameter is cut in a tensor-parallel group, found from a model's tree.
+"""Dimension in which each parameter is cut in a tensor-parallel group, found from a model's tree.
 
 A matrix whose outputs are cut is followed by one whose inputs are cut, so that a block exchanges
 one sum. No rule changes a result: what no rule knows stays whole, and the run says so once.
@@ -81,7 +81,7 @@ def _found(model: Model) -> Iterator[tuple[str, Cut]]:
 
 
 def _chain(path: str, chain: Model) -> Iterator[tuple[str, Cut]]:
-    """Of the linear layers of a Sequential the first cuts outputs, the next inputs, and so on."""
+    """Cuts of a Sequential's linear layers: the first of a pair cuts outputs, the second inputs."""
     layers = [(name, one) for name, one in chain.named_children() if _is(one, "Linear")]
     for (first, columns), (second, rows) in zip(layers[::2], layers[1::2], strict=False):
         yield from _layer(_joined(path, first), columns, COLUMNS)
@@ -110,7 +110,7 @@ def _layer(path: str, layer: Model, role: str) -> Iterator[tuple[str, Cut]]:
 
 
 def _is(module: Model, *names: str) -> bool:
-    """Whether a module is of a class of one of these names, in either library."""
+    """True if a module's class has one of these names, in either library."""
     return any(one.__name__ in names for one in type(module).__mro__)
 
 

@@ -190,7 +190,9 @@ class Trainer:
 
 
 def prediction(model: Model, inputs: Any) -> Any:  # noqa: ANN401 - what a model takes and gives
-    """What the model gives for a batch: of a dictionary it takes what forward has names for."""
+    """The model's result for a batch; from a dictionary it gets the items that forward has names
+    for.
+    """
     if not isinstance(inputs, Mapping):
         return model(inputs)
     parameters = inspect.signature(model.forward).parameters
@@ -244,7 +246,7 @@ def _is_quiet() -> bool:
 
 
 def _out_of_memory(error: OutOfMemoryError, trainer: Trainer) -> OutOfMemoryError:
-    """What can be done, and what filled the memory."""
+    """An out-of-memory error that says what filled the memory and what can be done."""
     model = list(trainer.model.parameters())
     size = sum(one.numel() * one.element_size() for one in model) / 1e6
     workers = "; ".join(

@@ -62,7 +62,7 @@ def _follow(module: ModuleType, *, registry: str, connector: str, precision: str
     ]
 
     def strategy(self: Any) -> object:  # noqa: ANN401
-        """Of one device, whatever the number of workers."""
+        """The strategy for one device, whatever the number of workers."""
         if not is_here(self):
             return choose_strategy(self)
         return names.SingleDeviceStrategy(device=torch.device(DEVICE_TYPE, 0))

@@ -1,4 +1,4 @@
-"""What a launcher describes: an engine as data, and the plan of one launch that it is given.
+"""Descriptions that launchers fill in: an engine as data, and the plan of one launch.
 
 Two kinds of engine: one whose commands run beside `gt launch`, which holds the dispatcher and the
 program (Attached), and one to which a text is submitted that holds all of them (Submitted). Nothing
@@ -66,17 +66,17 @@ class Plan:
 
     @property
     def host(self) -> str:
-        """The dispatcher's."""
+        """Host of the dispatcher's address."""
         return self.address.rpartition(":")[0]
 
     @property
     def port(self) -> str:
-        """The dispatcher's."""
+        """Port of the dispatcher's address."""
         return self.address.rpartition(":")[2]
 
     @property
     def is_here(self) -> bool:
-        """Whether no other host is named."""
+        """True if no other host is named."""
         return all(host.name in HERE for host in self.hosts)
 
     def worker(self, *words: str) -> list[str]:
@@ -84,7 +84,9 @@ class Plan:
         return [self.python, "-m", "gt.worker", *words]
 
     def one_worker(self) -> list[str]:
-        """The same for an engine that starts each by itself: a parent tells its end at once."""
+        """The command of a worker that an engine starts one by one: a parent reports its end at
+        once.
+        """
         return self.worker("--launch", "auto", "--count", "1")
 
     def launcher(self, *words: str) -> list[str]:
@@ -110,7 +112,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What starts workers.
+    """Description of an engine, which starts workers.
 
     Args:
         name: the word of `--on`.

@@ -138,7 +138,9 @@ class Head:
         return config.with_settings(**more, **settings)
 
     def _program_environment(self) -> dict[str, str]:
-        """Of the program, which runs beside the dispatcher whatever address others have."""
+        """Environment of the program, which runs beside the dispatcher whatever address others
+        have.
+        """
         host = LOOPBACK if self._plan.host == EVERYWHERE else self._plan.host
         return self._environment({}) | {"GT_ADDRESS": f"{host}:{self._plan.port}"}
 

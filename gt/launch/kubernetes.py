@@ -85,7 +85,7 @@ def _leader_worker_set(plan: Plan) -> list[Node]:
 
 
 def _jobs(plan: Plan) -> list[Node]:
-    """Of Kubernetes alone: a name for the head, its job, and that of the workers."""
+    """Objects of plain Kubernetes: a name for the head, the head's job, and the workers' job."""
     head = _head_name(plan)
     service: Node = {
         "clusterIP": "None",
@@ -175,7 +175,7 @@ def _worker(plan: Plan, head: str) -> Node:
     container = _container(plan, "worker", plan.worker(*words))
     if plan.gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": each * plan.gpus}}
-    # What containers have by default is too small for NCCL and for data loaders.
+    # The default shared memory of containers is too small for NCCL and for data loaders.
     container["volumeMounts"] = [{"name": "shared-memory", "mountPath": "/dev/shm"}]  # noqa: S108
     volume = {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}
     return {"containers": [container], "volumes": [volume]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gt.launch.engine import Attached, Command, LaunchError, Plan
 
-# How each mpirun is told which variables go to other hosts, and on which hosts it runs.
+# Options of each mpirun that name the variables for other hosts, and the hosts to run on.
 DIALECTS = {
     "openmpi": ("-x", "--host"),
     "mpich": ("-genvlist", "-hosts"),

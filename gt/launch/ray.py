@@ -38,7 +38,7 @@ ENGINE = Attached(
 
 
 class Worker:
-    """What an actor does: it runs one worker, which ends when the actor does."""
+    """An actor that runs one worker, which ends when the actor does."""
 
     def run(self, words: Sequence[str], variables: Mapping[str, str]) -> tuple[int, list[str]]:
         """Returns the worker's exit code and its last words."""

@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _asked(*words: str) -> str:
-    """What the controller answers, who may be busy or away for a while; empty of an unknown job."""
+    """The controller's answer, retried while it is busy or away; empty for an unknown job."""
     while True:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if not done.returncode:

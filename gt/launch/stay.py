@@ -49,7 +49,7 @@ def up(engine: Engine, plan: Plan, words: Sequence[str]) -> int:
 
 
 def shown(name: str) -> bool:
-    """Whether a cluster of that name is up; if so, prints what a shell needs to use it."""
+    """True if a cluster of that name is up; then prints what a shell needs to use it."""
     cluster = Cluster(name)
     if not cluster.is_up():
         return False
@@ -85,7 +85,7 @@ class Cluster:
         self._log = self._folder / f"{name}.log"
 
     def is_up(self) -> bool:
-        """Whether its process lives, or it is a job."""
+        """True if its process lives, or if it is a job."""
         facts = _read(self._state)
         return "end" in facts or (bool(facts) and _is_alive(facts))
 
@@ -171,7 +171,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _is_alive(facts: Mapping[str, str]) -> bool:
-    """Whether the process lives: one of that number that began when it did, and is no zombie."""
+    """True if the process lives: it has the number and the start time, and is no zombie."""
     return _start_time(int(facts["process"])) == facts["start"] != ""
 
 

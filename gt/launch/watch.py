@@ -48,7 +48,7 @@ class Watched:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How one ended."""
+    """The end of one process: its exit code and its last words."""
 
     label: str
     pid: int

@@ -1,4 +1,4 @@
-"""Which kernels attention may take: taken down, and changing nothing, as a worker chooses."""
+"""Choice of attention kernels: accepted and recorded without effect, since a worker chooses."""
 
 import contextlib
 import enum

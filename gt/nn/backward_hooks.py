@@ -61,7 +61,7 @@ class BackwardHooks:
         return watched
 
     def outputs(self, result: object) -> object:
-        """What the module returns, watched where it is a tensor or a tuple with one."""
+        """The module's result, watched if it is a tensor or a tuple with one."""
         if isinstance(result, tuple):
             places = [place for place, x in enumerate(result) if isinstance(x, Tensor)]
             return _through(lambda found: self._at_outputs(found, places, len(result)), result)
@@ -120,7 +120,7 @@ class BackwardHooks:
             return gradients
         assert self._kinds is not None, self._module
         places = [place for place, kind in enumerate(self._kinds) if kind is not None]
-        # As in PyTorch, a tensor that gets no gradient shows zeros.
+        # PyTorch shows zeros for a tensor that gets no gradient.
         known = [
             gt.zeros(self._kinds[place][0], dtype=self._kinds[place][1]) if x is None else x  # type: ignore[index]
             for x, place in zip(gradients, places, strict=True)
@@ -157,7 +157,7 @@ def attach_to_last_operation(
 
 
 def _what_is_missing(args: object, result: object, node: GradFn) -> str | None:
-    """Which gradients an old hook does not get, if any; the texts begin as PyTorch's."""
+    """The gradients that an old hook does not get, if any; the texts begin as PyTorch's."""
     results, given = _tensors(result), _tensors(args)
     kinds = "a single Tensor or a tuple of Tensors"
     if results is None:

@@ -144,7 +144,7 @@ class _NormBase(_ChannelNorm):
 
 
 class _BatchNorm(_NormBase):
-    """What programs ask `isinstance` of: the norms of batches, not those of instances."""
+    """Base for `isinstance`: norms over batches, not those over instances."""
 
 
 class BatchNorm1d(_BatchNorm):

@@ -154,7 +154,7 @@ class AlphaDropout(Dropout):
 
 
 class FeatureAlphaDropout(Dropout):
-    """As AlphaDropout, of whole channels of [batch, channels, ...]."""
+    """AlphaDropout of whole channels of [batch, channels, ...]."""
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.feature_alpha_dropout(input, self.p, self.training)

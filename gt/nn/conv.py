@@ -19,7 +19,7 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What all convolutions have: sizes, a weight and a bias."""
+    """Base of all convolutions: sizes, a weight and a bias."""
 
     weight: Parameter
     bias: Parameter | None

@@ -49,7 +49,7 @@ class DataParallel(Module):
         self.dim = dim
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the module's
-        """What the module gives for the cut arguments."""
+        """The module's result for the cut arguments."""
         if get_world_size() == 1:
             return self.module(*args, **kwargs)
         return self.module(*self._cut(args), **self._cut(kwargs))

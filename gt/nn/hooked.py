@@ -1,4 +1,4 @@
-"""What registers hooks on a module: around its forward, its backward, its saving and its loading.
+"""Registration of hooks on a module: around its forward, its backward, its saving and its loading.
 
 Module calls those of saving and loading, hooked_call.py the others; hooks.py has what a registered
 hook is. The tables have PyTorch's names, because programs ask whether they are empty.
@@ -133,7 +133,7 @@ class Hooked:
         return registered(self._state_dict_hooks, checked)
 
     def _register_state_dict_hook(self, hook: Callable[..., object]) -> HookHandle:
-        """As register_state_dict_post_hook, but what the hook returns replaces the dictionary."""
+        """Call `hook` after state_dict(), whose dictionary is replaced by what the hook returns."""
         return registered(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., object]) -> HookHandle:
@@ -151,7 +151,7 @@ class Hooked:
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., object], with_module: bool = False
     ) -> HookHandle:
-        """As the public one, but the hook is called without the module."""
+        """Call `hook` before a load as the public method does, but without the module."""
         if with_module:
             return registered(self._load_state_dict_pre_hooks, hook)
         return registered(self._load_state_dict_pre_hooks, lambda _module, *given: hook(*given))

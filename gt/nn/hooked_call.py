@@ -102,7 +102,9 @@ def _call_after_failure(
     kwargs: dict[str, object],
     output: object,
 ) -> object:
-    """As after a forward; what the hook itself raises is a warning, for the first error counts."""
+    """Calls a hook after a failed forward; the hook's own error is a warning, for the first error
+    counts.
+    """
     try:
         return _call_after(key, hook, module, args, kwargs, output)
     except Exception as error:  # noqa: BLE001 - the forward's is raised

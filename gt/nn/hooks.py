@@ -23,7 +23,7 @@ def registered(table: Hooks, function: Callable[..., object]) -> HookHandle:
 
 
 class HookHandle:
-    """What registering a hook gives: `remove()`, or leaving a `with`, takes the hook out again."""
+    """Handle of a registered hook: `remove()`, or the end of a `with` block, removes the hook."""
 
     def __init__(
         self,

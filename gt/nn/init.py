@@ -237,7 +237,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs and outputs one element of a weight [out, in, ...] joins."""
+    """Number of inputs and of outputs that one element of a weight [out, in, ...] joins."""
     if tensor.ndim < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"

@@ -47,7 +47,7 @@ class LazyModuleMixin(Module):
     initialize_parameters: Callable[..., None] = _not_said
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or buffer waits for its shape."""
+        """True if a parameter or buffer waits for its shape."""
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
     def _call(self, *args: object, **kwargs: object) -> object:
@@ -102,7 +102,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         self.register_parameter("bias", UninitializedParameter(dtype=dtype) if bias else None)
 
     def reset_parameters(self) -> None:
-        """As Linear's, once the shapes are known."""
+        """Reset as Linear does, once the shapes are known."""
         if not self.has_uninitialized_params():
             Linear.reset_parameters(self)
 
@@ -131,7 +131,7 @@ class _LazyConvNd(LazyModuleMixin, _ConvNd):
         self.register_parameter("bias", UninitializedParameter(dtype=dtype) if bias else None)
 
     def reset_parameters(self) -> None:
-        """As the convolution's, once the shapes are known."""
+        """Reset as the convolution does, once the shapes are known."""
         if not self.has_uninitialized_params():
             _ConvNd.reset_parameters(self)
 
@@ -270,7 +270,7 @@ class _LazyNorm(LazyModuleMixin, _BatchNorm):
         )
 
     def reset_parameters(self) -> None:
-        """As the norm's, once the shapes are known."""
+        """Reset as the norm does, once the shapes are known."""
         if not self.has_uninitialized_params():
             _BatchNorm.reset_parameters(self)
 

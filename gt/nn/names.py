@@ -12,7 +12,9 @@ def typename(value: object) -> str:
 
 
 def foreign(value: object) -> str:
-    """How PyTorch's tensor or module becomes GT's, to follow an error; nothing for other values."""
+    """Hint for an error: the conversion of PyTorch's tensor or module to GT's; empty for other
+    values.
+    """
     classes = [kind.__qualname__ for kind in type(value).__mro__ if kind.__module__[:5] == "torch"]
     if "TensorBase" in classes:
         return ": gt.from_torch(x) makes a GT tensor of it"

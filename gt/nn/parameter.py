@@ -133,7 +133,7 @@ class UninitializedBuffer(Tensor):
 
 
 def is_lazy(value: object) -> bool:
-    """Whether a parameter or buffer still waits for its shape."""
+    """True if a parameter or buffer still waits for its shape."""
     if isinstance(value, UninitializedBuffer):
         return not value.is_initialized
     return isinstance(value, UninitializedParameter)

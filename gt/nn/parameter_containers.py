@@ -233,7 +233,7 @@ def pairs_of(kind: str, given: Any) -> list[tuple[str, Value]]:  # noqa: ANN401 
 
 
 def _line(name: str, value: Value, type_of: Callable[[Tensor], object]) -> str:
-    """What a container prints of one entry."""
+    """The line for one entry in a container's repr."""
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"

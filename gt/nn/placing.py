@@ -32,7 +32,7 @@ class Stored(NamedTuple):
 
 
 class Redistributable(Protocol):
-    """What has parameters to redistribute: a module."""
+    """An object with parameters to redistribute: a module."""
 
     def _redistribute(self, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) -> list[str]: ...
 

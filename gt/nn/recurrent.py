@@ -79,10 +79,10 @@ def _check_options(
 
 
 class RNNBase(Module):
-    """What the three share: the parameters, the layers and directions, and the loop over time.
+    """Base of RNN, GRU and LSTM: parameters, layers and directions, and the loop over time.
 
     Args:
-        mode: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM". The others are those of the three.
+        mode: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM". The other arguments are those of the three.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class RNNBase(Module):
         return self._weight("weight_hr" + suffix) if self.proj_size else None
 
     def _sequence_with(self, projection: Tensor | None) -> Sequence:
-        """What runs all steps at once."""
+        """The function that runs all steps at once."""
         if projection is None:
             return self._sequence
         return functools.partial(projected_sequence, projection)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RecurrentLayers(Protocol):
-    """What packed sequences need of RNN, LSTM and GRU."""
+    """Attributes of RNN, LSTM and GRU that packed sequences need."""
 
     num_layers: int
     bias: bool
@@ -110,7 +110,7 @@ def _padding(sizes: list[int], *, reverse: bool) -> _Padding:
 def _at_once(
     layers: RecurrentLayers, input: Tensor, padding: _Padding, state: State, suffix: str
 ) -> tuple[Tensor, State] | None:
-    """As _direction, in one instruction; None where there is none."""
+    """The result of _direction by one instruction; None if no instruction does it."""
     weights = (layers._weight("weight_ih" + suffix), layers._weight("weight_hh" + suffix))
     names = ("bias_ih" + suffix, "bias_hh" + suffix) if layers.bias else ()
     biases = tuple(map(layers._weight, names)) or (None, None)

@@ -33,9 +33,9 @@ def run(
     *,
     reverse: bool,
 ) -> State | None:
-    """What `sequence` gives; None where no worker has the operator, or there is no step.
+    """The states of `sequence`; None if no worker has the operator, or there is no step.
 
-    Nor under autocast, but for LSTM: there a step of the others works in several dtypes.
+    Under autocast only LSTM runs as a sequence: a step of the others works in several dtypes.
     """
     is_cast = sequence is not lstm_sequence and _core.autocast_region() is not None
     if is_cast or not input.shape[0]:

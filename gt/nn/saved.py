@@ -73,7 +73,7 @@ class Saved(Tree[M]):
             destination[f"{prefix}{_EXTRA}"] = self.get_extra_state()
 
     def get_extra_state(self) -> Any:  # noqa: ANN401 - whatever the subclass keeps
-        """What a subclass saves beside tensors; `set_extra_state` takes it back."""
+        """State that a subclass saves beside tensors; `set_extra_state` takes it back."""
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called."
         )

@@ -100,7 +100,7 @@ class Adam(Optimizer):
         )
 
     def _record(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        """The same by plain operators, which autograd follows."""
+        """The update of one parameter by plain operators, which autograd follows."""
         (state,) = self._states_of([param], amsgrad=bool(group["amsgrad"]))
         step = next_step(state)
         lr, decay = factor(group, "lr"), factor(group, "weight_decay")

@@ -1,9 +1,9 @@
-"""A parameter's state, whose numbers are tensors to who reads them and numbers to an update.
+"""State of a parameter, whose numbers are tensors to a reader and numbers to an update.
 
-PyTorch holds the count of steps, and a few factors, as tensors without dimensions. A step of GT's
-needs them as numbers, and an instruction more for each parameter would be felt. So a tensor is made
-when somebody asks for it; from then on it is brought up to date with the number, and the number
-with what is written into it, until nobody has it any more.
+PyTorch holds the count of steps, and a few factors, as tensors without dimensions. A step of GT
+needs them as numbers, and one more instruction for each parameter would be felt. So a tensor is
+made when somebody asks for it; from then on tensor and number follow each other's writes, until
+nobody has the tensor any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _get, _put = dict.__getitem__, dict.__setitem__
 
 
 class Entries(dict[str, Any]):
-    """What an optimizer keeps of one parameter."""
+    """State that an optimizer keeps of one parameter."""
 
     __slots__ = ("_dtypes", "_shown")
 
@@ -35,7 +35,7 @@ class Entries(dict[str, Any]):
         self.update(entries)
 
     def number(self, name: str) -> Any:  # noqa: ANN401 - int or float; a tensor with a gradient
-        """A number, as it is after writes into the tensor that stands for it."""
+        """A number, with the writes into the tensor that stands for it."""
         if self._shown:
             self._take_writes()
         return _get(self, name)
@@ -50,7 +50,7 @@ class Entries(dict[str, Any]):
         return value
 
     def dtype(self, name: str) -> gt.dtype:
-        """That of the tensor that stands for a number."""
+        """The dtype of the tensor that stands for a number."""
         return self._dtypes[name]
 
     def _take_writes(self) -> None:
@@ -104,22 +104,22 @@ class Entries(dict[str, Any]):
         return self.copy().items()
 
     def values(self) -> Any:  # noqa: ANN401 - a dictionary's
-        """What the names stand for, numbers as tensors."""
+        """The entries' values, numbers as tensors."""
         return self.copy().values()
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - a dictionary's
-        """What `name` stands for, a number as a tensor; else `default`."""
+        """The value of `name`, a number as a tensor; else `default`."""
         return self[name] if name in self else default  # noqa: SIM401 - this is its definition
 
     def pop(self, name: str, *default: Any) -> Any:  # noqa: ANN401 - a dictionary's
-        """The same, and takes it out."""
+        """The value of `name`, which is removed."""
         value = self[name] if name in self else default[0] if default else _get(self, name)
         if name in self:
             del self[name]
         return value
 
     def setdefault(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - a dictionary's
-        """What `name` stands for, which is `default` from now on if there was nothing."""
+        """The value of `name`; a missing one is set to `default`."""
         if name not in self:
             self[name] = default
         return self[name]
@@ -217,7 +217,7 @@ def next_steps(states: list[dict[str, Any]]) -> list[int]:
 
 
 def _scalar_dtype() -> gt.dtype:
-    """That of numbers without one, as PyTorch's optimizers choose it."""
+    """The dtype of numbers without one, as PyTorch's optimizers choose it."""
     return gt.float64 if gt.get_default_dtype() == gt.float64 else gt.float32
 
 

@@ -1,4 +1,4 @@
-"""What an update is multiplied with: numbers, or tensors where a step is recorded."""
+"""Factors of an update: numbers, or tensors where a step is recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def factor(group: dict[str, Any], option: str) -> Factor:
 
 
 def kept(x: Tensor) -> Tensor:
-    """What a later step overwrites, as a value of its own where a gradient may read it."""
+    """A copy of a tensor that a later step overwrites, if a gradient may read it."""
     return x.clone() if gt.is_grad_enabled() else x
 
 

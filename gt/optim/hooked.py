@@ -1,4 +1,4 @@
-"""What registers hooks on an optimizer, and what calls those around a step.
+"""Registration of hooks on an optimizer, and the calls of them around a step.
 
 A subclass's own `step` is wrapped where the class is made, so its hooks are called, too.
 """
@@ -13,7 +13,7 @@ from gt.nn.hooks import HookHandle, Hooks
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
-# What is called around every optimizer's steps.
+# Hooks around every optimizer's steps.
 STEP_PRE: Hooks = {}
 STEP: Hooks = {}
 
@@ -104,7 +104,7 @@ class Hooked:
         return result
 
     def _changed(self, hooks: Hooks, state_dict: dict[str, Any]) -> dict[str, Any]:
-        """What the hooks make of a state dictionary."""
+        """The state dictionary after the hooks."""
         for hook in list(hooks.values()):
             changed: Any = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed

@@ -83,7 +83,7 @@ class SGD(Optimizer):
             state["momentum_buffer"] = buffer
 
     def _record(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        """The same by plain operators, which autograd follows."""
+        """The update of one parameter by plain operators, which autograd follows."""
         grad = decayed(grad, param, factor(group, "weight_decay"))
         momentum = float(group["momentum"])
         if momentum:

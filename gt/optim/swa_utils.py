@@ -246,7 +246,7 @@ class SWALR(LRScheduler):
         return rates
 
     def _part(self, step: int) -> float:
-        """How much of the way has been gone at `step`."""
+        """Fraction of the annealing that is done at `step`, from 0 to 1."""
         t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 

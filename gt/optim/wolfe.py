@@ -90,7 +90,7 @@ def _inside(t: float, left: float, right: float, *, stuck: bool) -> tuple[float,
 
 
 def interpolate(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
-    """Where the cubic through both losses and slopes is least, within the bounds."""
+    """Minimum of the cubic through both losses and slopes, within the bounds."""
     first, second = (a, b) if a.t <= b.t else (b, a)
     least, most = bounds or (first.t, second.t)
     width = second.t - first.t

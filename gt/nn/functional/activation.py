@@ -335,7 +335,7 @@ def _exact(x: Tensor) -> Tensor:
 
 
 def _operand(input: Tensor, inplace: bool) -> Tensor:
-    """What the formula reads: of a tensor that takes the result, the value that it had."""
+    """The formula's operand; with `inplace` the value before the write."""
     if not inplace:
         return input
     _core.check_writable(input)

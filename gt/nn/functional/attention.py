@@ -111,7 +111,7 @@ def is_one_instruction(
     *,
     boolean: object,
 ) -> bool:
-    """Whether there is an instruction for such operands, of GT's tensors or of PyTorch's.
+    """True if one instruction computes attention of such operands, of GT's or PyTorch's tensors.
 
     Args:
         query: [b, h, t, k] where there is.
@@ -194,5 +194,6 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale:
 def _causal(query: Tensor, sources: int) -> Tensor:
     """True where a source does not stand after its target; made where the query is."""
     size = (query.shape[-2], sources)
-    # What has no operands is made on one worker, from where it would travel in every layer.
+    # `query` is an operand so that the mask is made on its workers: without operands it would be
+    # made on one worker and travel in every layer.
     return _core.call("full_like", query.detach(), size=size, value=True, dtype=gt.bool).tril()

@@ -1,4 +1,4 @@
-"""What attention refuses, as PyTorch does; nothing is computed here."""
+"""Arguments that attention refuses, with PyTorch's errors; nothing is computed here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gt.size import Size
 
 Masks: TypeAlias = tuple[Tensor | None, Tensor | None]
 
-# As C++ names them in PyTorch's texts.
+# Names of dtypes in PyTorch's texts, which are C++'s.
 _NAMES = {
     gt.float16: "c10::Half", gt.bfloat16: "c10::BFloat16", gt.float32: "float",
     gt.float64: "double", gt.complex64: "c10::complex<float>",

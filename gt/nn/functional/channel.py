@@ -146,7 +146,9 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """As dropout2d, of [batch, channels, depth, height, width] or without a batch."""
+    """In training, zero each channel of [batch, channels, depth, height, width], also without a
+    batch.
+    """
     return _drop_channels(input, p, training, inplace, 2 if input.ndim == 5 else 1)
 
 
@@ -173,7 +175,7 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """As alpha_dropout, of whole channels of [batch, channels, ...].
+    """In training, set whole channels of [batch, channels, ...] to selu's floor by probability `p`.
 
     Raises:
         ValueError: A `p` outside of [0, 1].
@@ -183,7 +185,7 @@ def feature_alpha_dropout(
 
 
 def _drop_to_floor(input: Tensor, p: float, training: bool, inplace: bool, ones: Tensor) -> Tensor:
-    """`ones` has an element for whatever is dropped together."""
+    """`ones` has one element for each group of elements that is dropped together."""
     _check(p)
     if not training or p == 0.0 or not input.numel():
         return input

@@ -1,4 +1,4 @@
-"""What norms over channels refuse, as PyTorch's kernels do and in its words."""
+"""Arguments that norms over channels refuse, as PyTorch's kernels do and in its words."""
 
 from __future__ import annotations
 

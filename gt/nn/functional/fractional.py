@@ -42,7 +42,7 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Pooled:
-    """As fractional_max_pool2d, with a depth before the height; samples [batch, channels, 3]."""
+    """fractional_max_pool2d with a depth before the height; samples are [batch, channels, 3]."""
     return _pool(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 

@@ -134,7 +134,9 @@ def pad(
 
 
 def _pad_with(input: Tensor, pad: Sequence[int], value: float) -> Tensor:
-    """The same number around; an instruction takes as many numbers as there are dimensions."""
+    """Constant padding, in several instructions if `pad` has more numbers than an instruction
+    takes.
+    """
     if len(pad) <= RANK_MAX or len(pad) % 2 or len(pad) > 2 * input.ndim:
         return _core.call("pad", input, pad=pad, value=value)
     last = RANK_MAX // 2  # dimensions, which are one in what follows
@@ -193,7 +195,7 @@ def _wrapped(size: int, before: int, after: int) -> list[int]:
 _PADDED_INDICES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
 
 
-# As PyTorch's operators, for what an open autocast does to them.
+# Entered by their names in PyTorch, so that an open autocast treats them as its operators.
 _PADS = {
     (mode, dims): entry(f"{operator}_pad{dims}d", keeps(input="input")(_pad_by_index))
     for mode, operator in (("reflect", "reflection"), ("replicate", "replication"))

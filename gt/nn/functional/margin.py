@@ -12,7 +12,7 @@ from gt.nn.functional.activation import logsigmoid
 from gt.nn.functional.distance import pairwise_distance
 from gt.nn.functional.reduction import checked_reduction, legacy_reduction, reduced
 
-# How PyTorch's schemas number the reductions.
+# Numbers of the reductions in PyTorch's schemas.
 REDUCTION_NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 
@@ -68,7 +68,7 @@ def multilabel_margin_loss(
     """
     reduction = checked_reduction(legacy_reduction(size_average, reduce, reduction))
     number = REDUCTION_NUMBERS[reduction]
-    # Of one sample PyTorch says another shape than it computes.
+    # One sample gets a batch dimension: for it PyTorch declares another shape than it computes.
     single = input.ndim == target.ndim == 1 and input.numel() > 0
     operands = (input.unsqueeze(0), target.unsqueeze(0)) if single else (input, target)
     loss: Tensor = call("multilabel_margin_loss", (*operands, number), {})

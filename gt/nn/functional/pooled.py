@@ -14,16 +14,16 @@ from gt._core import Tensor
 # One number for each windowed dimension, or one for all.
 Sizes = int | Sequence[int]
 OptionalSizes = int | None | Sequence[int | None]
-# How large the output is beside the input: one number for each windowed dimension, or for all.
+# Ratio of the output's size to the input's: one number for each windowed dimension, or for all.
 Ratios = float | Sequence[float]
-# The pooled values, and where return_indices asks for them the places that they come from: then it
-# is a pair, which programs unpack as type checkers let them unpack a tensor.
+# The pooled values. With return_indices it is a pair of values and their places in the input, which
+# programs unpack as type checkers let them unpack a tensor.
 Pooled: TypeAlias = Tensor
 Pair = tuple[Tensor, Tensor]
 
 
 class MaxPool(Protocol):
-    """Of windows of one size."""
+    """Signature of a max_pool, whose windows have one size."""
 
     # fmt: off
     @overload
@@ -50,7 +50,7 @@ class MaxPool(Protocol):
 
 
 class AdaptiveMaxPool(Protocol):
-    """Of windows that are as large as makes the output's size."""
+    """Signature of an adaptive_max_pool, whose windows follow from the output's size."""
 
     # fmt: off
     @overload
@@ -69,7 +69,7 @@ class AdaptiveMaxPool(Protocol):
 
 
 class FractionalMaxPool(Protocol):
-    """Of windows whose places are drawn."""
+    """Signature of a fractional_max_pool, whose windows stand at random places."""
 
     # fmt: off
     @overload

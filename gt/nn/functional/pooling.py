@@ -36,9 +36,9 @@ def max_pool1d(
     Args:
         input: [batch, channels, n] or [channels, n].
         kernel_size: The window.
-        stride: From window to window; as the window if not given.
-        padding: Of minus infinity at both ends; at most half of the window.
-        dilation: From element to element of a window.
+        stride: Distance of two windows; as the window if not given.
+        padding: Width of minus infinity at both ends; at most half of the window.
+        dilation: Distance of two elements of a window.
         ceil_mode: Whether windows may begin inside and end outside.
         return_indices: Whether to return (values, places) instead of values.
 
@@ -63,7 +63,9 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled:
-    """As max_pool1d, over [batch, channels, height, width] or [channels, height, width]."""
+    """The largest element of each window over [batch, channels, height, width] or
+    without a batch.
+    """
     return _max_pool(
         2,
         input,
@@ -82,7 +84,9 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled:
-    """As max_pool1d, over [batch, channels, depth, height, width] or the same without a batch."""
+    """The largest element of each window over [batch, channels, depth, height, width], also
+    unbatched.
+    """
     return _max_pool(
         3,
         input,
@@ -109,14 +113,14 @@ def max_unpool1d(
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """What max_pool1d pooled, at its places; zero elsewhere.
+    """The inverse of max_pool1d: values at their places, zero elsewhere.
 
     Args:
         input: [batch, channels, n] or [channels, n].
         indices: The places, as max_pool1d returned them; of the same shape.
         kernel_size: The window that was pooled.
-        stride: From window to window; as the window if not given.
-        padding: At both ends.
+        stride: Distance of two windows; as the window if not given.
+        padding: Width at both ends.
         output_size: The sizes before pooling, where several pool to the same.
 
     Raises:
@@ -137,7 +141,7 @@ def max_unpool2d(
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """As max_unpool1d, of max_pool2d."""
+    """The inverse of max_pool2d: values at their places, zero elsewhere."""
     size = _unpooled_size(2, input, kernel_size, stride, padding, output_size)
     unpooled: Tensor = call("max_unpool2d", (input, indices, size), {})
     return unpooled
@@ -151,7 +155,7 @@ def max_unpool3d(
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """As max_unpool1d, of max_pool3d."""
+    """The inverse of max_pool3d: values at their places, zero elsewhere."""
     size = _unpooled_size(3, input, kernel_size, stride, padding, output_size)
     steps = each(kernel_size if stride is None else stride, 3)
     unpooled: Tensor = call("max_unpool3d", (input, indices, size, steps, each(padding, 3)), {})
@@ -195,7 +199,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: OptionalSizes) -> Tensor:
 
     Args:
         input: [batch, channels, height, width] or [channels, height, width].
-        output_size: Of the windowed dimensions; None keeps the input's.
+        output_size: Sizes of the windowed dimensions; None keeps the input's.
 
     Raises:
         ValueError: Fewer dimensions than sizes and one.
@@ -205,7 +209,9 @@ def adaptive_avg_pool2d(input: Tensor, output_size: OptionalSizes) -> Tensor:
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: OptionalSizes) -> Tensor:
-    """As adaptive_avg_pool2d, over [batch, channels, depth, height, width] or without a batch."""
+    """The mean of adaptive windows over [batch, channels, depth, height, width] or
+    without a batch.
+    """
     return _adaptive_avg_pool(3, input, _with_defaults(output_size, input))
 
 
@@ -244,7 +250,7 @@ def adaptive_max_pool1d(
 
     Args:
         input: [batch, channels, n] or [channels, n].
-        output_size: Of the windowed dimensions; None keeps the input's, of two or three.
+        output_size: Sizes of the windowed dimensions; None keeps the input's, of two or three.
         return_indices: Whether to return (values, places) instead of values.
 
     Raises:
@@ -257,7 +263,9 @@ def adaptive_max_pool1d(
 def adaptive_max_pool2d(
     input: Tensor, output_size: OptionalSizes, return_indices: bool = False
 ) -> Pooled:
-    """As adaptive_max_pool1d, over [batch, channels, height, width] or without a batch."""
+    """The largest element of adaptive windows over [batch, channels, height, width], also
+    unbatched.
+    """
     return _adaptive_max_pool(2, input, _with_defaults(output_size, input), return_indices)
 
 
@@ -265,7 +273,9 @@ def adaptive_max_pool2d(
 def adaptive_max_pool3d(
     input: Tensor, output_size: OptionalSizes, return_indices: bool = False
 ) -> Pooled:
-    """As adaptive_max_pool1d, over [batch, channels, depth, height, width] or without a batch."""
+    """The largest element of adaptive windows over [batch, channels, depth, height, width], also
+    unbatched.
+    """
     return _adaptive_max_pool(3, input, _with_defaults(output_size, input), return_indices)
 
 
@@ -297,7 +307,7 @@ def lp_pool1d(
         input: [batch, channels, n] or [channels, n].
         norm_type: p.
         kernel_size: The window.
-        stride: From window to window; as the window if not given.
+        stride: Distance of two windows; as the window if not given.
         ceil_mode: Whether windows may begin inside and end outside.
 
     Raises:
@@ -313,7 +323,7 @@ def lp_pool2d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """As lp_pool1d, over [batch, channels, height, width] or without a batch."""
+    """The p-norm of each window over [batch, channels, height, width] or without a batch."""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -324,7 +334,7 @@ def lp_pool3d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """As lp_pool1d, over [batch, channels, depth, height, width] or without a batch."""
+    """The p-norm of each window over [batch, channels, depth, height, width] or without a batch."""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 

@@ -1,4 +1,4 @@
-"""What the losses share: how they are reduced, and shapes that must agree.
+"""Helpers of the losses: their reduction, and shapes that must agree.
 
 `size_average` and `reduce` are PyTorch's older way to say `reduction`: True and False, or None.
 """

@@ -22,7 +22,7 @@ Lengths = Tensor | Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class LinearCrossEntropyOptions:
-    """How PyTorch computes linear_cross_entropy in chunks of the batch.
+    """Options of PyTorch's linear_cross_entropy in chunks of the batch.
 
     GT accepts it and computes the whole batch at once: values and gradients are the same to
     rounding, memory is not saved.
@@ -32,7 +32,7 @@ class LinearCrossEntropyOptions:
         batch_chunk_size: Rows in a chunk.
         chunking_method: "auto", "aspect_ratio", "aspect_ratio:N" or None.
         acc_policy: "accurate", "compact" or "auto".
-        acc_dtype: Of sums.
+        acc_dtype: Dtype of sums.
 
     Raises:
         ValueError: An unknown method or policy, or a size that is not positive.
@@ -155,13 +155,13 @@ def linear_cross_entropy(
 
 
 def _is_fixed(target: Tensor, dtype: gt.dtype, *, likely: bool) -> bool:
-    """Whether PyTorch's chunks take the target: classes, or probabilities without a gradient."""
+    """True if PyTorch's chunks take the target: classes, or probabilities without a gradient."""
     if target.dtype == gt.int64:
         return True
     return likely and target.dtype == dtype and not (target.requires_grad and gt.is_grad_enabled())
 
 
-# As PyTorch's operator, for what an open autocast does to it.
+# Entered by its name in PyTorch, so that an open autocast treats it as that operator.
 _cross_entropy = entry("cross_entropy", cross_entropy)
 
 

@@ -29,8 +29,8 @@ PATHS = (  # PyTorch's files
     "linear_cross_entropy_options", "loss", "module", "normalization", "padding", "pixelshuffle",
     "pooling", "rnn", "sparse", "transformer", "upsampling",
 )  # fmt: skip
-# What stands at one path only: bases of several modules, which programs ask isinstance of, and
-# functions about all modules.
+# Names at one path only: bases of several modules, which programs ask isinstance of, and functions
+# about all modules.
 BASES: dict[str, dict[str, object]] = {
     "batchnorm": {"_BatchNorm": batchnorm._BatchNorm, "_NormBase": batchnorm._NormBase},
     "conv": {"_ConvNd": conv._ConvNd},

@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Module)
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
-# How many roundings an orthogonal matrix of n rows may be off.
+# Tolerance of an orthogonal matrix, in roundings for each of its n rows.
 _ROUNDINGS = 10.0
 
 

@@ -87,7 +87,9 @@ class ParametrizationList(ModuleList):
             _check_kept(self(), "", (shape, dtype))
 
     def _inverse(self, original: Tensor) -> Tensor | Sequence[Tensor]:
-        """What gives `original`; one without right inverse is taken as the identity."""
+        """The value from which the parametrization gives `original`; a step without right inverse
+        counts as the identity.
+        """
         start: Any = original
         for module in reversed(list(self)):
             with contextlib.suppress(NotImplementedError):
@@ -215,7 +217,7 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the tensor, or any without a name, is parametrized."""
+    """True if the tensor, or with no name any tensor of the module, is parametrized."""
     lists = getattr(module, "parametrizations", None)
     if not isinstance(lists, ModuleDict):
         return False

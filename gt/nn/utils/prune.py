@@ -155,7 +155,7 @@ def remove(module: T, name: str) -> T:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter here or below is pruned."""
+    """True if a parameter of the module or of one below it is pruned."""
     hooks = (hook for below in module.modules() for hook in below._forward_pre_hooks.values())
     return any(isinstance(hook, BasePruningMethod) for hook in hooks)
 

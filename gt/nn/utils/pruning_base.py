@@ -1,5 +1,5 @@
-"""What every pruning method is: a mask, and the hook that applies it; and several, one after the
-other.
+"""Base of the pruning methods: a mask, the hook that applies it, and a container for several in
+sequence.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _joined(known: BasePruningMethod, method: BasePruningMethod) -> PruningConta
 
 
 def _left(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Any:  # noqa: ANN401 - an index
-    """What earlier methods have left for this one, as an index."""
+    """Index of the elements that earlier methods have left to this one."""
     if method.PRUNING_TYPE == "unstructured":
         return mask == 1
     if method.PRUNING_TYPE == "global":

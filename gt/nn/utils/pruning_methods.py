@@ -29,7 +29,7 @@ class _Share(BasePruningMethod):
         self.amount: Amount = _checked_amount(amount)
 
     def _count(self, size: int) -> int:
-        """How many of `size` are pruned."""
+        """Number of elements to prune out of `size`."""
         if isinstance(self.amount, float):
             return round(self.amount * size)
         if self.amount > size:
@@ -55,7 +55,7 @@ class _Unstructured(_Share):
 
     @abstractmethod
     def _importance(self, t: Tensor) -> Tensor:
-        """Of each element; the least are pruned."""
+        """Importance of each element; the least important are pruned."""
 
 
 class RandomUnstructured(_Unstructured):
@@ -105,7 +105,7 @@ class _Structured(_Share):
 
     @abstractmethod
     def _importance(self, t: Tensor) -> Tensor:
-        """Of each channel; the least are pruned."""
+        """Importance of each channel; the least important are pruned."""
 
 
 class RandomStructured(_Structured):

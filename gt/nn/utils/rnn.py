@@ -180,7 +180,7 @@ def pad_packed_sequence(
         )
     length = longest if total_length is None else total_length
     starts = [sum(sizes[:step]) for step in range(longest)]
-    # Where element (step, place) stands in `data`; behind the last one for padding.
+    # Index of element (step, place) in `data`; for padding that behind the last element.
     places = [
         starts[step] + place if step < longest and place < sizes[step] else len(sequence.data)
         for step in range(length)

@@ -1,4 +1,4 @@
-"""What all schedules of learning rates have in common."""
+"""Base of all learning-rate schedules."""
 
 from __future__ import annotations
 

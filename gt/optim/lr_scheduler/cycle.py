@@ -127,10 +127,10 @@ class OneCycleLR(LRScheduler):
 
 
 def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
-    """How many steps there will be.
+    """Total number of steps.
 
     Raises:
-        ValueError: Nothing says so, or no positive whole number.
+        ValueError: No argument gives it, or one is not a positive integer.
     """
     if total_steps is not None:
         counts = {"total_steps": total_steps}

@@ -68,7 +68,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether this epoch does not count."""
+        """True if this epoch does not count."""
         return self.cooldown_counter > 0
 
     def step(  # type: ignore[override]

@@ -34,7 +34,7 @@ def bound_to(
     *,
     is_method: bool = False,
 ) -> tuple[Schema, list[object]]:
-    """As `bind`, for one of `candidates`, which errors call `name`."""
+    """Binds as `bind` does, to one of `candidates`, which errors call `name`."""
     complaints = []
     for schema in candidates:
         bound = _fitted(schema, args, named, is_method)

@@ -123,7 +123,7 @@ def clip_(
 
 
 def _check_bounds(self: Tensor, bounds: list[Number]) -> None:
-    """As `check_kind`, for clamp, whose error in PyTorch names dtypes as C++ does."""
+    """Checks as `check_kind` does, for clamp, whose error in PyTorch names dtypes as C++ does."""
     for bound in bounds:
         result = result_type(self, bound)
         if kind(result) > kind(self.dtype) and self.dtype in C_NAMES:

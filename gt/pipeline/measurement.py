@@ -76,7 +76,9 @@ def _busy(instructions: Sequence[Execution]) -> float:
 
 
 def _ranks(groups: Groups, plan: Plan) -> dict[int, int]:
-    """Whose each worker is: that of the stages that are not spread for which it worked longest."""
+    """Rank of each worker: the one for whose stages, spread ones included in parts, it worked
+    longest.
+    """
     times: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for (worker, mark, _), instructions in groups.items():
         ranks = plan.ranks_of(mark.unit.stage)
@@ -86,7 +88,7 @@ def _ranks(groups: Groups, plan: Plan) -> dict[int, int]:
 
 
 def costs(run: Run) -> Costs:
-    """How long units took, on average over micro-batches and a rank's workers: for `simulate`."""
+    """Mean durations of the units over micro-batches and a rank's workers: input of `simulate`."""
     whole: dict[tuple[int, int, Unit], float] = defaultdict(float)
     for work in run.works:
         if work.unit is not None:

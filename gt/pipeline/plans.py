@@ -16,18 +16,18 @@ from gt.pipeline.schedules import Kind, Schedule, Unit, named, units
 EMBEDDING = -1
 """The number of a spread stage before the first one."""
 AHEAD = 2
-"""How many micro-batches a spread embedding is ahead: no rank waits for the others' rows."""
+"""Micro-batches by which a spread embedding is ahead: no rank waits for the others' rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """How long units take.
+    """Durations of units.
 
     Args:
-        forward: of a stage, by its number; one without an entry takes one over the chunks.
-        backward: to a stage's input.
-        weights: to a stage's weights.
-        transfer: from a stage to the next one, while the ranks go on.
+        forward: duration of a stage's forward, by the stage's number; a missing one is 1 / chunks.
+        backward: duration of the gradient of a stage's input.
+        weights: duration of the gradient of a stage's weights.
+        transfer: duration of a transfer from a stage to the next one, while the ranks go on.
     """
 
     forward: Mapping[int, float] = field(default_factory=dict)
@@ -38,15 +38,15 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What each rank does in a step.
+    """Work of each rank in a step, in order.
 
     Args:
         schedule: a row of the table of schedules.
-        ranks: how many workers, or groups of workers, have stages.
-        microbatches: of a step.
-        embedding: a stage before the first one is spread over all ranks.
-        head: a stage behind the last one is.
-        costs: by which the units of spread stages are placed.
+        ranks: number of workers, or groups of workers, that have stages.
+        microbatches: number of micro-batches in a step.
+        embedding: True for a stage before the first one that is spread over all ranks.
+        head: True for a stage behind the last one that is spread over all ranks.
+        costs: durations by which the units of spread stages are placed.
     """
 
     schedule: Schedule
@@ -56,15 +56,15 @@ class Plan:
     head: bool = False
     costs: Costs = field(default_factory=Costs)
     order: tuple[Unit, ...] = ()
-    """All units, each behind those that it needs; a rank works on its own in this order."""
+    """All units, each behind those that it needs; a rank runs its own in this order."""
 
     @property
     def stages(self) -> int:
-        """How many stages there are, without those that are spread."""
+        """Number of stages, without those that are spread over all ranks."""
         return self.schedule.stages(self.ranks)
 
     def ranks_of(self, stage: int) -> tuple[int, ...]:
-        """Who has a stage."""
+        """The ranks that have a stage."""
         if 0 <= stage < self.stages:
             return (self.schedule.rank(stage, self.ranks),)
         return tuple(range(self.ranks))
@@ -89,7 +89,7 @@ class Plan:
             yield Unit(stage, number, "B")
 
     def cost(self, unit: Unit, costs: Costs) -> float:
-        """How long a unit takes on each of its ranks."""
+        """Duration of a unit on each of its ranks."""
         usual = 1.0 / self.schedule.chunks
         weights = costs.weights.get(unit.stage, usual)
         if unit.kind == "F":
@@ -100,8 +100,8 @@ class Plan:
         return backward if self.schedule.splits else backward + weights
 
     def phases(self, rank: int = 0) -> tuple[int, int, int]:
-        """How many forwards a rank has before its first backward follows one, then forwards, and
-        backwards behind the last of these."""
+        """Numbers of a rank's forwards before its steady phase, of forwards in it, and of backwards
+        behind the last forward."""
         own = (unit for unit in self.of_rank(rank) if 0 <= unit.stage < self.stages)
         kinds = [unit.kind for unit in own if unit.kind != "W"]
         warm_up = kinds.index("B") - 1
@@ -122,11 +122,11 @@ def plan(
 
     Args:
         schedule: its name: gpipe, 1f1b, zb-h1, zbv or interleaved.
-        ranks: how many workers, or groups of workers, have stages.
-        microbatches: of a step.
-        embedding: a stage before the first one is spread over all ranks.
-        head: a stage behind the last one is.
-        costs: how long the units take; one over a rank's stages each if not given.
+        ranks: number of workers, or groups of workers, that have stages.
+        microbatches: number of micro-batches in a step.
+        embedding: True for a stage before the first one that is spread over all ranks.
+        head: True for a stage behind the last one that is spread over all ranks.
+        costs: durations of the units; 1 / (stages of a rank) each if not given.
 
     Raises:
         InvalidValue: no such schedule, or no ranks or micro-batches.
@@ -142,10 +142,11 @@ def plan(
 
 
 def _readers_first(plan: Plan) -> Iterator[Unit]:
-    """The same order on each rank; a unit stands right behind what it reads, where its ranks allow.
+    """Units in an order that is the same on each rank, each right behind its operands if its ranks
+    allow.
 
-    What a rank sends to another one, it sends where the reader was emitted: behind all that was
-    emitted for it before.
+    A rank sends a result to another one at the place where the reader was emitted: behind all that
+    was emitted for the rank before.
     """
     queues = [deque(plan.of_rank(rank)) for rank in range(plan.ranks)]
     place: dict[Unit, int] = {}
@@ -170,7 +171,7 @@ class _Merge:
         self.plan = plan
         ranks = range(plan.ranks)
         own = (plan.schedule.order(rank, plan.ranks, plan.microbatches) for rank in ranks)
-        # Of units that could begin at once the first one does.
+        # The first of the units that could begin at one time does begin.
         self._queues = [deque(units) for units in (*_spread_units(plan), *own)]
         self._free = [0.0 for _ in ranks]
         self._spans: dict[Unit, tuple[float, float]] = {}

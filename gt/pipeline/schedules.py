@@ -48,11 +48,11 @@ class Schedule:
     is_v: bool = False
 
     def stages(self, ranks: int) -> int:
-        """How many stages so many ranks have."""
+        """Number of stages on `ranks` ranks."""
         return self.chunks * ranks
 
     def rank(self, stage: int, ranks: int) -> int:
-        """Whose a stage is."""
+        """The rank that has a stage."""
         lap, place = divmod(stage, ranks)
         return ranks - 1 - place if self.is_v and lap % 2 else place
 

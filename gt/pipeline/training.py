@@ -35,10 +35,10 @@ class Mark:
 
 @dataclass
 class _Forward:
-    """What one part of a stage has computed for one micro-batch."""
+    """Values of one part of a stage for one micro-batch."""
 
     leaf: Tensor | None
-    """Its input; None where that has no gradient."""
+    """Its input; None for one without a gradient."""
     output: Tensor
 
 
@@ -78,7 +78,7 @@ class Pipeline:
             raise InvalidValue("the plan spreads an embedding, and there is none")
         self.plan = plan
         self.marks: list[Mark] = []
-        """Which instructions belong to which unit, of the steps since it was cleared."""
+        """Instruction ranges of the units, for the steps since it was cleared."""
         self._stages, self._loss, self._embedding = list(stages), loss, embedding
         self._workers = workers
         self._step = 0

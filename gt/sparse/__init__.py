@@ -142,7 +142,7 @@ def sum(
 
 
 def of_dense(input: Tensor) -> SparseTensor:
-    """What is not zero in a dense tensor, coalesced; how many there are is read.
+    """The elements of a dense tensor that are not zero, coalesced; their number is read.
 
     Raises:
         IndexError: a tensor without dimensions.

@@ -61,7 +61,7 @@ class SparseTensor:
 
     @property
     def dtype(self) -> gt.dtype:
-        """That of the values."""
+        """Dtype of the values."""
         return self._elements.dtype
 
     @property
@@ -71,17 +71,17 @@ class SparseTensor:
 
     @property
     def ndim(self) -> int:
-        """How many dimensions."""
+        """Number of dimensions."""
         return len(self._shape)
 
     @property
     def requires_grad(self) -> bool:
-        """Whether the values require a gradient."""
+        """True if the values require a gradient."""
         return self._elements.requires_grad
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the values are a leaf."""
+        """True if the values are a leaf."""
         return self._elements.is_leaf
 
     @property
@@ -95,27 +95,27 @@ class SparseTensor:
         return self.shape if dim is None else self._shape[wrap(dim, self.ndim)]
 
     def dim(self) -> int:
-        """How many dimensions."""
+        """Number of dimensions."""
         return self.ndim
 
     def numel(self) -> int:
-        """How many elements a dense tensor of this shape has."""
+        """Number of elements in a dense tensor of this shape."""
         return math.prod(self._shape)
 
     def sparse_dim(self) -> int:
-        """How many dimensions the indices have: all."""
+        """Number of dimensions that the indices have: all."""
         return self.ndim
 
     def dense_dim(self) -> int:
-        """How many dimensions the values have beside: 0."""
+        """Number of dimensions of one value: 0."""
         return 0
 
     def is_coalesced(self) -> bool:
-        """Whether indices are in order and none is there twice."""
+        """True if the indices are in order and none occurs twice."""
         return self._in_order
 
     def is_floating_point(self) -> bool:
-        """Whether the values are floats."""
+        """True if the values are floats."""
         return self.dtype.is_floating_point
 
     def indices(self) -> Tensor:
@@ -394,7 +394,7 @@ class SparseTensor:
 
 
 def _refusal(name: str, what: str) -> NotSupported:
-    """What a sparse tensor says of an operator that it does not have."""
+    """The error for an operator that sparse tensors do not have."""
     return NotSupported(
         f"{name} {what} is not supported: GT has products of sparse with dense matrices, "
         "transpose, sum, coalesce, and sums and multiples of sparse tensors; x.to_dense() has "

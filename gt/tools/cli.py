@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except BrokenPipeError:
-        # What is still buffered has no reader; without this Python complains while it exits.
+        # Buffered text has no reader any more; without this Python complains while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -73,7 +73,7 @@ def _other_meshes(config: document.Document, count: int) -> Iterator[ConfigError
 
 
 def _names_workers(name: str | None, config: document.Document) -> bool:
-    """Whether an entry, or one that it stands in, says which workers."""
+    """True if an entry, or one that encloses it, names its workers."""
     while name is not None:
         if config.entries[name].config.workers is not None:
             return True

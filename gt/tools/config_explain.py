@@ -18,7 +18,7 @@ OUTSIDE = "(no signal)"
 
 @dataclass
 class Row:
-    """What the instructions of one signal did."""
+    """Totals over the instructions of one signal."""
 
     instructions: int = 0
     moved_bytes: int = 0

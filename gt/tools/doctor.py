@@ -37,13 +37,13 @@ BUFFERS = ("rmem_max", "wmem_max")
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check found.
+    """Result of one check.
 
     Args:
-        name: of what was looked at.
+        name: the thing that was checked.
         state: `ok`, `note` (something is slower or not possible), or `wrong`.
-        text: what there is.
-        remedy: what to type or do; empty where nothing must be done.
+        text: the state that was found.
+        remedy: a command or change that helps; empty if nothing must be done.
     """
 
     name: str
@@ -95,7 +95,7 @@ def itself() -> list[Finding]:
 
 
 def pytorch() -> list[Finding]:
-    """What workers compute with."""
+    """PyTorch, with which workers compute."""
     name = "PyTorch"
     try:
         installed = importlib.metadata.version("torch")
@@ -142,7 +142,7 @@ def gpus() -> list[Finding]:
 
 
 def compilers() -> list[Finding]:
-    """What compiles helpers beside a program."""
+    """The compiler that builds helpers beside a program."""
     name, compiler = "C++ compiler", config.cpp_compiler()
     if shutil.which(compiler) is None:
         return [
@@ -170,7 +170,7 @@ def compilers() -> list[Finding]:
 
 
 def cache() -> list[Finding]:
-    """Where helpers and clusters are kept."""
+    """The folder for helpers and clusters."""
     folder = config.cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -284,7 +284,7 @@ def links() -> list[Finding]:
 
 
 def speed(interface: pathlib.Path) -> str:
-    """As the driver says it; virtual interfaces say nothing."""
+    """Speed that the driver reports; virtual interfaces report none."""
     megabits = word(interface / "speed")
     return f"{megabits} Mb/s" if megabits.isdigit() else "of unknown speed"
 
@@ -298,7 +298,7 @@ def word(path: pathlib.Path) -> str:
 
 
 def engines() -> list[Finding]:
-    """Which launchers have their programs here."""
+    """Launchers whose programs are installed here."""
     ready: list[str] = []
     missing: list[str] = []
     for name in [*launch.ENGINES, *launch.added()]:

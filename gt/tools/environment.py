@@ -55,7 +55,7 @@ def collected() -> dict[str, str | list[str]]:
 
 
 def settings(environment: Mapping[str, str]) -> list[str]:
-    """What is set of GT's variables, and the default of each."""
+    """GT's variables that are set, each with its default."""
     lines = []
     for variable in variables.VARIABLES:
         if word := environment.get(variable.name):
@@ -76,7 +76,7 @@ def wrong(environment: Mapping[str, str]) -> list[str]:
 
 
 def mistake(variable: variables.Variable[object], environment: Mapping[str, str]) -> str:
-    """What is wrong with a variable; empty where nothing is."""
+    """The mistake in a variable's value; empty for none."""
     try:
         variable.value(environment)
     except ValueError as error:
@@ -93,13 +93,13 @@ def installed(name: str) -> str:
 
 
 def own_kernels() -> str:
-    """Whether GT's kernels came with it."""
+    """Presence of GT's kernels in this installation."""
     there = importlib.util.find_spec("gt._kernels") is not None
     return "gt._kernels is there" if there else "gt._kernels is missing: GT was built without csrc"
 
 
 def processor() -> str:
-    """As the kernel names it."""
+    """The processor's name in /proc/cpuinfo."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

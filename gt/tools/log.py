@@ -43,12 +43,12 @@ class Entry:
 
     @property
     def number(self) -> int | None:
-        """That of an instruction with results."""
+        """Number of an instruction with results; None for others."""
         return int(self.first[1:]) if self.first.startswith("%") else None
 
     @property
     def session(self) -> int | None:
-        """Whose it is, in the log of a dispatcher of several."""
+        """Session of the instruction, in the log of a dispatcher of several sessions."""
         match = SESSION.search(self.notes)
         return int(match[1]) if match else None
 
@@ -98,7 +98,7 @@ def split(line: str) -> tuple[str, str]:
 
 
 def entry(line: str) -> Entry | None:
-    """What a line says, or None for an empty line or a comment."""
+    """The entry of a line; None for an empty line or a comment."""
     instruction, notes = split(line)
     match = OPERATOR.match(instruction)
     if match is None:

@@ -88,10 +88,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _set(options: argparse.Namespace) -> None:
-    """What the options say, as variables: processes that the program starts have them too.
+    """Set variables from the options: processes that the program starts inherit them.
 
     Raises:
-        StartError: the file of layouts says something that cannot be meant.
+        StartError: the file of layouts has a mistake.
     """
     if options.layout is not None:
         from gt.config import document

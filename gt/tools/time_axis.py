@@ -18,24 +18,24 @@ FINER_MAX = 9  # rounder to finer ticks, for a short segment between two breaks
 
 
 class TimeAxis:
-    """Where times lie between two ends; linear but for the breaks.
+    """Horizontal positions of times between two ends; linear except for breaks.
 
     Args:
-        times: Seconds of day, in the order of a log; one that goes back counts as no time.
-        left: The place of the first.
-        right: The place of the last.
+        times: Seconds of day, in the order of a log; a step back counts as no time.
+        left: Position of the first time.
+        right: Position of the last time.
     """
 
     def __init__(self, times: Sequence[float], left: float, right: float) -> None:
         waits = [max(after - before, 0.0) for before, after in itertools.pairwise(times)]
         self._elapsed = list(itertools.accumulate(waits, initial=0.0))
         self.seconds = self._elapsed[-1]
-        """From the first time to the last."""
+        """Seconds from the first time to the last."""
         cut = _longest(waits)
         drawn = sum(wait for place, wait in enumerate(waits) if place not in cut)
         self._scale = (right - left - BREAK_WIDTH * len(cut)) / max(drawn, RESOLUTION)
         self.places = [left]
-        """One for each time."""
+        """Position of each time."""
         self.breaks: list[tuple[float, float]] = []
         """The place of each break, and its seconds."""
         for place, wait in enumerate(waits):

@@ -72,7 +72,7 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """What is drawn, before it has a format."""
+    """Shapes and words to draw, independent of the output format."""
 
     height: float
     boxes: Sequence[Box]
@@ -155,7 +155,7 @@ def executed(entries: Sequence[log.Entry], records: Sequence[Execution]) -> Pict
 
 
 def _rows(entries: Sequence[log.Entry], workers: Iterable[int]) -> dict[str, float]:
-    """Where each row begins: scopes, each worker, the program's reads, where there are any."""
+    """Top of each row that is present: scopes, each worker, the program's reads."""
     rows = ["signals"] if any(item.signal is not None for item in entries) else []
     rows += [f"worker {worker}" for worker in sorted(workers)]
     rows += ["program"] if any(not item.workers for item in entries) else []

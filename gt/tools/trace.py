@@ -60,7 +60,7 @@ def check(file: str) -> int:
 
 
 def _long(instruction: str) -> str:
-    """The same instruction in the words of the first GT; the parser reads this form too."""
+    """The instruction in the notation of the first GT; the parser reads this form too."""
     results, equals, call = (
         instruction.rpartition(" = ") if " = " in instruction else ("", "", instruction)
     )

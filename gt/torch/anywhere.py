@@ -28,7 +28,7 @@ DEPTH_MAX = 4  # of what a dataset holds, in which its tensors are looked for
 
 
 class _State(threading.local):
-    """Whether this thread prepares data on the host now."""
+    """Flag of each thread: true while it prepares data on the host."""
 
     on_host = False
 
@@ -133,7 +133,9 @@ def _around(function: Function, replacement: Function) -> Function:
 
 
 def _uploaded(function: Function, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
-    """What the program makes of memory; GT and PyTorch themselves mean the host."""
+    """A tensor that the program makes from host memory, uploaded; GT and PyTorch themselves mean
+    the host.
+    """
     made: torch.Tensor = function(*args, **kwargs)
     caller = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - behind `around`
     is_program = caller.partition(".")[0] not in {"gt", "torch"}
@@ -227,7 +229,7 @@ def _holds_mux(value: object, depth: int) -> bool:
 
 
 def _moved_all(value: Any) -> Any:  # noqa: ANN401 - a batch, or what a file holds
-    """The same with tensors of the host uploaded; what holds none is left as it is."""
+    """A value with its host tensors uploaded; a value without tensors is returned as it is."""
     if isinstance(value, torch.Tensor):
         moved = value.to(DEVICE_TYPE)
         is_parameter = isinstance(value, torch.nn.Parameter)

@@ -72,7 +72,7 @@ def composed_gradients(
     *rest: Any,  # noqa: ANN401 - what the forward operator returned, and its options
     scale: float | None = None,
 ) -> tuple[torch.Tensor | None, ...]:
-    """What `_fused_backward` gives, of operators that PyTorch's autograd records.
+    """The gradients of `_fused_backward`, by operators that PyTorch's autograd records.
 
     Raises:
         NotImplementedError: weights were dropped, and the composition would drop others.

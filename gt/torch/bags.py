@@ -87,7 +87,7 @@ def backward(
     per_sample_weights: Tensor | None,
     padding_idx: int = -1,
 ) -> Tensor:
-    """The same, of an operator that could give a sparse gradient."""
+    """The gradient of the table, for an operator that could give a sparse one."""
     del offsets
     if sparse:
         raise NotSupported("aten::_embedding_bag_backward: sparse=True gives no dense gradient")

@@ -72,7 +72,7 @@ def _gradient(
     *args: Any,  # noqa: ANN401
     **kwargs: Any,  # noqa: ANN401
 ) -> object:
-    """Of GT's tensors; of PyTorch's where its autograd records or a transform runs."""
+    """The gradient on GT's tensors; on PyTorch's if its autograd records or a transform runs."""
     if torch.is_grad_enabled() or not all(type(x) is MuxTensor for x in args[:3]):
         return formula(*args, **kwargs)
     return dispatch.run(operator, args, kwargs)

@@ -16,7 +16,7 @@ import torch
 
 
 class _State(threading.local):
-    """How many conversions of modules this thread is in."""
+    """Number of nested module conversions that this thread is in."""
 
     conversions = 0
 

@@ -54,7 +54,7 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
 
 
 def _kept(operator: Overload) -> Run:
-    """What runs an overload, from now on."""
+    """The function that runs an overload, found once and kept."""
     _overloads.append(operator)
     found = _runs[id(operator)] = _found(operator)
     return found
@@ -78,7 +78,9 @@ def _found(operator: Overload) -> Run:
 
 
 def _of_function(operator: Overload) -> Run | None:
-    """What runs an operator by a function that neither writes nor views its operands."""
+    """A function for an operator that neither writes nor views its operands; None if GT
+    has none.
+    """
     function = function_of(operator)
     if function is None:
         return None

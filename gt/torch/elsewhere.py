@@ -12,12 +12,12 @@ from gt.torch import layouts
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
 
-# Whether operators take tensors of other devices beside those of `mux`: a copy of them.
+# True if operators accept tensors of other devices beside those of `mux`: they are copied.
 uploads_operands = False
 
 
 def is_here(device: object) -> bool:
-    """Whether a `device=` means the device `mux`, or says nothing."""
+    """True if a `device=` is the device `mux` or None."""
     if device is None:
         return True
     return torch.device(device).type == DEVICE_TYPE  # type: ignore[call-overload,no-any-return]

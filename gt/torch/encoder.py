@@ -25,7 +25,7 @@ def attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """What attends to what, [b, s, d], and with which weights, [b, s, t] or [b, h, s, t]."""
+    """Attention's output [b, s, d] and its weights, [b, s, t] or [b, h, s, t]."""
     del embed_dim  # the weights' size
     parts = zip((query, key, value), qkv_weight.chunk(3, 0), qkv_bias.chunk(3, 0), strict=True)
     q, k, v = [

@@ -38,7 +38,7 @@ def overload_name(operator: Overload) -> str:
 
 
 def own_function(name: str) -> Function | None:
-    """What is written here for the overload of a name."""
+    """The function of this package for the overload of a name; None if it has none."""
     for table in (named.FUNCTIONS, gradients.FUNCTIONS, products.FUNCTIONS, attention.FUNCTIONS):
         if name in table:
             return table[name]
@@ -46,7 +46,7 @@ def own_function(name: str) -> Function | None:
 
 
 def function_of(operator: Overload) -> Function | None:
-    """What computes an operator's results from GT tensors; None where GT has nothing for it."""
+    """The function that computes an operator's results from GT tensors; None if GT has none."""
     name = overload_name(operator)
     own = own_function(name)
     if own is not None or operator.namespace != "aten":

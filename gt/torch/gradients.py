@@ -23,7 +23,7 @@ Gradients = tuple[Tensor | None, ...]
 # Arguments of backward operators that say what follows from the others.
 _DERIVED = frozenset({"buffer", "is_target", "output_mask"})
 _END = -1
-# What an operand or a result may have in place of a dimension (ops.toml, the row aten).
+# Codes that stand for an operand's or result's dimension (ops.toml, the row aten).
 _WHOLE, _ADDED, _FIRST = -1, -2, -3
 
 
@@ -120,7 +120,7 @@ def _cuts(
 
 
 def found(operator: Any) -> Callable[..., object] | None:  # noqa: ANN401 - it has no public type
-    """What runs a backward operator whose forward operator takes the same arguments."""
+    """The function for a backward operator whose forward operator takes the same arguments."""
     schema = operator._schema  # noqa: SLF001 - PyTorch's only way to ask
     name = schema.name.partition("::")[2]
     title = name.removesuffix("_backward")
@@ -145,7 +145,7 @@ def found(operator: Any) -> Callable[..., object] | None:  # noqa: ANN401 - it h
 
 
 def _fits(forward: Schema, words: Sequence[str]) -> bool:
-    """Whether all arguments are there, under the same names, and nothing else."""
+    """True if all arguments of the forward are among `words`, and nothing else."""
     names = {x.name for x in forward.arguments}
     needed = {x.name for x in forward.arguments if x.is_required}
     absent = needed - set(words)
@@ -231,7 +231,7 @@ def _pooled(name: str, gradient: Tensor, self: Tensor, dimensions: int) -> Tenso
 
 
 def _to_places(gradient: Tensor, self: Tensor, indices: Tensor, dimensions: int) -> Tensor:
-    """What arrives at a maximum goes to its place among the last dimensions."""
+    """Scatters a maximum's gradient to its place among the last dimensions."""
     flat = gt.zeros_like(self).flatten(-dimensions)
     moved = flat.scatter_add(-1, indices.flatten(-dimensions), gradient.flatten(-dimensions))
     return moved.view(self.shape)

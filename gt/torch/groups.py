@@ -85,7 +85,7 @@ def _check(
 
 
 def _misfit(left: Tensor, right: Tensor, offs: Tensor | None) -> str | None:
-    """What is wrong with the number of groups."""
+    """The mismatch in the numbers of groups; None if they agree."""
     if offs is None:
         return None if left.shape[0] == right.shape[0] else "batched dimension has to match"
     if offs.ndim != 1:

@@ -75,7 +75,7 @@ def words(kwargs: Named) -> dict[str, object]:
 
 
 def results(result: object) -> object:
-    """What a function of GT's returned, with PyTorch's tensors in place of GT's."""
+    """The results of a GT function, with PyTorch's tensors in place of GT's."""
     if isinstance(result, _core.Tensor):
         return of_value(result)
     if isinstance(result, list | tuple):

@@ -21,7 +21,7 @@ from torch.autograd import graph
 from gt import _core
 from gt.torch import backward_scopes
 
-# What is no result of any operator.
+# Sentinel that is no operator's result.
 REFUSED = object()
 
 _waiting: dict[int, BaseException] = {}
@@ -37,7 +37,7 @@ this_thread = _Thread()
 
 
 def is_running() -> bool:
-    """Whether this thread is in a backward pass."""
+    """True if this thread is in a backward pass."""
     return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - nothing public tells
 
 

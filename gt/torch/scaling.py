@@ -1,4 +1,4 @@
-"""What `torch.amp.GradScaler` and layers with normed weights call, and packed sequences."""
+"""Operators of `torch.amp.GradScaler`, of layers with normed weights and of packed sequences."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _first(step: Step, function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _fit(*columns: Tensors) -> bool:
-    """Whether all are floats of `mux`, those of one parameter of one dtype."""
+    """True if all are floats on `mux` and each parameter's tensors have one dtype."""
     for row in zip(*columns, strict=True):
         dtype = row[0].dtype
         if not dtype.is_floating_point:

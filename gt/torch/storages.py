@@ -44,7 +44,7 @@ class DeviceStorage(HostStorage):
     bytes_held: int
 
     def data_ptr(self) -> int:
-        """What stands for the address: different for different memory."""
+        """A number that stands for the address: it differs for different memory."""
         return self.address
 
     def nbytes(self) -> int:
@@ -54,7 +54,7 @@ class DeviceStorage(HostStorage):
     size = __len__ = nbytes
 
 
-# What PyTorch's storages do with the bytes themselves.
+# Methods of PyTorch's storages that read or write the bytes themselves.
 _READ_OR_WRITTEN = (
     *("__getitem__", "__setitem__", "byteswap", "clone", "copy_", "cpu", "cuda", "fill_", "hpu"),
     *("mps", "pin_memory", "resize_", "share_memory_", "to", "tolist", "type", "__iter__"),

@@ -19,7 +19,7 @@ Convert = Callable[[torch.Tensor], torch.Tensor]
 
 
 def install() -> None:
-    """Puts the conversion in the place of PyTorch's."""
+    """Replaces PyTorch's conversion."""
     apply = conversions.counted(torch.nn.Module._apply)  # noqa: SLF001 - its only place
     torch.nn.Module._apply = _keeping_ties(apply)  # type: ignore[method-assign] # noqa: SLF001
 
@@ -44,9 +44,9 @@ def _keeping_ties(apply: Apply) -> Apply:
 
 
 def _is_converted_here(parameter: torch.Tensor | None, fn: Convert) -> bool:
-    """Whether it was on the device and stays there; it has other memory then, and its gradient.
+    """True if it was on the device and stays there; then it and its gradient get other memory.
 
-    It has no other object: what a module computed of it, as `weight_norm` does, refers to it.
+    The object stays: results that a module computed of it, as `weight_norm` does, refer to it.
     """
     if not isinstance(parameter, MuxTensor):
         return False

@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 
 
 def found(operator: Any) -> Run | None:  # noqa: ANN401 - PyTorch has no public type of it
-    """What runs a view; None where GT has nothing for it."""
+    """The function that runs a view; None if GT has none."""
     name = functions.overload_name(operator)
     function = FUNCTIONS.get(name)
     if function is None:

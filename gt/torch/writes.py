@@ -24,7 +24,7 @@ _RESHAPED = {
 
 
 def found(operator: Overload, written: Sequence[Any]) -> Run | None:
-    """What runs an operator that writes; None where GT has nothing for it."""
+    """The function that runs an operator that writes; None if GT has none."""
     name = functions.overload_name(operator)
     title = name.partition(".")[0]
     if title in _RESHAPED:

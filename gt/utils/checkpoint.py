@@ -57,7 +57,9 @@ class CheckpointError(RuntimeError):
 
 
 class _EarlyStop:
-    """Whether a function that runs again ends at the last tensor that is needed; None: as asked."""
+    """Setting of set_checkpoint_early_stop: True ends a recomputation at the last tensor needed;
+    None leaves it to each checkpoint's argument.
+    """
 
     chosen: bool | None = None
 
@@ -223,7 +225,7 @@ class _State:
 
 
 class _Random:
-    """Where the generator stands; within the `with` it stands there again."""
+    """The generator's state; within the `with` it is set again."""
 
     def __init__(self, *, preserved: bool) -> None:
         self._state = _core.rng_state() if preserved else None
@@ -243,7 +245,7 @@ class _Random:
 
 
 class _Options:
-    """How a function runs again."""
+    """Options of a recomputation."""
 
     def __init__(
         self,

@@ -103,7 +103,7 @@ def library_paths(
 
 
 def is_ninja_available() -> bool:
-    """Whether the program `ninja` is there."""
+    """True if the program `ninja` is installed."""
     return shutil.which("ninja") is not None
 
 

@@ -222,7 +222,7 @@ def _sizes_of_fractions(fractions: Sequence[float], count: int) -> list[int]:
 
 
 def length(dataset: object) -> int:
-    """Of a dataset that knows it; else Python's TypeError."""
+    """Length of a dataset that has one; else Python's TypeError."""
     sized: Sized = dataset  # type: ignore[assignment] # that is the question
     return len(sized)
 

@@ -1,4 +1,4 @@
-"""How a loader makes one batch of a dataset, in its own process or in a worker's."""
+"""Making of one batch of a dataset, in the loader's own process or in a worker's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

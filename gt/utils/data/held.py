@@ -23,7 +23,7 @@ from gt._core import Tensor
 
 Array = npt.NDArray[np.generic]
 
-# What refers to no tensor, or to all of a program.
+# Types whose values refer to no tensor, or to all of a program.
 _CLOSED = {str, bytes, bool, int, float, complex, type(None), types.ModuleType, types.CodeType}
 _PLAIN = {list, tuple, dict, set}
 
@@ -77,7 +77,7 @@ def tensors(roots: Iterable[object]) -> list[Tensor]:
 
 
 def _next(one: object) -> Iterable[object]:
-    """What an object refers to."""
+    """The objects that an object refers to."""
     if isinstance(one, types.FunctionType):
         named = _named(one) if _is_of_program(one.__module__) else []
         return [*named, one.__closure__, one.__defaults__, one.__kwdefaults__, one.__dict__]
@@ -89,7 +89,9 @@ def _next(one: object) -> Iterable[object]:
 
 
 def _named(function: types.FunctionType) -> list[object]:
-    """What a function's code names: globals, and attributes of modules of the program's."""
+    """The objects that a function's code names: globals, and attributes of the
+    program's modules.
+    """
     names: set[str] = set()
     nested = [function.__code__]
     while nested:
@@ -105,7 +107,7 @@ def _named(function: types.FunctionType) -> list[object]:
 
 @functools.cache
 def _is_of_program(module: str | None) -> bool:
-    """Whether a module is part of the program: neither GT nor installed."""
+    """True if a module is part of the program: neither GT nor installed."""
     if module is None or module.partition(".")[0] == "gt":
         return False
     file = getattr(sys.modules.get(module), "__file__", None)

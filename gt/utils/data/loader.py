@@ -221,6 +221,6 @@ def _check_stream(shuffle: bool | None, sampler: object, batch_sampler: object) 
 
 
 def _seed(generator: Generator | None) -> int:
-    """Of the first worker: one draw of the generator."""
+    """Seed of the first worker: one draw of the generator."""
     parts = [number & (2**64 - 1) for number in next_draw(generator)]
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,4 +1,4 @@
-"""What the workers of a loader send: batches, as bytes and memory that has no name.
+"""Batches that the workers of a loader send, as bytes and memory without a name.
 
 Arrays lie in a file in memory whose descriptor goes through the socket, so nothing of it is left
 when either process dies. It comes from a child of this process over a socket that has no address,

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Planned:
-    """How a tensor is made, and of what: it becomes that tensor where a batch is opened."""
+    """A function and arguments that make a tensor; they become that tensor when a batch
+    is opened.
+    """
 
     make: Callable[..., object]
     arguments: tuple[object, ...]

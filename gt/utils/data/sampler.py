@@ -64,7 +64,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices a round has; the dataset may change its length between two."""
+        """Number of indices in a round; the dataset may change its length between two rounds."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:

@@ -32,7 +32,9 @@ Init = Callable[[int], object]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerInfo:
-    """What a worker of a loader knows of itself: its number of all, a seed, and its dataset."""
+    """A worker's view of itself in its loader: its number, the number of workers, a seed, its
+    dataset.
+    """
 
     id: int
     num_workers: int
@@ -80,7 +82,7 @@ class Apart:
 
 
 def set_apart() -> Apart:
-    """Of this process, from here on."""
+    """Separates this process from its parent's session, from here on."""
     _core.leave_parent()
     config.stand_alone()
     scopes.forget()
@@ -89,7 +91,7 @@ def set_apart() -> Apart:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What all workers of a loader are told."""
+    """Settings that all workers of a loader get."""
 
     dataset: Dataset[object]
     collate: Collate
@@ -109,7 +111,7 @@ class Task:
         return replace(self, foreign=foreign)
 
     def __getstate__(self) -> dict[str, object]:
-        """Of a process that is not forked: it has nothing of its parent's but by pickle."""
+        """State for a process that is not forked: it gets everything of its parent by pickle."""
         return self.__dict__ | {"held": [], "foreign": []}
 
 

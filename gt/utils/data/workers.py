@@ -24,7 +24,7 @@ from gt.utils.data.held import Held, tensors
 from gt.utils.data.parcels import End, Parcel, Raised
 from gt.utils.data.worker_process import Apart, Ask, Begin, Task, run
 
-# How long a worker may take for the batch that it is making when it is told to end.
+# Seconds that a worker may take for its current batch when it is told to end.
 END_SECONDS = 5.0
 # The ends of all workers' connections in this process: a child that is forked lets go of them.
 _ends: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -103,7 +103,7 @@ class Workers:
             self._raise_dead()
 
     def receive(self, timeout: float | None) -> list[Parcel]:
-        """What has come, or comes first; nothing after so many seconds.
+        """Parcels that have arrived, or that arrive first; none after `timeout` seconds.
 
         Raises:
             RuntimeError: a worker has died.

@@ -183,7 +183,9 @@ def _add_link_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _takes_address(arguments: argparse.Namespace) -> bool:
-    """Whether GT_ADDRESS says where the dispatcher is; it is then as if it were typed."""
+    """Takes the dispatcher's address from GT_ADDRESS as if it were typed; False if it
+    is not set.
+    """
     address = config.address()
     if address is None:
         return False
@@ -200,10 +202,10 @@ def _takes_address(arguments: argparse.Namespace) -> bool:
 
 
 def _start(arguments: argparse.Namespace) -> startup.Start:
-    """What the command line says, and the environment where that is silent.
+    """The options of the command line; those that it leaves out come from the environment.
 
     Raises:
-        ConfigError: a variable means nothing.
+        ConfigError: a variable's text has no meaning.
     """
     own = None if arguments.launch is None else place.found(config.with_settings())
     count = arguments.count or 1

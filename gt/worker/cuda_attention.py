@@ -19,12 +19,12 @@ _Operands = tuple[_Rows, _Rows, _Rows]
 
 @dataclasses.dataclass(frozen=True)
 class How:
-    """What attention does beside its three operands.
+    """Options of attention beside its three operands.
 
     Args:
-        scale: Of the scores.
+        scale: Factor of the scores.
         is_causal: Query i sees keys up to i only.
-        seeds: [b, h, t] of int64: weights are dropped, each query's under its own; or None.
+        seeds: [b, h, t] of int64, from which each query's weights are dropped; None drops none.
         dropout_p: Probability of dropping a weight; unused without seeds.
     """
 
@@ -46,7 +46,7 @@ class CudaAttention:
 
     @staticmethod
     def takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
-        """Whether `forward` takes these operands."""
+        """True if `forward` takes these operands."""
         return _unfit(query, key, value) is None and all(map(_is_stored, (query, key, value)))
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, how: How) -> tuple[Tensor, Tensor]:
@@ -125,7 +125,7 @@ class CudaAttention:
         )
 
     def _rows(self, name: str, x: Tensor, dtype: torch.dtype) -> _Rows:
-        """Where an operand is, and its steps."""
+        """Address of an operand, and its steps from row to row, head to head and batch to batch."""
         shape, steps = x.shape, x.stride()
         if not _is_stored(x):
             text = f"attention: {name} {tuple(shape)} with strides {steps} has rows that 16 bytes"
@@ -147,7 +147,9 @@ def _name(x: Tensor) -> str:
 
 
 def _unfit(query: Tensor, key: Tensor, value: Tensor) -> str | None:
-    """What no kernel takes of these operands, however they are stored; None: one does."""
+    """The property of the operands, however they are stored, that no kernel takes; None if one
+    does.
+    """
     dtypes = {x.dtype for x in (query, key, value)}
     if len(dtypes) != 1 or query.dtype not in HALVES:
         return " and ".join(sorted(map(str, dtypes)))
@@ -178,7 +180,7 @@ def _sizes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int, in
 
 
 def _is_stored(x: Tensor) -> bool:
-    """Whether rows can be copied by 16 bytes."""
+    """True if rows can be copied by 16 bytes."""
     shape, steps = x.shape, x.stride()
     if steps[-1] != 1 or x.data_ptr() % 16:
         return False

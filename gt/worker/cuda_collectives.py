@@ -30,15 +30,15 @@ _OneMessage = tuple[int, int, int] | None
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What all ranks of a group agree on.
+    """Sizes that all ranks of a group agree on.
 
     Args:
-        slot_bytes: Of staging: the most that an all-reduce in one shot, an all-gather or a
-            broadcast takes; in two shots half of it, and a reduce-scatter that with all parts.
-        box_bytes: Of the chunks of a message.
-        blocks: Of each rank's launch, which must be resident at once.
-        one_shot_bytes: Up to here an all-reduce has every rank read everything.
-        timeout_seconds: How long a rank is waited for.
+        slot_bytes: Bytes of staging: the limit of an all-reduce in one shot, an all-gather or a
+            broadcast; half of it for two shots, and for a reduce-scatter the limit with all parts.
+        box_bytes: Bytes of a chunk of a message.
+        blocks: Number of blocks in each rank's launch, which must be resident at once.
+        one_shot_bytes: Largest operand of an all-reduce in which every rank reads everything.
+        timeout_seconds: Time for which a rank is waited for.
     """
 
     slot_bytes: int = 16 << 20
@@ -65,7 +65,7 @@ class _Region:
 
 
 def layout(ranks: int, sizes: Sizes) -> tuple[list[int], int]:
-    """Where the parts of a region begin, and its bytes."""
+    """Starts of the parts of a region, and its size, both in bytes."""
     words = 4 * sizes.blocks * ranks
     parts = [2 * sizes.slot_bytes, 2 * ranks * sizes.box_bytes, *[words] * 3]
     begins, total = [], 0
@@ -275,7 +275,7 @@ class CudaCollectives:
         operand: Tensor | None,
         result: Tensor | None,
     ) -> str | None:
-        """What no kernel takes; None where one does."""
+        """The reason for which no kernel takes the collective; None if one does."""
         value = result if operand is None else operand
         if op not in _SLOT_SHARES or value is None:
             return "that operator"
@@ -296,7 +296,7 @@ class CudaCollectives:
         return None
 
     def region_bytes(self, ranks: int) -> int:
-        """Of each member."""
+        """Bytes of each member's region."""
         return layout(ranks, self._sizes)[1]
 
     def group(self, me: int, regions: list[int], errors: Tensor, base: int) -> Launch:
@@ -325,13 +325,13 @@ class CudaCollectives:
         return launch
 
 
-# What part of a slot a member's value may fill; an all-reduce in one shot: all of it.
+# Divisor of a slot for a member's largest value; an all-reduce in one shot uses all of it.
 _SLOT_SHARES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "broadcast": 1}
 _SUMS = ("all_reduce", "reduce_scatter")
 
 
 def _is_below_each_other(attributes: dict[str, object], value: Tensor) -> bool:
-    """Whether shards are as long as each other, and one begins where the one before it ends."""
+    """True if all shards have one length and each begins where the one before it ends."""
     if "sizes" not in attributes:
         return True
     dim, sizes = cast("int", attributes["dim"]), cast("Sequence[int]", attributes["sizes"])

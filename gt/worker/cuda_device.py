@@ -1,4 +1,4 @@
-"""What the CUDA kernels of one device have in common."""
+"""Code that the CUDA kernels of one device share."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class CudaDevice(NamedTuple):
     """A device and the way to launch on it."""
 
     cuda: Cuda
-    """What launches."""
+    """The launcher of kernels."""
     device: torch.device
-    """Of every tensor."""
+    """Device of every tensor."""
     address: Callable[[str, Tensor | None, torch.dtype], int]
-    """Where a tensor's first element is; it refuses what is not on the device."""
+    """Address of a tensor's first element; refuses a tensor that is not on the device."""
     stream: Callable[[], int]
     """The number of the stream on which torch computes at this moment."""
 

@@ -72,7 +72,9 @@ class CudaKernels:
         self.rows = CudaRows(self.on)
 
     def address(self, name: str, tensor: Tensor | None, dtype: torch.dtype) -> int:
-        """Where a tensor's first element is; 0 for none. TypeError, ValueError: it is not taken."""
+        """Address of a tensor's first element; 0 for None. TypeError or ValueError for one that no
+        kernel takes.
+        """
         if tensor is None:
             return 0
         if tensor.device != self.device:
@@ -86,7 +88,7 @@ class CudaKernels:
 
     @staticmethod
     def fills(kind: str, dtype: torch.dtype, size: Size) -> bool:
-        """Whether `fill` takes it."""
+        """True if `fill` takes these arguments."""
         dtypes = {"uniform": FLOATING, "normal": FLOATING, "integers": INTEGERS}
         return dtype in dtypes.get(kind, (torch.bool,)) and len(size) <= DIMS_MAX
 
@@ -108,7 +110,7 @@ class CudaKernels:
 
     @staticmethod
     def drops(x: Tensor) -> bool:
-        """Whether `dropout` takes it."""
+        """True if `dropout` takes the operand."""
         return x.dtype == torch.float32 and x.is_contiguous() and x.dim() <= DIMS_MAX
 
     def dropout(self, x: Tensor, p: float, place: Place) -> tuple[Tensor, Tensor]:
@@ -132,7 +134,7 @@ class CudaKernels:
 
     @staticmethod
     def multiplies(a: Tensor, b: Tensor) -> bool:
-        """Whether `gemm` takes these operands."""
+        """True if `gemm` takes these operands."""
         try:
             product_layout(a, b)
         except RefusedError:
@@ -223,7 +225,7 @@ class CudaKernels:
     def _matrix(
         self, name: str, x: Tensor, dtype: torch.dtype, *, is_turned: bool = False
     ) -> _Matrix:
-        """Where what is stored in rows is."""
+        """Address, row step and batch step of a matrix that is stored in rows."""
         shape, steps = x.shape, x.stride()
         elements = spanned(shape, steps)
         address = self.address(name, x.as_strided((elements,), (1,)), dtype)
@@ -269,7 +271,7 @@ class CudaKernels:
 
 
 def product_layout(a: Tensor, b: Tensor) -> str:
-    """How the operands of a product are stored, as csrc/cuda/gemm.h names it.
+    """Layout of a product's operands, as csrc/cuda/gemm.h names it.
 
     Raises:
         RefusedError: No kernel multiplies them.

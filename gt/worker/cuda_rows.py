@@ -16,7 +16,9 @@ IGNORE_INDEX = -100
 
 
 class Losses(NamedTuple):
-    """Of each row: float32; then what was asked for, of the logits' shape and dtype."""
+    """Loss of each row in float32; then the results that were asked for, in the logits' shape and
+    dtype.
+    """
 
     loss: Tensor
     gradient: Tensor | None
@@ -24,9 +26,9 @@ class Losses(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of each row that is normalized: mean and 1 / sqrt(variance + eps), of float32.
+    """Mean and 1 / sqrt(variance + eps) of each normalized row, in float32.
 
-    RMSNorm has no mean, and the mean of squares for the variance.
+    RMSNorm has no mean, and its variance is the mean of squares.
     """
 
     mean: Tensor | None
@@ -34,7 +36,7 @@ class Moments(NamedTuple):
 
 
 class NormGradients(NamedTuple):
-    """Of x (and of the residual alike), the weight, and the bias of LayerNorm."""
+    """Gradients of x (and of the residual alike), of the weight, and of the bias of LayerNorm."""
 
     x: Tensor
     weight: Tensor
@@ -239,7 +241,7 @@ class CudaRows:
     def rms_norm_backward(
         self, grad: Tensor, x: Tensor, rstd: Tensor, weight: Tensor | None
     ) -> NormGradients:
-        """The same of RMSNorm."""
+        """Gradients of RMSNorm."""
         moments = Moments(None, rstd)
         return self._backward(grad, x, weight, None, 0.0, moments=moments, is_centered=False)
 

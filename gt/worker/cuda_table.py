@@ -1,9 +1,9 @@
-"""Which operators GT's own CUDA kernels run: the operands that each takes, and whether `auto` does.
+"""Table of the operators that GT's CUDA kernels run: the operands of each, and its use in `auto`.
 
-A function here has the arguments of PyTorch's kernel of the same operator, and gives what that
-gives: dtypes, shapes, strides, what the gradient reads. What it does not take it refuses before it
-has written anything; PyTorch's kernel then runs (cuda_operators.py). Operands are copied only where
-PyTorch's kernel would copy them too. The CPU's table is csrc/table.
+A function here has the arguments of PyTorch's kernel of the same operator, and returns the same:
+dtypes, shapes, strides, saved tensors. It refuses other operands before it has written anything;
+PyTorch's kernel then runs (cuda_operators.py). Operands are copied only where PyTorch's kernel
+would copy them too. The CPU's table is csrc/table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     run: Callable[..., object]
     """The device's kernels, then the arguments of PyTorch's kernel."""
     in_auto: bool = False
-    """Whether GT_KERNELS=auto runs it: it has been timed on a GPU, or has the CPU's bits."""
+    """True if GT_KERNELS=auto runs it: it has been timed on a GPU, or has the CPU's bits."""
 
 
 def _refuse_unless(fits: bool, reason: str) -> None:
@@ -265,7 +265,7 @@ def _check_norm(size: tuple[int, ...], input: Tensor, *others: Tensor | None) ->
 def _row_operands(
     size: tuple[int, ...], input: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """What is normalized over as one dimension."""
+    """Operands with the normalized dimensions as one: [rows, columns]."""
     columns = math.prod(size)
     rows = math.prod(input.shape[: input.dim() - len(size)])
     weight, bias = (None if one is None else one.reshape(columns) for one in (weight, bias))
@@ -374,7 +374,7 @@ ROWS = {
 }
 # GT's own operators of the generic rows (gt/aten/own.txt), and their gradients.
 GENERIC = {"attention": Row(_attention), "attention_backward": Row(_attention_backward)}
-# What several rows have in common: all draws (torch_creation.py), steps of one or many parameters.
+# Kernels that several rows share: all draws (torch_creation.py), steps of one or many parameters.
 SHARED = {
     "random": Row(_fill, in_auto=True),
     "dropout": Row(_dropout, in_auto=True),

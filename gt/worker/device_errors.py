@@ -1,9 +1,10 @@
-"""Whether numbers on a device may be wrong, because a collective there has not come to its end.
+"""Error words of a device: they tell that values may be wrong after a collective that did not end.
 
-A kernel that waited in vain leaves its result as it was, and what was queued behind it computes on.
-So two words of the device say it beside the numbers: the first is set by such a kernel, the second
-by who has read memory of a worker of which either was set. What leaves the worker comes to the host
-after both words, so a look at the host's copy of them is enough, and waits for nothing.
+A kernel that waited in vain leaves its result as it was, and the work queued behind it computes on.
+So two words in the device's memory accompany the values: such a kernel sets the first; a worker
+that has read memory of a worker with either word set sets its second. Values that leave the worker
+reach the host after both words, so a look at the host's copy of them is enough, and waits for
+nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import torch
 from gt.worker.device import BorrowedBuffer, Device
 
 _OWN, _READ = 0, 1
-# Members of a group that a word tells apart.
+# Members of a group that a word can tell apart.
 _RANKS_MAX = 8
 
 
 class LostError(ConnectionError):
-    """All values of this worker may be made of what never came."""
+    """All values of this worker may depend on data that never came."""
 
 
 class DeviceErrors:
@@ -35,11 +36,11 @@ class DeviceErrors:
         self.words = device.zeros(2, torch.int32)
         self._device, self._seconds = device, timeout_seconds
         self._seen = device.seen(2)
-        # Of each group, at its number.
+        # Members of each group, at the group's number.
         self._members: list[list[int]] = []
 
     def offered(self) -> BorrowedBuffer | None:
-        """Where others find the words."""
+        """Location of the words for other workers."""
         exported = self._device.export(self.words)
         return exported and BorrowedBuffer(*exported, self.words.nbytes)
 
@@ -80,7 +81,7 @@ class DeviceErrors:
             )
 
     def is_set(self) -> bool:
-        """Whether `check` raises."""
+        """True if `check` raises."""
         return any(self._seen.tolist())
 
     def _show(self, which: int) -> None:

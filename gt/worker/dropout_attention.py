@@ -27,7 +27,7 @@ _WORD = 0xFFFFFFFF
 
 
 class How(NamedTuple):
-    """What attention does beside its three operands."""
+    """Options of attention beside its three operands."""
 
     mask: Tensor | None  # broadcasts to [b, h, t, s]
     seeds: Tensor  # [b, h, t]
@@ -94,7 +94,7 @@ def attention_backward(
 
 
 def kept(seeds: Tensor, keys: int, dropout_p: float) -> Tensor:
-    """Which weights are kept: bool [b, h, t, keys]."""
+    """The mask of kept weights: bool [b, h, t, keys]."""
     own = own_kernels.module()
     if own is not None and seeds.is_cpu:
         mask = torch.empty(*seeds.shape, keys, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Whether a process may fork workers: what they need is imported, and no thread runs."""
+"""Preconditions for forking workers: their modules are imported, and no thread runs."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ class GroupBackend:
         self, library: str, networks: Sequence[str], address: str | None, device: torch.device
     ) -> None:
         self._groups: Groups | None = None
-        # Of the first group that could not be made; the others' reason is mostly the same.
+        # True once the first group that could not be made was reported; other groups' reasons are
+        # mostly the same.
         self._has_told = False
         self.domain = ""
         network = _network(address, networks)
@@ -107,7 +108,7 @@ class GroupBackend:
         """Our part in a collective, and what the others must know of it."""
         del tag
         assert self._groups is not None, "a backend that was not announced"
-        # Of a pair each names itself first; a group has one order.
+        # Each member of a pair names itself first; a group has one order.
         order = list(range(len(members)))
         if op in _PAIRS:
             order.sort(key=members.__getitem__)
@@ -148,11 +149,11 @@ class GroupRendezvous:
         return (True, b"") if self._call.begin([payloads[k] for k in self._order]) else None
 
     def lose(self, peer: int) -> None:
-        """That member is gone."""
+        """Reports that a member is gone."""
         self._groups.lose(peer)
 
     def is_over(self) -> bool:
-        """Whether the result is there, or never will be."""
+        """True once the result is available, or never will be."""
         return self._call.is_over()
 
     def finish(self) -> None:

@@ -119,7 +119,8 @@ def with_devices(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:
 
     def release() -> None:
         memory.release()
-        # What others have mapped must not be freed before they let it go, and nobody tells us.
+        # Memory that others have mapped must not be freed before they unmap it, and nobody tells
+        # us.
         if not devices.has_exported:
             torch.cuda.empty_cache()
 

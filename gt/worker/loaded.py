@@ -1,4 +1,4 @@
-"""Which shared libraries this process has loaded."""
+"""Paths of the shared libraries that this process has loaded."""
 
 from __future__ import annotations
 

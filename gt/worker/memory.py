@@ -11,7 +11,7 @@ from collections.abc import Callable
 # and again, so blocks up to the first size are kept, and of what is free in the end the second.
 KEPT_BLOCK_BYTES = 256 << 20
 KEPT_BYTES = 512 << 20
-# What an idle worker keeps at the end of its heap: enough for small steps to begin with.
+# Bytes at the end of the heap that an idle worker keeps: enough for small steps to begin with.
 RESERVE_BYTES = 16 << 20
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
@@ -25,11 +25,11 @@ def keep() -> None:
 
 
 def kept_bytes() -> int:
-    """What a worker keeps of what is freed: an eighth of the machine's memory at the most."""
+    """Bytes of freed memory that a worker keeps: at most an eighth of the machine's memory."""
     return min(KEPT_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
 
 
-# What else keeps memory: the native helper, once it is there.
+# Functions that release memory kept elsewhere: by the native helper, once it is loaded.
 _RELEASES: list[Callable[[], None]] = []
 
 

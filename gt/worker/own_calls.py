@@ -1,4 +1,4 @@
-"""How often kernels of GT's own have run in this process, from C++ or Python.
+"""Count of calls of GT's own kernels in this process, from C++ or Python.
 
 gt._kernels counts those of the CPU; those of a GPU are counted here, where they are chosen.
 """

@@ -35,7 +35,7 @@ def module() -> ModuleType | None:
 
 
 def takes_all() -> bool:
-    """Whether kernels run every call that they can, also where they are slower."""
+    """True if kernels run every call that they can, also where they are slower."""
     return config.own_kernels() == "on"
 
 
@@ -45,7 +45,7 @@ def threads_most() -> int:
 
 
 def threads() -> int:
-    """As many as torch's kernels have at the moment, and no more than the pool of ours takes."""
+    """The number of threads of torch's kernels at the moment, at most that of the pool."""
     return min(torch.get_num_threads(), _THREADS_MAX)
 
 

@@ -1,8 +1,8 @@
-"""What a member computes of an operator that looks at windows, where the image is cut.
+"""A member's share of an operator with windows over an image that is cut.
 
 The attribute `parts` (crates/protocol/src/rules/spread/windows.rs writes it) has six numbers for
-each entry. The operator runs on what the member holds and on the rows around it; what it keeps of
-the results is its own.
+each entry. The operator runs on the member's rows and on the rows around them; the member keeps its
+own rows of the results.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Operands = Sequence[Values]
 Forward = Callable[[Operands], tuple[Values, ...]]
 # Its gradient: operands, the places of those whose gradients are wanted -> these.
 Backward = Callable[[Operands, Sequence[int]], tuple[Values, ...]]
-# An array with zeros around it: of each dimension so many before and behind.
+# A function that puts zeros around an array: so many before and behind in each dimension.
 Pad = Callable[[Values, list[tuple[int, int]]], Values]
 
 _KEPT, _GROWN, _OWN, _PLACES = range(4)
 _WIDTH = 6
-# What ends the places of a derivative.
+# End mark of the places of one derivative.
 _END = -1
 
 
@@ -138,7 +138,7 @@ def _grown(x: Values, entries: Sequence[_Entry], place: int, pad: Pad) -> Values
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Image:
-    """Where a member's image stands in the whole one, a number a dimension."""
+    """Position of a member's image in the whole one, a number a dimension."""
 
     starts: tuple[int, ...]
     sizes: tuple[int, ...]

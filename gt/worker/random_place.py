@@ -1,4 +1,6 @@
-"""Which values of a generator an instruction draws, for both backends. No value is made here."""
+"""Places in a generator's stream from which an instruction draws, for both backends. No value is
+made here.
+"""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _first_outside(index: Index, low: int, high: int) -> int | None:
 
 
 def _check_along(index: Index, dim: int, of: Array) -> None:
-    """PyTorch's mistake where `index` names no place along `dim`."""
+    """Raises PyTorch's error for an `index` that names no place along `dim`."""
     size = of.shape[dim] if of.ndim else 1
     wrong = _first_outside(index, 0, size)
     if wrong is not None:
@@ -164,12 +164,12 @@ def _check_rows(index: Index, size: int) -> None:
 
 
 def _read(self: Array, dim: int, start: int | None, total: int | None) -> Array:
-    """What is read: a shard is one among zeros."""
+    """The whole value with zeros outside the shard; without a shard range the value itself."""
     return self if start is None or total is None else in_whole(self, dim, start, total)
 
 
 def _kept(whole: Array, like: Array, dim: int, start: int | None) -> Array:
-    """What is kept of the whole that was written."""
+    """The shard's part of the whole that was written."""
     if start is None or like.ndim == 0:
         return whole
     part = _along(like.ndim, dim, slice(start, start + like.shape[dim]))
@@ -215,7 +215,7 @@ def _grid(index: Index, dim: int) -> tuple[Index, ...]:
 
 
 def _corner(src: Array, index: Index) -> Array:
-    """As much of `src` as the index speaks of."""
+    """The corner of `src` that has the index's shape."""
     return src[tuple(slice(size) for size in index.shape)]
 
 

@@ -58,7 +58,7 @@ def most_frequent(values: Array) -> int:
 
 
 def median_place(values: Array) -> int:
-    """Of the middle value, the lower one of two; of the first NaN where there is one."""
+    """Index of the middle value, the lower one of two; of the first NaN if there is one."""
     unknown = np.flatnonzero(np.isnan(values))
     if len(unknown):
         return int(unknown[0])
@@ -66,6 +66,6 @@ def median_place(values: Array) -> int:
 
 
 def nanmedian_place(values: Array) -> int:
-    """Of the middle one of what are numbers; the first place where there are none."""
+    """Index of the middle value among the numbers; the first index if there are none."""
     known = int(np.sum(~np.isnan(values)))
     return int(np.argsort(values, kind="stable")[max(known - 1, 0) // 2])

@@ -93,7 +93,7 @@ def _zeta(s: int, x: float) -> float:
 
 
 def erfinv(x: Floats) -> Floats:
-    """Where erf is x."""
+    """The number whose erf is x."""
     return _each(_erfinv, x)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Of any dtype: numpy's stubs do not compute with `generic`.
+# An array of any dtype: numpy's stubs do not compute with `generic`.
 Array = npt.NDArray[Any]
 Places = tuple[Any, ...]
 Number = int | float | bool
@@ -56,12 +56,12 @@ def dtype_name(value: Operand) -> str:
 
 
 def is_float(name: str) -> bool:
-    """Whether the dtype is one of the four floating ones."""
+    """True if the dtype is one of the four floating-point ones."""
     return name in _FLOATS
 
 
 def is_complex(name: str) -> bool:
-    """Whether the dtype is a complex one."""
+    """True if the dtype is a complex one."""
     return name in _COMPLEX
 
 

@@ -1,4 +1,4 @@
-"""How a worker process begins: signals, backend, threads, and then the loop in gt._core."""
+"""Start of a worker process: signals, backend, threads, and then the loop in gt._core."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CALL_SECONDS = 3.0  # that a dispatcher may take to answer a call
 CALL_AGAIN_SECONDS = 0.25
 BACKENDS = ("auto", "pytorch", "torch", "native", "numpy")
-# What a backend on the CPU needs.
+# Modules of each backend on the CPU.
 MODULES = {
     "pytorch": ("gt.worker.kernels", "gt.worker.native.start"),
     "native": ("gt.worker.native_backend",),
@@ -42,11 +42,11 @@ class StartError(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """What the command line says.
+    """Options of the command line.
 
     Args:
-        gpu: which of the visible ones, None for that of its index.
-        wait_seconds: how long to call again where no dispatcher answers yet.
+        gpu: number among the visible GPUs; None for the one of the worker's index.
+        wait_seconds: seconds for which the call is repeated while no dispatcher answers.
     """
 
     backend: str

@@ -1,7 +1,7 @@
-"""Rows of the family generic for torch: operators by schema, their gradients, questions about both.
+"""Rows of the family generic for torch: operators by schema, their gradients, queries about both.
 
 An operator runs by `torch.ops.aten`, if gt/aten/schemas.txt has it. A vector-Jacobian product runs
-it again, under torch's autograd, on copies: what a worker holds was made without.
+it again, under torch's autograd, on copies: a worker's values are made without autograd.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from gt.worker.cuda_operators import CudaOperators
 
 Operands = Sequence["Tensor | None"]
-# The results, and how many of the operands were the function's: behind them stand the gradients of
-# its results.
+# The results, and the number of operands that belong to the function: the gradients of its results
+# follow them.
 Results = tuple["tuple[Tensor, ...]", int]
 Function = Callable[[Operands], Results]
 
-# The elements of the answer to a question, one byte each.
+# Bytes of the answer to a query, one an element.
 _ANSWER_BYTES = 4096
-# Elements of operands on which a kernel is tried: as long as a round trip takes.
+# Elements of operands on which a kernel is tried: that takes as long as a round trip.
 _TRIAL_ELEMENTS_MAX = 1 << 16
-# What ends the places of one derivative.
+# End mark of the places of one derivative.
 END = -1
 _PYTHON_CLASSES = {"IndexError", "ValueError", "TypeError", "NotImplementedError"}
 
 
 class MissingDtypeError(NotImplementedError):
-    """Elements of a kind that travels nowhere."""
+    """A result of a dtype that GT does not have."""
 
 
 class _Call(NamedTuple):
@@ -113,7 +113,9 @@ def _of_part(
     operands: Operands,
     part: Sequence[int],
 ) -> tuple[Tensor, ...]:
-    """What is a member's own, where windows of an image reach what others hold."""
+    """A member's own part of the results or gradients, if windows of an image reach
+    others' rows.
+    """
 
     def gradients(operands: Operands, wanted: Sequence[int]) -> tuple[Tensor, ...]:
         return _gradients_of(function, call, wanted, operands)
@@ -147,7 +149,9 @@ def _gradients_of(
 
 @functools.lru_cache(maxsize=4096)
 def _backward(call: _Call, wanted: tuple[int, ...]) -> torch_backward.Backward | None:
-    """Of a first derivative; those of higher order are differentiated by torch."""
+    """The backward operator of a first derivative; None for higher orders, which torch
+    differentiates.
+    """
     if wanted.count(END) > 1:
         return None
     overload, text, functions = call
@@ -205,7 +209,7 @@ def operator(
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """Of the name in an instruction's text; ValueError where it is none."""
+    """The dtype of a name in an instruction's text; ValueError for another name."""
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"{name} is no dtype")  # noqa: TRY004 - what a text says
@@ -264,7 +268,8 @@ def _gradients(
         for result, grad in zip(results, leaves[count:end], strict=True)
         if grad is not None and result.requires_grad
     ]
-    # Of no elements nothing arrives; some of PyTorch's backward kernels end the process there.
+    # Outputs without elements give zeros; some of PyTorch's backward kernels end the process on
+    # them.
     if not any(grad.numel() for _, grad in pairs):
         return tuple(torch.zeros_like(leaf) for leaf in chosen), end
     outputs, cotangents = zip(*pairs, strict=True)
@@ -329,7 +334,9 @@ def _asked(
 def _answer_of_own(
     described: Sequence[int], function: Function, wanted: Sequence[int]
 ) -> dict[str, object]:
-    """Of zeros where that takes no time: PyTorch's kernels without values are many imports."""
+    """The answer from a run on zeros, if they are few: PyTorch's kernels without values import many
+    modules.
+    """
     operands = _tensors(described, "cpu")
     if sum(x.numel() for x in operands) <= _TRIAL_ELEMENTS_MAX:
         with contextlib.suppress(Exception):  # which the operands' values need not meet
@@ -354,7 +361,7 @@ def _answer_of_metadata(
 
 
 def _computed(function: Function, described: Sequence[int]) -> list[int] | None:
-    """What the CPU's kernel results in, of which some meta kernels say something else.
+    """Results of the CPU's kernel on zeros, from which some meta kernels differ.
 
     Raises where the CPU has no kernel for the dtypes: shapes alone do not tell.
     """
@@ -365,7 +372,8 @@ def _computed(function: Function, described: Sequence[int]) -> list[int] | None:
         results, _ = function(operands)
         return [number for value in results for number in _described(value)]
     except Exception as error:
-        # Whatever else zeros meet (they have no inverse, say) the operands' values need not.
+        # Other errors may come from the zeros (they have no inverse, say) and not from the
+        # operands.
         if "not implemented for" in str(error):
             raise
         return None
@@ -414,12 +422,14 @@ def _answer(operands: list[Tensor], function: Function, wanted: Sequence[int]) -
 
 
 def _memory(x: Tensor) -> int:
-    """Which memory a tensor is in; of those without values too."""
+    """Identity of a tensor's memory; tensors without values have one too."""
     return x.untyped_storage()._cdata  # noqa: SLF001 - it has no other name
 
 
 def _gradient(result: Tensor) -> str:
-    """Whether a result has one: of some operators PyTorch lacks it, and says so in backward."""
+    """State of a result's gradient; PyTorch lacks that of some operators, and says so
+    in backward.
+    """
     if not result.requires_grad:
         return "none"
     node = result.grad_fn
@@ -427,7 +437,7 @@ def _gradient(result: Tensor) -> str:
 
 
 def _lacks_derivative(results: Sequence[Tensor], operands: Sequence[Tensor]) -> bool:
-    """Whether PyTorch lacks the derivative by one of these operands, which only backward says."""
+    """True if PyTorch lacks the derivative by one of these operands, which only backward shows."""
     chosen = [value for value in results if value.requires_grad]
     try:
         grads = [torch.ones_like(value) for value in chosen]

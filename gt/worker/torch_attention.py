@@ -104,7 +104,7 @@ def rerun_backward(
     is_causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same from nothing that is kept: PyTorch's kernel runs again, under its autograd."""
+    """Gradients without saved results: PyTorch's kernel runs again, under its autograd."""
     with torch.inference_mode(False), torch.enable_grad():
         if not grad.numel():  # some of PyTorch's backward kernels end the process there
             return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)

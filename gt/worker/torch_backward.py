@@ -18,7 +18,7 @@ from gt.aten import arguments, schemas
 from gt.aten.backward import Line, lines
 from gt.worker import torch_own
 
-# What an expression reads names from.
+# Names and values for an expression.
 Names = Mapping[str, Any]
 Expression = Callable[[Names], Any]
 Operands = Sequence["Tensor | None"]
@@ -61,7 +61,7 @@ def _rule(overload: str, functions: torch_own.Functions) -> Rule:
 
 
 def expression(node: ast.expr) -> Expression:
-    """What reads an expression of backward.txt from names."""
+    """A function that evaluates an expression of backward.txt on names."""
     match node:
         case ast.Name(id=name):
             return lambda names: names[name]
@@ -86,9 +86,10 @@ class Plan:
     """A line for one call: what its expression reads, and what of its results is wanted."""
 
     line: Line
-    # What stands at which place among the operands: arguments, gradients of results, saved results.
+    # Index of each name among the operands: arguments, gradients of results, saved results.
     sources: Mapping[str, int]
-    # Arguments that are no operands; and `mask`, which of the line's operands are wanted.
+    # Arguments that are no operands; and `mask`, which tells the wanted ones among the line's
+    # operands.
     constants: Names
     kept: tuple[int, ...]
 
@@ -96,7 +97,7 @@ class Plan:
 def plan(
     overload: str, text: str, places: Sequence[int], dtype: Callable[[str], object]
 ) -> Plan | None:
-    """How the gradients of the operands at `places` come about; None where no line says so."""
+    """The plan for the gradients of the operands at `places`; None if no line gives them."""
     line = lines().get(overload)
     if line is None:
         return None
@@ -127,7 +128,9 @@ def backward(
     dtype: Callable[[str], object],
     functions: torch_own.Functions = torch_own.PLAIN,
 ) -> Backward | None:
-    """What gives the gradients of the operands at `places`; None where no line says so."""
+    """A function that computes the gradients of the operands at `places`; None if no line gives
+    them.
+    """
     found = plan(overload, text, places, dtype)
     if found is None:
         return None
@@ -150,7 +153,7 @@ def backward(
 def _partial(
     rule: Rule, constants: Names, sources: Mapping[str, int]
 ) -> Callable[[Names], list[object]]:
-    """What makes the arguments: those that read no source are read here, once."""
+    """A function that makes the arguments; those that read no source are read here, once."""
     pairs = list(zip(rule.arguments, rule.names, strict=True))
     fixed = [None if names & sources.keys() else read(constants) for read, names in pairs]
     others = [(at, read) for at, (read, names) in enumerate(pairs) if names & sources.keys()]

@@ -43,7 +43,7 @@ def embedding_bag(
     """
     del sparse
     _check(indices, offsets)
-    # Of two dimensions PyTorch's loop writes beside the memory of its results.
+    # Flat: with indices of two dimensions PyTorch's loop writes beside the memory of its results.
     indices = indices.flatten()
     kind = torch.promote_types(indices.dtype, offsets.dtype)
     weights = None if per_sample_weights is None else per_sample_weights.contiguous()

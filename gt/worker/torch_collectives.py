@@ -30,14 +30,14 @@ _OPS = {
     "min": ReduceOp.MIN,
     "prod": ReduceOp.PRODUCT,
 }
-# Of bools, numbers of one bit: a sum is "any".
+# Reductions of bools, numbers of one bit: a sum is "any".
 _BOOL_OPS = {
     "sum": ReduceOp.MAX,
     "max": ReduceOp.MAX,
     "min": ReduceOp.MIN,
     "prod": ReduceOp.MIN,
 }
-# What groups cannot reduce, or would round more than once.
+# Dtypes in which values are reduced that groups cannot reduce, or would round more than once.
 _WIDER = {
     torch.bool: torch.uint8,
     torch.int16: torch.int32,
@@ -138,7 +138,7 @@ def all_gather(
     total, largest = sum(sizes), max(sizes)
     unit = result.nbytes // total
     own = _bytes(operand)
-    # Whether shards have no gaps in the result, so that they may arrive there.
+    # True if shards have no gaps in the result, so that they may arrive there.
     is_direct = result.is_contiguous() and math.prod(result.shape[:dim]) == 1
     if len(sizes) * largest > PADDING_MAX * total:
         place = _bytes(result) if is_direct else own.new_empty(result.nbytes)
@@ -224,10 +224,10 @@ def broadcast(operand: Tensor | None, result: Tensor | None, *, root: int) -> Pr
 
 
 class _Packing:
-    """How values travel that are reduced: as they are, or as what groups reduce exactly.
+    """Form in which values travel that are reduced: their own, or one that groups reduce exactly.
 
-    The largest and the least of floats are looked for among integers, because groups do not agree
-    on what becomes of a NaN; here it stays, wherever it comes from.
+    Maxima and minima of floats are found among integers, because groups do not agree on the result
+    for a NaN; here a NaN stays, wherever it comes from.
     """
 
     def __init__(self, dtype: torch.dtype, reduce: str) -> None:
@@ -250,7 +250,7 @@ class _Packing:
         return bits.masked_fill_(is_nan, limits.max if self._nan_is_largest else limits.min)
 
     def unpack(self, wire: Tensor, shape: Sequence[int]) -> Tensor:
-        """What `pack` has made, or what was reduced of it; `wire` is used up."""
+        """The values of what `pack` has made, or of its reduction; `wire` is overwritten."""
         if self._bits is not None:
             self._swap(wire)
             wire = wire.view(self._dtype)
@@ -315,7 +315,7 @@ def _join(result: Tensor, dim: int, sizes: Sequence[int], shards: Sequence[Tenso
 
 
 def _overlaps(cut: Sequence[int], mine: int, other: Sequence[int]) -> list[int]:
-    """How much of shard `mine` is in each shard of another cut of the same dimension."""
+    """Elements of shard `mine` that lie in each shard of another cut of the same dimension."""
     start = sum(cut[:mine])
     end = start + cut[mine]
     ends = [sum(other[: place + 1]) for place in range(len(other))]

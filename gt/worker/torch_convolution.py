@@ -95,7 +95,9 @@ def _forward(operator: _Convolution) -> _Convolution:
 
 
 def backward(grad: Tensor, input: Tensor, weight: Tensor, *others: object) -> _Gradients:
-    """Of input, weight and bias, each of which may not be wanted, as aten::convolution_backward."""
+    """Gradients of input, weight and bias, None for unwanted ones, as aten::convolution_backward
+    gives.
+    """
     operator: Callable[..., _Gradients] = torch.ops.aten.convolution_backward.default
     parts = _parts(input, weight, grad)
     if not parts:

@@ -9,7 +9,7 @@ from gt.worker import own_kernels
 
 
 def row_major(x: Tensor) -> Tensor:
-    """The same elements in row-major order: the same object where they are so.
+    """The elements in row-major order: `x` itself if they are so.
 
     Args:
         x: of any shape and dtype, on the host.
@@ -18,7 +18,7 @@ def row_major(x: Tensor) -> Tensor:
 
 
 def copy(x: Tensor) -> Tensor:
-    """The same elements in row-major order, in memory of their own.
+    """A copy of the elements in row-major order.
 
     Args:
         x: of any shape and dtype, on the host.

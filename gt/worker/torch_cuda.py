@@ -173,7 +173,7 @@ class Cuda:
         self._events = _ring()
         self._opened: OrderedDict[bytes, torch.cuda.Event] = OrderedDict()
         self._own: dict[bytes, torch.cuda.Event] = {}
-        # What is unmapped once these events are over.
+        # Mappings that are unmapped once these events are over.
         self._closing: list[tuple[list[torch.cuda.Event], int]] = []
         self._name = functools.lru_cache(maxsize=1024)(self._name_of)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 aten = torch.ops.aten
-# How PyTorch's transforms divide: not, by the root of the length, by the length.
+# Divisors of PyTorch's transforms: none, the root of the length, the length.
 _PLAIN, _ROOT, _LENGTH = 0, 1, 2
 
 
@@ -23,9 +23,9 @@ def recorded(
     *,
     create_graph: bool = False,
 ) -> tuple[Tensor, ...]:
-    """What PyTorch's autograd has recorded, backwards: zeros of an input that nothing reaches.
+    """Gradients of the inputs by PyTorch's autograd; zeros for an input that no output depends on.
 
-    This is `torch.autograd.grad` without its look at shapes, whose first call imports a second's
+    This is `torch.autograd.grad` without its check of shapes, whose first call imports a second's
     worth of modules; shapes here are those of the results.
     """
     found = torch.autograd.graph._engine_run_backward(  # noqa: SLF001 - it has no other name
@@ -53,7 +53,7 @@ def avg_pool1d_backward(
     ceil_mode: bool,
     count_include_pad: bool,
 ) -> Tensor:
-    """Of the mean over windows of columns: that of an image one pixel high."""
+    """Gradient of avg_pool1d, as that of an image one pixel high."""
     image: Tensor = aten.avg_pool2d_backward(
         grad.unsqueeze(-2), x.unsqueeze(-2), [1, *kernel_size], [1, *(stride or kernel_size)],
         [0, *padding], ceil_mode, count_include_pad, None,
@@ -64,7 +64,9 @@ def avg_pool1d_backward(
 def matmul_backward(
     grad: Tensor, left: Tensor, right: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None] | None:
-    """Of matrices [..., m, k] and [..., k, n] of the same batches."""
+    """Gradients of a product of matrices [..., m, k] and [..., k, n] with equal batches; None for
+    others.
+    """
     if left.dim() < 2 or left.shape[:-2] != right.shape[:-2] or left.dtype != right.dtype:
         return None
     return (
@@ -100,6 +102,6 @@ def fft_irfft_backward(
 
 
 def _division(norm: str | None, *, back: bool) -> int:
-    """How the transform forward (or `back`) divides, which its gradient does as well."""
+    """Divisor of the transform forward (or `back`); its gradient has the same one."""
     divides = {"ortho": _ROOT, "forward": _PLAIN if back else _LENGTH}
     return divides.get(norm or "", _LENGTH if back else _PLAIN)

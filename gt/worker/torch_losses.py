@@ -144,7 +144,7 @@ def _cross_entropy_backward(
 
 
 class _Share:
-    """How much of the loss's gradient each target has."""
+    """Each target's share in the loss's gradient."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Share:
         return self.grad.reshape(() if self.reduced else shape).masked_fill(ignored, 0)
 
     def weighted(self, scores: Tensor) -> Tensor:
-        """The same times the weight of the target's class."""
+        """The gradient of each target's loss, times the weight of the target's class."""
         each = self.each(scores)
         if self.weight is None:
             return each

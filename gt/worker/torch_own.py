@@ -105,10 +105,10 @@ COMPLEX: dict[str, Callable[..., Tensor | tuple[Tensor | None, ...] | None]] = {
     "fft_irfft": torch_gradients.fft_irfft_backward,
 }
 BACKWARD |= {f"{name}_backward": function for name, function in COMPLEX.items()}
-# Of those above the ones that are PyTorch's own without a gradient, or where `dilation` is 1: there
-# each window has a pixel.
+# Operators among these that run PyTorch's own for tensors without a gradient, or for a `dilation`
+# of 1: then each window has a pixel.
 CHECKED = _POOLS.keys() | _POOLS_BACKWARD.keys()
-# Of those above the ones that the native helper cuts as they do.
+# Operators among these that the native helper cuts as they do.
 CUT = {*torch_convolution.FORWARD, "convolution_backward"}
 
 

@@ -98,7 +98,7 @@ def _check_windows(
     steps = of_sides(stride) or of_sides(size)
     windows = zip(sides, steps, of_sides(padding), of_sides(dilation), strict=False)
     for side, step, pad, gap in windows:
-        # Of windows that begin before the picture, since others begin in it.
+        # Starts of the windows that begin before the picture; others begin in it.
         begins = range(-pad, 0, max(step, 1)) if side < gap else ()
         if any(begin % gap >= side for begin in begins):
             raise RuntimeError(
@@ -125,7 +125,7 @@ def _pair(value: Sequence[int] | int) -> tuple[int, ...]:
 
 
 def _places(length: int, size: int, stride: int, pad: int, gap: int, is_ceil: bool) -> int:
-    """How many windows there are; 0 for arguments that PyTorch refuses."""
+    """Number of windows; 0 for arguments that PyTorch refuses."""
     if min(size, stride, gap) < 1 or not 0 <= 2 * pad <= size:
         return 0
     room = length + 2 * pad - gap * (size - 1) - 1

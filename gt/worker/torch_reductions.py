@@ -125,7 +125,8 @@ def _rms_norm_backward(
     if made := own_kernels.run("rms_norm_backward", grad, input, rstd, weight, size):
         return made[0], made[1]
     if input.is_cuda:
-        # As for layer_norm: a weight's gradient where there is a weight.
+        # A weight of ones, as for layer_norm: the kernel has a weight's gradient only with a
+        # weight.
         weight = (
             torch.ones(size, dtype=input.dtype, device=input.device) if weight is None else weight
         )

@@ -17,7 +17,7 @@ Write = Callable[..., Tensor]
 
 
 class ShardRange(NamedTuple):
-    """Where a shard begins in a dimension of size `total`."""
+    """Start of a shard in a dimension of size `total`."""
 
     start: int
     total: int
@@ -29,7 +29,7 @@ class ShardRange(NamedTuple):
 
 
 def within(indices: Tensor, size: int) -> bool:
-    """Whether all are in [0, size); waits for the device."""
+    """True if all are in [0, size); waits for the device."""
     least, largest = indices.aminmax()
     return bool(least >= 0 and largest < size)
 
@@ -128,7 +128,7 @@ def _from_front(index: Tensor, total: int) -> Tensor:
 
 
 def index(self: Tensor, indices: list[Tensor | None], along: int, shard: ShardRange) -> Tensor:
-    """What the indices pick of the shard of dimension `along`, zeros for the rest."""
+    """The indexed elements of the shard of dimension `along`, zeros for those of other shards."""
     along_index = indices[along]
     assert along_index is not None
     whole = _whole(self, along, shard)

@@ -1,8 +1,8 @@
-"""How many threads torch's kernels use on the CPU, changed between two instructions.
+"""Number of threads of torch's kernels on the CPU, changed between two instructions.
 
-`torch.set_num_threads` is not for that: it makes a pool of threads anew, and what it says to MKL
-holds from then on. OpenMP's own call costs nanoseconds, and torch, MKL and oneDNN ask OpenMP at
-each kernel how many threads there are.
+`torch.set_num_threads` is not for that: it makes a new pool of threads, and its setting of MKL
+stays. OpenMP's own call costs nanoseconds, and torch, MKL and oneDNN ask OpenMP for the number at
+each kernel.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LIBRARIES = ("libgomp", "libiomp5", "libomp")
 
 @functools.cache
 def most() -> int:
-    """As many as the process was given: asked before any instruction changes them."""
+    """The number of threads that the process was given, read before any instruction changes it."""
     return torch.get_num_threads()
 
 
 class Setter(NamedTuple):
-    """What sets how many threads the next kernels of the calling thread use."""
+    """A function that sets the number of threads for the next kernels of the calling thread."""
 
     call: Callable[[int], object]
     address: int  # of the C function

@@ -34,7 +34,7 @@ def _sgd_step(members: list[Operands], numbers: _Numbers, owned: int) -> list[_R
     has_buffers = members[0][2] is not None
     buffers = written(members, 2, owned) if has_buffers else []
     if momentum == 0 and weight_decay == 0:
-        # What torch.optim.SGD does, to the last bit in half precision too, in half the time.
+        # The update of torch.optim.SGD to the last bit, in half precision too, in half the time.
         for param, grad in zip(params, grads, strict=True):
             param.add_(grad, alpha=lr if maximize else -lr)
         return _with_states(params, buffers)
@@ -119,15 +119,17 @@ class Updates:
         return lambda members, *numbers: step(members, numbers, owned)
 
     def kernels(self) -> dict[str, Kernel]:
-        """Of one step."""
+        """Kernels for one step."""
         return {row: self._single(row, 0) for row in _STEPS}
 
     def in_place(self) -> dict[str, list[InPlace]]:
-        """Those that write over the parameter and its state."""
+        """Kernels that write over the parameter and its state."""
         return {
             row: [(over, self._single(row, over), False) for over in _OVER[row]] for row in _STEPS
         }
 
     def grouped(self) -> dict[str, dict[int, Kernel]]:
-        """The same for lists of steps with equal attributes, by what they write over."""
+        """Kernels for lists of steps with equal attributes, by the operands that they
+        write over.
+        """
         return {row: {over: self._grouped(row, over) for over in _OVER[row]} for row in _STEPS}

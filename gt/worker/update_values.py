@@ -31,7 +31,7 @@ def required(operand: Tensor | None) -> Tensor:
 
 
 def written(members: list[Operands], place: int, owned: int) -> list[Tensor]:
-    """What a step writes: the operands' own buffers, or copies."""
+    """Buffers that a step writes: the operands' own, or copies."""
     operands = [required(one[place]) for one in members]
     return operands if owned >> place & 1 else [one.clone() for one in operands]
 

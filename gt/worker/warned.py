@@ -1,7 +1,7 @@
-"""What torch and numpy warn of while they execute: a line of the worker's log, once for each text.
+"""Warnings of torch and numpy during execution: a line of the worker's log, once for each text.
 
-The log of a worker is its stderr. Where in the worker the warning arose says nothing to anybody, so
-the line names the operator instead.
+The log of a worker is its stderr. The place in the worker where a warning arose is of no use to a
+reader, so the line names the operator instead.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ bool run_cut(const c10::OperatorHandle& op, Cut kind, const Values& values, Valu
 
 extern "C" {
 
-// How gt._kernels runs tasks on its threads, how many there are, and what sets how many OpenMP has
-// in the thread that calls it.
+// Sets the function that runs tasks on gt._kernels' threads, their number, and the function that
+// sets OpenMP's number of threads in the calling thread.
 void gt_set_threads(decltype(gt::BatchThreads::run) run, int most, void (*set)(int)) {
   gt::threads = {run, most, set};
 }

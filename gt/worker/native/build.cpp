@@ -47,7 +47,8 @@ gt::Cut cut_of(std::string_view op) {
 
 using Tensor = const at::Tensor&;
 
-// What can be called without a stack: the operator was registered with this very C++ type.
+// True if the operator was registered with this very C++ type: then it can be called without a
+// stack.
 template <typename Function>
 bool has_type(const c10::OperatorHandle& op) {
   try {
@@ -228,7 +229,7 @@ void gt_kernel_alone(void* pointer, size_t results) {
   made.calls.push_back(std::move(call));
 }
 
-// The same for what ATen has no operator for, with one result.
+// Adds a call of a builtin, for an operation without an ATen operator, with one result.
 void gt_builtin(void* pointer, uint32_t builtin) {
   Program& made = program(pointer);
   gt::Call call;

@@ -50,7 +50,7 @@ LIBRARIES = ("-ltorch_cpu", "-lc10")
 
 
 def key(torch_version: str, compiler_version: str) -> str:
-    """What names the helper: all that decides what is compiled."""
+    """Name of the helper: a digest of everything that decides on its compilation."""
     digest = hashlib.sha256()
     for part in (torch_version, compiler_version, *FLAGS, *LIBRARIES, os.uname().machine):
         digest.update(part.encode() + b"\0")
@@ -86,7 +86,7 @@ class UnwantedError(Exception):
 
 
 def failure(folder: pathlib.Path, name: str) -> str | None:
-    """What the compiler complained about today, if it did."""
+    """The compiler's message, if it failed within the last day."""
     path = folder / f"{name}.failed"
     with contextlib.suppress(OSError):
         if time.time() - path.stat().st_mtime < FAILURE_SECONDS:
@@ -130,7 +130,7 @@ def compile_into(
             facts = scratch / "helper.json"
             facts.write_text(json.dumps(_facts(name, made.read_bytes())), encoding="utf-8")
             made.chmod(0o700)
-            # What is written last says what was written before it.
+            # The last file written shows that the others are complete.
             made.replace(folder / f"{name}.so")
             facts.replace(folder / f"{name}.json")
     (folder / f"{name}.failed").unlink(missing_ok=True)
@@ -200,7 +200,7 @@ def _run(command: list[str], scratch: pathlib.Path, is_wanted: Callable[[], bool
 
 
 def _is_input_open() -> bool:
-    """Whether the process that started this one lives: it holds the other end of a pipe."""
+    """True if the process that started this one lives: it holds the other end of a pipe."""
     readable, _, _ = select.select([sys.stdin], [], [], 0)
     return not readable
 

@@ -7,7 +7,7 @@ namespace gt {
 
 namespace {
 
-// Whether a call takes lists of tensors: of the parameters of an update, for one.
+// True if a call takes lists of tensors, such as an update's parameters.
 bool takes_lists(const Call& call) {
   for (const Argument& argument : call.arguments) {
     if (argument.source == Source::List) return true;
@@ -15,8 +15,8 @@ bool takes_lists(const Call& call) {
   return false;
 }
 
-// Whether a call computes the same for all members of a group: it is given numbers alone. A kernel
-// of GT's is given tensors.
+// True if a call computes the same for all members of a group: its arguments are numbers alone. A
+// kernel of GT's gets tensors.
 bool is_shared(const Call& call, const Frame& frame) {
   if (call.kernel.entry != nullptr) return false;
   for (const Argument& argument : call.arguments) {

@@ -53,11 +53,11 @@ struct KernelArgument {
   KernelArgument() : integer(0) {}
 };
 
-// What a kernel asks of its caller.
+// Services of a kernel's caller.
 struct KernelCaller {
   void* context;
-  // Makes the call's next result, contiguous, and writes where its elements are; 0, or -1 where the
-  // caller has none: it keeps the reason.
+  // Makes the call's next result, contiguous, and writes the address of its elements; returns 0, or
+  // -1 if the caller has no memory: it keeps the reason.
   int (*make_result)(void* context, KernelElement element, const int64_t* sizes, int32_t dims,
                      void** data);
   // Threads that the caller's other kernels use at the moment, at most.
@@ -68,14 +68,14 @@ struct KernelCaller {
   int32_t takes_all;
 };
 
-// In place of the number of results.
+// Status codes in place of the number of results.
 constexpr int NOT_TAKEN = -1;
 constexpr int KERNEL_FAILED = -2;
 constexpr int KERNEL_HAS_NO_MEMORY = -3;
 
-// Runs one call. Returns how many results it has made; NOT_TAKEN, with nothing written to an
-// operand, where the call is for another implementation; KERNEL_HAS_NO_MEMORY; KERNEL_FAILED with
-// the reason in `text`, cut to `text_bytes` with its zero byte.
+// Runs one call. Returns the number of results; NOT_TAKEN, with nothing written to an operand, if
+// the call is for another implementation; KERNEL_HAS_NO_MEMORY; KERNEL_FAILED with the reason in
+// `text`, cut to `text_bytes` with its zero byte.
 using KernelEntry = int (*)(const KernelArgument* arguments, size_t count,
                             const KernelCaller& caller, char* text, size_t text_bytes);
 

@@ -72,7 +72,7 @@ void set_tensor(KernelArgument& argument, const c10::TensorImpl& tensor) {
   argument.tensor = kernel_tensor(tensor);
 }
 
-// What a kernel makes, as its caller.
+// Results of a kernel, made by its caller.
 struct Made {
   std::vector<c10::IValue>& results;
   std::exception_ptr error;
@@ -157,8 +157,8 @@ bool run_kernel(KernelEntry kernel, const KernelInput& input, std::vector<c10::I
 
 namespace {
 
-// Where the kernel's last result, one bool for each row, says that ATen's algorithm alone knows the
-// row's results: by the call on that row.
+// Replaces rows that the kernel leaves open by ATen's results, one call for each row. The kernel's
+// last result holds one bool for each row: true for an open one.
 void put_open_rows(const Call& call, Frame& frame, size_t first) {
   at::Tensor is_open = frame.temporaries.back().toTensor();
   frame.temporaries.pop_back();
@@ -216,8 +216,8 @@ at::Tensor reshape(const at::Tensor& x, const std::vector<int64_t>& sizes) {
 
 extern "C" {
 
-// Where loops and kernels are found, how many threads products and updates may use, and whether
-// kernels run every call that they can.
+// Sets the look-ups of loops and kernels, the number of threads for products and updates, and
+// GT_KERNELS=on, with which kernels run every call that they can.
 void gt_set_kernels(gt::LoopCall (*find_loop)(const char*),
                     gt::KernelEntry (*find)(const char*, int*), int threads, int takes_all) {
   gt::loops = {find_loop("chain"), find_loop("choice"), find_loop("comparison")};

@@ -68,7 +68,7 @@ bool execute_kernel(const Call& call, Frame& frame);
 at::Tensor row_major_copy(const at::Tensor& x);
 at::Tensor row_major(const at::Tensor& x);
 
-// As aten::reshape: by a row-major copy where no strides show the tensor in these sizes.
+// Reshapes as aten::reshape does: by a row-major copy if no strides show the tensor in these sizes.
 at::Tensor reshape(const at::Tensor& x, const std::vector<int64_t>& sizes);
 
 }  // namespace gt

@@ -58,7 +58,7 @@ struct Block {
   size_t bytes;
 };
 
-// Whether it is nothing but huge pages, as far as the kernel had any.
+// True if the block consists of huge pages, as far as the kernel had any.
 bool is_huge(const Block& block) {
   return (reinterpret_cast<uintptr_t>(block.address) | block.bytes) % kHugePage == 0;
 }
@@ -72,7 +72,7 @@ class BlockAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t bytes) override {
     void* address = bytes < kLeast ? nullptr : large(rounded(bytes));
-    // Where there is no more, torch's own says so in its words.
+    // On exhaustion torch's own allocator raises its error.
     if (address == nullptr) address = small_->raw_allocate(bytes);
     return {address, address, &free_any, c10::Device(c10::DeviceType::CPU)};
   }

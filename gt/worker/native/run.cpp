@@ -144,7 +144,7 @@ bool holds(const Guard& guard, const Operand* operands) {
   return false;
 }
 
-// Whether a tensor's memory is that of an operand or of one of the results so far.
+// True if a tensor's memory is that of an operand or of one of the results so far.
 bool is_shared_memory(const at::Tensor& made, const Operand* operands, size_t count,
                       const std::vector<at::Tensor>& results) {
   const void* memory = made.storage().data();
@@ -200,7 +200,7 @@ int run(const Program& program, const Operand* operands, void** results) {
   return static_cast<int>(program.results.size());
 }
 
-// Where torch's warnings go: the worker's log.
+// Sends torch's warnings to the worker's log.
 class Warnings : public c10::WarningHandler {
  public:
   void (*show)(const char*) = nullptr;
@@ -240,7 +240,7 @@ using gt::told;
 
 extern "C" {
 
-// What a tensor's memory is. `sizes` and `strides` live as long as it does.
+// Description of a tensor's memory. `sizes` and `strides` live as long as the tensor does.
 struct GtDescription {
   void* data;
   uint64_t bytes;

@@ -39,21 +39,21 @@ class UnavailableError(Exception):
     """There is no helper, and why."""
 
 
-# What the helper calls, for the life of the process like the library itself.
+# Objects that the helper calls, kept for the life of the process like the library itself.
 _KEPT: list[object] = []
 
 
 @dataclasses.dataclass(frozen=True)
 class _Request:
-    """How a helper is waited for."""
+    """Manner of waiting for a helper."""
 
     in_background: bool = False
-    # Set where it is not wanted any more.
+    # Set when it is not wanted any more.
     over: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
 class Values(NamedTuple):
-    """What a worker computes with."""
+    """The device of a worker's values, and the rows that Python runs."""
 
     device: torch.device
     in_python: frozenset[str] = frozenset()

@@ -87,7 +87,7 @@ class Trial:
 
 
 def difference(trial: Trial) -> str:
-    """What the helper computes otherwise than torch does in Python; empty where nothing."""
+    """The first difference between the helper's results and torch's in Python; empty for none."""
     with torch.inference_mode():
         x = torch.linspace(-2, 3, 12).reshape(3, 4)
         cases: list[tuple[str, list[Operand], list[object], Tensor]] = [

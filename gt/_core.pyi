@@ -192,17 +192,17 @@ class Tensor:
     @property
     def layout(self) -> Layout: ...
     def redistribute(self, layout: Layout) -> Tensor:
-        """The same tensor as `layout` says."""
+        """The tensor in `layout`."""
     def shard(self, dim: _int, group: ProcessGroup | None = None) -> Tensor:
-        """The same tensor cut along `dim`, over the group, its mesh's last dimension or all workers."""
+        """The tensor cut along `dim`, over the group, its mesh's last dimension or all workers."""
     def all_reduce(self, op: str = "sum", group: ProcessGroup | None = None) -> Tensor:
-        """The same tensor with its members' contributions reduced: `gt.distributed.all_reduce`."""
+        """The tensor with its members' contributions reduced: `gt.distributed.all_reduce`."""
     def all_gather(self, group: ProcessGroup | None = None) -> Tensor:
-        """The same tensor whole on every member: `gt.distributed.all_gather`."""
+        """The tensor whole on every member: `gt.distributed.all_gather`."""
     def sync_w_autograd(self, op: str = "sum") -> Tensor:
         """`all_reduce`, under the name that row-parallel layers know it by; gradients pass through."""
     def to_local(self, member: _int = 0) -> Tensor:
-        """What a member of the tensor's mesh holds, as a plain tensor on that worker, detached."""
+        """The shard of one member of the tensor's mesh, as a plain tensor on that worker, detached."""
     def _repr_html_(self) -> str: ...
     @property
     def itemsize(self) -> _int:
@@ -493,7 +493,7 @@ class Tensor:
     def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-d tensor."""
     def __array__(self, dtype: npt.DTypeLike | None=None, copy: _bool | None=None) -> npt.NDArray[np.generic]:
-        """What `numpy.asarray(tensor)` calls."""
+        """The array for `numpy.asarray(tensor)`."""
     def __contains__(self, element: object) -> _bool:
         """`3 in x`: whether an element is equal, which is read; of a tensor, any where both broadcast."""
     def __iter__(self) -> Iterator[Tensor]:
@@ -507,7 +507,7 @@ class Tensor:
     def __deepcopy__(self, memo: dict[_int, object]) -> Tensor:
         """A leaf with a value and attributes of its own, and the same gradient setting."""
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
-        """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
+        """The tensor's pickled form: class, values, requires_grad and attributes, but no gradient."""
     def __repr__(self) -> str:
         """Values with dtype, requires_grad or grad_fn as PyTorch shows them; a spread one's layout."""
     def __str__(self) -> str:
@@ -747,7 +747,7 @@ class Tensor:
     def contiguous(self, memory_format: object=None) -> Tensor:
         """`self` where its elements are in order in memory, else a copy in which they are."""
     def is_same_size(self, other: Tensor) -> _bool:
-        """Whether the shapes are equal."""
+        """True if the shapes are equal."""
     def flatten(self, start_dim: _int=0, end_dim: _int=-1) -> Tensor:
         """Dimensions from `start_dim` to `end_dim` as one."""
     def ravel(self) -> Tensor:
@@ -763,9 +763,9 @@ class Tensor:
     def moveaxis(self, source: _int | Shape, destination: _int | Shape) -> Tensor:
         """Dimensions `source` at the places `destination`, the others in their order."""
     def view_as(self, other: Tensor) -> Tensor:
-        """The same elements in `other`'s shape."""
+        """A view of the elements in `other`'s shape."""
     def reshape_as(self, other: Tensor) -> Tensor:
-        """The same elements in `other`'s shape."""
+        """The elements in `other`'s shape."""
     def expand_as(self, other: Tensor) -> Tensor:
         """Expanded to `other`'s shape."""
     def broadcast_to(self, size: Shape) -> Tensor:
@@ -807,9 +807,9 @@ class Tensor:
     def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
         """split_with_sizes' slices, of which autograd does not know that they share memory."""
     def is_signed(self) -> _bool:
-        """Whether its dtype has numbers below zero."""
+        """True if the dtype has negative numbers."""
     def is_nonzero(self) -> _bool:
-        """Whether its one element is not zero; reads it."""
+        """True if the tensor's one element is not zero; reads it."""
     def to(self, *args: _dtype | _type | Tensor | Device, dtype: _dtype | _type | None=None, device: Device | None=None, non_blocking: _bool=False, copy: _bool=False, memory_format: object=None, layout: object=None, pin_memory: _bool=False, other: Tensor | None=None) -> Tensor:
         """`self` with another dtype, or that of another tensor; a device places nothing."""
     def type_as(self, other: Tensor) -> Tensor:
@@ -819,9 +819,9 @@ class Tensor:
     def cuda(self, device: Device | None=None, non_blocking: _bool=False) -> Tensor:
         """`self`: a device places nothing."""
     def is_floating_point(self) -> _bool:
-        """Whether the dtype is a floating one."""
+        """True if the dtype is a floating-point one."""
     def is_complex(self) -> _bool:
-        """Whether the dtype is a complex one."""
+        """True if the dtype is a complex one."""
     def bool(self, memory_format: object=None) -> Tensor:
         """`self` as this dtype."""
     def byte(self, memory_format: object=None) -> Tensor:
@@ -913,7 +913,7 @@ class Tensor:
     def exp2(self) -> Tensor:
         """2 to the power of `self`."""
     def frac(self) -> Tensor:
-        """What stands behind the decimal point."""
+        """The fractional part."""
     def logit(self, eps: _float | None=None) -> Tensor:
         """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
     def nan_to_num(self, nan: _float=0.0, posinf: _float | None=None, neginf: _float | None=None) -> Tensor:
@@ -951,7 +951,7 @@ class Tensor:
     def renorm(self, p: Number, dim: _int, maxnorm: Number, *, axis: _int | None=None) -> Tensor:
         """`self`, of which each slice along `dim` is scaled down to the p-norm `maxnorm`, if above."""
     def count_nonzero(self, dim: Dims=None, *, axis: Dims | None=None) -> Tensor:
-        """How many elements are not zero."""
+        """Number of elements that are not zero."""
     def mode(self, dim: _int=-1, keepdim: _bool=False, *, axis: _int | None=None, keepdims: _bool | None=None) -> ValuesIndices:
         """The most frequent value along `dim`, the smallest of several, and an index of it."""
     def nanmedian(self, dim: _int | None=None, keepdim: _bool=False, *, axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor | ValuesIndices:
@@ -1009,11 +1009,11 @@ class Tensor:
     def index_fill(self, dim: _int, index: Tensor, value: Number | Tensor, *, axis: _int | None=None) -> Tensor:
         """`self` with `value` in the slices of `dim` that `index` picks."""
     def equal(self, other: Tensor) -> _bool:
-        """Whether shapes and all elements are equal; reads one bool."""
+        """True if shapes and all elements are equal; reads one bool."""
     def allclose(self, other: Tensor, rtol: _float=1e-05, atol: _float=1e-08, equal_nan: _bool=False) -> _bool:
-        """Whether all elements are close; reads one bool, and records nothing."""
+        """True if all elements are close; reads one bool, and records nothing."""
     def bincount(self, weights: Tensor | None=None, minlength: _int=0) -> Tensor:
-        """How often each number from 0 occurs (or the sum of its weights); reads the largest."""
+        """Count of each integer from 0 on, or the sum of its weights; reads the largest."""
     def multinomial(self, num_samples: _int, replacement: _bool=False, *, generator: Generator | None=None) -> Tensor:
         """Indices drawn from each row's unnormalized probabilities: the same under every layout."""
     def bernoulli(self, p: _float | None=None, *, generator: Generator | None=None) -> Tensor:
@@ -1023,9 +1023,9 @@ class Tensor:
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool=True, axis: _int | None=None) -> Tensor:
         """`self` with slices of `source` combined along `dim`, by prod, mean, amax or amin."""
     def data_ptr(self) -> _int:
-        """What stands for the address of the first element, and points at nothing; 0 of none."""
+        """A number that stands for the address of the first element; 0 for an empty tensor. Nothing can be read there."""
     def is_set_to(self, tensor: Tensor) -> _bool:
-        """Whether both show the same elements of one memory in the same order."""
+        """True if both show the same elements of one memory in the same order."""
     def untyped_storage(self) -> UntypedStorage:
         """The memory that this tensor is a part of."""
     def fliplr(self) -> Tensor:
@@ -1041,7 +1041,7 @@ class Tensor:
     def slice_scatter(self, src: Tensor, dim: _int=0, start: _int | None=None, end: _int | None=None, step: _int=1, *, axis: _int | None=None) -> Tensor:
         """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
     def to_sparse(self, sparse_dim: _int | None=None, *, layout: object=None, blocksize: object=None, dense_dim: _int | None=None) -> Any:
-        """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read."""
+        """The elements that are not zero as a `gt.sparse.SparseTensor`; their number is read."""
     def to_dense(self, dtype: _dtype | None=None, *, masked_grad: _bool | None=None) -> Tensor:
         """Itself, in a dtype."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
@@ -1051,7 +1051,7 @@ class Tensor:
     def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
         """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
     def resize_(self, *sizes_: _int | Sequence[_int], size: Sequence[_int] | None=None, memory_format: object=None) -> Tensor:
-        """The same elements in another shape: those that are too many are left out, new ones are 0."""
+        """Resize in place: surplus elements are dropped, new ones are 0."""
     def resize_as_(self, the_template: Tensor, *, memory_format: object=None) -> Tensor:
         """resize_ to another tensor's shape."""
     def conj(self) -> Tensor:
@@ -1075,7 +1075,7 @@ class Tensor:
     def cauchy_(self, median: _float=0.0, sigma: _float=1.0, *, generator: Generator | None=None) -> Tensor:
         """Values of the Cauchy distribution around `median`."""
     def geometric_(self, p: _float, *, generator: Generator | None=None) -> Tensor:
-        """How many trials it takes until the first success, each by probability `p`."""
+        """Fill with the number of trials up to the first success, each of probability `p`."""
     def log_normal_(self, mean: _float=1.0, std: _float=2.0, *, generator: Generator | None=None) -> Tensor:
         """Exponentials of normally distributed values with this mean and deviation."""
     def set_(self, source: Tensor | UntypedStorage | None=None, storage_offset: _int=0, size: Sequence[_int] | None=None, stride: Sequence[_int] | None=None) -> Tensor:

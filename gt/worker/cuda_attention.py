@@ -1,4 +1,4 @@
-"""Attention by GT's CUDA kernels: which operands they take, and the memory of results."""
+"""Attention by GT's CUDA kernels: checks of the operands, and memory for the results."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class CudaAttention:
             query: [b, h, t, k] of bfloat16 or float16; neighbours in k stand side by side, other
                 dims in steps of multiples of 8 elements.
             key: [b, h / n, s, k], of which n heads of queries share each.
-            value: Of the shape of `key`.
-            how: The rest.
+            value: [b, h / n, s, k], as `key`.
+            how: The options.
 
         Returns:
             [b, h, t, k], and [b, h, t] of float32.
@@ -85,10 +85,10 @@ class CudaAttention:
         """Gradients of query, key and value; the same bits at each run.
 
         Args:
-            grad: Of the output, stored as operands may be.
+            grad: Gradient of the output, with strides as the operands may have.
             operands: query, key and value.
-            results: What `forward` has returned.
-            how: As there.
+            results: The results of `forward`.
+            how: The options of `forward`.
         """
         query, key, value = operands
         sizes = _sizes(query, key, value)
@@ -165,12 +165,14 @@ def _unfit(query: Tensor, key: Tensor, value: Tensor) -> str | None:
 
 
 def stored(x: Tensor) -> Tensor:
-    """The operand as rows that are copied by 16 bytes."""
+    """The operand with rows that are copied by 16 bytes; a copy if need be."""
     return x if _is_stored(x) else x.clone(memory_format=torch.contiguous_format)
 
 
 def _sizes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int, int, int, int]:
-    """Batches, heads, heads of keys, queries, keys, head size. RefusedError: they are not taken."""
+    """Batches, heads, heads of keys, queries, keys, head size. RefusedError: no kernel
+    takes them.
+    """
     if (reason := _unfit(query, key, value)) is not None:
         named = zip(("query", "key", "value"), (query, key, value), strict=True)
         shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in named)

@@ -16,8 +16,8 @@ class RefusedError(ValueError):
     """Operands that no kernel takes; nothing has been written.
 
     Args:
-        reason: What it is that none takes, without shapes.
-        text: For who called the kernel himself.
+        reason: The property that no kernel takes, without shapes.
+        text: Message for a direct caller of the kernel.
     """
 
     def __init__(self, reason: str, text: str = "") -> None:
@@ -26,7 +26,7 @@ class RefusedError(ValueError):
 
 
 class CudaDevice(NamedTuple):
-    """A device and the way to launch on it."""
+    """A device and the functions that launch on it."""
 
     cuda: Cuda
     """The launcher of kernels."""
@@ -39,7 +39,7 @@ class CudaDevice(NamedTuple):
 
 
 def spanned(shape: Sequence[int], steps: Sequence[int]) -> int:
-    """Elements from a tensor's first to its last one in memory."""
+    """Number of elements from a tensor's first to its last one in memory."""
     last = 0
     for size, step in zip(shape, steps, strict=True):
         if size == 0:

@@ -16,24 +16,26 @@ from gt import _core
 
 
 class Queue(Protocol):
-    """Work beside the computation, in order.
+    """Queue of work beside the computation, in order.
 
     An event has a name, by which any process finds it. A wait for it is queued, and concerns the
     event's last record at that moment.
     """
 
     def run(self, work: Callable[[], None]) -> None:
-        """Queues what `work` asks of torch, of `Device.read` and of kernels."""
+        """Queues the work that `work` asks of torch, of `Device.read` and of kernels."""
 
     def done(self) -> bytes:
-        """An event behind all that has been queued here."""
+        """Name of an event behind all work queued here."""
 
     def wait(self, event: bytes) -> None:
         """Makes all work queued here from now on begin after the event."""
 
 
 class Device(Protocol):
-    """Memory that other processes of this host can map, a queue that computes, two beside it."""
+    """A device: memory that other processes of this host can map, a queue that computes, two
+    others.
+    """
 
     @property
     def domain(self) -> str:
@@ -41,22 +43,24 @@ class Device(Protocol):
 
     @property
     def beside(self) -> Queue:
-        """Reads other members' memory, and computes of it."""
+        """Queue that reads other members' memory, and computes with it."""
 
     @property
     def meetings(self) -> Queue:
-        """Kernels that wait on their device for those of other members, and nothing else."""
+        """Queue of kernels that wait on their device for those of other members, and of nothing
+        else.
+        """
 
     def zeros(self, count: int, dtype: torch.dtype) -> Tensor:
-        """Memory here, filled by the queue that computes."""
+        """Zeros in the device's memory, written by the queue that computes."""
 
     def seen(self, count: int) -> Tensor:
-        """int32 of the host, zeros at first: what a queue copies there is seen without waiting."""
+        """int32 zeros in the host's memory; a queue's copies into it are visible without a wait."""
 
     def export(self, tensor: Tensor) -> tuple[bytes, int] | None:
         """The name of the allocation that holds a contiguous tensor, and its first byte there.
 
-        None where other processes cannot have it.
+        None if other processes cannot map it.
         """
 
     def open(self, name: bytes) -> int:
@@ -69,7 +73,7 @@ class Device(Protocol):
         """Unmaps it as soon as no work queued by now can read it."""
 
     def read(self, opened: int, start: int, stride: int, to: Tensor) -> None:
-        """Within a queue: rows of bytes of an allocation into a tensor of rows.
+        """Copies rows of bytes of an allocation into a tensor of rows; called within a queue.
 
         Args:
             opened: the allocation, as it was opened.
@@ -96,7 +100,7 @@ class BorrowedBuffer(NamedTuple):
 
 
 class KernelOffer(NamedTuple):
-    """A member's part in a collective by kernels that meet on the devices."""
+    """A member's offer to run a collective by kernels that meet on the devices."""
 
     # Digest of the regions of all members with which it has launched before; zeros for none.
     group: bytes

@@ -25,11 +25,11 @@ class LostError(ConnectionError):
 
 
 class DeviceErrors:
-    """The words of one worker, from one loss to the next.
+    """Error words of one worker, from one loss to the next.
 
     Args:
-        device: where they are.
-        timeout_seconds: how long its kernels wait for others.
+        device: the device that holds them.
+        timeout_seconds: time for which its kernels wait for others.
     """
 
     def __init__(self, device: Device, timeout_seconds: float) -> None:
@@ -45,16 +45,21 @@ class DeviceErrors:
         return exported and BorrowedBuffer(*exported, self.words.nbytes)
 
     def base(self, members: list[int]) -> int:
-        """A number for one more group: a kernel of it tells an error as that + 1 + a place."""
+        """Registers one more group; its kernels report an error as the returned number + 1 + a
+        place.
+        """
         self._members.append(members)
         return _RANKS_MAX * (len(self._members) - 1)
 
     def show_own(self) -> None:
-        """Within the queue of kernels, behind one of them."""
+        """Copies this worker's word to the host; called within the queue of kernels, behind a
+        kernel.
+        """
         self._show(_OWN)
 
     def read(self, words: Iterable[tuple[int, int]]) -> None:
-        """Within the queue that reads, before anybody learns of what has been read.
+        """Reads other members' words; called within the queue that reads, before the results are
+        used.
 
         Args:
             words: of other members, by the opened allocation and the first byte there.
@@ -66,7 +71,7 @@ class DeviceErrors:
         self._show(_READ)
 
     def check(self) -> None:
-        """Raises LostError where a word is set behind which something has come to the host."""
+        """Raises LostError if a word is set and values behind it have come to the host."""
         own, read = self._seen.tolist()
         if own:
             group, place = divmod(own - 1, _RANKS_MAX)

@@ -95,7 +95,7 @@ def _flip(self: Array, dims: tuple[int, ...]) -> Array:
 def _pad(self: Array, pad: tuple[int, ...], value: float) -> Array:
     pairs = [(0, 0)] * (self.ndim - len(pad) // 2)
     pairs += [(pad[place], pad[place + 1]) for place in range(len(pad) - 2, -1, -2)]
-    # A negative pad cuts off.
+    # A negative pad crops.
     kept = tuple(
         slice(max(-low, 0), size - max(-high, 0))
         for (low, high), size in zip(pairs, self.shape, strict=True)
@@ -116,9 +116,9 @@ def _promoted(tensors: Sequence[Array]) -> tuple[list[Array], str]:
 
 def _cat(tensors: list[Array], dim: int) -> Array:
     parts, name = _promoted(tensors)
-    if len({part.ndim for part in parts}) > 1:  # PyTorch passes over empty vectors
+    if len({part.ndim for part in parts}) > 1:  # PyTorch ignores empty vectors
         parts = [part for part in parts if part.shape != (0,)]
-    # Row-major as PyTorch makes it, whatever the parts are.
+    # Row-major as PyTorch's result, whatever the order of the parts.
     return marked(np.ascontiguousarray(np.concatenate(parts, dim)), narrowed(0, name))
 
 
@@ -206,7 +206,7 @@ def _embedding_backward(
 
 
 def _grid(index: Index, dim: int) -> tuple[Index, ...]:
-    """For each place of `index`, the place that it names along `dim`."""
+    """For each element of `index`, the position in the array that it names along `dim`."""
     if index.ndim == 0:
         return ()
     grid: list[Index] = list(np.indices(index.shape))
@@ -268,7 +268,7 @@ def _index_select(
     self = _read(self, dim, start, total)
     size = self.shape[dim] if self.ndim else 1
     wrong = _first_outside(index, 0, size)
-    if wrong is not None and self.ndim > 1 and dim % self.ndim:  # another kernel of torch's
+    if wrong is not None and self.ndim > 1 and dim % self.ndim:  # PyTorch uses another kernel here
         raise RuntimeError(f"INDICES element is out of DATA bounds, id={wrong} axis_dim={size}")
     _check_rows(index, size)
     if self.ndim == 0:
@@ -296,9 +296,9 @@ def _index_add(
 
 
 def _places(self: Array, indices: list[Array | None]) -> Places:
-    """An index for numpy, once it is known to name places of `self`."""
+    """An index for numpy, checked to name places of `self`."""
     given = [dim for dim, index in enumerate(indices) if index is not None]
-    for place, dim in enumerate(given):  # PyTorch's text counts the indexed dimensions only
+    for place, dim in enumerate(given):  # PyTorch's message counts only the indexed dimensions
         size, index = self.shape[dim], indices[dim]
         wrong = None if index is None else _first_outside(index, -size, size)
         if wrong is not None:

@@ -9,12 +9,14 @@ import numpy as np
 from gt.worker.backend import Kernel
 from gt.worker.reference_values import Array, marked, widened
 
-# The place of the chosen element of a vector.
+# Function of a vector that returns the index of the chosen element.
 Place = Callable[[Array], int]
 
 
 def running_extreme(reaches: Callable[[Array, Array], Array]) -> Kernel:
-    """The kernel of cummax (`reaches`: greater_equal) or cummin: NaN stays, of equals the last."""
+    """The kernel of cummax (`reaches`: greater_equal) or cummin: NaN stays, the last of equals
+    wins.
+    """
 
     def kernel(self: Array, dim: int) -> tuple[Array, Array]:
         places = np.zeros(self.shape, dtype=np.int64)
@@ -52,7 +54,7 @@ def _taken(self: Array, places: Array, dim: int) -> Array:
 
 
 def most_frequent(values: Array) -> int:
-    """The last place of the most frequent value, of the smallest one of several."""
+    """The last index of the most frequent value; of the smallest one among several."""
     different, counts = np.unique(values, return_counts=True)
     return int(np.flatnonzero(values == different[np.argmax(counts)])[-1])
 

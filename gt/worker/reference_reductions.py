@@ -54,7 +54,7 @@ def _axis(self: Array, dim: Dims | int) -> Dims | int:
 
 
 def _summed_dtype(self: Array, dtype: str | None) -> str:
-    """Sums of integers are int64."""
+    """The dtype of a sum: int64 for integers."""
     name = dtype_name(self)
     return dtype or (name if is_float(name) or is_complex(name) else "int64")
 
@@ -277,7 +277,7 @@ def _batch_norm_backward(
 
 
 def _others(input: Array) -> tuple[int, ...]:
-    """All dimensions but that of the channels."""
+    """All dimensions except that of the channels."""
     return tuple(dim for dim in range(input.ndim) if dim != 1)
 
 

@@ -44,7 +44,7 @@ class MissingDtypeError(NotImplementedError):
 
 
 class _Call(NamedTuple):
-    """An operator with its arguments but for the operands, and whose functions run it."""
+    """An operator with its arguments except for the operands, and the functions that run it."""
 
     overload: str
     text: str
@@ -52,10 +52,10 @@ class _Call(NamedTuple):
 
 
 def kernels(device: torch.device, own: CudaOperators | None = None) -> dict[str, Kernel]:
-    """By row.
+    """Kernels by row.
 
     Args:
-        device: Where values are.
+        device: Device of the values.
         own: The device's operators of GT's own, if it has any.
     """
     run = _aten if own is None else functools.partial(_aten, functions=torch_own.functions(own))
@@ -134,7 +134,7 @@ def _padded(x: Tensor, amounts: list[tuple[int, int]]) -> Tensor:
 def _gradients_of(
     function: Function, call: _Call, wanted: Sequence[int], operands: Operands
 ) -> tuple[Tensor, ...]:
-    """By an operator of its own where PyTorch has one, else the operator runs again."""
+    """Gradients by a backward operator if PyTorch has one, else by another run of the operator."""
     is_complex = any(x is not None and x.is_complex() for x in operands)
     is_known = not is_complex or call.overload in torch_own.COMPLEX
     backward = _backward(call, tuple(wanted)) if is_known else None
@@ -191,7 +191,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 def operator(
     overload: str, text: str, functions: torch_own.Functions = torch_own.PLAIN
 ) -> Function:
-    """An operator with its arguments but for the operands."""
+    """An operator as a function of its operands, with all other arguments bound."""
     if overload not in schemas.overloads_allowed():
         raise ValueError(f"aten::{overload} is no operator that an instruction may name")
     name, _, variant = overload.partition(".")
@@ -217,7 +217,7 @@ def dtype_named(name: str) -> torch.dtype:
 
 
 def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
-    """Results in memory of their own: some operators give an operand back when nothing is to do."""
+    """Results in memory of their own: some operators return an operand if nothing is to do."""
     taken = {x.untyped_storage().data_ptr() for x in operands if x is not None}
     owned = []
     for result in values:
@@ -229,10 +229,10 @@ def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
 
 
 def _solid(value: Tensor) -> Tensor:
-    """The elements in memory as they stand, since what travels are bytes.
+    """The elements as they are to stand in memory, since their bytes are sent.
 
-    PyTorch puts conjugations and signs off, and gives some zeros (a second derivative of what is
-    linear, say) as a tensor without memory, whose reader ends the process.
+    PyTorch defers conjugations and signs, and gives some zeros (a second derivative of a linear
+    function, say) as a tensor without memory, whose reader ends the process.
     """
     if value._is_zerotensor():  # noqa: SLF001 - it has no other name
         return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
@@ -257,7 +257,7 @@ def _gradients(
     for place in places:
         leaf = leaves[place]
         assert leaf is not None, f"operand {place} is absent"
-        # A later derivative has made it depend on a leaf of its own.
+        # A later derivative has made it depend on another leaf.
         leaf = leaf if leaf.requires_grad else leaf.detach().requires_grad_()
         leaves[place] = leaf
         chosen.append(leaf)
@@ -308,9 +308,9 @@ def _asked(
     described: Sequence[int],
     wanted: Sequence[int],
 ) -> dict[str, object]:
-    """The results' metadata, which have a gradient, and what PyTorch keeps for it.
+    """The results' metadata, which of them have a gradient, and which PyTorch saves for it.
 
-    Or PyTorch's error; or that data decide.
+    Or PyTorch's error; or that the results depend on data.
     """
     with torch.inference_mode(False), torch.enable_grad():
         try:
@@ -327,7 +327,7 @@ def _asked(
             return {"error": [kind, _clipped(str(error))]}
         else:
             if overload in torch_own.FORWARD:
-                answer.pop("keeps", None)  # that of the operators it is made of
+                answer.pop("keeps", None)  # that of the operators of its composition
             return answer
 
 
@@ -339,7 +339,7 @@ def _answer_of_own(
     """
     operands = _tensors(described, "cpu")
     if sum(x.numel() for x in operands) <= _TRIAL_ELEMENTS_MAX:
-        with contextlib.suppress(Exception):  # which the operands' values need not meet
+        with contextlib.suppress(Exception):  # an error may be due to the zeros
             return _answer(operands, function, wanted)
     return _answer_of_metadata(described, function, wanted)
 
@@ -363,7 +363,7 @@ def _answer_of_metadata(
 def _computed(function: Function, described: Sequence[int]) -> list[int] | None:
     """Results of the CPU's kernel on zeros, from which some meta kernels differ.
 
-    Raises where the CPU has no kernel for the dtypes: shapes alone do not tell.
+    Raises if the CPU has no kernel for the dtypes, which shapes alone do not show.
     """
     operands = _tensors(described, "cpu")
     if sum(x.numel() for x in operands) > _TRIAL_ELEMENTS_MAX:
@@ -380,14 +380,16 @@ def _computed(function: Function, described: Sequence[int]) -> list[int] | None:
 
 
 def _clipped(text: str) -> str:
-    """Short: without torch's C++ stack, and without the places where its kernels are registered."""
+    """The text without torch's C++ stack and without the places where its kernels are
+    registered.
+    """
     text = re.sub(r"\nException raised from[\s\S]*", "", text)
     no_kernel = r"\1, for which PyTorch has no kernel"
     return re.sub(r"(Could not run .* backend)\. This could be[\s\S]*", no_kernel, text)[:1500]
 
 
 def _tensors(described: Sequence[int], device: str) -> list[Tensor]:
-    """Operands of this metadata; on the host one element stands for all."""
+    """Operands with this metadata; on the host one element stands for all."""
     made, rest = [], list(described)
     while rest:
         dtype, dimensions = DTYPES[rest[0]], rest[1]
@@ -442,6 +444,6 @@ def _lacks_derivative(results: Sequence[Tensor], operands: Sequence[Tensor]) -> 
     try:
         grads = [torch.ones_like(value) for value in chosen]
         torch_gradients.recorded(chosen, operands, grads)
-    except Exception as error:  # noqa: BLE001 - whatever else fails fails when it is asked for
+    except Exception as error:  # noqa: BLE001 - other errors are raised when the gradient is asked for
         return "derivative for" in str(error)
     return False

@@ -1,6 +1,6 @@
-"""Gradients of operators that have a backward operator of their own, as gt/aten/backward.txt says.
+"""Gradients of operators that have a backward operator of their own, from gt/aten/backward.txt.
 
-All others run again under torch's autograd (torch_aten.py), which this file knows nothing of.
+All others run again under torch's autograd (torch_aten.py), of which this file is independent.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Names = Mapping[str, Any]
 Expression = Callable[[Names], Any]
 Operands = Sequence["Tensor | None"]
 Gradients = tuple[Tensor, ...]
-# (operands, gradients of the results, saved results) -> the gradients that are wanted; None
-# where only another run of the operator tells.
+# (operands, gradients of the results, saved results) -> the wanted gradients; None if only another
+# run of the operator can give them.
 Backward = Callable[[Operands], "Gradients | None"]
 
 _FUNCTIONS: dict[str, Callable[..., object]] = {
@@ -38,11 +38,11 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """A line that is read: the operator, its arguments, when it holds."""
+    """A parsed line: the operator, its arguments, and the condition under which it holds."""
 
     operator: Callable[..., Any]
     arguments: tuple[Expression, ...]
-    # The names that each argument reads.
+    # Names that each argument reads.
     names: tuple[frozenset[str], ...]
     condition: Expression
 
@@ -78,12 +78,12 @@ def expression(node: ast.expr) -> Expression:
 
 
 class _Place:
-    """Stands for an operand where an argument's place is looked for."""
+    """Marks an operand while the places of arguments are looked up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """A line for one call: what its expression reads, and what of its results is wanted."""
+    """A line for one call: the sources of its expression, and its wanted results."""
 
     line: Line
     # Index of each name among the operands: arguments, gradients of results, saved results.
@@ -107,12 +107,12 @@ def plan(
     values = _named(schema, build(operands))
     names = {name: x for name, x in values.items() if isinstance(x, _Place)}
     if sorted(map(id, names.values())) != sorted(map(id, operands)):
-        return None  # one operand is two arguments, or in a list
+        return None  # one operand is two arguments, or is in a list
     arguments_of = {operand: name for name, operand in names.items()}
     wanted = [arguments_of[operands[place]] for place in places]
     if not set(wanted) <= set(line.operands):
         return None
-    # Behind the operands stand the gradients of the results, then the results that are saved.
+    # The operands are followed by the gradients of the results, then by the saved results.
     first = count + len(schema.results)
     sources = {name: operands.index(operand) for name, operand in names.items()} | {"g": count}
     sources |= {f"g{place}": count + place for place in range(1, len(schema.results))}

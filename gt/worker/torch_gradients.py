@@ -1,7 +1,7 @@
-"""Gradients of operators that PyTorch composes of others, without another run of the operator.
+"""Gradients of operators that PyTorch composes of others, without a second run of the operator.
 
-Each is what PyTorch's autograd computes, by the same kernels. None stands where a form is not among
-them: then the operator runs again.
+Each is what PyTorch's autograd computes, by the same kernels. A function returns None for forms
+that it does not cover: then the operator runs again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def recorded(
     found = torch.autograd.graph._engine_run_backward(  # noqa: SLF001 - it has no other name
         tuple(outputs),
         tuple(cotangents),
-        create_graph,  # what is recorded of this is kept
+        create_graph,  # keep the graph if its gradient is wanted too
         create_graph,
         tuple(inputs),
-        True,  # an input may stand beside all that leads to the outputs
+        True,  # an input may be unused
         accumulate_grad=False,
     )
     pairs: Iterable[tuple[Tensor | None, Tensor]] = zip(found, inputs, strict=True)
@@ -78,7 +78,7 @@ def matmul_backward(
 def fft_rfft_backward(
     grad: Tensor, x: Tensor, n: int | None, dim: int, norm: str | None
 ) -> Tensor | None:
-    """The half that `rfft` leaves out counts as zero, and what is transformed back is real."""
+    """The gradient of rfft: the half that `rfft` omits counts as zero, and the result is real."""
     if n not in {None, x.shape[dim]}:
         return None
     missing = x.shape[dim] - grad.shape[dim]
@@ -92,7 +92,7 @@ def fft_rfft_backward(
 def fft_irfft_backward(
     grad: Tensor, x: Tensor, n: int | None, dim: int, norm: str | None
 ) -> Tensor | None:
-    """Places of the transform that stand for two, one of them left out, count twice."""
+    """The gradient of irfft: elements of the transform that stand for two count twice."""
     length = 2 * (x.shape[dim] - 1) if n is None else n
     if not x.is_complex() or x.shape[dim] != length // 2 + 1:
         return None

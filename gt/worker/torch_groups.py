@@ -51,7 +51,7 @@ class GroupError(ConnectionError):
 
 
 class Engine(Protocol):
-    """One library of collectives."""
+    """A library of collectives."""
 
     # True if the first member alone sends, and goes on without having received anything.
     first_sends: bool
@@ -67,7 +67,7 @@ class Gloo:
     """Groups of tensors in the host's memory, over TCP from and to one address.
 
     Args:
-        host: Our address, by which the others reach us.
+        host: This host's address at which the others reach it.
     """
 
     first_sends = False
@@ -409,11 +409,11 @@ class Groups:
 
         Args:
             members: Workers, in the group's order.
-            place: Ours among them.
-            prepared: What is to be called.
+            place: Our place among them.
+            prepared: The library call.
 
         Raises:
-            GroupError: There is no such group, here.
+            GroupError: The group cannot be used here.
         """
         rendezvous = self._rendezvous.get(members)
         if rendezvous is None or rendezvous.error is not None:

@@ -1,9 +1,10 @@
-"""Maximum pools: in two dims by GT's own kernel (csrc/cpu/pooling), two to five times PyTorch's.
+"""Max pools: in two dims by GT's own kernel (csrc/cpu/pooling), two to five times as fast as
+PyTorch's.
 
-It takes contiguous float32 on the CPU where no gradient is recorded; PyTorch's operator does the
-rest, and gives the same values and places. A dilated window may have no pixel of a small picture:
-its value is -infinity, and a gradient through it is refused, as PyTorch's backward kernels write
-that beside their memory.
+The kernel takes contiguous float32 on the CPU without autograd; PyTorch's operator does the rest,
+with the same values and places. A dilated window may have no pixel of a small picture: its value is
+-infinity, and a gradient through it is refused, since PyTorch's backward kernels write it beside
+their memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gt.worker import own_kernels
 Lengths = Sequence[int] | int
 Pool = Callable[..., "Tensor | tuple[Tensor, ...]"]
 
-_ELEMENTS_MAX = 2**31 - 1  # of a picture, whose places the kernel counts in 32 bits
+_ELEMENTS_MAX = 2**31 - 1  # pixels of a picture, whose places the kernel counts in 32 bits
 _PICTURE = 2  # dims
 
 
@@ -34,7 +35,7 @@ def max_pool2d_with_indices(
 
     Args:
         input: [b, c, h, w] or [c, h, w].
-        kernel_size: Of the window, for rows and columns or both; so are the next three.
+        kernel_size: Size of the window, for rows and columns or both; so are the next three.
         stride: None, as (), is the kernel's size.
         padding: Positions beyond the picture, which do not count.
         dilation: Distance of the window's positions.
@@ -57,7 +58,7 @@ def max_pool2d_with_indices(
 
 
 def checked(dims: int, operator: Pool) -> Pool:
-    """PyTorch's pool of so many dims, but for gradients of windows that have no pixel."""
+    """PyTorch's pool of so many dims, which refuses gradients of windows without a pixel."""
 
     def pool(
         input: Tensor,
@@ -74,7 +75,7 @@ def checked(dims: int, operator: Pool) -> Pool:
 
 
 def checked_backward(dims: int, operator: Pool) -> Pool:
-    """PyTorch's gradient of a pool of so many dims, but for that of windows without a pixel."""
+    """PyTorch's gradient of a pool of so many dims, which refuses windows without a pixel."""
 
     def backward(grad: Tensor, input: Tensor, *rest: Lengths | Tensor) -> object:
         _check_windows(input.shape[-dims:], *rest[:4])  # type: ignore[arg-type]

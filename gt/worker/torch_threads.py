@@ -16,7 +16,7 @@ import torch
 
 from gt.worker import loaded
 
-# GCC's, Intel's and LLVM's; a process has the one that torch was built with.
+# Runtimes of GCC, Intel and LLVM; a process has the one that torch was built with.
 LIBRARIES = ("libgomp", "libiomp5", "libomp")
 
 
@@ -35,7 +35,7 @@ class Setter(NamedTuple):
 
 @functools.cache
 def setter() -> Setter | None:
-    """The one of the OpenMP that torch was built with; None without."""
+    """The setter of the OpenMP that torch was built with; None without one."""
     library = loaded.library(LIBRARIES)
     if library is None:
         return None
@@ -46,9 +46,10 @@ def setter() -> Setter | None:
 
 
 def switch() -> tuple[int, Callable[[int], object] | None]:
-    """The most threads, and what sets how many the next kernels use, which begin with one.
+    """The most threads, and a function that sets the number for the next kernels, which start with
+    one.
 
-    None in its place where there is no more than one, or torch does not use OpenMP.
+    None in its place if there is only one thread, or torch does not use OpenMP.
     """
     threads = setter()
     if most() == 1 or threads is None:

@@ -1,4 +1,4 @@
-"""Optimizer steps for torch: its own fused kernels, over operands where they may, one or a list."""
+"""Optimizer steps for torch, by its fused kernels: in place where allowed, for one or a list."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ _Step = Callable[[list[Operands], _Numbers, int], list[_Results]]
 
 @functools.lru_cache(maxsize=2)
 def _count(step: int, device: torch.device) -> Tensor:
-    """The step as a fused kernel wants it, one for all parameters; kernels only read it."""
+    """The step count as a tensor for a fused kernel, one for all parameters; kernels
+    only read it.
+    """
     return torch.full((), float(step), device=device)
 
 
 def _sgd_step(members: list[Operands], numbers: _Numbers, owned: int) -> list[_Results]:
-    """Steps with equal attributes; bit k of `owned` says that operands k may be written over."""
+    """SGD steps with equal attributes; bit k of `owned` allows writing over operands k."""
     lr, momentum, dampening, weight_decay, nesterov, maximize, first_step = numbers
     params, grads = written(members, 0, owned), [required(one[1]) for one in members]
     has_buffers = members[0][2] is not None
@@ -38,7 +40,7 @@ def _sgd_step(members: list[Operands], numbers: _Numbers, owned: int) -> list[_R
         for param, grad in zip(params, grads, strict=True):
             param.add_(grad, alpha=lr if maximize else -lr)
         return _with_states(params, buffers)
-    # Fused kernels take no heed of strides.
+    # Fused kernels ignore strides.
     params, buffers = contiguous(params), contiguous(buffers)
     if momentum != 0 and not has_buffers:
         buffers, first_step = [torch.zeros_like(param) for param in params], True
@@ -92,9 +94,9 @@ def _with_states(params: list[Tensor], states: list[Tensor]) -> list[_Results]:
     return list(zip(params, states or [nothing(param) for param in params], strict=True))
 
 
-# By row: a list of steps, and how many operands the row has.
+# The function of each row for a list of steps, and the number of the row's operands.
 _STEPS: dict[str, tuple[_Step, int]] = {"sgd": (_sgd_step, 3), "adamw": (_adamw_step, 5)}
-# The operands that are written over: with the optional state, and without.
+# Bits of the operands that each row overwrites: with the optional state, and without it.
 _OVER = {"sgd": (0b101, 0b001), "adamw": (0b11101, 0b01101)}
 
 

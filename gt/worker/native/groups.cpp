@@ -1,4 +1,4 @@
-// Runs one program for several members, a group: updates of parameters of an optimizer.
+// Runs one program for a group of members: updates of an optimizer's parameters.
 #include <c10/util/Exception.h>
 
 #include "frame.h"
@@ -27,7 +27,7 @@ bool is_shared(const Call& call, const Frame& frame) {
   return true;
 }
 
-// One call for all members: lists of theirs after one another, the rest as the first one has it.
+// Runs one call for all members: their lists are joined, other arguments are the first member's.
 void execute_lists(const Call& call, std::vector<Frame>& frames) {
   TORCH_CHECK(call.results == 0, "a list's results are not told apart");
   torch::jit::Stack stack;

@@ -9,7 +9,7 @@
 
 namespace gt {
 
-// Operators of a chain (csrc/cpu/chain.h), as both sides count them.
+// Operators of a chain, numbered as in csrc/cpu/chain.h.
 enum class ChainCode : int32_t {
   Neg,
   Abs,
@@ -32,7 +32,7 @@ enum class ChainCode : int32_t {
   Where
 };
 
-// Steps of a chain, at most.
+// Largest number of steps in a chain.
 constexpr int CHAIN_STEPS_MAX = 16;
 
 // Operand of a chain's step: the result so far, a number, or the next tensor.

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t ERROR_TEXT_BYTES = 512;
 
-// In the order of KernelElement.
+// ATen's dtypes in the order of KernelElement.
 constexpr at::ScalarType DTYPES[] = {at::kBool,     at::kInt,  at::kLong,  at::ScalarType::UInt32,
                                      at::kBFloat16, at::kHalf, at::kFloat, at::kDouble,
                                      at::kByte,     at::kChar, at::kShort};
@@ -31,7 +31,7 @@ static_assert(std::size(DTYPES) == static_cast<size_t>(KernelElement::Other));
 
 KernelElement element_of(at::ScalarType dtype) {
   auto known = std::find(std::begin(DTYPES), std::end(DTYPES), dtype);
-  return static_cast<KernelElement>(known - std::begin(DTYPES));  // Other stands behind them
+  return static_cast<KernelElement>(known - std::begin(DTYPES));  // Other comes last
 }
 
 void set_number(KernelArgument& argument, const Operand& operand) {
@@ -148,7 +148,7 @@ bool run_kernel(KernelEntry kernel, const KernelInput& input, std::vector<c10::I
   char text[ERROR_TEXT_BYTES];
   int status = kernel(input.data(), input.count(), caller, text, sizeof text);
   if (made.error) std::rethrow_exception(made.error);
-  // Python then runs the instruction, and says which error it is.
+  // Python then runs the instruction, and raises the error.
   TORCH_CHECK(status != KERNEL_HAS_NO_MEMORY, "out of memory");
   TORCH_CHECK(status != KERNEL_FAILED, text);
   if (status == NOT_TAKEN) results.resize(before);

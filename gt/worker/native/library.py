@@ -64,12 +64,12 @@ LOOP = (
 
 
 def load(path: pathlib.Path) -> ctypes.PyDLL:
-    """The helper in this file, its functions typed.
+    """The helper library in this file, with its functions typed.
 
     Raises:
         OSError: it cannot be loaded, or lacks a function.
     """
-    # PyDLL keeps the interpreter's lock: no call here takes long, and most need it.
+    # PyDLL keeps the interpreter's lock: every call here is short, and most need the lock.
     library = ctypes.PyDLL(str(path))
     try:
         for name, (result, arguments) in _FUNCTIONS.items():

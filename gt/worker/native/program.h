@@ -19,7 +19,7 @@ namespace gt {
 // Kind of an operand, numbered as in crates/python/src/worker/native/abi.rs.
 enum class Kind : uint64_t { Absent = 0, Tensor = 1, Bool = 2, Int = 3, Float = 4 };
 
-// `bits`: a TensorImpl's address, borrowed, or a number's bits.
+// `bits` holds a TensorImpl's address, borrowed, or a number's bits.
 struct Operand {
   Kind kind;
   uint64_t bits;
@@ -51,7 +51,7 @@ inline bool is_given(const Argument& argument) {
   return argument.source == Source::Operand || argument.source == Source::Wrapped;
 }
 
-// Signatures that are called without a stack, 50 ns faster.
+// Signatures of operators that are called without a stack, which is 50 ns faster.
 enum class Signature : uint8_t {
   Boxed,
   Unary,
@@ -71,8 +71,8 @@ enum class Builtin : uint32_t {
   Reshape = 3,  // a tensor and sizes; a copy in row-major order is made by tiles
 };
 
-// Operators that IEEE 754 rounds once, or not at all: loops of our own have every bit of ATen's, of
-// a few numbers in a row (small.cpp) and of several operators in one pass (joined.cpp).
+// Operators that IEEE 754 rounds once, or not at all. GT's loops give every bit of ATen's: on a few
+// numbers in a row (small.cpp), and for several operators in one pass (joined.cpp).
 enum class Small : uint8_t {
   None,
   Neg,
@@ -101,28 +101,28 @@ enum class Small : uint8_t {
   MaskedFill,
 };
 
-// Operators of ATen's that are cut over the batch, a part for each thread (batch.cpp).
+// ATen operators that are cut over the batch, a part for each thread (batch.cpp).
 enum class Cut : uint8_t { None, Convolution, ConvolutionBackward };
 
-// Threads of gt._kernels that stay, and OpenMP's number of threads in the calling one.
+// gt._kernels' pool of threads, and the setter of OpenMP's number of threads in the calling thread.
 struct BatchThreads {
   void (*run)(int64_t tasks, int threads, void (*work)(void*, int64_t), void* context);
   int most;
   void (*set)(int);
 };
 
-// A kernel of GT's own and its arguments (kernels.h). It takes the calls that are its own.
+// One of GT's kernels and its arguments (kernels.h). The kernel decides which calls it takes.
 struct KernelCall {
   KernelEntry entry = nullptr;
   std::vector<Argument> arguments;
-  // A product, whose last two arguments say what follows it in the same pass.
+  // True for a product, whose last two arguments describe the operators that follow in its pass.
   bool is_product = false;
 };
 
-// The implementations of one call in their order: GT's kernel, loops, the operator of ATen's.
+// The implementations of one call in their order: GT's kernel, loops, ATen's operator.
 struct Call {
   KernelCall kernel;
-  // None: the call is a builtin, or a kernel's alone.
+  // None for a builtin, or for a call that only the kernel runs.
   std::optional<c10::OperatorHandle> op;
   Builtin builtin = Builtin::None;
   Signature signature = Signature::Boxed;
@@ -133,7 +133,7 @@ struct Call {
   size_t results = 0;
 };
 
-// A condition on an operand that only its value can tell.
+// A condition on an operand that depends on its value.
 struct Guard {
   enum class What : uint32_t { Rank = 0, NotEmpty = 1, Real = 2 } what;
   size_t operand;
@@ -160,7 +160,7 @@ struct Program {
   size_t temporaries = 0;
 };
 
-// The loop that stands for an operator with these arguments, if one does.
+// The loop for an operator with these arguments; None if there is none.
 Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments);
 
 // The loop for the power of a call's operands by Small::Pow; None if GT has no loop for it.
@@ -172,7 +172,7 @@ bool run_small(const Call& call, const Operand* operands, c10::IValue& result);
 // Runs a call by a loop for many numbers, where ATen has no vectors; false if it is for ATen.
 bool run_long(const Call& call, const Operand* operands, c10::IValue& result);
 
-// One of several instructions, of which each but the first takes the result of the one before it.
+// One of several instructions, each of which but the first takes the result of the one before.
 struct JoinedStep {
   const Program* program;
   const Operand* operands;
@@ -189,7 +189,7 @@ at::Tensor run_joined(const JoinedStep* steps, size_t count, size_t& joined);
 bool run_cut(const c10::OperatorHandle& op, Cut cut, const std::vector<c10::IValue>& values,
              std::vector<c10::IValue>& results);
 
-// The text of the last error of this thread.
+// Text of the last error of this thread.
 std::string& error_text();
 
 }  // namespace gt

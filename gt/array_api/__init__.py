@@ -1,8 +1,9 @@
 """`x.__array_namespace__()`: GT under the names and arguments of the Python array API standard.
 
 Libraries that are written for the standard (scikit-learn, SciPy, array-api-extra) call these. The
+Libraries that are written for the standard (scikit-learn, SciPy, array-api-extra) call these. The
 edition is 2024.12 (https://data-apis.org/array-api/2024.12), without uint16, uint32 and uint64,
-which GT has not. Sizes that follow from data are read (`nonzero`, `unique_values`).
+which GT lacks. Sizes that depend on data are read (`nonzero`, `unique_values`).
 """
 
 import gt

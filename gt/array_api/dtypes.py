@@ -33,7 +33,7 @@ def of_python(*numbers: Number) -> dtype:
 
 
 def astype(x: Tensor, dtype: dtype, /, *, copy: bool = True, device: object = None) -> Tensor:
-    """`x` in `dtype`; where it has that already a copy, or without `copy` itself."""
+    """`x` in `dtype`; if it has that dtype already a copy, or with `copy=False` itself."""
     out = x.to(device, dtype) if device is not None else x.to(dtype)
     return out.clone() if copy and out is x else out
 
@@ -49,7 +49,7 @@ def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
 
     Raises:
         ValueError: a name that no kind has.
-        TypeError: `kind` is neither.
+        TypeError: `kind` is neither a dtype nor a name nor a tuple.
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)

@@ -10,10 +10,10 @@ COMPLEX = ("complex64", "complex128")
 
 
 class Info:
-    """`__array_namespace_info__()`."""
+    """The result of `__array_namespace_info__()`."""
 
     def capabilities(self) -> dict[str, object]:
-        """Boolean indices are taken, shapes may depend on data, and 8 dimensions are the limit."""
+        """Boolean indices and data-dependent shapes are supported; 8 dimensions are the limit."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
 
     def default_device(self) -> Device:
@@ -21,11 +21,11 @@ class Info:
         return Device("gt")
 
     def devices(self) -> list[Device]:
-        """One: the dispatcher decides where values live."""
+        """One device: the dispatcher decides where values live."""
         return [self.default_device()]
 
     def default_dtypes(self, *, device: object = None) -> dict[str, dtype]:
-        """Dtypes of Python's numbers."""
+        """Dtypes of Python numbers."""
         del device
         wide = gt.get_default_dtype() == gt.float64
         found = {
@@ -41,7 +41,7 @@ class Info:
     def dtypes(
         self, *, device: object = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, dtype]:
-        """Dtypes by their names, all or those of a kind."""
+        """Dtypes by their names, all of them or those of a kind."""
         del device
         known = {name: getattr(gt, name) for name in (*NAMES, *COMPLEX) if hasattr(gt, name)}
         return {name: each for name, each in known.items() if kind is None or isdtype(each, kind)}

@@ -23,14 +23,14 @@ slogdet, svdvals = _linalg.slogdet, _linalg.svdvals
 
 
 class QRResult(NamedTuple):
-    """`qr`."""
+    """Result of `qr`."""
 
     Q: Tensor
     R: Tensor
 
 
 class SVDResult(NamedTuple):
-    """`svd`."""
+    """Result of `svd`."""
 
     U: Tensor
     S: Tensor
@@ -38,7 +38,7 @@ class SVDResult(NamedTuple):
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """With its last two dimensions changed about."""
+    """`x` with its last two dimensions swapped."""
     return gt.transpose(x, -2, -1)
 
 

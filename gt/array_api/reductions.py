@@ -1,4 +1,4 @@
-"""Reductions and scans: `axis` may be None or several, and whole numbers keep their kind."""
+"""Reductions and scans: `axis` may be None or several, and integers keep their kind."""
 
 from collections.abc import Callable
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
-# Reads operands and dtypes by name into what is called with.
+# Arguments and keyword arguments of a call.
 Arguments = tuple[list[Any], dict[str, Any]]
 Build = Callable[[Sequence[Any]], Arguments]
 
@@ -19,7 +19,7 @@ _NUMBERS = {"inf": math.inf, "nan": math.nan}
 
 
 def literal(value: object) -> str:
-    """The text of what is no tensor: None, a number, a word, a list of them."""
+    """The text of an argument without tensors: None, a number, a word, or a list of them."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(literal, value))}]"
     return repr(value)

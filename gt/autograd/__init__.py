@@ -1,4 +1,4 @@
-"""Gradients: passes over the tape, functions with a backward of their own, hooks, grad mode.
+"""Gradients: passes over the tape, functions with a backward of the user's, hooks, grad mode.
 
 The tape and the pass themselves are in gt._core.
 """

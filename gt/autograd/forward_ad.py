@@ -1,4 +1,4 @@
-"""Forward-mode derivatives, which GT does not have: each name says what to use instead."""
+"""Forward-mode derivatives, which GT does not have: each name's error tells what to use instead."""
 
 from typing import NoReturn
 

@@ -1,7 +1,7 @@
-"""Hooks on gradients: functions that a pass calls with them, and that may replace them.
+"""Hooks on gradients: functions that a pass calls, and that may replace the gradients.
 
 The tables of hooks belong to tensors and nodes of the tape (gt._core); the pass calls the functions
-of this file, which check what a hook returns as PyTorch does.
+of this file, which check a hook's result as PyTorch does.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class RemovableHandle:
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Calls `hook(gradient)` in each pass in which a gradient of this tensor is computed.
 
-    What it returns, if not None, replaces the gradient; hooks run in the order of registration. A
-    leaf's hooks get the sum of all that arrives there, before it accumulates.
+    A result that is not None replaces the gradient; hooks run in the order of registration. A
+    leaf's hooks get the sum of all its gradients, before it accumulates.
 
     Raises:
         InvalidUse: the tensor requires no gradient.
@@ -75,7 +75,7 @@ def register_node_hook(
 ) -> RemovableHandle:
     """Calls `fn(grad_inputs, grad_outputs)` after the node's gradients are computed.
 
-    A tuple that it returns replaces the gradients of the inputs.
+    A returned tuple replaces the gradients of the inputs.
     """
     return RemovableHandle(self._after, fn)
 

@@ -14,7 +14,7 @@ def data_ptr(self: Tensor) -> int:
     """A number that stands for the address of the first element; 0 for an empty tensor. Nothing can
     be read there.
 
-    It stays as long as the memory; two tensors have the same where they begin at the same element.
+    It is constant for the memory's life; tensors that begin at one element have one number.
     """
     if not self.numel():
         return 0
@@ -42,17 +42,18 @@ def set_(
     size: Sequence[int] | None = None,
     stride: Sequence[int] | None = None,
 ) -> Tensor:
-    """`self` takes the memory of `source`; others keep the one it had.
+    """Gives `self` the memory of `source`; other tensors keep the former one.
 
     Args:
-        source: a tensor or its storage; none where not given.
-        storage_offset: where `self` begins in that memory, if a size is given.
-        size: its shape; that of `source` if not given.
-        stride: elements from one to the next along each dimension; those of a contiguous tensor.
+        source: a tensor or its storage; empty memory if not given.
+        storage_offset: start of `self` in that memory, if a size is given.
+        size: shape of `self`; that of `source` if not given.
+        stride: distance of two elements along each dimension; that of a contiguous tensor if not
+            given.
 
     Raises:
-        RuntimeError: a recorded call of what requires a gradient, or another dtype.
-        NotSupported: of a tensor whose gradient is recorded.
+        RuntimeError: the call would be recorded for a gradient, or the dtypes differ.
+        NotSupported: the tensor's gradient is recorded.
     """
     _core.check_writable(self)
     if self.requires_grad and not self.is_leaf:

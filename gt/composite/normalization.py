@@ -29,7 +29,7 @@ def rms_norm(
 ) -> Tensor:
     """input / sqrt(mean(input ** 2) + eps) * weight over the last dimensions.
 
-    Without `eps` it is the dtype's smallest step at 1.
+    `eps` is by default the dtype's smallest step at 1.
     """
     shape = tuple(normalized_shape)
     dtype = input.dtype

@@ -1,6 +1,6 @@
-"""Functions of arithmetic that take a number in the tensor's place, as PyTorch's do: gt.sub(1, x).
+"""Arithmetic functions with a number in place of the tensor, as in PyTorch: gt.sub(1, x).
 
-No methods: a number has none. Which names these are is PyTorch's choice (torch.fmod takes none).
+A number has no such methods. PyTorch decides which functions allow it (torch.fmod does not).
 """
 
 import operator

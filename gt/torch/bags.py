@@ -25,8 +25,8 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Tensor, ...]:
-    """The bags [b, d], the bag of each index, how many indices each bag has, and no maxima."""
-    del scale_grad_by_freq, sparse  # of the gradient
+    """The bags [b, d], the bag of each index, the number of indices in each bag, and no maxima."""
+    del scale_grad_by_freq, sparse  # these concern the gradient
     bags = F.embedding_bag(
         indices,
         weight,
@@ -104,7 +104,7 @@ def weights_backward(
     mode: int,
     padding_idx: int = -1,
 ) -> Tensor:
-    """The gradient of the weights of a sum's samples."""
+    """The gradient of a sum's per-sample weights."""
     del offsets
     _refuse_maxima(mode)
     found = (grad[offset2bag] * weight[indices]).sum(-1)

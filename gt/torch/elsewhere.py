@@ -28,7 +28,7 @@ def created(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> object:
-    """A tensor on another device like one here, whose elements nobody reads."""
+    """A tensor on another device with the metadata of one here; no elements are read."""
     likes = [_like(x, kwargs["device"]) if isinstance(x, MuxTensor) else x for x in args]
     return operator(*likes, **kwargs)
 
@@ -78,13 +78,13 @@ def copy_(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tensor:
 
 
 def copy_from(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tensor:
-    """`aten::_copy_from`: the same with the source first."""
+    """`aten::_copy_from`: `copy_` with the source first."""
     source, target = args[:2]
     return copy_((target, source), kwargs)
 
 
 def item(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-    """`aten::_local_scalar_dense`: reads."""
+    """`aten::_local_scalar_dense`: reads one element."""
     del kwargs
     (x,) = args
     assert isinstance(x, MuxTensor)

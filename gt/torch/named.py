@@ -1,7 +1,7 @@
-"""Operators of PyTorch's that programs do not call by name, made of GT's rows and functions.
+"""PyTorch's operators that programs do not call by name, from GT's rows and functions.
 
-Those are what PyTorch's autograd records and calls (`native_layer_norm`, `_softmax_backward_data`),
-and the forms of functions that make tensors.
+These are the operators that PyTorch's autograd records and calls (`native_layer_norm`,
+`_softmax_backward_data`), and the overloads of functions that make tensors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ Whole = Callable[[Sequence[object], Mapping[str, object]], object]
 Mask = Sequence[bool]
 Lengths = Tensor | list[int]
 
-# Operators that look at their arguments as PyTorch gives them: tensors of several devices.
+# Operators that get their arguments unconverted, as PyTorch passes them: tensors of several
+# devices.
 WHOLE: dict[str, Whole] = {
     "_to_copy": elsewhere.to_copy,
     "copy_": elsewhere.copy_,
@@ -47,7 +48,7 @@ WHOLE: dict[str, Whole] = {
 
 
 def generator_of(generator: torch.Generator) -> gt.Generator:
-    """A generator of GT's whose draws follow from the state of PyTorch's, which goes on."""
+    """A GT generator whose draws depend on the state of PyTorch's, which is advanced."""
     seed = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, dtype=torch.int64)
     return gt.Generator().manual_seed(int(seed))
 
@@ -81,7 +82,7 @@ def native_layer_norm(
     bias: Tensor | None,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """The normalized input, and each row's mean and reciprocal of its deviation."""
+    """The normalized input, and each row's mean and reciprocal standard deviation."""
     return _core.call(
         "layer_norm", input, weight, bias, normalized_shape=tuple(normalized_shape), eps=eps
     )
@@ -134,7 +135,7 @@ def _fused_rms_norm_backward(
 
 
 def _masked(gradients: Sequence[Tensor], mask: Mask) -> tuple[Tensor | None, ...]:
-    """The gradients that are asked for."""
+    """The wanted gradients, None for the others."""
     return tuple(
         gradient if is_wanted else None for gradient, is_wanted in zip(gradients, mask, strict=True)
     )
@@ -148,7 +149,7 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """Rows of `weight`."""
-    del padding_idx, scale_grad_by_freq, sparse  # of the gradient
+    del padding_idx, scale_grad_by_freq, sparse  # these concern the gradient
     return _core.call("embedding", weight, indices)
 
 
@@ -159,7 +160,7 @@ def embedding_dense_backward(
     padding_idx: int,
     scale_grad_by_freq: bool,
 ) -> Tensor:
-    """The sums of the gradients that arrive at each row."""
+    """The sum of the gradients for each row."""
     if scale_grad_by_freq:
         counts = indices.flatten().bincount(minlength=num_weights)
         grad_output = grad_output / counts[indices].unsqueeze(-1)
@@ -222,7 +223,7 @@ def mse_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reducti
 
 
 def threshold_backward(grad_output: Tensor, self: Tensor, threshold: float) -> Tensor:
-    """The gradient where `self` exceeds the threshold."""
+    """The gradient where `self` exceeds the threshold, 0 elsewhere."""
     if threshold == 0:
         return _core.call("relu_backward", grad_output, self)
     return gt.where(self <= threshold, gt.zeros_like(grad_output), grad_output)
@@ -234,7 +235,7 @@ def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none
 
 
 def _row(name: str) -> Callable[..., object]:
-    """A row without attributes whose operands are the operator's arguments."""
+    """A row without attributes, with the operator's arguments as operands."""
 
     def function(*operands: Tensor) -> Tensor:
         return _core.call(name, *operands)
@@ -253,7 +254,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 
 
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The gradient of what is left."""
+    """The gradient of the kept elements, scaled."""
     return grad_output * mask * scale
 
 
@@ -262,7 +263,7 @@ def _unsafe_view(self: Tensor, size: list[int]) -> Tensor:
 
 
 def _uploaded(x: object) -> object:
-    """Indices as GT's tensors: PyTorch takes those of the host too."""
+    """Indices as GT tensors: PyTorch also accepts indices on the host."""
     if isinstance(x, MuxTensor):
         return x.value
     return elsewhere.upload(x).value if isinstance(x, torch.Tensor) else x
@@ -304,7 +305,7 @@ WHOLE |= {
 
 
 def elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
-    """Scaled exponential linear units; the usual ones have a row."""
+    """Scaled exponential linear units; those with default scales have a row."""
     if scale == 1 and input_scale == 1:
         return self.elu(alpha)
     return call("elu", (self, alpha, scale, input_scale), {})  # type: ignore[no-any-return]
@@ -323,7 +324,7 @@ def rrelu_with_noise(
     training: bool = False,
     generator: gt.Generator | None = None,
 ) -> Tensor:
-    """Leaky units, whose slopes are drawn and stand in `noise` afterwards."""
+    """Leaky units with random slopes, which are written to `noise`."""
     if not training:
         return self.leaky_relu((lower + upper) / 2)
     slopes = gt.empty_like(self).uniform_(lower, upper, generator=generator)
@@ -339,7 +340,7 @@ def _ctc_loss(
     blank: int = 0,
     zero_infinity: bool = False,
 ) -> tuple[Tensor, ...]:
-    """The losses; nothing is kept for the backward operator, which computes them again."""
+    """The losses; nothing is saved for the backward operator, which computes them again."""
     loss = F.ctc_loss(
         log_probs, targets, input_lengths, target_lengths, blank, "none", zero_infinity
     )
@@ -372,7 +373,7 @@ def _unique(self: Tensor, sorted: bool = True, return_inverse: bool = False) -> 
 
 
 def _histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """Integers are counted too, as on PyTorch's other devices but the host."""
+    """Counts integers too, as PyTorch does on devices other than the host."""
     if self.is_floating_point():
         return self.histc(bins, min, max)
     return self.double().histc(bins, min, max).to(self.dtype)
@@ -386,7 +387,7 @@ def linalg_vector_norm(
     *,
     dtype: _core.dtype | None = None,
 ) -> Tensor:
-    """The usual norm has a row, which workers without torch have too."""
+    """The vector norm; the 2-norm has a row, which workers without torch have too."""
     if ord == _EUCLIDEAN and dtype is None and self.is_floating_point():
         return self.norm(dim=dim or None, keepdim=keepdim)
     words = {"dtype": dtype}
@@ -394,16 +395,16 @@ def linalg_vector_norm(
 
 
 def _safe_softmax(self: Tensor, dim: int, dtype: _core.dtype | None = None) -> Tensor:
-    """Zeros where all is minus infinity."""
+    """Softmax, with zeros where all scores are minus infinity."""
     try:
         return call("_safe_softmax", (self, dim, dtype), {})  # type: ignore[no-any-return]
-    except NotSupported:  # by workers without torch
+    except NotSupported:  # raised by workers without torch
         weights = self.softmax(dim, dtype=dtype)
         return weights.masked_fill((self == -math.inf).all(dim, keepdim=True), 0.0)
 
 
 def arange(start: float, end: float, step: float = 1, *, dtype: _core.dtype) -> Tensor:
-    """Numbers from `start` to below `end`."""
+    """Numbers from `start` up to, not including, `end`."""
     return gt.arange(start, end, step, dtype=dtype)
 
 

@@ -1,6 +1,6 @@
 """Types that make tensors, `torch.FloatTensor([1.0])` and `torch.Tensor(3, 4)`, for `gt run`.
 
-PyTorch's own make tensors of the host or of CUDA, and no mode of PyTorch's sees them called.
+PyTorch's own types make tensors of the host or of CUDA, and no mode of PyTorch sees their calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DTYPES: dict[str, torch.dtype] = {}
 
 
 class OldType:
-    """Stands for one of PyTorch's types: makes tensors of its dtype on the device."""
+    """Replacement of one of PyTorch's types: makes tensors of its dtype on the device."""
 
     def __init__(self, kind: Any, is_on_host: Callable[[], bool]) -> None:  # noqa: ANN401
         self.kind = kind  # of the host
@@ -31,7 +31,7 @@ class OldType:
         self.__module__ = "torch"
 
     def __call__(self, *args: object, **kwargs: object) -> torch.Tensor:
-        """A tensor of numbers, or of a size with elements that nobody has written."""
+        """A tensor from numbers, or of a size with uninitialised elements."""
         return made(self.kind, self.is_on_host(), args, kwargs)
 
     def __instancecheck__(self, instance: object) -> bool:
@@ -55,7 +55,7 @@ def made(
 
 
 def dtype_of(kind: object) -> object:
-    """The dtype of a type, or of its name, by which programs ask for a conversion."""
+    """The dtype of a type, or of its name, as programs use it for a conversion."""
     if isinstance(kind, str):
         return DTYPES.get(kind.rpartition(".")[2], kind)
     return DTYPES.get(getattr(kind, "__name__", ""), kind)
@@ -64,7 +64,7 @@ def dtype_of(kind: object) -> object:
 def converted(
     tensor: torch.Tensor, dtype: object = None, non_blocking: bool = False, **_: object
 ) -> object:
-    """`Tensor.type`: a conversion alone, for there is one device."""
+    """`Tensor.type`: only converts, since there is one device."""
     wanted = dtype_of(dtype)
     if isinstance(wanted, torch.dtype):
         return tensor.to(wanted)
@@ -75,7 +75,7 @@ def install(is_on_host: Callable[[], bool]) -> None:
     """Replaces PyTorch's types of the host and of CUDA.
 
     Args:
-        is_on_host: Whether this thread prepares data on the host now.
+        is_on_host: A function that returns True while this thread prepares data on the host.
     """
     for name in NAMES:
         stand_in = OldType(getattr(torch, name), is_on_host)
@@ -103,6 +103,6 @@ def install(is_on_host: Callable[[], bool]) -> None:
         if isinstance(wanted, torch.dtype) and wanted.is_floating_point:
             torch.set_default_dtype(wanted)
         else:
-            set_default(t)  # type: ignore[arg-type] # which refuses it
+            set_default(t)  # type: ignore[arg-type] - it refuses this type
 
     torch.set_default_tensor_type = set_default_tensor_type

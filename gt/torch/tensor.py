@@ -1,8 +1,8 @@
 """PyTorch's tensor around one of GT's: `MuxTensor`.
 
 It holds no elements: sizes and strides are those of the GT tensor in `value`, which every operator
-reads or writes. Autograd sees a tensor of the device `mux`, and calls `__torch_dispatch__` with
-what is left of a program below its level.
+reads or writes. Autograd sees a tensor of the device `mux`, and calls `__torch_dispatch__` for the
+operators below its level.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _set_data = cast("Any", torch._C.TensorBase.data).__set__  # noqa: SLF001
 
 
 class MuxTensor(torch.Tensor):
-    """A tensor of the device `mux`: PyTorch's face of a GT tensor."""
+    """A tensor of the device `mux`, around a GT tensor."""
 
     value: _core.Tensor
-    # Runs an operator; `install` sets it, for it is made of this class.
+    # Runs an operator; set by `install`, since it depends on this class.
     run: ClassVar[Dispatch]
     home: ClassVar[torch.device]
     # Device that a saved tensor names; None for `mux`.
@@ -51,7 +51,7 @@ class MuxTensor(torch.Tensor):
     __tensor_unflatten__ = conversions.Remake()
 
     def __tensor_flatten__(self) -> tuple[list[str], None]:
-        """No tensors of PyTorch's are inside."""
+        """None: there are no inner tensors of PyTorch."""
         return [], None
 
     def __coerce_same_metadata_as_tangent__(self, *_: object) -> torch.Tensor:
@@ -65,7 +65,7 @@ class MuxTensor(torch.Tensor):
 
     @data.setter
     def data(self, source: torch.Tensor) -> None:
-        _set_data(self, source)  # refuses tensors of other devices
+        _set_data(self, source)  # it refuses tensors of other devices
         if isinstance(source, MuxTensor):
             self.value = source.value
 
@@ -76,15 +76,15 @@ class MuxTensor(torch.Tensor):
         return _core.memory_address(self.value) + self.value.storage_offset() * self.itemsize
 
     def untyped_storage(self) -> torch.UntypedStorage:
-        """Address and size of the memory, not what it holds."""
+        """Address and size of the memory, without its content."""
         return storages.storage_of(self.value, self.itemsize)
 
     def tolist(self) -> Any:  # noqa: ANN401 - numbers, or nested lists of them
-        """The elements as Python's numbers."""
+        """The elements as Python numbers."""
         return self.value.tolist()
 
     def __format__(self, format_spec: str) -> str:
-        """A number's of a tensor that has no dimensions."""
+        """The format of a tensor's number, if it has no dimensions."""
         if self.ndim == 0:
             return format(self.value.item(), format_spec)
         return object.__format__(self, format_spec)
@@ -136,15 +136,15 @@ class MuxTensor(torch.Tensor):
         return getattr(self, "_is_param", False)
 
     def numpy(self, *, force: bool = False) -> Any:  # noqa: ANN401 - numpy's array
-        """An array of the host, where `force` asks for a copy.
+        """An array on the host, if `force` asks for a copy.
 
         Raises:
-            TypeError: it does not.
+            TypeError: `force` is False.
         """
         if force:
             return self.detach().cpu().numpy()
         try:
-            return torch.Tensor.numpy(self)  # which a mode may answer, as under `gt run`
+            return torch.Tensor.numpy(self)  # a mode may answer it, as under `gt run`
         except RuntimeError as error:
             if "subclasses" not in str(error):
                 raise
@@ -156,12 +156,12 @@ class MuxTensor(torch.Tensor):
 
 
 def wrap(value: _core.Tensor) -> MuxTensor:
-    """PyTorch's tensor of the same memory as a GT tensor: writes to one show in the other.
+    """A PyTorch tensor on the memory of a GT tensor: writes to one show in the other.
 
-    Autograd of GT's does not reach into PyTorch's: the tensor is a leaf without a gradient.
+    GT's autograd does not extend into PyTorch's: the tensor is a leaf without a gradient.
 
     Raises:
-        InvalidType: Not a GT tensor.
+        InvalidType: The value is not a GT tensor.
     """
     if not isinstance(cast("object", value), _core.Tensor):
         raise InvalidType(f"wrap(): expected gt.Tensor, got {type(value).__name__}")
@@ -171,7 +171,7 @@ def wrap(value: _core.Tensor) -> MuxTensor:
 
 
 def of_value(value: _core.Tensor) -> MuxTensor:
-    """`wrap` of a tensor that GT's autograd does not know."""
+    """`wrap` for a tensor that GT's autograd does not know."""
     result = _make(
         MuxTensor,
         value.shape,
@@ -185,10 +185,10 @@ def of_value(value: _core.Tensor) -> MuxTensor:
 
 
 def unwrap(tensor: torch.Tensor) -> _core.Tensor:
-    """The GT tensor of the same memory as one of the device `mux`.
+    """The GT tensor on the memory of a tensor of the device `mux`.
 
     Raises:
-        InvalidType: A tensor of another device, or none.
+        InvalidType: The value is a tensor of another device, or none.
     """
     if not isinstance(tensor, MuxTensor):
         place = getattr(tensor, "device", "no device")
@@ -198,7 +198,7 @@ def unwrap(tensor: torch.Tensor) -> _core.Tensor:
 
 
 def become(tensor: MuxTensor, value: _core.Tensor) -> MuxTensor:
-    """`tensor` shows `value` from now on, of whatever sizes."""
+    """Makes `tensor` hold `value` from now on, of any sizes."""
     _set_data(tensor, of_value(value))
     tensor.value = value
     return tensor

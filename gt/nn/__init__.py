@@ -1,4 +1,4 @@
-"""Modules with PyTorch's names; losses and activations are here as functions too."""
+"""Modules with PyTorch's names; losses and activations are also here as functions."""
 
 from gt import documentation as _documentation
 from gt import misses

@@ -1,4 +1,4 @@
-"""Hooks that are called with every module: `torch.nn.modules.module.register_module_*`."""
+"""Hooks that are called for every module: `torch.nn.modules.module.register_module_*`."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def register_module_backward_hook(hook: Function) -> HookHandle:
 
 
 def register_module_parameter_registration_hook(hook: Function) -> HookHandle:
-    """Call `hook(module, name, parameter)` where one is registered; what it returns is taken."""
+    """Call `hook(module, name, parameter)` at a registration; its result replaces the parameter."""
     return registered(PARAMETER, hook)
 
 
 def register_module_buffer_registration_hook(hook: Function) -> HookHandle:
-    """Call `hook(module, name, buffer)` where one is registered; what it returns is taken."""
+    """Call `hook(module, name, buffer)` at a registration; its result replaces the buffer."""
     return registered(BUFFER, hook)
 
 
 def register_module_module_registration_hook(hook: Function) -> HookHandle:
-    """Call `hook(module, name, child)` where one is registered; what it returns is taken."""
+    """Call `hook(module, name, child)` at a registration; its result replaces the child."""
     return registered(MODULE, hook)
 
 

@@ -20,7 +20,7 @@ class _MaxPool(Module):
         stride: Distance of two windows; as the window if not given.
         padding: Width of minus infinity at both ends.
         dilation: Distance of two elements of a window.
-        return_indices: Whether to return (values, places) instead of values.
+        return_indices: Whether to return (values, indices) instead of values.
         ceil_mode: Whether windows may begin inside and end outside.
     """
 
@@ -253,7 +253,7 @@ class _AdaptiveMaxPool(Module):
 
     Args:
         output_size: Sizes of the windowed dimensions; None keeps the input's.
-        return_indices: Whether to return (values, places) instead of values.
+        return_indices: Whether to return (values, indices) instead of values.
     """
 
     def __init__(self, output_size: OptionalSizes, return_indices: bool = False) -> None:

@@ -11,7 +11,7 @@ Factor = float | Tensor
 
 
 def factor(group: dict[str, Any], option: str) -> Factor:
-    """An option as a number; as it is where a differentiable step has a gradient for it."""
+    """An option as a number; unchanged if a differentiable step has a gradient for it."""
     value = group[option]
     if isinstance(value, Tensor) and group["differentiable"] and value.requires_grad:
         return value.reshape(())
@@ -24,7 +24,7 @@ def kept(x: Tensor) -> Tensor:
 
 
 def decayed(grad: Tensor, param: Tensor, decay: Factor) -> Tensor:
-    """grad + decay * param, the gradient with an L2 penalty's."""
+    """grad + decay * param: the gradient with an L2 penalty."""
     if isinstance(decay, Tensor):
         return grad.addcmul(kept(param), decay)
     return grad.add(param, alpha=decay) if decay else grad

@@ -1,6 +1,6 @@
 """Registration of hooks on an optimizer, and the calls of them around a step.
 
-A subclass's own `step` is wrapped where the class is made, so its hooks are called, too.
+A subclass's own `step` is wrapped when the class is created, so its hooks are called, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def register_optimizer_step_post_hook(hook: Callable[..., object]) -> HookHandle
 
 
 class Hooked:
-    """The part of Optimizer that programs hang functions on."""
+    """The part of Optimizer on which programs register hooks."""
 
     _step_pre_hooks: Hooks
     _step_hooks: Hooks
@@ -37,8 +37,8 @@ class Hooked:
     _save_hooks: Hooks
     _load_pre_hooks: Hooks
     _load_hooks: Hooks
-    _opt_called: bool = False  # whether it has stepped: schedules ask
-    _stepping: bool = False  # within a step: that of a base class calls no hooks again
+    _opt_called: bool = False  # True once it has stepped, for schedules
+    _stepping: bool = False  # True within a step: a base class's step then calls no hooks again
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - a metaclass's
         super().__init_subclass__(**options)
@@ -51,9 +51,9 @@ class Hooked:
         self._load_pre_hooks, self._load_hooks = {}, {}
 
     def register_step_pre_hook(self, hook: Callable[..., object]) -> HookHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step, whose arguments these are.
+        """Call `hook(optimizer, args, kwargs)` before each step, with the step's arguments.
 
-        What it returns, if not None, replaces both; `args` begins with the optimizer.
+        A result that is not None replaces both; `args` begins with the optimizer.
         """
         return HookHandle(self._step_pre_hooks, hook, prepend=False, with_kwargs=True)
 
@@ -112,7 +112,7 @@ class Hooked:
 
 
 def hooked(step: Step) -> Step:
-    """`step` between the hooks of the optimizer that it is called on."""
+    """`step` wrapped in the hooks of the optimizer on which it is called."""
 
     @functools.wraps(step)
     def between(self: Hooked, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as `step`

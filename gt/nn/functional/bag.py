@@ -1,4 +1,4 @@
-"""Sums, means and maxima of bags of rows: embedding_bag, without the rows in between."""
+"""Sums, means and maxima of bags of rows: embedding_bag without its intermediate rows."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """For each bag the sum, mean or maximum of the rows of `weight` that it names.
+    """The sum, mean or maximum of the rows of `weight` that each bag names.
 
-    Where several rows of a bag given by offsets have the maximum, they share its gradient
-    (in PyTorch one has it all).
+    If several rows of a bag given by offsets have the maximum, they share its gradient (in PyTorch
+    one of them gets it all).
 
     Args:
         input: [bags, n] indices, or [n] with offsets.
         weight: [rows, width].
-        offsets: [bags], where each bag begins in [n].
-        max_norm: Rows that are used and longer than this are first shortened to it, in place.
-        norm_type: The p of that length.
-        scale_grad_by_freq: Divide each row's gradient by how often `input` names it.
+        offsets: [bags], the start of each bag in [n].
+        max_norm: Norm to which longer rows among those used are first scaled down, in place.
+        norm_type: The p of that norm.
+        scale_grad_by_freq: Divide each row's gradient by the row's count in `input`.
         mode: "sum", "mean" or "max"; an empty bag gives zeros.
         sparse: Accepted: gradients are dense.
-        per_sample_weights: As `input`: what multiplies each row; of mode "sum".
+        per_sample_weights: Factors of the rows, in the shape of `input`; only for mode "sum".
         include_last_offset: Whether `offsets` ends with the length of the input.
         padding_idx: A row that no bag contains.
 
     Raises:
-        ValueError: Shapes that do not fit, or another mode.
+        ValueError: Shapes that do not match, or another mode.
     """
     _check(input, weight, offsets, per_sample_weights)
     _check_mode(mode, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
@@ -74,7 +74,7 @@ def embedding_bag(
 
 
 def _of_equal_bags(rows: Tensor, kept: Tensor | None, mode: str) -> Tensor:
-    """[bags, n, width] -> [bags, width]."""
+    """Reduces [bags, n, width] to [bags, width]."""
     count, n, width = rows.shape
     if mode == "sum" or not n:
         return rows.sum(dim=1)
@@ -90,10 +90,10 @@ def _of_equal_bags(rows: Tensor, kept: Tensor | None, mode: str) -> Tensor:
 def _of_bags(
     rows: Tensor, kept: Tensor | None, offsets: Tensor, mode: str, *, ends_with_length: bool
 ) -> Tensor:
-    """[n, width] -> [bags, width]."""
+    """Reduces [n, width] to [bags, width]."""
     count, (n, width) = offsets.shape[0] - ends_with_length, rows.shape
     starts = offsets[:count].long()
-    # A bag's number is how many begin at or before an element, less one.
+    # The bag of an element is the number of bags that begin at or before it, minus one.
     begins = gt.zeros(n + 1, dtype=gt.int64).index_add(0, starts, gt.ones(count, dtype=gt.int64))
     bags = begins.cumsum(0)[:n] - 1
     if mode == "max":
@@ -107,9 +107,9 @@ def _of_bags(
 
 
 def _largest(rows: Tensor, kept: Tensor | None, bags: Tensor, count: int) -> Tensor:
-    """The first of the largest in each bag, zero in an empty one; no gradient goes to the others.
+    """The first maximum in each bag, zero in an empty one; no gradient goes to the other rows.
 
-    As in PyTorch's loop, a NaN is the largest only where the bag begins with it.
+    As in PyTorch's loop, a NaN is the maximum only at the start of a bag.
     """
     n, width = rows.shape
     numbers = gt.arange(n).unsqueeze(-1)

@@ -1,7 +1,7 @@
-"""Types of the maximum pools: a pair where `return_indices=True` asks for places, else a tensor.
+"""Types of the max pools: a pair if `return_indices=True` asks for places, else a tensor.
 
-Only type checkers read them. Where a program does not say before it runs whether it wants the
-places, the type is that of the values alone.
+Only type checkers read them. For a value of `return_indices` that is known only at run time, the
+type is that of the values alone.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class FractionalMaxPool(Protocol):
 
 # fmt: off
 class PairOfMaxPool(Protocol):
-    """Values and places of windows of one size."""
+    """Signature that returns values and places, for windows of one size."""
 
     def __call__(
         self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
@@ -110,7 +110,7 @@ class PairOfMaxPool(Protocol):
 
 
 class PairOfAdaptiveMaxPool(Protocol):
-    """Values and places of windows that are as large as makes the output's size."""
+    """Signature that returns values and places, for adaptive windows."""
 
     def __call__(
         self, input: Tensor, output_size: OptionalSizes, return_indices: bool = False
@@ -118,7 +118,7 @@ class PairOfAdaptiveMaxPool(Protocol):
 
 
 class PairOfFractionalMaxPool(Protocol):
-    """Values and places of windows whose places are drawn."""
+    """Signature that returns values and places, for windows at random places."""
 
     def __call__(
         self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
@@ -129,15 +129,15 @@ class PairOfFractionalMaxPool(Protocol):
 
 
 def max_pool(function: Callable[..., Pooled]) -> MaxPool:
-    """The function itself, under its type."""
+    """The function itself, with its type."""
     return cast("MaxPool", function)
 
 
 def adaptive_max_pool(function: Callable[..., Pooled]) -> AdaptiveMaxPool:
-    """The function itself, under its type."""
+    """The function itself, with its type."""
     return cast("AdaptiveMaxPool", function)
 
 
 def fractional_max_pool(function: Callable[..., Pooled]) -> FractionalMaxPool:
-    """The function itself, under its type."""
+    """The function itself, with its type."""
     return cast("FractionalMaxPool", function)

@@ -1,7 +1,7 @@
-"""`gt.nn.modules.conv.Conv2d` and the like: PyTorch's module paths, for imports that name them.
+"""`gt.nn.modules.conv.Conv2d` and the like: PyTorch's module paths, for imports that use them.
 
-Every module here stands in `gt.nn`. Which path has which of them is read, at the first question,
-from the list that tools/missing_names.py writes.
+Every module here is in `gt.nn`. The list that tools/missing_names.py writes, which is read at the
+first access, tells the modules of each path.
 """
 
 import sys
@@ -47,7 +47,7 @@ BASES: dict[str, dict[str, object]] = {
 
 
 class _Path(types.ModuleType):
-    """One of PyTorch's files of modules."""
+    """A module that stands for one of PyTorch's files of modules."""
 
     def __getattr__(self, name: str) -> object:
         path = self.__name__.rpartition(".")[2]
@@ -77,7 +77,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The paths, and PyTorch's modules as far as GT has them."""
+    """The paths, and PyTorch's modules that GT has."""
     shown = missing.names_of(__name__) & set(dir(sys.modules["gt.nn"]))
     return sorted({*PATHS, "utils"} | shown)
 

@@ -1,4 +1,4 @@
-"""The older place of `gt.func.functional_call`."""
+"""Older path of `gt.func.functional_call`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gt._utils`: functions of PyTorch's own that programs call all the same."""
+"""`gt._utils`: private functions of PyTorch that programs call nevertheless."""
 
 import importlib
 from collections import defaultdict
@@ -23,8 +23,8 @@ __all__ = [
 
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
-    """All elements of tensors of one dtype in one dimension; a view where `tensors` is one
-    contiguous tensor.
+    """All elements of tensors of one dtype in one dimension; a view if `tensors` is one contiguous
+    tensor.
 
     Args:
         tensors: [...] each.
@@ -34,11 +34,11 @@ def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Parts of `flat`, one after the other, as views with the tensors' shapes.
+    """Consecutive parts of `flat` as views with the tensors' shapes.
 
     Args:
         flat: [elements], the result of `_flatten_dense_tensors(tensors)`.
-        tensors: their shapes are read.
+        tensors: the tensors whose shapes are used.
     """
     parts, offset = [], 0
     for tensor in tensors:
@@ -52,8 +52,8 @@ def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[T
     tensor.
 
     Args:
-        tensors: of any dtypes.
-        size_limit: bytes.
+        tensors: tensors of any dtypes.
+        size_limit: limit in bytes.
     """
     lists: dict[dtype, list[Tensor]] = defaultdict(list)
     sizes: dict[dtype, int] = defaultdict(int)
@@ -74,7 +74,7 @@ def _reorder_tensors_as(
 
     Args:
         tensors: the lists of `_take_tensors`, joined.
-        ordered_tensors: their dtypes are read.
+        ordered_tensors: the tensors whose dtypes are used.
     """
     rows: dict[dtype, list[Tensor]] = defaultdict(list)
     for tensor in tensors:
@@ -91,15 +91,15 @@ def _element_size(dtype: dtype) -> int:
 def _get_device_index(
     device: object, optional: bool = False, allow_cpu: bool = False
 ) -> int | None:
-    """The number of a device, given as a number, a text or a device; -1 of a CPU.
+    """The number of a device, given as a number, a text or a device; -1 for a CPU.
 
     Args:
-        device: without a number it is the current one: 0 where there is a GPU, else None.
-        optional: whether it may be without a number.
-        allow_cpu: whether it may be a CPU.
+        device: a device; without a number it is the current one: 0 if there is a GPU, else None.
+        optional: whether the number may be missing.
+        allow_cpu: whether a CPU is allowed.
 
     Raises:
-        InvalidValue: no device, one without a number, or a CPU.
+        InvalidValue: it is no device, one without a number, or a CPU.
     """
     if isinstance(device, int):
         return device

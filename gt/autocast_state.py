@@ -1,8 +1,8 @@
 """Autocast settings of each thread, by type of device; gt._core casts by the region they result in.
 
-A tensor of GT is on no type of device: the list that applies is that of the type which was enabled
-last, of those that are enabled. So a program that says "cuda" is cast as PyTorch casts on a GPU,
-one that says "cpu" as on a CPU, wherever its values are.
+A tensor of GT is on no type of device: among the enabled types, the list of the one that was
+enabled last applies. So a program that names "cuda" is cast as PyTorch casts on a GPU, one that
+names "cpu" as on a CPU, for values anywhere.
 """
 
 import threading
@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 
-# Types of device that PyTorch has and no worker is on: autocast for them is set, and casts nothing,
-# as in PyTorch where no tensor is on such a device.
+# Types of device that PyTorch has and no worker is on: autocast for them can be set and casts
+# nothing, as in PyTorch if no tensor is on such a device.
 WITHOUT_WORKERS = ("mps", "xpu")
 
 
@@ -41,7 +41,7 @@ class _State(threading.local):
     """Settings of one thread; a new thread has nothing enabled, as in PyTorch."""
 
     def __init__(self) -> None:
-        self.enabled: list[str] = []  # the one that was enabled last stands last
+        self.enabled: list[str] = []  # the one that was enabled last is at the end
         self.dtypes = {"cpu": _core.bfloat16} | dict.fromkeys(
             ("cuda", *WITHOUT_WORKERS), _core.float16
         )
@@ -53,10 +53,10 @@ _state = _State()
 
 
 def kind(device_type: str) -> str:
-    """The type of device whose list is meant: `gt`, every tensor's, is that of the workers.
+    """The type of device of a list: `gt`, the type of every tensor, stands for that of the workers.
 
     Raises:
-        InvalidUse: none that GT has a list of.
+        InvalidUse: GT has no list for the type.
     """
     if device_type in (*DEVICES, *WITHOUT_WORKERS):
         return device_type
@@ -143,7 +143,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Let go of the casts of parameters that are kept."""
+    """Drop the casts of parameters that are kept."""
     _core.forget_autocasts()
 
 

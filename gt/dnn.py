@@ -1,4 +1,4 @@
-"""Distributed layers under TensorParallelismBeta's name for them; they are those of gt.nn."""
+"""Distributed layers under the name of TensorParallelismBeta; they are those of gt.nn."""
 
 from gt.nn.parallel import (
     ColumnLinear,

@@ -1,4 +1,4 @@
-"""`gt.mps`: Apple's GPUs, which GT has no worker for; what scripts ask before they use them."""
+"""`gt.mps`: Apple's GPUs, for which GT has no worker; functions that scripts call to find out."""
 
 from gt import cuda, misses, random
 

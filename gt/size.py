@@ -1,4 +1,4 @@
-"""The class of shapes: a tuple that prints and counts as PyTorch's does."""
+"""The class of shapes: a tuple that prints as in PyTorch and counts elements."""
 
 import math
 from typing import SupportsIndex, overload

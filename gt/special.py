@@ -1,4 +1,4 @@
-"""Special functions, as torch.special has them.
+"""Special functions, as in torch.special.
 
 A function without a row of its own in ops.toml runs whole on one worker.
 """

@@ -1,6 +1,6 @@
 """The memory that tensors share, as an object that tells which memory it is and its size.
 
-Elements are on workers, so that nothing here points at them.
+Elements are on workers, so nothing here can point at them.
 """
 
 from gt import _core
@@ -11,9 +11,9 @@ __all__ = ["UntypedStorage"]
 
 
 class UntypedStorage:
-    """The memory of a tensor, which its views share: what `x.untyped_storage()` gives.
+    """The memory of a tensor, which its views share: the result of `x.untyped_storage()`.
 
-    Its address stands for it and points at nothing: equal storages have equal addresses.
+    Its address is only an identifier: equal storages have equal addresses.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -52,7 +52,7 @@ class UntypedStorage:
         return bool(self._whole.is_cuda)
 
     def tolist(self) -> list[int]:
-        """Its bytes, which are read."""
+        """All bytes as a list; reads them."""
         return list(_core.read_bytes(self._whole).tobytes())
 
     def clone(self) -> "UntypedStorage":
@@ -60,10 +60,10 @@ class UntypedStorage:
         return UntypedStorage(self._whole.clone())
 
     def resize_(self, size: int) -> "UntypedStorage":
-        """Returns self where it has that size.
+        """Returns self, if it has that size.
 
         Raises:
-            NotSupported: of another size: tensors that share it show its elements.
+            NotSupported: it has another size: tensors that share it show its elements.
         """
         if size != self.nbytes():
             raise NotSupported(
@@ -89,5 +89,5 @@ class UntypedStorage:
 
 
 def whole(storage: UntypedStorage) -> Tensor:
-    """All elements of a storage, as a vector of its tensors' dtype in its memory."""
-    return storage._whole  # noqa: SLF001 - what its class does not show
+    """All elements of a storage, as a vector in its memory, in its tensors' dtype."""
+    return storage._whole  # noqa: SLF001 - private to its class

@@ -5,7 +5,7 @@ from gt.torch_version import __version__
 
 cuda: str | None = None
 hip: str | None = None
-gt: str = _core.__version__  # GT's own, which its wheel and `gt --version` have
+gt: str = _core.__version__  # GT's own version, also of its wheel and of `gt --version`
 
 __all__ = ["__version__", "cuda", "gt", "hip"]
 

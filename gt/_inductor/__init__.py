@@ -1,4 +1,6 @@
-"""`gt._inductor`: the settings of PyTorch's compiler, which programs set and GT has no use for."""
+"""`gt._inductor`: PyTorch's compiler settings, accepted for programs that set them; GT
+uses none.
+"""
 
 from gt import misses
 from gt._inductor import config

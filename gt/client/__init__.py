@@ -1,4 +1,4 @@
-"""`gt.client`: the older name of what a program imports; `gt.client.nn` is `gt.nn` itself."""
+"""`gt.client`: older import path of GT's modules; `gt.client.nn` is `gt.nn` itself."""
 
 import sys
 

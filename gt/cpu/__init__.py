@@ -1,4 +1,4 @@
-"""`gt.cpu`: what scripts ask of the CPU, which every machine has; nothing here places anything."""
+"""`gt.cpu`: queries about the CPU, which every machine has; nothing here affects placement."""
 
 import importlib
 
@@ -17,7 +17,7 @@ def device_count() -> int:
     return 1
 
 
-def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted, and places nothing
+def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted and ignored
     """Wait until everything emitted so far has run."""
     session.synchronize()
 

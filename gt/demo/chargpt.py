@@ -86,7 +86,7 @@ def load_text() -> Text:
 
 
 def batches(text: Text, sizes: Sizes, *, steps: int, seed: int) -> Codes:
-    """Random windows [steps, b, t + 1]: t characters and, one further, what follows each."""
+    """Random windows [steps, b, t + 1]: t characters and their successors, shifted by one."""
     generator = np.random.default_rng(seed)
     length = sizes.context + 1
     starts = generator.integers(0, len(text.codes) - length, size=(steps, BATCH, 1))

@@ -1,4 +1,6 @@
-"""`gt.explain`: where a tensor is, why, what moved for it, and what that cost."""
+"""`gt.explain`: where a tensor is, the reason for it, and the transfers and costs that
+it caused.
+"""
 
 from dataclasses import dataclass
 

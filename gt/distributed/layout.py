@@ -29,10 +29,11 @@ class Shard:
     """Member k holds shard k of a dimension.
 
     Args:
-        dim: Which one; it may be of any size, also one smaller than the mesh.
-        blocks: Cut each of so many equal blocks, as a fused projection of query, key and value is
-            cut on heads inside each of the three (`blocks=3`).
-        ranges: What each member holds, as (start, end) or a list of those; even if not given.
+        dim: The dimension; it may be of any size, even smaller than the mesh.
+        blocks: Number of equal blocks, each of which is cut (3 for a fused projection of query, key
+            and value, which is cut on heads inside each of the three).
+        ranges: The indices that each member holds, as (start, end) or a list of those; by default
+            equal parts.
     """
 
     dim: int
@@ -189,12 +190,12 @@ class Layout:
         for axis in reversed(range(self.mesh.ndim)):
             place, coordinate = divmod(place, self.mesh.shape[axis])
             placement = self.placements[axis]
-            if isinstance(placement, Shard):  # a dimension is cut along one axis at most
+            if isinstance(placement, Shard):  # at most one axis cuts a dimension
                 ranges[placement.dim] = self._shard(placement, axis, coordinate)
         return tuple(ranges)
 
     def _shard(self, placement: Shard, axis: int, coordinate: int) -> tuple[Interval, ...]:
-        """The indices of one shard; the first ones have one more where the size does not divide."""
+        """Indices of one shard; the first shards have one more if the size does not divide."""
         if placement.ranges is not None:
             return placement.ranges[coordinate]
         size, more = divmod(self.shape[placement.dim], self.mesh.shape[axis])
@@ -202,7 +203,7 @@ class Layout:
         return ((start, start + size + int(coordinate < more)),)
 
     def local_shape(self, member: int = 0) -> Size:
-        """The shape of what a member of the mesh holds."""
+        """Shape of the shard that a member of the mesh holds."""
         ranges = self.local_ranges(member)
         return Size([sum(end - start for start, end in one) for one in ranges])
 

@@ -26,7 +26,7 @@ __all__ = [
     "scatter",
 ]
 
-functional = sys.modules[__name__]  # PyTorch's file of these
+functional = sys.modules[__name__]  # PyTorch's file of these functions
 sys.modules[f"{__name__}.functional"] = functional
 __getattr__ = misses.hook(__name__)
 

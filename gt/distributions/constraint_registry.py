@@ -36,11 +36,11 @@ class ConstraintRegistry:
         """Registers a function for a class of constraints, also as a decorator.
 
         Args:
-            constraint: a class, or a constraint of it.
-            factory: what makes the transform for a constraint of the class.
+            constraint: a class, or an instance of it.
+            factory: function that makes the transform for a constraint of the class.
 
         Raises:
-            InvalidType: something else than a constraint.
+            InvalidType: `constraint` is no constraint.
         """
         if factory is None:
             return lambda function: self.register(constraint, function)
@@ -57,7 +57,7 @@ class ConstraintRegistry:
         """The transform from real numbers to the region.
 
         Raises:
-            NotSupported: nothing is registered for its class.
+            NotSupported: no function is registered for the class.
         """
         factory = self._registry.get(type(constraint))
         if factory is None:

@@ -1,6 +1,6 @@
-"""Regions of tensors: what parameters and values of distributions must satisfy.
+"""Regions of tensors that parameters and values of distributions must lie in.
 
-`check(value)` tells for each event of a batch whether it is inside.
+`check(value)` returns for each event of a batch whether it is inside.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 Bound = Tensor | float
-# Value of a property that only an instance knows.
+# Value of a property that depends on the instance.
 Unknown = NotImplementedType
 SUM_TOLERANCE = 1e-6
 
@@ -60,8 +60,7 @@ def all_of(check: Tensor, dims: int) -> Tensor:
 class Constraint:
     """A region over which a variable is valid."""
 
-    # True if the region is of separate points; number of dimensions from the right that one event
-    # has.
+    # Whether the region consists of separate points; number of trailing dimensions of one event.
     is_discrete: bool = False
     event_dim: int = 0
 

@@ -1,4 +1,4 @@
-"""The base class of distributions: shapes, checks of arguments, and what none needs to repeat."""
+"""Base class of distributions: shapes, checks of arguments, and shared methods."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ class Distribution:
     """A probability distribution over tensors, batched over its parameters.
 
     Args:
-        batch_shape: the shape of the independent distributions that the parameters are.
-        event_shape: the shape of one sample of one of them.
-        validate_args: whether parameters and values are checked, which reads one boolean each
-            time; by default as `set_default_validate_args` says (True, but for `python -O`).
+        batch_shape: shape of the batch of independent distributions.
+        event_shape: shape of one sample of one of them.
+        validate_args: whether parameters and values are checked, which reads one boolean each time;
+            the default is set by `set_default_validate_args` (True, except under `python -O`).
 
     Raises:
         InvalidValue: a parameter outside of its constraint.
@@ -33,7 +33,7 @@ class Distribution:
     has_rsample: bool = False
     has_enumerate_support: bool = False
     _validate_args: bool = __debug__
-    # Parameters that `expand` expands, and of how many dimensions one event's is.
+    # Parameters that `expand` expands, each with the number of dimensions of its event.
     _batched: ClassVar[Mapping[str, int]] = {}
 
     @staticmethod
@@ -56,7 +56,7 @@ class Distribution:
             self._check_parameters()
 
     def _check_parameters(self) -> None:
-        """All constraints at once: one read."""
+        """Check all constraints with one read."""
         try:
             limits = dict(self.arg_constraints)
         except NotImplementedError:

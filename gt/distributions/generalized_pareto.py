@@ -55,7 +55,9 @@ class GeneralizedPareto(Distribution):
         return self.icdf(gt.rand(shape, dtype=self.loc.dtype))
 
     def _parts(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Units above the threshold, where the concentration is 0, and it or 1 there."""
+        """Scaled distance above the threshold, mask of zero concentrations, and concentrations with
+        1 there.
+        """
         c = self.concentration
         is_zero = c.detach().abs() <= 1e-8
         units = (self._checked(value) - self.loc) / self.scale

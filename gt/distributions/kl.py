@@ -58,7 +58,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
 
 
 def _choose(type_p: Class, type_q: Class) -> Callable[..., Tensor] | None:
-    """The function of the nearest classes; where `p` and `q` disagree which, `p` decides."""
+    """The function of the nearest classes; if `p` and `q` disagree, the nearest for `p`."""
     matches = [
         (type_p.__mro__.index(p), type_q.__mro__.index(q), p, q)
         for p, q in _registered

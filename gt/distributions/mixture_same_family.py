@@ -19,7 +19,7 @@ class MixtureSameFamily(Distribution):
         validate_args: whether arguments are checked.
 
     Raises:
-        InvalidValue: no categorical distribution, no distribution, or shapes that do not fit.
+        InvalidValue: an argument is no (categorical) distribution, or shapes do not fit.
     """
 
     arg_constraints = {}

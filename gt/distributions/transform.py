@@ -1,4 +1,4 @@
-"""Transforms of values whose densities change with them: the base class, inverses, compositions."""
+"""Transforms of values and their densities: base class, inverses and compositions."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -185,7 +185,7 @@ class ComposeTransform(Transform):
 
     Args:
         parts: the transforms.
-        cache_size: of each of them.
+        cache_size: for each of them.
     """
 
     def __init__(self, parts: list[Transform], cache_size: int = 0) -> None:
@@ -230,7 +230,7 @@ class ComposeTransform(Transform):
 
     @lazy_property
     def sign(self) -> int | Tensor:
-        """The product of their signs."""
+        """The product of the parts' signs."""
         sign: int | Tensor = 1
         for part in self.parts:
             sign = sign * part.sign
@@ -350,8 +350,8 @@ class ReshapeTransform(Transform):
     """The last dimensions in another shape.
 
     Args:
-        in_shape: the shape of an event before.
-        out_shape: after.
+        in_shape: shape of an event before the transform.
+        out_shape: shape of an event after it.
         cache_size: as of any transform.
 
     Raises:

@@ -106,7 +106,9 @@ class TransformedDistribution(Distribution):
         return total + sum_rightmost(base, dims - len(self.base_dist.event_shape))
 
     def _turned(self, share: Tensor) -> Tensor:
-        """A share of the base's from below, or from above where the transforms decrease."""
+        """A probability of the base distribution, from below, or from above where the transforms
+        decrease.
+        """
         sign: int | Tensor = 1
         for transform in self.transforms:
             sign = sign * transform.sign
@@ -126,7 +128,7 @@ class TransformedDistribution(Distribution):
 
 
 def _listed(transforms: object) -> list[Transform]:
-    """PyTorch's errors for what is no transform."""
+    """The transforms as a list; raises PyTorch's errors for anything else."""
     if isinstance(transforms, Transform):
         return [transforms]
     if not isinstance(transforms, list):

@@ -237,7 +237,7 @@ class AffineTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """y = the share of `distribution` that is not above x.
+    """y = the probability under `distribution` of a value not above x.
 
     Args:
         distribution: one with `cdf` and `icdf`.

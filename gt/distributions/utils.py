@@ -17,7 +17,7 @@ __all__ = [
     "vec_to_tril_matrix",
 ]
 
-euler_constant = 0.57721566490153286061  # Euler and Mascheroni's
+euler_constant = 0.57721566490153286061  # the Euler-Mascheroni constant
 Value = Tensor | float
 Result = TypeVar("Result")
 
@@ -48,7 +48,7 @@ def broadcast_all(*values: Value) -> tuple[Tensor, ...]:
 
 
 def batch_of(parameter: Tensor, *arguments: object) -> Size:
-    """The shape of a batch: that of the broadcast parameter; none where all are numbers."""
+    """Shape of the batch: that of the broadcast parameter; empty if all arguments are numbers."""
     return gt.Size() if is_number(*arguments) else parameter.shape
 
 
@@ -144,7 +144,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
             "the lower triangular part of a square D x D matrix."
         )
     mask = tril_mask(n, diag).flatten()
-    place = (mask.long().cumsum(0) - 1).clamp(min=0)  # of the element that stands there
+    place = (mask.long().cumsum(0) - 1).clamp(min=0)  # index of the element at each place
     flat = gt.where(mask, vec.index_select(-1, place), gt.zeros((), dtype=vec.dtype))
     return flat.reshape((*vec.shape[:-1], n, n))
 

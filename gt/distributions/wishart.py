@@ -29,14 +29,14 @@ class Wishart(ExponentialFamily):
 
     Args:
         df: the degrees of freedom, above p - 1.
-        covariance_matrix: of the vectors, positive definite, [..., p, p].
+        covariance_matrix: covariance of the vectors, positive definite, [..., p, p].
         precision_matrix: its inverse.
         scale_tril: its lower triangular factor: the cheapest.
         validate_args: whether arguments are checked.
 
     Raises:
-        AssertionError: not exactly one matrix.
-        InvalidValue: one with too few dimensions, or too few degrees of freedom.
+        AssertionError: zero or several matrices are given.
+        InvalidValue: a matrix has too few dimensions, or `df` is too small.
     """
 
     support: constraints.Constraint = constraints.positive_definite
@@ -160,7 +160,7 @@ class Wishart(ExponentialFamily):
         """A sample that is a differentiable function of the parameters.
 
         Args:
-            sample_shape: before the batch.
+            sample_shape: dimensions before the batch.
             max_try_correction: how often matrices that rounding made singular are drawn again;
                 by default not at all (PyTorch: up to ten times, which reads the samples).
         """

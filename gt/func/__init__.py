@@ -1,8 +1,8 @@
 """Transforms of functions that follow from the tape: `grad`, `vjp`, `jacrev`, `jvp`, `vmap`, ...
 
-They nest. What they differentiate may be a tensor, or lists, tuples and dictionaries of tensors.
-What PyTorch does by forward mode takes two backward passes here, and a batch of everything is a
-loop: the numbers are PyTorch's.
+Transforms nest. They differentiate by a tensor, or by lists, tuples and dictionaries of tensors.
+Where PyTorch uses forward mode, GT takes two backward passes, and `vmap` is a loop: the numbers are
+the same as PyTorch's.
 """
 
 from gt.func.batching import vmap

@@ -20,7 +20,7 @@ def say(text: str) -> None:
 
 
 def say_once(text: str) -> None:
-    """Write a line that is no news the second time."""
+    """Write a line unless it was written before."""
     if text not in _said:
         _said.add(text)
         say(text)

@@ -19,7 +19,7 @@ def _commands(plan: Plan) -> list[Command]:
     variable, hosts = DIALECTS[dialect]
     names = [*SENT, *plan.environment]
     words = ["mpirun", "-n", str(plan.workers)]
-    # By name, so that no value, the token above all, stands on a command line.
+    # Passed by name, so that no value (above all the token) appears on a command line.
     if dialect == "mpich":
         words += [variable, ",".join(names)]
     else:

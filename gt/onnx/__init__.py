@@ -1,4 +1,4 @@
-"""`gt.onnx`: what scripts ask; an export is refused, with the way that PyTorch has to it."""
+"""`gt.onnx`: queries of scripts; exports are refused, with a pointer to PyTorch's exporter."""
 
 from typing import NoReturn
 

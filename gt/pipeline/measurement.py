@@ -1,4 +1,6 @@
-"""When workers executed a pipeline's units, from the records beside an instruction log."""
+"""Times at which workers executed a pipeline's units, from the records beside an
+instruction log.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,26 @@ from gt.tools.executions import Execution, executions
 
 WAIT_MS = 0.5
 """A shorter pause between two instructions of a unit is not drawn."""
-# By worker, mark, and whether they are of its unit or behind it.
+# Key: worker, mark, and whether the instructions belong to its unit or follow it.
 Groups: TypeAlias = dict[tuple[int, Mark, bool], list[Execution]]
 
 
 def measured(log: str, plan: Plan, marks: Sequence[Mark]) -> Run:
-    """The units of a plan as workers executed them; waits until all that was emitted has run.
+    """Units of a plan as executed by workers; waits until everything emitted has run.
 
-    A unit is one `Work`, or several where a worker waited in it, busy as long as its instructions
-    took. Collectives are no work: their bytes move beside what computes.
+    A unit is one `Work`, or several if a worker waited inside it; its busy time is that of its
+    instructions. Collectives do not count as work: they run beside the computation.
 
     Args:
-        log: the path of the instruction log.
-        plan: in whose order the units were emitted.
-        marks: a pipeline's.
+        log: path of the instruction log.
+        plan: plan in whose order the units were emitted.
+        marks: marks of the pipeline.
 
     Raises:
         InvalidUse: there are no records.
     """
     synchronize()
-    debug.get_worker_stats()  # workers write down what they have before they answer
+    debug.get_worker_stats()  # workers write their records before they answer
     families = {name: family for name, family, *_ in _core.op_table()}
     firsts = [mark.first for mark in marks]
     groups: Groups = defaultdict(list)

@@ -1,7 +1,7 @@
-"""A schedule for so many ranks and micro-batches: each rank's order, and one order of all of them.
+"""A schedule for given numbers of ranks and micro-batches: each rank's order, and one order of all.
 
-A stage that is spread over all ranks (an embedding, an output head) has no place in the schedules'
-own orders: its units go in where a rank is free, by the costs that are given.
+A stage that is spread over all ranks (an embedding, an output head) is not part of the schedules'
+orders: its units are inserted where a rank is free, according to the costs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gt.pipeline.schedules import Kind, Schedule, Unit, named, units
 EMBEDDING = -1
 """The number of a spread stage before the first one."""
 AHEAD = 2
-"""Micro-batches by which a spread embedding is ahead: no rank waits for the others' rows."""
+"""Micro-batches by which a spread embedding runs ahead, so that no rank waits for others' rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Plan:
     head: bool = False
     costs: Costs = field(default_factory=Costs)
     order: tuple[Unit, ...] = ()
-    """All units, each behind those that it needs; a rank runs its own in this order."""
+    """All units, each after those that it needs; a rank runs its own in this order."""
 
     @property
     def stages(self) -> int:
@@ -118,7 +118,7 @@ def plan(
     head: bool = False,
     costs: Costs | None = None,
 ) -> Plan:
-    """A schedule for so many ranks and micro-batches.
+    """The plan of a schedule for given numbers of ranks and micro-batches.
 
     Args:
         schedule: its name: gpipe, 1f1b, zb-h1, zbv or interleaved.
@@ -142,11 +142,11 @@ def plan(
 
 
 def _readers_first(plan: Plan) -> Iterator[Unit]:
-    """Units in an order that is the same on each rank, each right behind its operands if its ranks
-    allow.
+    """Units in an order that is the same on each rank, each directly after its operands if its
+    ranks allow.
 
-    A rank sends a result to another one at the place where the reader was emitted: behind all that
-    was emitted for the rank before.
+    A rank sends a result to another one at the position of the reader, after everything emitted
+    earlier for the rank.
     """
     queues = [deque(plan.of_rank(rank)) for rank in range(plan.ranks)]
     place: dict[Unit, int] = {}
@@ -165,13 +165,15 @@ def _readers_first(plan: Plan) -> Iterator[Unit]:
 
 
 class _Merge:
-    """The ranks' orders as one, by when the units begin; spread stages take their turn at once."""
+    """The ranks' orders merged by start time; spread stages take their turn on all
+    ranks at once.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         ranks = range(plan.ranks)
         own = (plan.schedule.order(rank, plan.ranks, plan.microbatches) for rank in ranks)
-        # The first of the units that could begin at one time does begin.
+        # Among units that could begin at the same time, the first begins.
         self._queues = [deque(units) for units in (*_spread_units(plan), *own)]
         self._free = [0.0 for _ in ranks]
         self._spans: dict[Unit, tuple[float, float]] = {}
@@ -182,13 +184,15 @@ class _Merge:
             starts = [
                 (start, queue) for queue in queues if (start := self._start(queue[0])) is not None
             ]
-            assert starts, [queue[0] for queue in queues]  # a rank's order does not hold
+            assert starts, [queue[0] for queue in queues]  # a rank's order is not executable
             start, queue = min(starts, key=lambda one: one[0])
             self._place(queue.popleft(), start)
         return self._spans
 
     def _start(self, unit: Unit) -> float | None:
-        """When it could begin on the first of its ranks; None before what it needs is placed."""
+        """Earliest start on the first of its ranks; None until the units that it needs
+        are placed.
+        """
         ranks = self.plan.ranks_of(unit.stage)
         start = min(self._free[rank] for rank in ranks)
         for needed in self.plan.needs(unit):
@@ -210,7 +214,7 @@ class _Merge:
 def _spread_units(plan: Plan) -> Iterator[list[Unit]]:
     """The units of each kind of the stages that are spread."""
     backward: tuple[Kind, ...] = ("B", "W") if plan.schedule.splits else ("B",)
-    if plan.embedding:  # its inputs are no numbers that have gradients
+    if plan.embedding:  # its inputs have no gradients
         yield units("F", EMBEDDING, plan.microbatches)
         yield units(backward[-1], EMBEDDING, plan.microbatches)
     if plan.head:
@@ -219,9 +223,9 @@ def _spread_units(plan: Plan) -> Iterator[list[Unit]]:
 
 
 def _placed_beside(plan: Plan, unit: Unit) -> Unit | None:
-    """The unit at whose start a spread one has its turn, though it reads nothing of it."""
+    """The unit with which a spread one shares its turn, though it does not read its result."""
     if unit.stage == EMBEDDING and unit.kind == "F" and unit.microbatch >= AHEAD:
         return Unit(0, unit.microbatch - AHEAD, "F")
     if unit.stage == plan.stages and unit.kind == "W":
-        return Unit(plan.stages - 1, unit.microbatch, "B")  # which all wait for
+        return Unit(plan.stages - 1, unit.microbatch, "B")  # which all ranks wait for
     return None

@@ -10,11 +10,11 @@ from gt.pipeline.plans import Costs, Plan
 from gt.pipeline.schedules import Unit
 
 STEADY_STEPS = 6
-"""Steps behind one another until each begins a period behind the one before."""
+"""Consecutive steps after which each begins one period after the previous one."""
 
 
 class Work(NamedTuple):
-    """Work of a worker for a unit; without a unit, work behind one: an optimizer's step."""
+    """Work of a worker for a unit; without a unit, work after one: an optimizer's step."""
 
     step: int
     rank: int
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def length(self) -> float:
-        """From the first start to the last end."""
+        """Time from the first start to the last end."""
         return max(work.end for work in self.works) - min(work.start for work in self.works)
 
     def busy(self, rank: int) -> float:
@@ -83,7 +83,9 @@ class Run:
 
 
 def peak(plan: Plan, rank: int) -> float:
-    """The most micro-batches of all its stages that a rank holds, from F to the end of backward."""
+    """Peak number of micro-batches over all its stages that a rank holds, from F to the end of
+    backward.
+    """
     last = "W" if plan.schedule.splits else "B"
     held = most = 0
     for stage, _, kind in plan.of_rank(rank):
@@ -94,12 +96,12 @@ def peak(plan: Plan, rank: int) -> float:
 
 
 def simulate(plan: Plan, costs: Costs | None = None, *, steps: int = 1) -> Run:
-    """A plan executed strictly in its order, a rank's next step as soon as it has ended one.
+    """Simulate a plan strictly in its order; a rank begins its next step as soon as it ends one.
 
     Args:
-        plan: in whose order.
-        costs: the plan's own if not given.
-        steps: how many, behind one another.
+        plan: plan to simulate.
+        costs: durations; by default those of the plan.
+        steps: number of consecutive steps.
     """
     return Run(tuple(_works(plan, costs or plan.costs, steps)), plan.ranks)
 
@@ -116,7 +118,7 @@ def steady_step(plan: Plan, costs: Costs | None = None) -> float:
 
 
 def steady_idle_share(plan: Plan, costs: Costs | None = None) -> float:
-    """The bubble where steps follow each other."""
+    """The bubble of consecutive steps."""
     run = simulate(plan, costs)
     busy = sum(run.busy(rank) for rank in range(plan.ranks))
     return 1.0 - busy / (plan.ranks * steady_step(plan, costs))

@@ -1,4 +1,6 @@
-"""`gt.sparse`: tensors in coordinate format, of which matrices times dense ones with gradients."""
+"""`gt.sparse`: tensors in coordinate format, with differentiable products of sparse and dense
+matrices.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

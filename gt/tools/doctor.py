@@ -26,9 +26,9 @@ from gt.tools import environment, top
 OK, NOTE, WRONG = "ok", "note", "wrong"
 TORCH = "pip install 'gt-tensor[worker]'"
 TORCH_OLDEST = (2, 11)
-FILES_MIN = 4096  # descriptors: each peer of a dispatcher costs up to three
-SHARED_BYTES_MIN = 2**28  # of /dev/shm, for NCCL and for data loaders
-SOCKET_BYTES = 2**24  # of a socket's buffer, which fills a slow link
+FILES_MIN = 4096  # descriptors: each peer of a dispatcher takes up to three
+SHARED_BYTES_MIN = 2**28  # size of /dev/shm, for NCCL and for data loaders
+SOCKET_BYTES = 2**24  # size of a socket's buffer that fills a slow link
 CALL_SECONDS = 2.0
 NET = pathlib.Path("/sys/class/net")
 CORE = pathlib.Path("/proc/sys/net/core")
@@ -56,7 +56,7 @@ def run(*, as_json: bool) -> int:
     """Print all findings.
 
     Returns:
-        0, or 1 where one is wrong.
+        0, or 1 if a finding is wrong.
     """
     findings = [finding for check in CHECKS for finding in check()]
     if as_json:
@@ -67,7 +67,7 @@ def run(*, as_json: bool) -> int:
 
 
 def shown(findings: Iterable[Finding]) -> str:
-    """Lines for a person: state, name, what there is; below it what to do."""
+    """Lines for a person: state, name, finding; below it the remedy."""
     lines = []
     findings = list(findings)
     width = max(len(finding.name) for finding in findings)
@@ -95,7 +95,7 @@ def itself() -> list[Finding]:
 
 
 def pytorch() -> list[Finding]:
-    """PyTorch, with which workers compute."""
+    """PyTorch, which workers compute with."""
     name = "PyTorch"
     try:
         installed = importlib.metadata.version("torch")
@@ -213,7 +213,7 @@ def limits() -> list[Finding]:
 
 
 def ports() -> list[Finding]:
-    """The loopback interface, the port of every example, and a dispatcher that is named."""
+    """The loopback interface, the default port, and the named dispatcher."""
     try:
         with socket.create_server(("127.0.0.1", 0)):
             pass
@@ -247,7 +247,7 @@ def dispatcher() -> list[Finding]:
 
 
 def called(host: str, port: int) -> float | None:
-    """Seconds until a call is taken; None where it is not."""
+    """Seconds until a connection is accepted; None if it is not."""
     start = time.monotonic()
     try:
         socket.create_connection((host, port), CALL_SECONDS).close()

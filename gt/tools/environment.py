@@ -19,10 +19,10 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
 
 
 def run(*, as_json: bool) -> int:
-    """Print it.
+    """Print the report.
 
     Returns:
-        0, or 1 where a variable means nothing.
+        0, or 1 if a variable is invalid.
     """
     mistakes = wrong(config.with_settings())
     facts = collected() | ({"mistakes": mistakes} if mistakes else {})
@@ -65,7 +65,7 @@ def settings(environment: Mapping[str, str]) -> list[str]:
 
 
 def wrong(environment: Mapping[str, str]) -> list[str]:
-    """One line for each variable that means nothing, or changes nothing."""
+    """One line for each variable that is invalid or has no effect."""
     mistakes = [mistake(variable, environment) for variable in variables.VARIABLES]
     alike = variables.misspelt(environment)
     return [
@@ -109,7 +109,7 @@ def processor() -> str:
 
 
 def shared_memory() -> str:
-    """Free and whole size of the file system that rings and payloads live in."""
+    """Free and total size of the file system for rings and payloads."""
     try:
         usage = shutil.disk_usage(SHARED_MEMORY)
     except OSError as error:
@@ -118,5 +118,5 @@ def shared_memory() -> str:
 
 
 def gibibytes(count: int) -> str:
-    """A size as a person reads it."""
+    """A size in GiB, for display."""
     return f"{count / 2**30:.1f} GiB"

@@ -1,6 +1,6 @@
 """Places of times on a line, with round ticks; long waits between instructions are left out.
 
-Without that a second in which the program loads its data would squeeze all else into one place.
+Otherwise a second of data loading would squeeze everything else into one place.
 """
 
 import itertools
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 BREAK_WIDTH = 14.0
 BREAKS_MAX = 8
 BREAK_AT = 12  # times the median wait
-BREAK_SHARE = 0.2  # of the time that is drawn: a shorter wait is drawn as it was
+BREAK_SHARE = 0.2  # share of the drawn time; a shorter wait is drawn in full
 TICK_DISTANCE_MIN = 90.0
 ROUND = (1, 2, 5)
-RESOLUTION = 1e-6  # of a log's times; equal times are drawn at one place
-FINER_MAX = 9  # rounder to finer ticks, for a short segment between two breaks
+RESOLUTION = 1e-6  # resolution of a log's times; equal times are drawn at one place
+FINER_MAX = 9  # reductions to finer ticks, for a short segment between two breaks
 
 
 class TimeAxis:
@@ -37,7 +37,7 @@ class TimeAxis:
         self.places = [left]
         """Position of each time."""
         self.breaks: list[tuple[float, float]] = []
-        """The place of each break, and its seconds."""
+        """Place and seconds of each break."""
         for place, wait in enumerate(waits):
             if place in cut:
                 self.breaks.append((self.places[-1], wait))
@@ -46,7 +46,9 @@ class TimeAxis:
         self._cut = sorted(cut)
 
     def ticks(self, letter_width: float) -> Iterator[tuple[float, str]]:
-        """Places of round times, with their milliseconds as text; texts do not touch."""
+        """Places of round times, with their milliseconds as text, spaced so that texts do not
+        overlap.
+        """
         step = _round_step(TICK_DISTANCE_MIN / self._scale)
         free = -math.inf
         for first, last in self._segments():
@@ -65,7 +67,7 @@ class TimeAxis:
 
 
 def _longest(waits: Sequence[float]) -> set[int]:
-    """The waits that are left out: far from usual, and a large share of what would be drawn."""
+    """Waits to leave out: much longer than usual, and a large share of the drawn time."""
     drawn, cut = sum(waits), set()
     usual = sorted(waits)[len(waits) // 2] if waits else 0.0
     for place in sorted(range(len(waits)), key=lambda one: -waits[one])[:BREAKS_MAX]:

@@ -1,4 +1,4 @@
-"""`gt.utils.dlpack`: tensors that other libraries read without knowing GT, and theirs."""
+"""`gt.utils.dlpack`: exchange of tensors with other libraries by DLPack, in both directions."""
 
 from gt import misses
 from gt._core import Tensor

@@ -1,4 +1,6 @@
-"""Tensors of the loader's process, as a worker has them. Nothing is sent here (parcels.py)."""
+"""Tensors to be made in the loader's process, as placeholders in a worker. parcels.py
+sends them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

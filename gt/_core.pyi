@@ -957,7 +957,7 @@ class Tensor:
     def nanmedian(self, dim: _int | None=None, keepdim: _bool=False, *, axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor | ValuesIndices:
         """`median` of the elements that are not NaN; NaN if all are."""
     def quantile(self, q: _float | Tensor, dim: _int | None=None, keepdim: _bool=False, *, interpolation: str='linear', axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor:
-        """The value below which the fraction `q` of the elements lies, over all or along `dim`."""
+        """The value with the fraction `q` of the elements below it, over all or along `dim`."""
     def nanquantile(self, q: _float | Tensor, dim: _int | None=None, keepdim: _bool=False, *, interpolation: str='linear', axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor:
         """`quantile` of the elements that are not NaN; NaN if all are."""
     def mm(self, mat2: Tensor, *, name: str='mm') -> Tensor:

@@ -67,7 +67,7 @@ def quantile(
     *,
     interpolation: str = "linear",
 ) -> Tensor:
-    """The value below which the fraction `q` of the elements lies, over all or along `dim`.
+    """The value with the fraction `q` of the elements below it, over all or along `dim`.
 
     Args:
         q: from 0 to 1; for a tensor of them PyTorch's operator gives all.

@@ -1,6 +1,4 @@
-"""`gt.distributed.optim`: PyTorch's optimizer with sharded state; in GT, state is laid out like its
-parameters.
-"""
+"""`gt.distributed.optim`: PyTorch's optimizer with sharded state, which has its parameters' layouts."""
 
 # ruff: noqa: ARG002 - PyTorch's arguments that mean nothing here
 

@@ -208,7 +208,7 @@ def _shard_backward(
 def _mse_loss(self: Tensor, target: Tensor, reduction: str) -> Tensor:
     # torch's stub has the arguments of torch.nn.functional.
     loss = _nn.mse_loss(self, target, _REDUCTION[reduction])  # type: ignore[arg-type]
-    # A sum or mean still lies in the memory of all its terms.
+    # A sum or mean is still a view of the memory of all its terms.
     return loss if reduction == "none" else loss.clone()
 
 

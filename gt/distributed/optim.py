@@ -1,4 +1,4 @@
-"""`gt.distributed.optim`: PyTorch's optimizer with sharded state; parameters have the layouts."""
+"""`gt.distributed.optim`: PyTorch's optimizer with sharded state, in its parameters' layouts."""
 
 # ruff: noqa: ARG002 - PyTorch's arguments that mean nothing here
 

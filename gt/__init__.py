@@ -9,7 +9,7 @@ import pkgutil
 import sys
 import types
 
-# A checkout's gt/ finds the extension modules of an installed one.
+# A checkout's gt/ also finds the extension modules of an installed gt.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
 from gt import _core
@@ -176,7 +176,7 @@ _LAZY = {
     "worker",
     "xpu",
 }
-# Names of theirs that `gt` has, too.
+# Names in these modules that `gt` has, too.
 _LAZY_NAMES = {
     "GradScaler": "amp",
     "sparse_coo_tensor": "sparse",
@@ -207,7 +207,7 @@ _LAZY_NAMES = {
     "typename": "functional",
     "vmap": "func",
 }
-# The modules that users type; the others, which stay importable, hold what makes these.
+# Public modules; the others can be imported too, and hold the implementation.
 _SHOWN = (_LAZY - {"worker", "_inductor", "_utils"}) | {
     "autograd",
     "distributed",
@@ -217,7 +217,7 @@ _SHOWN = (_LAZY - {"worker", "_inductor", "_utils"}) | {
 
 
 def __getattr__(name: str) -> object:
-    """Subpackages load at their first use, so that `import gt` stays quick."""
+    """Loads subpackages at their first use, so that `import gt` is fast."""
     if name in _LAZY:
         return importlib.import_module(f"gt.{name}")
     if name in _LAZY_NAMES:
@@ -232,7 +232,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type: tensors, functions, dtypes, errors and the modules of `_SHOWN`."""
+    """Lists the public names: tensors, functions, dtypes, errors and the modules of `_SHOWN`."""
     own = {name for name, value in globals().items() if not isinstance(value, types.ModuleType)}
     shown = _SHOWN | _LAZY_NAMES.keys() | {"__version__"}
     return sorted({name for name in own if not name.startswith("_")} | shown)

@@ -1,4 +1,4 @@
-"""`python -m gt` is `gt`."""
+"""`python -m gt` runs the command `gt`."""
 
 import sys
 

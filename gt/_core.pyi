@@ -192,17 +192,17 @@ class Tensor:
     @property
     def layout(self) -> Layout: ...
     def redistribute(self, layout: Layout) -> Tensor:
-        """The same tensor as `layout` says."""
+        """The tensor in `layout`."""
     def shard(self, dim: _int, group: ProcessGroup | None = None) -> Tensor:
-        """The same tensor cut along `dim`, over the group, its mesh's last dimension or all workers."""
+        """The tensor cut along `dim`, over the group, its mesh's last dimension or all workers."""
     def all_reduce(self, op: str = "sum", group: ProcessGroup | None = None) -> Tensor:
-        """The same tensor with its members' contributions reduced: `gt.distributed.all_reduce`."""
+        """The tensor with its members' contributions reduced: `gt.distributed.all_reduce`."""
     def all_gather(self, group: ProcessGroup | None = None) -> Tensor:
-        """The same tensor whole on every member: `gt.distributed.all_gather`."""
+        """The tensor whole on every member: `gt.distributed.all_gather`."""
     def sync_w_autograd(self, op: str = "sum") -> Tensor:
         """`all_reduce`, under the name that row-parallel layers know it by; gradients pass through."""
     def to_local(self, member: _int = 0) -> Tensor:
-        """What a member of the tensor's mesh holds, as a plain tensor on that worker, detached."""
+        """The shard of one member of the tensor's mesh, as a plain tensor on that worker, detached."""
     def _repr_html_(self) -> str: ...
     @property
     def itemsize(self) -> _int:
@@ -284,17 +284,17 @@ class Tensor:
     def numel(self) -> _int:
         """Number of elements."""
     def get_device(self) -> _int:
-        """-1, as of every tensor that is on no particular GPU."""
+        """-1, as for every tensor that is on no particular GPU."""
     def pin_memory(self, device: object = None) -> Tensor:
-        """`self`: what is uploaded goes through memory that is shared with the dispatcher anyway."""
+        """`self`: uploads go through memory shared with the dispatcher anyway."""
     def is_pinned(self, device: object = None) -> _bool:
-        """False: no tensor's memory is the program's."""
+        """False: no tensor's memory belongs to the program."""
     def share_memory_(self) -> Tensor:
-        """`self`: no tensor's memory is the program's, to be shared with another process."""
+        """`self`: no tensor's memory belongs to the program, to be shared with another process."""
     def is_shared(self) -> _bool:
-        """False: no tensor's memory is the program's."""
+        """False: no tensor's memory belongs to the program."""
     def record_stream(self, s: object) -> None:
-        """Nothing: the order in which a worker runs instructions keeps memory as long as it is read."""
+        """Does nothing: a worker's order of instructions keeps memory while it is read."""
     def new(self, *data: object, **named: object) -> Tensor:
         """`Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so. Given sizes or data it is PyTorch's legacy constructor, which is in `gt.tensor_types`."""
     def __dlpack__(self, **options: Any) -> object: ...
@@ -399,12 +399,12 @@ class Tensor:
     def size(self, *, axis: _int) -> _int: ...
     @overload
     def type(self, dtype: None = None, non_blocking: _bool = False) -> str:
-        """`self` as `dtype`; without one the name of its tensor class, such as `gt.FloatTensor`."""
+        """`self` in `dtype`; without `dtype` the name of its tensor class, such as `gt.FloatTensor`."""
     @overload
     def type(self, dtype: _dtype | str, non_blocking: _bool = False) -> Tensor: ...
     @overload
     def unique(input, sorted: _bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: _int | None = None, *, axis: _int | None = None) -> Tensor:
-        """The different elements (or slices of `dim`) in order."""
+        """The distinct elements (or slices of `dim`) in order."""
     @overload
     def unique(input, sorted: _bool, return_inverse: Literal[True], return_counts: Literal[False] = False, dim: _int | None = None, *, axis: _int | None = None) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -493,25 +493,25 @@ class Tensor:
     def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-d tensor."""
     def __array__(self, dtype: npt.DTypeLike | None=None, copy: _bool | None=None) -> npt.NDArray[np.generic]:
-        """What `numpy.asarray(tensor)` calls."""
+        """The array for `numpy.asarray(tensor)`."""
     def __contains__(self, element: object) -> _bool:
-        """`3 in x`: whether an element is equal, which is read; of a tensor, any where both broadcast."""
+        """`3 in x`: True if an element is equal, which is read; for a tensor, any after broadcasting."""
     def __iter__(self) -> Iterator[Tensor]:
         """The tensors along the first dimension, as views."""
     def __reversed__(self) -> Tensor:
-        """`reversed(x)`: the rows from the last to the first; a number is itself."""
+        """`reversed(x)`: the rows from the last to the first; a number unchanged."""
     def __format__(self, spec: str) -> str:
-        """`f"{x:.3f}"`: the number of a 0-d tensor, whose class is Tensor itself; else `str(x)`."""
+        """`f"{x:.3f}"`: formats the number of a 0-d tensor of the class Tensor itself; else `str(x)`."""
     def __copy__(self) -> Tensor:
-        """A leaf of the same class that shares values and attributes, as PyTorch's `copy.copy`."""
+        """A leaf of the same class that shares value and attributes, as with PyTorch's `copy.copy`."""
     def __deepcopy__(self, memo: dict[_int, object]) -> Tensor:
-        """A leaf with a value and attributes of its own, and the same gradient setting."""
+        """A leaf with a copied value and attributes, and the same requires_grad."""
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
-        """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
+        """The tensor's pickled form: class, values, requires_grad and attributes, but no gradient."""
     def __repr__(self) -> str:
-        """Values with dtype, requires_grad or grad_fn as PyTorch shows them; a spread one's layout."""
+        """Values with dtype, requires_grad or grad_fn as in PyTorch, and the layout of a distributed tensor."""
     def __str__(self) -> str:
-        """Values with dtype, requires_grad or grad_fn as PyTorch shows them; a spread one's layout."""
+        """Values with dtype, requires_grad or grad_fn as in PyTorch, and the layout of a distributed tensor."""
 
     # Rows of ops.toml.
     def neg(self) -> Tensor:
@@ -743,75 +743,75 @@ class Tensor:
     def nelement(self) -> _int:
         """Number of elements."""
     def element_size(self) -> _int:
-        """Bytes of an element."""
+        """Size of an element in bytes."""
     def contiguous(self, memory_format: object=None) -> Tensor:
-        """`self` where its elements are in order in memory, else a copy in which they are."""
+        """`self` if its elements are contiguous in memory, else a contiguous copy."""
     def is_same_size(self, other: Tensor) -> _bool:
-        """Whether the shapes are equal."""
+        """True if the shapes are equal."""
     def flatten(self, start_dim: _int=0, end_dim: _int=-1) -> Tensor:
         """Dimensions from `start_dim` to `end_dim` as one."""
     def ravel(self) -> Tensor:
         """All elements in one dimension."""
     def unflatten(self, dim: _int, sizes: Sequence[_int], *, axis: _int | None=None) -> Tensor:
-        """Dimension `dim` as several; one size may be -1."""
+        """Dimension `dim` split into several; one size may be -1."""
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
         """Two dimensions swapped."""
     def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
         """A view with two dimensions swapped."""
     def movedim(self, source: _int | Shape, destination: _int | Shape) -> Tensor:
-        """Dimensions `source` at the places `destination`, the others in their order."""
+        """Dimensions `source` moved to the positions `destination`, the others in their order."""
     def moveaxis(self, source: _int | Shape, destination: _int | Shape) -> Tensor:
-        """Dimensions `source` at the places `destination`, the others in their order."""
+        """Dimensions `source` moved to the positions `destination`, the others in their order."""
     def view_as(self, other: Tensor) -> Tensor:
-        """The same elements in `other`'s shape."""
+        """A view of the elements in `other`'s shape."""
     def reshape_as(self, other: Tensor) -> Tensor:
-        """The same elements in `other`'s shape."""
+        """The elements in `other`'s shape."""
     def expand_as(self, other: Tensor) -> Tensor:
-        """Expanded to `other`'s shape."""
+        """`self` expanded to `other`'s shape."""
     def broadcast_to(self, size: Shape) -> Tensor:
-        """Expanded to `size`."""
+        """`self` expanded to `size`."""
     def narrow(self, dim: _int, start: _int | Tensor, length: _int, *, axis: _int | None=None) -> Tensor:
         """`length` elements from `start` along `dim`."""
     def split(self, split_size: _int | Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """Slices of a size (the last may be smaller), or of the given sizes."""
+        """Slices of one size (the last may be smaller), or of the given sizes."""
     def split_with_sizes(self, split_sizes: Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
         """Slices of the given sizes."""
     def chunk(self, chunks: _int, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
         """At most `chunks` slices of equal size; the last may be smaller."""
     def unbind(self, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """All slices along `dim`, which disappears."""
+        """All slices along `dim`, without that dimension."""
     def tile(self, *counts: _int | Sequence[_int], dims: Sequence[_int] | None=None) -> Tensor:
         """Copies along each dimension; missing counts are 1."""
     def roll(self, shifts: _int | Shape, dims: _int | Shape | None=None) -> Tensor:
-        """Elements moved along dimensions, those beyond the end back at the start."""
+        """Elements rotated along dimensions: those moved beyond the end return at the start."""
     def repeat_interleave(self, repeats: _int | Tensor, dim: _int | None=None, *, output_size: _int | None=None, axis: _int | None | None=None) -> Tensor:
         """Each element (or slice of `dim`) `repeats` times in a row."""
     def sum_to_size(self, *sizes_: _int | Sequence[_int], size: Sequence[_int] | None=None) -> Tensor:
-        """Summed over the dimensions in which `size` was broadcast to this shape."""
+        """`self` summed over the dimensions in which `size` was broadcast to this shape."""
     def diag(self, diagonal: _int=0) -> Tensor:
         """A copy of a matrix's diagonal, or a matrix with this vector as its diagonal."""
     def trace(self) -> Tensor:
         """The sum of a matrix's diagonal."""
     def tensor_split(self, indices_or_sections: Places | None=None, dim: _int=0, *, indices: Places | None=None, sections: _int | None=None, tensor_indices_or_sections: Tensor | None=None, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """Slices along `dim`: so many of nearly one size, or between places."""
+        """Slices along `dim`: a number of nearly equal size, or between indices."""
     def hsplit(self, indices_or_sections: Cuts=None, *, indices: Cuts=None, sections: Cuts=None) -> tuple[Tensor, ...]:
-        """Slices along columns (of vectors along their only dimension): equal ones, or at places."""
+        """Slices along columns (of a vector along its only dimension): of equal size, or at indices."""
     def vsplit(self, indices_or_sections: Cuts=None, *, indices: Cuts=None, sections: Cuts=None) -> tuple[Tensor, ...]:
-        """Slices along rows: equal ones, or at places."""
+        """Slices along rows: of equal size, or at indices."""
     def dsplit(self, indices_or_sections: Cuts=None, *, indices: Cuts=None, sections: Cuts=None) -> tuple[Tensor, ...]:
-        """Slices along the third dimension: equal ones, or at places."""
+        """Slices along the third dimension: of equal size, or at indices."""
     def unsafe_chunk(self, chunks: _int, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """chunk's slices, of which autograd does not know that they share memory."""
+        """The slices of chunk, without autograd's knowledge that they share memory."""
     def unsafe_split(self, split_size: _int, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """split's slices, of which autograd does not know that they share memory."""
+        """The slices of split, without autograd's knowledge that they share memory."""
     def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """split_with_sizes' slices, of which autograd does not know that they share memory."""
+        """The slices of split_with_sizes, without autograd's knowledge that they share memory."""
     def is_signed(self) -> _bool:
-        """Whether its dtype has numbers below zero."""
+        """True if the dtype has negative numbers."""
     def is_nonzero(self) -> _bool:
-        """Whether its one element is not zero; reads it."""
+        """True if the tensor's one element is not zero; reads it."""
     def to(self, *args: _dtype | _type | Tensor | Device, dtype: _dtype | _type | None=None, device: Device | None=None, non_blocking: _bool=False, copy: _bool=False, memory_format: object=None, layout: object=None, pin_memory: _bool=False, other: Tensor | None=None) -> Tensor:
-        """`self` with another dtype, or that of another tensor; a device places nothing."""
+        """`self` in another dtype, or in that of another tensor; a device places nothing."""
     def type_as(self, other: Tensor) -> Tensor:
         """`self` with `other`'s dtype."""
     def cpu(self, memory_format: object=None) -> Tensor:
@@ -819,45 +819,45 @@ class Tensor:
     def cuda(self, device: Device | None=None, non_blocking: _bool=False) -> Tensor:
         """`self`: a device places nothing."""
     def is_floating_point(self) -> _bool:
-        """Whether the dtype is a floating one."""
+        """True if the dtype is a floating-point one."""
     def is_complex(self) -> _bool:
-        """Whether the dtype is a complex one."""
+        """True if the dtype is a complex one."""
     def bool(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def byte(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def char(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def short(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def int(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def long(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def half(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def bfloat16(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def float(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def double(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def cfloat(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def cdouble(self, memory_format: object=None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
     def positive(self) -> Tensor:
         """`self`, as `+self` is."""
     def bitwise_left_shift(self, other: Operand) -> Tensor:
-        """self * 2**other, wrapped around; zero where `other` is no number of the dtype's bits."""
+        """self * 2**other, wrapped around; zero if `other` is not in the dtype's range of bits."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:
-        """self / 2**other, rounded down; only the sign is left where `other` is no number of bits."""
+        """self / 2**other, rounded down; only the sign remains if `other` exceeds the dtype's bits."""
     def __rdiv__(self, other: Operand) -> Tensor:
-        """other / self by PyTorch's older name: the product with the reciprocal, which it keeps."""
+        """other / self under PyTorch's older name: the product with the reciprocal, as PyTorch keeps it."""
     def __lshift__(self, other: Operand) -> Tensor:
-        """self * 2**other, wrapped around; zero where `other` is no number of the dtype's bits."""
+        """self * 2**other, wrapped around; zero if `other` is not in the dtype's range of bits."""
     def __rshift__(self, other: Operand) -> Tensor:
-        """self / 2**other, rounded down; only the sign is left where `other` is no number of bits."""
+        """self / 2**other, rounded down; only the sign remains if `other` exceeds the dtype's bits."""
     def __rlshift__(self, other: Operand) -> Tensor:
         """other << self."""
     def __rrshift__(self, other: Operand) -> Tensor:
@@ -869,11 +869,11 @@ class Tensor:
     def multiply(self, other: Tensor | _Number) -> Tensor:
         """self * other."""
     def div(self, other: Operand, *, rounding_mode: str | None=None) -> Tensor:
-        """self / other, as it is or rounded ("trunc" or "floor"); rounded integers stay integers."""
+        """self / other, exact or rounded ("trunc" or "floor"); rounded quotients of integers are integers."""
     def divide(self, other: Operand, *, rounding_mode: str | None=None) -> Tensor:
-        """self / other, as it is or rounded ("trunc" or "floor"); rounded integers stay integers."""
+        """self / other, exact or rounded ("trunc" or "floor"); rounded quotients of integers are integers."""
     def true_divide(self, other: Tensor | _Number) -> Tensor:
-        """self / other, as it is or rounded ("trunc" or "floor"); rounded integers stay integers."""
+        """self / other, exact or rounded ("trunc" or "floor"); rounded quotients of integers are integers."""
     def absolute(self) -> Tensor:
         """Absolute value."""
     def negative(self) -> Tensor:
@@ -895,15 +895,15 @@ class Tensor:
     def not_equal(self, other: Tensor | _Number) -> Tensor:
         """True where self != other."""
     def round(self, *, decimals: _int=0) -> Tensor:
-        """The nearest number with so many decimals, halves to even."""
+        """The nearest number with `decimals` decimals, halves to even."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: Number=1) -> Tensor:
         """self + value * tensor1 * tensor2."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number=1) -> Tensor:
         """self + value * tensor1 / tensor2."""
     def clamp_min(self, min: Operand) -> Tensor:
-        """Not below `min`."""
+        """`self` raised to at least `min`."""
     def clamp_max(self, max: Operand) -> Tensor:
-        """Not above `max`."""
+        """`self` lowered to at most `max`."""
     def clip(self, min: Operand | None=None, max: Operand | None=None) -> Tensor:
         """`self` limited to [min, max]."""
     def where(self, condition: Tensor, other: Operand) -> Tensor:
@@ -913,25 +913,25 @@ class Tensor:
     def exp2(self) -> Tensor:
         """2 to the power of `self`."""
     def frac(self) -> Tensor:
-        """What stands behind the decimal point."""
+        """The fractional part."""
     def logit(self, eps: _float | None=None) -> Tensor:
-        """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
+        """log(self / (1 - self)), limited to [eps, 1 - eps] first if `eps` is given."""
     def nan_to_num(self, nan: _float=0.0, posinf: _float | None=None, neginf: _float | None=None) -> Tensor:
-        """NaN and infinities replaced by numbers; by default 0 and the largest finite ones."""
+        """NaN and infinities replaced by numbers; by default by 0 and the largest finite ones."""
     def isposinf(self) -> Tensor:
-        """True where plus infinity."""
+        """True for plus infinity."""
     def isneginf(self) -> Tensor:
-        """True where minus infinity."""
+        """True for minus infinity."""
     def isclose(self, other: Tensor, rtol: _float=1e-05, atol: _float=1e-08, equal_nan: _bool=False) -> Tensor:
         """True where |self - other| <= atol + rtol * |other|."""
     def copysign(self, other: Operand) -> Tensor:
         """The magnitude of `self` with the sign of `other`."""
     def xlogy(input, other: Operand) -> Tensor:
-        """input * log(other), and 0 where `input` is 0, unless `other` is not a number."""
+        """input * log(other), and 0 where `input` is 0, unless `other` is NaN."""
     def var(self, dim: Dims | _bool=None, unbiased: _bool | None=None, keepdim: _bool=False, *, correction: Correction=None, axis: Dims | _bool | None=None, keepdims: _bool | None=None) -> Tensor:
         """Variance over `dim`, divided by n - correction."""
     def std(self, dim: Dims | _bool=None, unbiased: _bool | None=None, keepdim: _bool=False, *, correction: Correction=None, axis: Dims | _bool | None=None, keepdims: _bool | None=None) -> Tensor:
-        """Standard deviation over `dim`; the gradient where it is zero is zero, as PyTorch's."""
+        """Standard deviation over `dim`; its gradient at zero is zero, as PyTorch's."""
     def norm(self, p: Number | str | None='fro', dim: Dims=None, keepdim: _bool=False, dtype: _dtype | None=None, *, axis: Dims | None=None, keepdims: _bool | None=None) -> Tensor:
         """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
     def dist(self, other: Tensor | Number, p: Number=2) -> Tensor:
@@ -947,19 +947,19 @@ class Tensor:
     def kthvalue(self, k: _int, dim: _int=-1, keepdim: _bool=False, *, axis: _int | None=None, keepdims: _bool | None=None) -> ValuesIndices:
         """The k-th smallest value along `dim` and its index, k from 1."""
     def nanmean(self, dim: Dims=None, keepdim: _bool=False, *, dtype: _dtype | None=None, axis: Dims | None=None, keepdims: _bool | None=None) -> Tensor:
-        """Mean over `dim` of what are numbers; NaN where nothing is."""
+        """Mean over `dim` of the elements that are not NaN; NaN if all are."""
     def renorm(self, p: Number, dim: _int, maxnorm: Number, *, axis: _int | None=None) -> Tensor:
-        """`self`, of which each slice along `dim` is scaled down to the p-norm `maxnorm`, if above."""
+        """`self` with each slice along `dim` scaled down to the p-norm `maxnorm` if it exceeds that."""
     def count_nonzero(self, dim: Dims=None, *, axis: Dims | None=None) -> Tensor:
-        """How many elements are not zero."""
+        """Number of elements that are not zero."""
     def mode(self, dim: _int=-1, keepdim: _bool=False, *, axis: _int | None=None, keepdims: _bool | None=None) -> ValuesIndices:
-        """The most frequent value along `dim`, the smallest of several, and an index of it."""
+        """The most frequent value along `dim`, the smallest of several, and one of its indices."""
     def nanmedian(self, dim: _int | None=None, keepdim: _bool=False, *, axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor | ValuesIndices:
-        """`median` of what are numbers; NaN where nothing is."""
+        """`median` of the elements that are not NaN; NaN if all are."""
     def quantile(self, q: _float | Tensor, dim: _int | None=None, keepdim: _bool=False, *, interpolation: str='linear', axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor:
-        """The value below which the share `q` of the elements is, over all or along `dim`."""
+        """The value with the fraction `q` of the elements below it, over all or along `dim`."""
     def nanquantile(self, q: _float | Tensor, dim: _int | None=None, keepdim: _bool=False, *, interpolation: str='linear', axis: _int | None | None=None, keepdims: _bool | None=None) -> Tensor:
-        """`quantile` of what are numbers; NaN where nothing is."""
+        """`quantile` of the elements that are not NaN; NaN if all are."""
     def mm(self, mat2: Tensor, *, name: str='mm') -> Tensor:
         """The product of two matrices."""
     def bmm(self, mat2: Tensor) -> Tensor:
@@ -991,41 +991,41 @@ class Tensor:
     def cumprod(self, dim: _int, *, dtype: _dtype | None=None, axis: _int | None=None) -> Tensor:
         """Products of all elements up to each one along `dim`."""
     def diff(self, n: _int=1, dim: _int=-1, prepend: Tensor | None=None, append: Tensor | None=None, *, axis: _int | None=None) -> Tensor:
-        """Each element less the one before along `dim`, `n` times."""
+        """Each element minus the one before along `dim`, `n` times."""
     def argwhere(self) -> Tensor:
         """Indices of the elements that are not zero, one row each; reads their count."""
     def masked_select(self, mask: Tensor) -> Tensor:
-        """The elements where `mask`, in one dimension; reads their count."""
+        """The elements where `mask` is true, in one dimension; reads their count."""
     def take_along_dim(self, indices: Tensor, dim: _int | None=None, *, axis: _int | None | None=None) -> Tensor:
         """Values picked along `dim` by `indices`, which broadcast in the other dimensions."""
     def take(self, index: Tensor) -> Tensor:
-        """Elements by their row-major place."""
+        """Elements by their row-major index."""
     def index_copy(self, dim: _int, index: Tensor, source: Tensor, *, axis: _int | None=None) -> Tensor:
         """`self` with slices of `source` written along `dim`."""
     def index_put(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool=False) -> Tensor:
-        """`self` with `values` written (or added) where `self[indices]` reads; masks are counted."""
+        """`self` with `values` written (or added) at `indices`; masks are converted, and their size is read."""
     def scatter(self, dim: _int, index: Tensor, src: Tensor | Number | None=None, *, value: Number | None=None, reduce: str | None=None, axis: _int | None=None) -> Tensor:
         """`self` with `src` (a tensor or a number) written at `index`; or added, or multiplied, there."""
     def index_fill(self, dim: _int, index: Tensor, value: Number | Tensor, *, axis: _int | None=None) -> Tensor:
         """`self` with `value` in the slices of `dim` that `index` picks."""
     def equal(self, other: Tensor) -> _bool:
-        """Whether shapes and all elements are equal; reads one bool."""
+        """True if shapes and all elements are equal; reads one bool."""
     def allclose(self, other: Tensor, rtol: _float=1e-05, atol: _float=1e-08, equal_nan: _bool=False) -> _bool:
-        """Whether all elements are close; reads one bool, and records nothing."""
+        """True if all elements are close; reads one bool, and records nothing."""
     def bincount(self, weights: Tensor | None=None, minlength: _int=0) -> Tensor:
-        """How often each number from 0 occurs (or the sum of its weights); reads the largest."""
+        """Count of each integer from 0 on, or the sum of its weights; reads the largest."""
     def multinomial(self, num_samples: _int, replacement: _bool=False, *, generator: Generator | None=None) -> Tensor:
-        """Indices drawn from each row's unnormalized probabilities: the same under every layout."""
+        """Indices drawn from each row's unnormalized probabilities, equal under every layout."""
     def bernoulli(self, p: _float | None=None, *, generator: Generator | None=None) -> Tensor:
-        """One with the element's probability (or with `p`), else zero; its gradient is zero."""
+        """One with the element's probability (or with `p`), else zero; the gradient is zero."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool=True, axis: _int | None=None) -> Tensor:
         """`self` with elements of `src` combined along `dim` at `index`."""
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool=True, axis: _int | None=None) -> Tensor:
         """`self` with slices of `source` combined along `dim`, by prod, mean, amax or amin."""
     def data_ptr(self) -> _int:
-        """What stands for the address of the first element, and points at nothing; 0 of none."""
+        """A number that stands for the address of the first element; 0 for an empty tensor. Nothing can be read there."""
     def is_set_to(self, tensor: Tensor) -> _bool:
-        """Whether both show the same elements of one memory in the same order."""
+        """True if both show the same elements of one memory in the same order."""
     def untyped_storage(self) -> UntypedStorage:
         """The memory that this tensor is a part of."""
     def fliplr(self) -> Tensor:
@@ -1033,53 +1033,53 @@ class Tensor:
     def flipud(self) -> Tensor:
         """The rows (dimension 0) in reversed order."""
     def rot90(self, k: _int=1, dims: Sequence[_int]=(0, 1)) -> Tensor:
-        """Turned by `k` quarters, from the first of `dims` to the second one."""
+        """Rotated by `k` quarter turns, from the first of `dims` to the second one."""
     def kron(self, other: Tensor) -> Tensor:
         """Kronecker's product: a copy of `other` times each element of `self`."""
     def diag_embed(self, offset: _int=0, dim1: _int=-2, dim2: _int=-1) -> Tensor:
         """Zeros in the dimensions `dim1` and `dim2`, with the last dimension on a diagonal."""
     def slice_scatter(self, src: Tensor, dim: _int=0, start: _int | None=None, end: _int | None=None, step: _int=1, *, axis: _int | None=None) -> Tensor:
-        """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
+        """`self` with `src` written to `self[start:end:step]` along `dim`; None stands for an end."""
     def to_sparse(self, sparse_dim: _int | None=None, *, layout: object=None, blocksize: object=None, dense_dim: _int | None=None) -> Any:
-        """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read."""
+        """The elements that are not zero as a `gt.sparse.SparseTensor`; their number is read."""
     def to_dense(self, dtype: _dtype | None=None, *, masked_grad: _bool | None=None) -> Tensor:
-        """Itself, in a dtype."""
+        """The tensor itself, in a dtype."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
-        """A view of elements of this memory, at `storage_offset` and so many from each other."""
+        """A view of elements of this memory, from `storage_offset` on at the distances `stride`."""
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
-        """A copy of `self` with `src` where as_strided reads."""
+        """A copy of `self` with `src` in the elements that as_strided reads."""
     def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
-        """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
+        """A tensor of `size` of this dtype, contiguous for any `stride`."""
     def resize_(self, *sizes_: _int | Sequence[_int], size: Sequence[_int] | None=None, memory_format: object=None) -> Tensor:
-        """The same elements in another shape: those that are too many are left out, new ones are 0."""
+        """Resize in place: surplus elements are dropped, new ones are 0."""
     def resize_as_(self, the_template: Tensor, *, memory_format: object=None) -> Tensor:
-        """resize_ to another tensor's shape."""
+        """Resize in place to another tensor's shape."""
     def conj(self) -> Tensor:
-        """The complex conjugate, a view; of real numbers `self`."""
+        """The complex conjugate, a view; for real numbers `self`."""
     def conj_physical(self) -> Tensor:
-        """The complex conjugate, a value of its own; of real numbers `self`."""
+        """The complex conjugate, a new value; for real numbers `self`."""
     def resolve_conj(self) -> Tensor:
-        """`self`: no tensor's conjugation or negation is put off."""
+        """`self`: no tensor's conjugation or negation is deferred."""
     def resolve_neg(self) -> Tensor:
-        """`self`: no tensor's conjugation or negation is put off."""
+        """`self`: no tensor's conjugation or negation is deferred."""
     def is_conj(self) -> _bool:
-        """False: no tensor's conjugation or negation is put off."""
+        """False: no tensor's conjugation or negation is deferred."""
     def is_neg(self) -> _bool:
-        """False: no tensor's conjugation or negation is put off."""
+        """False: no tensor's conjugation or negation is deferred."""
     def adjoint(self) -> Tensor:
         """The last two dimensions swapped and conjugated; a number's conjugate."""
     def stft(input, n_fft: _int, hop_length: _int | None=None, win_length: _int | None=None, window: Tensor | None=None, center: _bool=True, pad_mode: str='reflect', normalized: _bool=False, onesided: _bool | None=None, return_complex: _bool | None=None, align_to_window: _bool | None=None) -> Tensor:
         """Spectra of windows of a signal [length] or [n, length]: complex [n, frequencies, windows]."""
     def istft(self, n_fft: _int, hop_length: _int | None=None, win_length: _int | None=None, window: Tensor | None=None, center: _bool=True, normalized: _bool=False, onesided: _bool | None=None, length: _int | None=None, return_complex: _bool=False) -> Tensor:
-        """The signal [..., t] of which `stft` with the same arguments makes [..., frequencies, frames]."""
+        """The inverse of `stft` with equal arguments: complex [..., frequencies, frames] to a signal [..., t]."""
     def cauchy_(self, median: _float=0.0, sigma: _float=1.0, *, generator: Generator | None=None) -> Tensor:
-        """Values of the Cauchy distribution around `median`."""
+        """Fill with values of the Cauchy distribution around `median`."""
     def geometric_(self, p: _float, *, generator: Generator | None=None) -> Tensor:
-        """How many trials it takes until the first success, each by probability `p`."""
+        """Fill with the number of trials up to the first success, each of probability `p`."""
     def log_normal_(self, mean: _float=1.0, std: _float=2.0, *, generator: Generator | None=None) -> Tensor:
-        """Exponentials of normally distributed values with this mean and deviation."""
+        """Fill with exponentials of normally distributed values with this mean and deviation."""
     def set_(self, source: Tensor | UntypedStorage | None=None, storage_offset: _int=0, size: Sequence[_int] | None=None, stride: Sequence[_int] | None=None) -> Tensor:
-        """`self` takes the memory of `source`; others keep the one it had."""
+        """Gives `self` the memory of `source`; other tensors keep the former one."""
     def abs_(self) -> Tensor:
         """`abs`, written into `self`."""
     def acos_(self) -> Tensor:
@@ -1301,27 +1301,27 @@ class Tensor:
     def clip_(self, min: Tensor | Number | None=None, max: Tensor | Number | None=None) -> Tensor:
         """`self` limited to [min, max]."""
     def clamp_min_(self, min: Tensor | Number) -> Tensor:
-        """Not below `min`."""
+        """`self` raised to at least `min`."""
     def clamp_max_(self, max: Tensor | Number) -> Tensor:
-        """Not above `max`."""
+        """`self` lowered to at most `max`."""
     def fill_(self, value: Number | complex | Tensor) -> Tensor:
-        """All elements become `value`."""
+        """Set all elements to `value`."""
     def zero_(self) -> Tensor:
-        """All elements become zero."""
+        """Set all elements to zero."""
     def copy_(self, src: Tensor | Number | complex, non_blocking: _bool=False) -> Tensor:
-        """The elements of `src`, broadcast and cast; of a number, that number everywhere."""
+        """Copy the elements of `src`, broadcast and cast; a number is copied everywhere."""
     def float_power_(self, exponent: Tensor | Number | complex) -> Tensor:
         """`self` to the power of `exponent`, in double precision."""
     def normal_(self, mean: _float=0.0, std: _float=1.0, *, generator: Generator | None=None) -> Tensor:
-        """Normally distributed values."""
+        """Fill with normally distributed values."""
     def uniform_(self, from_: _float=0.0, to: _float=1.0, *, generator: Generator | None=None) -> Tensor:
-        """Uniform values in [from, to)."""
+        """Fill with uniform values from [from, to)."""
     def random_(self, from_: _int=0, to: _int | None=None, *, generator: Generator | None=None) -> Tensor:
-        """Integers in [from, to); `random_(n)` means [0, n), `random_()` all that the dtype holds."""
+        """Fill with integers from [from, to); `random_(n)` is [0, n), `random_()` the dtype's whole range."""
     def bernoulli_(self, p: _float | Tensor=0.5, *, generator: Generator | None=None) -> Tensor:
-        """One with probability `p`, else zero."""
+        """Fill with ones of probability `p`, else zeros."""
     def exponential_(self, lambd: _float=1.0, *, generator: Generator | None=None) -> Tensor:
-        """Exponentially distributed values with rate `lambd`."""
+        """Fill with exponentially distributed values with rate `lambd`."""
     def new_full(self, size: tuple[_int, ...], fill_value: Number | complex, *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
         """A tensor of `size` filled with `fill_value`, of this dtype."""
     def new_zeros(self, *size: _int | tuple[_int, ...], **options: object) -> Tensor:
@@ -1331,9 +1331,9 @@ class Tensor:
     def new_empty(self, *size: _int | tuple[_int, ...], **options: object) -> Tensor:
         """Zeros of `size`, of this dtype."""
     def detach_(self) -> Tensor:
-        """`self` leaves the graph that computed it: it becomes a leaf that requires no gradient."""
+        """Remove `self` from its graph: it becomes a leaf that requires no gradient."""
     def fill_diagonal_(self, fill_value: Number, wrap: _bool=False) -> Tensor:
-        """The main diagonal becomes `fill_value`; with `wrap` a tall matrix has one in each block."""
+        """Set the main diagonal to `fill_value`; with `wrap` a tall matrix has one in each block."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """PyTorch's operator, run whole by torch."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
@@ -1543,7 +1543,7 @@ def consecutive_slices(
 ) -> tuple[Tensor, ...]:
     """Consecutive slices of these lengths along `dim`, as the results of one function: of `split_with_sizes` where the user gave the lengths."""
 def entries(tensor: Tensor, dim: _int, count: _int) -> tuple[Tensor, ...]:
-    """What a tensor has along `dim`, which disappears, as the results of one function."""
+    """The slices of a tensor along `dim`, which disappears, as the results of one function."""
 def prepare(name: str, keeps: Sequence[_int] | None = None, **attrs: object) -> PreparedCall:
     """Makes an operator that takes a list of operands (or none) by its name, with its attributes. `keeps` numbers the values that PyTorch saves: operands from 0 up, results from -1 down."""
 def read_only(tensor: Tensor, why: str) -> Tensor:
@@ -1743,8 +1743,8 @@ def adamw_step(
     maximize: _bool,
 ) -> None: ...
 
-# What the backends of collectives send each other: crates/protocol/src/peer.rs. A buffer is the name
-# of an allocation, its first byte there, and its bytes.
+# Payloads between the backends of collectives: crates/protocol/src/peer.rs. A buffer is the name of an
+# allocation, its first byte there, and its length in bytes.
 def encode_device_buffers(
     process: bytes,
     knows_all: _bool,

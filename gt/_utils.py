@@ -1,4 +1,4 @@
-"""`gt._utils`: functions of PyTorch's own that programs call all the same."""
+"""`gt._utils`: private functions of PyTorch that programs call nevertheless."""
 
 import importlib
 from collections import defaultdict
@@ -23,7 +23,8 @@ __all__ = [
 
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
-    """All elements of tensors of one dtype, one after the other; of one contiguous tensor a view.
+    """All elements of tensors of one dtype in one dimension; a view if `tensors` is one contiguous
+    tensor.
 
     Args:
         tensors: [...] each.
@@ -33,11 +34,11 @@ def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Parts of `flat`, one after the other, as views with the tensors' shapes.
+    """Consecutive parts of `flat` as views with the tensors' shapes.
 
     Args:
-        flat: [elements], what `_flatten_dense_tensors(tensors)` has given.
-        tensors: their shapes are read.
+        flat: [elements], the result of `_flatten_dense_tensors(tensors)`.
+        tensors: the tensors whose shapes are used.
     """
     parts, offset = [], 0
     for tensor in tensors:
@@ -47,11 +48,12 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
 
 
 def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[Tensor]]:
-    """Lists of tensors of one dtype each, in order, of at most so many bytes unless it is one.
+    """Lists of tensors of one dtype each, in order; a list exceeds the limit only if it has one
+    tensor.
 
     Args:
-        tensors: of any dtypes.
-        size_limit: bytes.
+        tensors: tensors of any dtypes.
+        size_limit: limit in bytes.
     """
     lists: dict[dtype, list[Tensor]] = defaultdict(list)
     sizes: dict[dtype, int] = defaultdict(int)
@@ -68,11 +70,11 @@ def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[T
 def _reorder_tensors_as(
     tensors: Iterable[Tensor], ordered_tensors: Iterable[Tensor]
 ) -> tuple[Tensor, ...]:
-    """`tensors` in the order of others, which is theirs among those of one dtype.
+    """`tensors` reordered so that the sequence of their dtypes is that of `ordered_tensors`.
 
     Args:
         tensors: the lists of `_take_tensors`, joined.
-        ordered_tensors: their dtypes are read.
+        ordered_tensors: the tensors whose dtypes are used.
     """
     rows: dict[dtype, list[Tensor]] = defaultdict(list)
     for tensor in tensors:
@@ -82,22 +84,22 @@ def _reorder_tensors_as(
 
 
 def _element_size(dtype: dtype) -> int:
-    """Bytes of an element."""
+    """Size of an element in bytes."""
     return dtype.itemsize
 
 
 def _get_device_index(
     device: object, optional: bool = False, allow_cpu: bool = False
 ) -> int | None:
-    """The number of a device, given as a number, a text or a device; -1 of a CPU.
+    """The number of a device, given as a number, a text or a device; -1 for a CPU.
 
     Args:
-        device: without a number it is the current one: 0 where there is a GPU, else None.
-        optional: whether it may be without a number.
-        allow_cpu: whether it may be a CPU.
+        device: a device; without a number it is the current one: 0 if there is a GPU, else None.
+        optional: whether the number may be missing.
+        allow_cpu: whether a CPU is allowed.
 
     Raises:
-        InvalidValue: no device, one without a number, or a CPU.
+        InvalidValue: it is no device, one without a number, or a CPU.
     """
     if isinstance(device, int):
         return device
@@ -128,7 +130,7 @@ def _get_all_device_indices() -> list[int]:
 
 
 def _import_dotted_name(name: str) -> Any:  # noqa: ANN401 - what it names
-    """What `package.module.name` names."""
+    """The object that a dotted `package.module.name` names; its package is imported."""
     first, *others = name.split(".")
     found = importlib.import_module(first)
     for other in others:
@@ -140,5 +142,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

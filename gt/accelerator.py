@@ -1,4 +1,4 @@
-"""`gt.accelerator`: PyTorch's questions about whatever GPU there is, answered as `gt.cuda` does."""
+"""`gt.accelerator`: PyTorch's functions for any kind of GPU, with the answers of `gt.cuda`."""
 
 # ruff: noqa: ARG001 - a device is accepted, and places nothing
 
@@ -21,17 +21,17 @@ empty_cache = cuda.empty_cache
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
-    """`cuda` where this machine has GPUs, else None."""
+    """`cuda` if this machine has GPUs, else None."""
     return device("cuda") if is_available() else None
 
 
 def current_device_index() -> int:
-    """0: the number that PyTorch begins with; no call here depends on it."""
+    """0: PyTorch's first number; no call here depends on it."""
     return cuda.current_device()
 
 
 def set_device_index(device: object, /) -> None:
-    """Nothing: the dispatcher decides where values live."""
+    """Does nothing: the dispatcher decides where values live."""
 
 
 def synchronize(device: object = None, /) -> None:
@@ -43,5 +43,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

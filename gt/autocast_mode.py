@@ -1,6 +1,6 @@
-"""`autocast`: regions whose operators compute in a lower dtype or in float32, as PyTorch's do.
+"""`autocast`: regions whose operators compute in a lower dtype or in float32, as in PyTorch.
 
-Which operators do which is in gt/amp/policies.txt; what is cast, in gt._core and gt/casting.py.
+The lists of operators are in gt/amp/policies.txt; the casts are in gt._core and gt/casting.py.
 """
 
 import functools
@@ -28,7 +28,8 @@ _SUPPORTED = (_core.bfloat16, _core.float16)
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is a list for a type of device: `cpu`, `cuda`, and `gt`, every tensor's.
+    """True if autocast has a list of operators for the type of device; `gt` is the type of every
+    tensor.
 
     Raises:
         RuntimeError: no type of device.
@@ -37,24 +38,24 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 class autocast:  # noqa: N801 - PyTorch's name
-    """Operators in a `with` block, or in a decorated function, compute in a dtype of their own.
+    """Makes operators in a `with` block, or in a decorated function, compute in another dtype.
 
-    Products of matrices and convolutions get operands of the lower dtype, what loses much in it
-    float32, by PyTorch's list for the type of device. A cast is an instruction with a gradient;
-    that of a parameter is kept until the outermost region ends, unless the parameter is written.
-    Gradients are computed in the dtypes of forward, also by a pass within a region.
+    Products of matrices and convolutions get operands of the lower dtype, operators that would lose
+    precision get float32, by PyTorch's list for the type of device. A cast is an instruction with a
+    gradient; the cast of a parameter is kept until the outermost region ends, unless the parameter
+    is written. Gradients are computed in the dtypes of forward, also by a pass within a region.
 
     Args:
-        device_type: whose list applies, `cpu` or `cuda`, wherever the values are; `gt`, as
-            `x.device.type` says, is `cuda` where workers have GPUs, else `cpu`. For `mps` and
-            `xpu`, which no worker is on, nothing is cast.
-        dtype: the lower dtype, float16 or bfloat16; if not given bfloat16 for `cpu`, else float16.
+        device_type: type of device whose list applies, `cpu` or `cuda`, for values anywhere; `gt`,
+            the type of `x.device`, stands for `cuda` if workers have GPUs, else for `cpu`. For
+            `mps` and `xpu`, which no worker has, nothing is cast.
+        dtype: the lower dtype, float16 or bfloat16; by default bfloat16 for `cpu`, else float16.
         enabled: False for a region in which nothing is cast.
         cache_enabled: whether casts of parameters are kept.
 
     Raises:
-        ValueError: `device_type` is no text.
-        RuntimeError: a type of device without a list.
+        ValueError: `device_type` is not a string.
+        RuntimeError: the type of device has no list.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class autocast:  # noqa: N801 - PyTorch's name
 
 
 def _cast(value: Any, device_type: str, dtype: _dtype) -> Any:  # noqa: ANN401 - any tree
-    """A tree of values with its floating-point tensors in `dtype`, but for those of float64."""
+    """A tree of values with its floating-point tensors in `dtype`, except those of float64."""
     if isinstance(value, Tensor):
         stays = not value.dtype.is_floating_point or value.dtype == _core.float64
         return value if stays else value.to(dtype)
@@ -151,12 +152,12 @@ def custom_fwd(
 
     Args:
         fwd: the function.
-        device_type: of which type of device the region is.
-        cast_inputs: within a region, cast floating-point tensors to this dtype and run `forward`
-            outside of it; if not given, `forward` runs within it.
+        device_type: type of device of the region.
+        cast_inputs: dtype to which floating-point tensors are cast in a region, where `forward`
+            then runs outside of it; if not given, `forward` runs within it.
 
     Raises:
-        ValueError: `device_type` is no text.
+        ValueError: `device_type` is not a string.
     """
     _check_text(device_type)
     if fwd is None:
@@ -192,10 +193,10 @@ def custom_bwd(bwd: Step | None = None, *, device_type: str) -> Any:
 
     Args:
         bwd: the function.
-        device_type: of which type of device the region is.
+        device_type: type of device of the region.
 
     Raises:
-        ValueError: `device_type` is no text.
+        ValueError: `device_type` is not a string.
     """
     _check_text(device_type)
     if bwd is None:

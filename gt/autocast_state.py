@@ -1,8 +1,8 @@
-"""What each thread has set of autocast, by type of device, and the region of gt._core that follows.
+"""Autocast settings of each thread, by type of device; gt._core casts by the region they result in.
 
-A tensor of GT is on no type of device: the list that applies is that of the type which was enabled
-last, of those that are enabled. So a program that says "cuda" is cast as PyTorch casts on a GPU,
-one that says "cpu" as on a CPU, wherever its values are.
+A tensor of GT is on no type of device: among the enabled types, the list of the one that was
+enabled last applies. So a program that names "cuda" is cast as PyTorch casts on a GPU, one that
+names "cpu" as on a CPU, for values anywhere.
 """
 
 import threading
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 
-# Types of device that PyTorch has and no worker is on: autocast for them is set, and casts nothing,
-# as in PyTorch where no tensor is on such a device.
+# Types of device that PyTorch has and no worker is on: autocast for them can be set and casts
+# nothing, as in PyTorch if no tensor is on such a device.
 WITHOUT_WORKERS = ("mps", "xpu")
 
 
 class _State(threading.local):
-    """A thread's; a new thread has nothing enabled, as in PyTorch."""
+    """Settings of one thread; a new thread has nothing enabled, as in PyTorch."""
 
     def __init__(self) -> None:
-        self.enabled: list[str] = []  # the one that was enabled last stands last
+        self.enabled: list[str] = []  # the one that was enabled last is at the end
         self.dtypes = {"cpu": _core.bfloat16} | dict.fromkeys(
             ("cuda", *WITHOUT_WORKERS), _core.float16
         )
@@ -53,10 +53,10 @@ _state = _State()
 
 
 def kind(device_type: str) -> str:
-    """The type of device whose list is meant: `gt`, every tensor's, is that of the workers.
+    """The type of device of a list: `gt`, the type of every tensor, stands for that of the workers.
 
     Raises:
-        InvalidUse: none that GT has a list of.
+        InvalidUse: GT has no list for the type.
     """
     if device_type in (*DEVICES, *WITHOUT_WORKERS):
         return device_type
@@ -66,7 +66,9 @@ def kind(device_type: str) -> str:
 
 
 class Kept:
-    """What this thread has set; within the `with` it is set again, as a checkpoint needs it."""
+    """A copy of this thread's settings, which a `with` block sets again: a checkpoint recomputes
+    under it.
+    """
 
     def __init__(self) -> None:
         self._set = (list(_state.enabled), dict(_state.dtypes), _state.keeps)
@@ -88,7 +90,7 @@ class Kept:
 
 
 def _apply() -> None:
-    """Tells gt._core what this thread's state comes to."""
+    """Tells gt._core the region that this thread's settings result in."""
     region = None
     acting = [device for device in _state.enabled if device in DEVICES]
     if acting:
@@ -98,7 +100,7 @@ def _apply() -> None:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether autocast is enabled in this thread, for a type of device."""
+    """True if autocast is enabled in this thread for the type of device."""
     return kind(device_type) in _state.enabled
 
 
@@ -130,7 +132,7 @@ def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether casts of parameters are kept until the outermost region ends."""
+    """True if casts of parameters are kept until the outermost region ends."""
     return _state.keeps
 
 
@@ -141,24 +143,24 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Let go of the casts of parameters that are kept."""
+    """Drop the casts of parameters that are kept."""
     _core.forget_autocasts()
 
 
 def autocast_increment_nesting() -> int:
-    """Enter a region; how many this thread is in then."""
+    """Enter a region; returns the number of regions that this thread is in then."""
     _state.nesting += 1
     return _state.nesting
 
 
 def autocast_decrement_nesting() -> int:
-    """Leave a region; how many this thread is in then."""
+    """Leave a region; returns the number of regions that this thread is in then."""
     _state.nesting -= 1
     return _state.nesting
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """Whether autocast is enabled in this thread for the CPU's list."""
+    """True if autocast is enabled in this thread for the CPU's list."""
     return is_autocast_enabled("cpu")
 
 

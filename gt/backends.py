@@ -1,4 +1,4 @@
-"""Switches of PyTorch's libraries, which programs set: GT takes them, and they change nothing."""
+"""Switches of PyTorch's libraries, which programs set: GT accepts them without effect."""
 
 import contextlib
 import sys
@@ -11,7 +11,7 @@ from gt import misses
 
 @dataclass
 class Cudnn:
-    """cuDNN's switches, which choose no kernel here: `benchmark`, `deterministic` and the like."""
+    """cuDNN's switches, which select no kernel here: `benchmark`, `deterministic` and the like."""
 
     enabled: bool = True
     benchmark: bool = False
@@ -21,15 +21,15 @@ class Cudnn:
     fp32_precision: str = "none"
 
     def is_available(self) -> bool:
-        """False: GT offers no way to it."""
+        """False: GT does not offer it."""
         return False
 
     def version(self) -> None:
-        """None: GT offers no way to it."""
+        """None: GT does not offer it."""
 
     @contextlib.contextmanager
     def flags(self, **switches: object) -> Iterator[None]:
-        """A `with` block, whose switches are taken as the attributes are."""
+        """A `with` block with these switches, which are accepted like the attributes."""
         before = {name: getattr(self, name) for name in switches}
         for name, value in switches.items():
             setattr(self, name, value)
@@ -42,7 +42,7 @@ class Cudnn:
 
 @dataclass
 class Matmul:
-    """Switches that change nothing: what a product computes in is a worker's."""
+    """Switches without effect: a worker decides on the dtype in which a product computes."""
 
     allow_tf32: bool = False
     allow_fp16_reduced_precision_reduction: bool = True
@@ -52,48 +52,48 @@ class Matmul:
 
 @dataclass
 class Cuda:
-    """`gt.backends.cuda`: matmul's switches, and which kernels attention may take."""
+    """`gt.backends.cuda`: switches of matmul, and of the kernels for attention."""
 
     matmul: Matmul = field(default_factory=Matmul)
     attention: dict[str, bool] = field(default_factory=dict)
 
     def is_built(self) -> bool:
-        """False: GT is built with none; its workers bring PyTorch's."""
+        """False: GT is built without CUDA; its workers bring PyTorch's."""
         return False
 
     def _enable(self, kind: str, enabled: bool) -> None:
         self.attention[kind] = enabled
 
     def enable_flash_sdp(self, enabled: bool) -> None:
-        """Taken: a worker chooses its kernel."""
+        """Accepted without effect: a worker chooses its kernel."""
         self._enable("flash", enabled)
 
     def enable_mem_efficient_sdp(self, enabled: bool) -> None:
-        """Taken: a worker chooses its kernel."""
+        """Accepted without effect: a worker chooses its kernel."""
         self._enable("mem_efficient", enabled)
 
     def enable_math_sdp(self, enabled: bool) -> None:
-        """Taken: a worker chooses its kernel."""
+        """Accepted without effect: a worker chooses its kernel."""
         self._enable("math", enabled)
 
     def enable_cudnn_sdp(self, enabled: bool) -> None:
-        """Taken: a worker chooses its kernel."""
+        """Accepted without effect: a worker chooses its kernel."""
         self._enable("cudnn", enabled)
 
     def flash_sdp_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.attention.get("flash", True)
 
     def mem_efficient_sdp_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.attention.get("mem_efficient", True)
 
     def math_sdp_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.attention.get("math", True)
 
     def cudnn_sdp_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.attention.get("cudnn", True)
 
     def is_flash_attention_available(self) -> bool:
@@ -101,7 +101,9 @@ class Cuda:
         return False
 
     def preferred_linalg_library(self, backend: str | None = None) -> str:
-        """Taken: a worker's PyTorch chooses the library, as it does by default."""
+        """Accepted without effect: a worker's PyTorch chooses the library, as it does
+        by default.
+        """
         del backend
         return "default"
 
@@ -136,31 +138,31 @@ class Cuda:
 
 @dataclass
 class Library:
-    """A library of processors' kernels, which the workers have and the client has not."""
+    """A library of CPU kernels, which the workers have and the client does not."""
 
     enabled: bool = True
 
     def is_available(self) -> bool:
-        """False: GT offers no way to it."""
+        """False: GT does not offer it."""
         return False
 
 
 class Mha:
-    """Whether layers of attention may take PyTorch's fast path, which is no other path here."""
+    """Switch of PyTorch's fast path for attention layers; it is accepted, and GT has one path."""
 
     enabled = True
 
     def get_fastpath_enabled(self) -> bool:
-        """What was set last, else True."""
+        """The value set last, else True."""
         return self.enabled
 
     def set_fastpath_enabled(self, value: bool) -> None:
-        """Taken: there is one path."""
+        """Accepted without effect: there is one path."""
         self.enabled = value
 
 
 class Mps:
-    """Apple's GPUs, which GT has no worker for."""
+    """Apple's GPUs, for which GT has no worker."""
 
     def is_available(self) -> bool:
         """False."""
@@ -179,7 +181,7 @@ mkl, mkldnn, openmp, opt_einsum = Library(), Library(), Library(), Library()
 
 __all__ = ["cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
 
-# `import gt.backends.cudnn as cudnn`, as PyTorch has it too: an object in a module's place.
+# `import gt.backends.cudnn as cudnn`, as in PyTorch: an object in place of a module.
 sys.modules.update({f"{__name__}.{name}": globals()[name] for name in __all__})
 
 
@@ -187,5 +189,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

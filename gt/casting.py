@@ -1,9 +1,9 @@
-"""What an open autocast does to a call of a function that makes several instructions, or of an
-operator that has no row. What it does to a row's instruction stands in gt._core.
+"""Casts of an open autocast for functions that make several instructions and for operators without
+a row; the casts of a row's instruction are made in gt._core.
 
-How each operator of PyTorch is treated is data, gt/amp/policies.txt; nothing is named here but
-functions that have another name than PyTorch's operator, and those whose parts, unlike PyTorch's
-one operator, would be cast.
+The treatment of PyTorch's operators is data, gt/amp/policies.txt; only functions that have another
+name than PyTorch's operator are named here, and those whose parts would be cast, unlike PyTorch's
+single operator.
 """
 
 import functools
@@ -22,13 +22,14 @@ Words: TypeAlias = tuple[str, str]
 
 FILE = pathlib.Path(__file__).with_name("amp") / "policies.txt"
 DEVICES = ("cpu", "cuda")
-# PyTorch's operator behind a function of another name.
+# Operator of PyTorch that a function of another name stands for.
 OPERATOR_OF = {"cross_entropy": "cross_entropy_loss", "grid_sample": "grid_sampler"}
-# One operator of PyTorch's whose operands stay, of rows whose operands would not.
+# Functions that are one operator in PyTorch, whose operands are not cast, but rows here whose
+# operands would be.
 WHOLE = frozenset({"mish", "logsigmoid", "exp2", "logit"})
-# Several in GT as in PyTorch, one of which PyTorch's list has under this name.
+# Compositions in GT as in PyTorch, with one part that PyTorch's list has under this name.
 PARTS = frozenset({"inner", "max_pool3d", "sum_to_size"})
-# A row's function that looks at its operands' dtypes itself.
+# Functions of rows that check their operands' dtypes themselves.
 ASKING = frozenset({"rms_norm"})
 REFUSED = """\
 torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.
@@ -39,7 +40,9 @@ safe to autocast."""
 
 
 def _read() -> dict[str, Words]:
-    """How an operator's operands are treated on each type of device."""
+    """PyTorch's treatment of each operator's operands on each type of device, read from
+    policies.txt.
+    """
     lines = FILE.read_text(encoding="utf-8").splitlines()
     parts = [line.split() for line in lines if not line.startswith("#")]
     return {name: (cpu, cuda) for name, cpu, cuda in parts}
@@ -51,7 +54,9 @@ _core.set_autocast_policies(POLICIES)
 
 
 def policy(name: str) -> Words | None:
-    """How PyTorch treats the operator behind a function; None where its parts are treated."""
+    """PyTorch's treatment of the operator behind a function; None if the function's parts are
+    treated.
+    """
     if name in PARTS:
         return None
     if name in WHOLE:
@@ -60,14 +65,14 @@ def policy(name: str) -> Words | None:
 
 
 def acts(name: str, region: Region) -> bool:
-    """Whether something happens to the operands of an operator, or in place of it."""
+    """True if the region casts the operator's operands or replaces the operator."""
     words = POLICIES.get(name)
     return words is not None and words[region[0]] not in ("parts", "whole")
 
 
 def entry(name: str, function: Callable[P, R]) -> Callable[P, R]:
-    """`function` as PyTorch's operator: within an autocast its operands are cast, and those of what
-    it calls are not.
+    """`function` as PyTorch's operator: within an autocast its operands are cast, but not those of
+    the functions that it calls.
     """
     words = policy(name)
     is_row = OPERATOR_OF.get(name, name) in _ROWS and name not in ASKING
@@ -88,7 +93,7 @@ def _entry(words: Words, function: Callable[P, R]) -> Callable[P, R]:
 
 
 def in_place(name: str, method: Callable[P, R]) -> Callable[P, R]:
-    """`method`, which writes its first operand: nothing is cast for it, as in PyTorch."""
+    """`method`, which writes its first operand: none of its operands are cast, as in PyTorch."""
     return _entry(("whole", "whole"), method) if policy(name.removesuffix("_")) else method
 
 
@@ -99,10 +104,10 @@ def within(
     args: tuple[object, ...],
     named: Mapping[str, object],
 ) -> R:
-    """Calls `function` as the operator of these words within an autocast.
+    """Calls `function` within an autocast, with the treatment that `words` name.
 
     Raises:
-        InvalidUse: an operator that is unsafe there.
+        InvalidUse: the operator is unsafe there.
     """
     device, lower, _ = region
     word = words[device]
@@ -110,7 +115,7 @@ def within(
         return function(*args, **named)
     if word == "refused":
         raise InvalidUse(REFUSED)
-    # What is to be float32 stays where the caller asks for a dtype.
+    # A dtype that the caller asks for takes precedence over a policy of float32.
     asked = any(isinstance(value, _core.dtype) for value in (*args, *named.values()))
     if word != "whole" and not (word == "float32" and asked):
         dtype = {"lower": lower, "float32": _core.float32}.get(word)
@@ -133,10 +138,10 @@ def _cast(value: object, dtype: _core.dtype) -> object:
 
 
 def _widest(lower: _core.dtype, values: tuple[object, ...]) -> _core.dtype:
-    """The widest dtype of tensors, at least `lower`; float64 counts for nothing, as in PyTorch.
+    """The widest dtype of tensors, at least `lower`; float64 is ignored, as in PyTorch.
 
     Raises:
-        InvalidUse: the other dtype of 16 bits, before any tensor of float32.
+        InvalidUse: there is the other 16-bit dtype, before any tensor of float32.
     """
     found = lower
     for value in values:

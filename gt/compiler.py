@@ -1,6 +1,6 @@
-"""`gt.compile` and its switches: a function stays as it is, and runs eagerly.
+"""`gt.compile` and its switches: a function does not change, and runs eagerly.
 
-What compiles here are the workers' hot paths, which nobody asks for; so no number changes.
+The workers compile hot paths by themselves; so no number changes.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -26,11 +26,11 @@ def compile(
     disable: bool = False,
     **others: object,
 ) -> F | Callable[[F], F]:
-    """`model` itself, also as a decorator with arguments; says so where GT_VERBOSE is set.
+    """Returns `model`, also as a decorator with arguments; reports it if GT_VERBOSE is set.
 
     Args:
         model: A function or a module.
-        fullgraph: Accepted and ignored, as are all further ones.
+        fullgraph: Accepted and ignored, as are all further arguments.
     """
     if model is None:
         return say_unchanged
@@ -38,7 +38,7 @@ def compile(
 
 
 def disable(fn: F | None = None, recursive: bool = True, **others: object) -> F | Callable[[F], F]:
-    """`fn` itself, also as a decorator with arguments: nothing is compiled."""
+    """Returns `fn`, also as a decorator with arguments: nothing is compiled."""
     return (lambda function: function) if fn is None else fn
 
 
@@ -48,11 +48,11 @@ def is_compiling() -> bool:
 
 
 def reset() -> None:
-    """Nothing: no compiled code is kept."""
+    """Does nothing: no compiled code is kept."""
 
 
 def say_unchanged(model: F) -> F:
-    """`model`, of which GT_VERBOSE tells that it stays as it is."""
+    """Returns `model`, and reports under GT_VERBOSE that it is unchanged."""
     if config.is_verbose():
         name = getattr(model, "__name__", type(model).__name__)
         from gt import notices
@@ -62,7 +62,7 @@ def say_unchanged(model: F) -> F:
 
 
 def __getattr__(name: str) -> object:
-    if name == "__path__":  # what `from gt.compiler import` asks, when GT is imported
+    if name == "__path__":  # `from gt.compiler import` asks for it, when GT is imported
         raise AttributeError(name)
     from gt.missing import attribute_error
 
@@ -70,5 +70,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

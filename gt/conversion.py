@@ -1,4 +1,4 @@
-"""Python data as numpy arrays of the dtype that PyTorch gives them. Nothing here makes a tensor."""
+"""Python data as numpy arrays, in the dtype that PyTorch gives them. No tensor is made here."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ Kind: TypeAlias = type | np.dtype[np.generic]  # of a number: Python's or numpy'
 
 @runtime_checkable
 class Exporting(Protocol):
-    """An array of another library (JAX, CuPy, pandas), which numpy makes an array of."""
+    """An array of another library (JAX, CuPy, pandas), which numpy can convert."""
 
     def __array__(self) -> Array: ...
 
 
 @runtime_checkable
 class Recorded(Protocol):
-    """PyTorch's tensor, which gives its values without its tape and its device only."""
+    """PyTorch's tensor, which gives its values only without its tape and its device."""
 
     @property
     def dtype(self) -> object: ...
@@ -36,7 +36,8 @@ class Recorded(Protocol):
     def numpy(self) -> Array: ...
 
 
-# Whether something has the methods of a protocol takes as long as ten operators.
+# Types that are never another library's array: a test for a protocol's methods costs as much as ten
+# operators.
 _NEVER_ARRAYS = frozenset({float, int, bool, complex, str, list, tuple, np.ndarray}).union(
     np.sctypeDict.values()
 )
@@ -45,10 +46,11 @@ Data: TypeAlias = Number | complex | Sequence["Data"] | Array | np.generic | Ten
 
 
 def exported(data: object) -> tuple[Array, _core.dtype | None] | None:
-    """The array of another library's array, and its dtype where numpy lacks that; None for others.
+    """The numpy array of another library's array, and its dtype if numpy lacks that; None for
+    others.
 
     Raises:
-        InvalidType: A dtype that numpy has no array for.
+        InvalidType: The dtype has no numpy array.
     """
     if type(data) in _NEVER_ARRAYS:
         return None
@@ -69,15 +71,15 @@ def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype
     """`data` as an array, and its dtype: Python floats have the default one, numpy's their own.
 
     Args:
-        wanted: the dtype that is asked for.
+        wanted: the requested dtype.
 
     Returns:
-        The array, whose dtype may be another one that holds the values, and the dtype that its
-        tensor has; None where that is the array's.
+        The array, perhaps in another dtype that holds the values, and the dtype of its tensor; None
+        if that is the array's.
 
     Raises:
-        InvalidType, InvalidValue, ShapeError: no numbers, lists of unequal length, numbers that
-            `wanted` does not hold.
+        InvalidType, InvalidValue, ShapeError: there are no numbers, lists of unequal length, or
+            numbers that `wanted` cannot hold.
     """
     if isinstance(data, np.ndarray):
         return data, wanted
@@ -93,7 +95,7 @@ def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype
     if array.dtype == object or array.dtype.name == "uint64":
         array = large_numbers(data, array, wanted)
     if array.dtype.kind == "f" and array.size and kinds_of(data) <= {bool, int}:
-        array = large_numbers(data, array, wanted)  # of 1 and 2**63 numpy makes floats
+        array = large_numbers(data, array, wanted)  # numpy makes floats of 1 and 2**63
     if isinstance(wanted, _core.dtype):
         check_range(array, wanted)
     elif array.dtype.kind in "iufc":
@@ -102,23 +104,23 @@ def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype
 
 
 def _otherwise(kind: str) -> _core.dtype | None:
-    """The dtype of no numbers that numpy made an array of this kind of."""
+    """The dtype of an empty array of this kind, which numpy has made."""
     floats = {"f": get_default_dtype(), "c": complex_of(get_default_dtype())}
     return floats.get(kind)
 
 
 def whole_numbers(data: Data) -> bool:
-    """Whether the data are Python's integers, all of them."""
+    """True if all of the data are Python integers or bools."""
     return kinds_of(data) <= {bool, int}
 
 
 def kinds_of(data: object) -> set[Kind]:
-    """Of the innermost data."""
+    """The types or dtypes of the innermost data."""
     if not isinstance(data, (list, tuple)):
         return {data.dtype if isinstance(data, (np.ndarray, np.generic)) else type(data)}
     if any(isinstance(x, (list, tuple, np.ndarray)) for x in data):
         return set().union(*(kinds_of(x) for x in data))
-    types = set(map(type, data))  # few, however long the list is
+    types = set(map(type, data))  # few, even for a long list
     return {np.dtype(each) if issubclass(each, np.generic) else each for each in types}
 
 
@@ -130,16 +132,16 @@ _KNOWN: dict[Kind, _core.dtype] = {
 
 
 def common(kinds: set[Kind], otherwise: _core.dtype | None) -> _core.dtype | None:
-    """The dtype that numbers of these kinds have together; `otherwise` where there is none."""
+    """The common dtype of numbers of these kinds; `otherwise` if there is none."""
     known = _KNOWN | {float: get_default_dtype(), complex: complex_of(get_default_dtype())}
     dtypes = [known[kind] for kind in kinds if kind in known]
     return functools.reduce(promote_types, dtypes) if dtypes else otherwise
 
 
 def check_range(array: Array, wanted: _core.dtype) -> None:
-    """PyTorch's error for Python numbers that an integer dtype does not hold.
+    """Raises PyTorch's error for Python numbers that exceed an integer dtype.
 
-    Whole negative numbers wrap around in an unsigned dtype, as far as it is wide.
+    Negative integers wrap around in an unsigned dtype, within its width.
     """
     if array.dtype.kind == "c" and wanted != _core.bool and not wanted.is_complex:
         raise InvalidType("must be real number, not complex")
@@ -149,17 +151,18 @@ def check_range(array: Array, wanted: _core.dtype) -> None:
     wraps = limits.min == 0 and array.dtype.kind != "f"
     low = -int(limits.max) if wraps else int(limits.min)
     smallest, largest = array.min().item(), array.max().item()
-    # 255.5 is cut off to 255; nan is in no range
+    # 255.5 is truncated to 255; nan is in no range
     if not (low <= smallest and largest < int(limits.max) + 1):
         raise ShapeError(f"value cannot be converted to type {wanted.name} without overflow")
 
 
 def large_numbers(data: Data, array: Array, wanted: _core.dtype | None) -> Array:
-    """Numbers that numpy keeps as objects, as others: an integer beyond 64 bits may be among them.
+    """Numbers that numpy keeps as objects, in another dtype: there may be an integer beyond 64
+    bits.
 
     Raises:
-        InvalidType, InvalidValue, ShapeError: no numbers, or an integer that is to be one.
-        OverflowError: an integer that no float is near.
+        InvalidType, InvalidValue, ShapeError: there are no numbers, or an integer is required.
+        OverflowError: an integer exceeds every float.
     """
     kinds = kinds_of(data)
     if not kinds <= {bool, int, float, complex}:
@@ -181,7 +184,7 @@ def _first_leaf(data: Data) -> object:
 
 
 def misfit(data: Data) -> Exception:
-    """The error for data that numpy makes no numbers of."""
+    """The error for data that numpy cannot convert to numbers."""
     for leaf in leaves(data):
         if isinstance(leaf, (str, bytes)):
             kind = type(leaf).__name__
@@ -203,7 +206,7 @@ def leaves(data: object) -> Iterator[object]:
 
 
 def plain(data: Data) -> Data:
-    """Nested data without tensors: each is read, and has one element."""
+    """Nested data without tensors: each tensor is read, and has one element."""
     if isinstance(data, (list, tuple)):
         return [plain(x) for x in data]
     if isinstance(data, Tensor):
@@ -222,7 +225,7 @@ def plain(data: Data) -> Data:
 
 
 def data_shape(data: object) -> Shape:
-    """Lengths along the first elements."""
+    """Lengths of the nested lists, along their first elements."""
     shape = []
     while isinstance(data, (list, tuple)):
         shape.append(len(data))
@@ -233,7 +236,7 @@ def data_shape(data: object) -> Shape:
 
 
 def check_even(data: Data, shape: Shape, dim: int) -> None:
-    """PyTorch's error for lists of unequal length."""
+    """Raises PyTorch's error for lists of unequal length."""
     if dim == len(shape):
         if isinstance(data, (list, tuple)):
             raise InvalidType(f"not a sequence expected at dim {dim} (got {type(data).__name__})")

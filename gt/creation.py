@@ -1,4 +1,4 @@
-"""Tensors from data and from sizes. `device`, `layout` and the like are accepted and place nothing.
+"""Tensors from data and from sizes. `device`, `layout` and the like are accepted without effect.
 
 Random tensors are in random.py.
 """
@@ -27,7 +27,7 @@ Size: TypeAlias = int | Sequence[int]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PYTHON = frozenset({float, int, bool, list, tuple})  # of numbers: crates/python makes the tensor
+_PYTHON = frozenset({float, int, bool, list, tuple})  # crates/python makes these
 _SAME_BYTES = frozenset(np.dtype(name).char for name in FROM_NUMPY) | {"q"}
 
 
@@ -43,8 +43,8 @@ def tensor(
 
     Args:
         data: numbers, nested lists of them, a numpy array, a tensor, or another library's array.
-        dtype: by default bool, int64 or the default dtype; that of an array or tensor stays.
-        requires_grad: with it, Python integers become the default dtype (PyTorch raises).
+        dtype: by default bool, int64 or the default dtype; an array or tensor keeps its own.
+        requires_grad: if True, Python integers get the default dtype (PyTorch raises).
     """
     check_device(device)
     if isinstance(data, Tensor):
@@ -66,7 +66,7 @@ def tensor(
 
 
 def as_tensor(data: Data, dtype: _core.dtype | None = None, device: object = None) -> Tensor:
-    """`data` as a tensor; a tensor of that dtype stays itself."""
+    """`data` as a tensor; a tensor of that dtype is returned itself."""
     check_device(device, "as_tensor")
     if isinstance(data, Tensor):
         return data if dtype is None else cast(data, dtype)
@@ -82,14 +82,14 @@ def from_numpy(ndarray: Array) -> Tensor:
 
 
 def _as_it_is(data: object) -> Tensor | None:
-    """A numpy array whose bytes are those of its tensor; None for anything else."""
+    """A tensor of a numpy array whose bytes are those of the tensor; None for other data."""
     if type(data) is np.ndarray and data.ndim > 0 and data.dtype.char in _SAME_BYTES:
         return _core.from_numpy_copy(data)
     return None
 
 
 def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
-    """Upload, cast here: what numpy has no dtype for travels as its bits."""
+    """Uploads an array, cast here; dtypes that numpy lacks are sent as bits."""
     name = _name(array.dtype)
     if name not in FROM_NUMPY:
         raise InvalidType(
@@ -99,11 +99,11 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
     target = FROM_NUMPY[name] if dtype is None else dtype
     if requires_grad and not (target.is_floating_point or target.is_complex):
         raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
-    with np.errstate(over="ignore", invalid="ignore"):  # what a dtype does not hold becomes inf
+    with np.errstate(over="ignore", invalid="ignore"):  # values out of range become inf
         if array.dtype.kind == "c" and not target.is_complex and target != _core.bool:
-            array = array.real  # which alone is there: check_range
+            array = array.real  # check_range ensures that there is no imaginary part
         whole = np.asarray(array, dtype=NUMPY.get(repr(target), "float32"), order="C")
-    if whole.ndim == 0 and not target.is_complex:  # a number travels in the instruction
+    if whole.ndim == 0 and not target.is_complex:  # a number is part of the instruction
         out = call("full", size=(), value=whole.item(), dtype=target)
         return finish(out, requires_grad)
     if repr(target) not in NUMPY:
@@ -113,12 +113,12 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
 
 @functools.cache
 def _name(dtype: np.dtype[Any]) -> str:
-    """numpy's name of a dtype, which it makes anew each time."""
+    """numpy's name of a dtype, which numpy computes at each access."""
     return dtype.name
 
 
 def bfloat16_bits(values: Array) -> npt.NDArray[np.uint16]:
-    """The upper halves of float32 numbers, rounded to the nearest, halves to even."""
+    """The upper halves of float32 numbers, rounded to nearest, ties to even."""
     bits = values.view(np.uint32)
     upper = bits >> 16
     nearest = (bits + (0x7FFF + (upper & 1))) >> 16
@@ -126,7 +126,7 @@ def bfloat16_bits(values: Array) -> npt.NDArray[np.uint16]:
 
 
 def finish(x: Tensor, requires_grad: bool) -> Tensor:
-    """`x`, as a leaf that requires a gradient where one is asked for."""
+    """`x`, as a leaf that requires a gradient if `requires_grad`."""
     return x.requires_grad_() if requires_grad else x
 
 
@@ -156,9 +156,11 @@ def full(
 
 
 def filled(shape: Shape, value: Number | complex, dtype: _core.dtype) -> Tensor:
-    """A tensor of one number; a complex one is uploaded: no instruction has it as an attribute."""
+    """A tensor of one number; a complex one is uploaded, since no instruction has it as an
+    attribute.
+    """
     if isinstance(value, complex):
-        if dtype != _core.bool:  # of which any number but zero is true
+        if dtype != _core.bool:  # for bool any number except zero is True
             check_fits(value, dtype)
         return tensor(value, dtype=dtype).expand(shape).clone()
     return call("full", size=shape, value=as_stored(value, dtype), dtype=dtype)
@@ -208,7 +210,7 @@ def empty(
     memory_format: object = None,
     **named: Size,
 ) -> Tensor:
-    """Same as zeros: uninitialised memory would not be reproducible."""
+    """Zeros: uninitialised memory would not be reproducible."""
     check_device(device, "empty")
     shape = shape_of(size, size_only(named, "empty"), "empty")
     chosen = get_default_dtype() if dtype is None else dtype
@@ -216,7 +218,7 @@ def empty(
 
 
 def takes_no_out(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, which says of `out=` what to write instead."""
+    """`function` with an error for `out=` that says what to write instead."""
 
     @functools.wraps(function)
     def called(*args: P.args, **named: P.kwargs) -> R:
@@ -228,7 +230,7 @@ def takes_no_out(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def size_only(named: dict[str, Size], function: str) -> Size | None:
-    """The keyword `size`, which stands beside `*size` in PyTorch's signatures."""
+    """The keyword `size`, which PyTorch's signatures have beside `*size`."""
     size = named.pop("size", None)
     if named.pop("out", None) is not None:
         raise out_refused(function)
@@ -284,7 +286,7 @@ def linspace(
 def complex_line(
     function: str, start: complex, end: complex, steps: int, dtype: _core.dtype | None
 ) -> Tensor:
-    """Evenly spaced complex numbers, the parts each in its own line."""
+    """Evenly spaced complex numbers, by a line for each part."""
     default = {_core.float64: _core.complex128}.get(get_default_dtype(), _core.complex64)
     chosen = default if dtype is None else dtype
     if not chosen.is_complex:
@@ -305,7 +307,7 @@ def complex_line(
 def bounds(
     function: str, start: Number | Tensor, end: Number | Tensor, steps: object
 ) -> tuple[Number, Number]:
-    """Both ends as numbers: one in a tensor is read."""
+    """Both ends as numbers; a tensor is read."""
     if whole(steps) is None or isinstance(steps, bool):
         kinds = ", ".join(type(x).__name__ for x in (start, end, steps))
         raise InvalidType(
@@ -335,7 +337,9 @@ def logspace(
     layout: object = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """`base` to the powers `linspace(start, end, steps)`; an integer dtype cuts both ends first."""
+    """`base` to the powers `linspace(start, end, steps)`; an integer dtype truncates both ends
+    first.
+    """
     check_device(device, "logspace")
     start, end = bounds("logspace", start, end, steps)
     if isinstance(start, complex) or isinstance(end, complex):
@@ -434,12 +438,12 @@ def new_tensor(
 
 
 def is_tensor(obj: object) -> bool:
-    """Whether `obj` is a tensor."""
+    """True if `obj` is a tensor."""
     return isinstance(obj, Tensor)
 
 
 def is_storage(obj: object) -> bool:
-    """False: no tensor has a storage that programs could hold."""
+    """False: tensors have no storage objects of this kind."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""`gt.data`: batches that are made and uploaded before the program asks for them."""
+"""`gt.data`: batches that are made and uploaded ahead of the program's requests."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,21 +15,21 @@ END = object()  # the loader has no more batches
 
 
 class Prefetcher(Generic[Batch]):
-    """What `prefetch` returns: iterated as the loader is, again and again."""
+    """The iterable that `prefetch` returns; each iteration is one pass over the loader."""
 
     def __init__(self, loader: Iterable[Batch], n: int) -> None:
         self.loader = loader
         self.n = n
 
     def __len__(self) -> int:
-        return len(self.loader)  # type: ignore[arg-type] # a loader without a length says so
+        return len(self.loader)  # type: ignore[arg-type] - a loader without a length raises
 
     def __iter__(self) -> Iterator[Batch]:
         batches = iter(self.loader)
         thread = ThreadPoolExecutor(1, thread_name_prefix="gt-prefetch")
         pending: deque[Future[object]] = deque()
         try:
-            first = _next(batches)  # here: a sampler draws its order at a fixed place
+            first = _next(batches)  # in this thread: a sampler draws its order at a fixed place
             pending.extend(thread.submit(_next, batches) for _ in range(self.n))
             while first is not END:
                 yield first  # type: ignore[misc] # no END
@@ -40,19 +40,19 @@ class Prefetcher(Generic[Batch]):
 
 
 def prefetch(loader: Iterable[Batch], n: int = 2) -> Prefetcher[Batch]:
-    """The batches of `loader`, of which a thread makes and uploads the next `n` meanwhile.
+    """The batches of `loader`, the next `n` of which a thread makes and uploads ahead.
 
-    numpy arrays and PyTorch's tensors in a batch become GT's tensors, so that a loader of
-    PyTorch's, or any iterable, can be given; containers keep their kind, and the rest stays. The
+    numpy arrays and PyTorch's tensors in a batch become GT's tensors, so that a PyTorch loader, or
+    any iterable, can be given; containers keep their type, and other values do not change. The
     batches and their order are those of the loader.
 
-    Draws from the default generator while a batch is made (a random crop in the dataset) fall
-    between the program's own at no fixed place: give the dataset a generator of its own. An
-    exception of the loader is raised where its batch is asked for.
+    Draws from the default generator in the making of a batch (a random crop in the dataset) fall
+    between the program's own draws at no fixed place: give the dataset its own generator. An
+    exception of the loader is raised when its batch is requested.
 
     Args:
-        loader: a `DataLoader` or anything else that can be iterated; again for each epoch.
-        n: how many batches are ahead of the program, at least 1.
+        loader: a `DataLoader` or another iterable; it is iterated again for each epoch.
+        n: number of batches ahead of the program, at least 1.
 
     Returns:
         An iterable with the loader's length.
@@ -82,5 +82,5 @@ def _next(batches: Iterator[Batch]) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

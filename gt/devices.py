@@ -1,4 +1,4 @@
-"""`gt.device`: what scripts pass as `device=` and compare with `x.device`; it places nothing.
+"""`gt.device`: the value of `device=` in scripts and of `x.device`; it places nothing.
 
 The dispatcher decides where values live, so the device of every tensor is `gt`.
 """
@@ -12,11 +12,11 @@ KINDS = ("cpu", "cuda", "gt", "meta", "mps", "xpu")
 
 
 class device:  # noqa: N801 - PyTorch's name
-    """A kind of device and perhaps its number; accepted wherever PyTorch takes one.
+    """A kind of device and an optional number; accepted wherever PyTorch takes one.
 
     Args:
         type: `cpu`, `cuda`, `gt`, `meta`, `mps` or `xpu`, also with a number (`cuda:1`), a number
-            alone (a GPU's), or another device, PyTorch's too. Tensors "on meta" have values like
+            alone (of a GPU), or another device, also PyTorch's. Tensors "on meta" have values like
             all others.
         index: the number, if `type` has none.
     """
@@ -38,7 +38,7 @@ class device:  # noqa: N801 - PyTorch's name
         self.index = index
 
     def __enter__(self) -> "device":
-        """Where tensors are made by default, in PyTorch; here it places nothing."""
+        """In PyTorch sets the default device of new tensors; here it places nothing."""
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -61,10 +61,10 @@ class device:  # noqa: N801 - PyTorch's name
 
 
 def _parsed(spec: object) -> tuple[str, int | None]:
-    """The kind and the number in what PyTorch takes as a device."""
+    """The kind and the number in any value that PyTorch accepts as a device."""
     if isinstance(spec, device):
         return spec.type, spec.index
-    if type(spec).__name__ == "device":  # PyTorch's, which is not imported here
+    if type(spec).__name__ == "device":  # PyTorch's class, which is not imported here
         return _parsed(str(spec))
     if isinstance(spec, int) and not isinstance(spec, bool):
         return "cuda", spec
@@ -82,10 +82,10 @@ def _parsed(spec: object) -> tuple[str, int | None]:
 
 
 def check_device(spec: object, function: str = "tensor") -> None:
-    """Refuse what names no device; what PyTorch calls a device is not looked at.
+    """Refuses a value that names no device; PyTorch's names of devices are not restricted.
 
     Args:
-        function: what was called, for the text.
+        function: name of the called function, for the message.
     """
     if isinstance(spec, str):
         _parsed(spec)
@@ -101,7 +101,7 @@ def _device_of(self: Tensor) -> device:  # noqa: ARG001 - every tensor's
 
 
 def _is_cuda(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
-    """False: nothing here is placed by hand."""
+    """False: programs do not place values."""
     return False
 
 
@@ -111,32 +111,32 @@ def _is_none(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
 
 
 def get_device(self: Tensor) -> int:  # noqa: ARG001 - every tensor's
-    """-1, as of every tensor that is on no particular GPU."""
+    """-1, as for every tensor that is on no particular GPU."""
     return -1
 
 
 def pin_memory(self: Tensor, device: object = None) -> Tensor:  # noqa: ARG001 - places nothing
-    """`self`: what is uploaded goes through memory that is shared with the dispatcher anyway."""
+    """`self`: uploads go through memory shared with the dispatcher anyway."""
     return self
 
 
 def is_pinned(self: Tensor, device: object = None) -> bool:  # noqa: ARG001 - every tensor's
-    """False: no tensor's memory is the program's."""
+    """False: no tensor's memory belongs to the program."""
     return False
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """`self`: no tensor's memory is the program's, to be shared with another process."""
+    """`self`: no tensor's memory belongs to the program, to be shared with another process."""
     return self
 
 
 def is_shared(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
-    """False: no tensor's memory is the program's."""
+    """False: no tensor's memory belongs to the program."""
     return False
 
 
 def record_stream(self: Tensor, s: object) -> None:
-    """Nothing: the order in which a worker runs instructions keeps memory as long as it is read."""
+    """Does nothing: a worker's order of instructions keeps memory while it is read."""
 
 
 _MEMORY = {

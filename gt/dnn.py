@@ -1,4 +1,4 @@
-"""Distributed layers under TensorParallelismBeta's name for them; they are those of gt.nn."""
+"""Distributed layers under the name of TensorParallelismBeta; they are those of gt.nn."""
 
 from gt.nn.parallel import (
     ColumnLinear,
@@ -20,5 +20,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -14,21 +14,21 @@ DEFAULT_SEED = 67280421310721  # PyTorch's
 
 
 class Generator:
-    """A sequence of draws of its own; without one, draws come from the client's default."""
+    """A separate sequence of draws; functions without one draw from the client's default."""
 
     def __init__(self, device: object = None) -> None:
         self.device = device
         self._seed, self._draw = DEFAULT_SEED, 0
 
     def manual_seed(self, seed: int) -> "Generator":
-        """Start again at the first draw of `seed`."""
+        """Restart at the first draw of `seed`."""
         if isinstance(seed, (bool, float, str)):
             raise InvalidUse(f"manual_seed expected a long, but got {type(seed).__name__}")
         self._seed, self._draw = wrapped(seed), 0
         return self
 
     def seed(self) -> int:
-        """Start at a seed of the operating system's, which is returned."""
+        """Restart at a seed from the operating system, which is returned."""
         self.manual_seed(secrets.randbits(63))
         return self._seed
 
@@ -41,12 +41,12 @@ class Generator:
         return packed(self._seed, self._draw)
 
     def set_state(self, new_state: Tensor) -> "Generator":
-        """Go on where `new_state` was taken; reads it."""
+        """Continue at the place where `new_state` was taken; reads it."""
         self._seed, self._draw = unpacked(new_state)
         return self
 
     def next_draw(self) -> tuple[int, int]:
-        """Seed and number of a draw, used once."""
+        """Seed and number of the next draw, which is used up."""
         self._draw += 1
         return self._seed, self._draw - 1
 
@@ -55,10 +55,10 @@ class Generator:
 def fork_rng(
     devices: object = None, enabled: bool = True, device_type: object = None
 ) -> Iterator[None]:
-    """Draws inside leave no trace: after it the default generator goes on as if there were none.
+    """Restores the default generator after the block, as if the block had drawn nothing.
 
     Args:
-        devices: Accepted, like `device_type`: there is one generator for all of them.
+        devices: Accepted without effect, like `device_type`: there is one generator.
         enabled: False does nothing.
     """
     del devices, device_type
@@ -71,7 +71,7 @@ def fork_rng(
 
 
 class DefaultGenerator(Generator):
-    """The client's generator, which lives in `gt._core`."""
+    """The client's generator, whose state is in `gt._core`."""
 
     def manual_seed(self, seed: int) -> "Generator":
         _core.manual_seed(wrapped(seed))
@@ -105,16 +105,16 @@ _FLOAT64_MAX = (2 - 2**-52) * 2.0**1023
 
 
 def wrapped(seed: int) -> int:
-    """A seed as a signed number of 64 bits; PyTorch takes unsigned ones too."""
+    """A seed as a signed 64-bit number; PyTorch also accepts unsigned ones."""
     if not -(2**63) <= int(seed) < 2**64:
         raise InvalidValue("Overflow when unpacking long long")
     return (int(seed) + 2**63) % 2**64 - 2**63
 
 
 def is_finite(dtype: _core.dtype, mean: float, std: float) -> bool:
-    """Whether the operator of normal numbers takes these, which it computes with in float32.
+    """True if the normal operator takes this mean and deviation, with which it computes in float32.
 
-    Those of a mean or deviation beyond are units, scaled: infinite or NaN, as PyTorch's.
+    With a larger mean or deviation, scaled unit normals are infinite or NaN, as PyTorch's are.
     """
     most = _FLOAT64_MAX if dtype in (_core.float64, _core.complex128) else _FLOAT32_MAX
     return abs(mean) <= most and std <= most
@@ -127,7 +127,7 @@ def packed(seed: int, draw: int) -> Tensor:
 
 
 def unpacked(state: object) -> tuple[int, int]:
-    """What `packed` packed; reads it."""
+    """The seed and draw number in a state that `packed` made; reads it."""
     if not isinstance(state, Tensor) or state.dtype != _core.uint8 or state.shape != (16,):
         raise InvalidType("expected a state that get_rng_state or Generator.get_state returned")
     seed, draw = state.numpy().view(np.int64)
@@ -135,12 +135,12 @@ def unpacked(state: object) -> tuple[int, int]:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Start the default generator again at the first draw of `seed`."""
+    """Restart the default generator at the first draw of `seed`."""
     return default_generator.manual_seed(seed)
 
 
 def seed() -> int:
-    """Start the default generator at a seed of the operating system's, which is returned."""
+    """Restart the default generator at a seed from the operating system, which is returned."""
     return default_generator.seed()
 
 
@@ -155,7 +155,7 @@ def get_rng_state() -> Tensor:  # PyTorch's name
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Go on where `new_state` was taken."""
+    """Continue at the place where `new_state` was taken."""
     default_generator.set_state(new_state)
 
 

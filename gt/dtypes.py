@@ -1,4 +1,4 @@
-"""What is known of element types without a tensor: promotion, limits, the default."""
+"""Facts about element types that need no tensor: promotion, limits, the default dtype."""
 
 from typing import TypeAlias
 
@@ -49,24 +49,26 @@ def of_number(value: Number | complex) -> _core.dtype:
 
 
 def complex_of(dtype: _core.dtype) -> _core.dtype:
-    """The complex dtype whose parts have a float's precision; of the halves complex64."""
+    """The complex dtype whose parts have a float's precision; complex64 for half dtypes."""
     return _core.complex128 if dtype in {_core.float64, _core.complex128} else _core.complex64
 
 
 def part_of(dtype: _core.dtype) -> _core.dtype:
-    """The float that the parts of a complex dtype are; other dtypes as they are."""
+    """The float dtype of a complex dtype's parts; other dtypes unchanged."""
     return {_core.complex64: _core.float32, _core.complex128: _core.float64}.get(dtype, dtype)
 
 
 def category(dtype: _core.dtype) -> int:
-    """0 bool, 1 integer, 2 float, 3 complex: the higher one wins whatever the widths."""
+    """Rank of a dtype's kind: 0 bool, 1 integer, 2 float, 3 complex; the higher one wins at any
+    width.
+    """
     if dtype.is_complex:
         return 3
     return 2 if dtype.is_floating_point else int(dtype != _core.bool)
 
 
 def promote_types(type1: _core.dtype, type2: _core.dtype) -> _core.dtype:
-    """The smallest dtype that both fit in, by PyTorch's lattice."""
+    """The smallest dtype that both can be converted to, by PyTorch's lattice."""
     if type1 == type2:
         return type1
     low, high = sorted((type1, type2), key=lambda d: (category(d), d.itemsize, repr(d)))
@@ -82,23 +84,27 @@ def promote_types(type1: _core.dtype, type2: _core.dtype) -> _core.dtype:
 
 
 def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
-    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    """True if a result of dtype `from_` may be written into a tensor of dtype `to`."""
     return category(from_) <= category(to)
 
 
 def as_stored(value: Number, dtype: _core.dtype) -> Number:
-    """An integer from 2**63 on as floats hold it, where these are meant; others as they are."""
+    """An integer from 2**63 on as a float, if the dtype is float or complex; other numbers
+    unchanged.
+    """
     is_large = isinstance(value, int) and 2**63 <= value < 2**64
     return float(value) if is_large and (dtype.is_floating_point or dtype.is_complex) else value
 
 
 def result_type(tensor: Tensor | Number | complex, other: Tensor | Number | complex) -> _core.dtype:
-    """The dtype of an operation on both: tensors before 0-d tensors before numbers."""
+    """The dtype of an operation on both: tensors take precedence over 0-d tensors, these over
+    numbers.
+    """
     return common_type(tensor, other)
 
 
 def common_type(*operands: Tensor | Number | complex) -> _core.dtype:
-    """The same of any number of operands."""
+    """The dtype of an operation on any number of operands, as `result_type` of two."""
     ranked: list[list[_core.dtype]] = [[], [], []]
     for x in operands:
         if isinstance(x, Tensor):
@@ -159,7 +165,7 @@ class iinfo:  # noqa: N801  (PyTorch's name)
 
 
 class Layout:
-    """A name that PyTorch's code passes along; GT's tensors are contiguous whatever it says."""
+    """A layout's name, which PyTorch's code passes along; GT's tensors are always contiguous."""
 
     def __init__(self, name: str) -> None:
         self.name = name

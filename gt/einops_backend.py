@@ -1,4 +1,4 @@
-"""einops over GT's tensors: its own mechanism of backends, and its layers as GT's modules.
+"""einops on GT's tensors: a backend in its registry, and its layers as GT's modules.
 
 einops is not imported here: import_hooks.py calls these when a program imports it.
 """
@@ -15,11 +15,11 @@ import gt
 from gt._core import Tensor
 
 REDUCTIONS = {"min": "amin", "max": "amax", "sum": "sum", "mean": "mean"}
-ONE_BY_ONE = ("any", "all", "prod")  # of one dimension at a time
+ONE_BY_ONE = ("any", "all", "prod")  # reductions of one dimension at a time
 
 
 class Operations:
-    """What einops asks of a backend, in GT's operators."""
+    """The operations that einops asks of a backend, in GT's operators."""
 
     framework_name = "gt"
 
@@ -75,9 +75,9 @@ class Operations:
 
 
 def register(module: types.ModuleType) -> None:
-    """Add a backend to `einops._backends`, which finds the subclasses of its abstract one."""
+    """Adds a backend to `einops._backends`, which finds the subclasses of its abstract backend."""
     bases = (Operations, module.AbstractBackend)
-    vars(module)["GtBackend"] = type("GtBackend", bases, {})  # einops knows them weakly
+    vars(module)["GtBackend"] = type("GtBackend", bases, {})  # einops holds only weak references
 
 
 def add_layers(module: types.ModuleType) -> None:
@@ -98,11 +98,11 @@ def add_layers(module: types.ModuleType) -> None:
 
 
 def choose_layers(module: types.ModuleType, load: Callable[[types.ModuleType], None]) -> None:
-    """Make `einops.layers.torch` GT's layers to a file that uses GT, and torch's to others.
+    """Makes `einops.layers.torch` GT's layers for a file that uses GT, and torch's for others.
 
     Args:
-        module: Has no names of its own: each import from it asks which file it is in.
-        load: Fills a module with torch's layers, which imports torch.
+        module: A module without names of its own: each import from it checks the importing file.
+        load: A function that fills a module with torch's layers, which imports torch.
     """
 
     @functools.cache
@@ -113,18 +113,18 @@ def choose_layers(module: types.ModuleType, load: Callable[[types.ModuleType], N
         return loaded
 
     def layer(name: str) -> object:
-        if name.startswith("__"):  # the import's own questions
+        if name.startswith("__"):  # attributes that the import system reads
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        is_ours = _uses_gt(sys._getframe(1).f_globals)  # noqa: SLF001 - the file that asks
+        is_ours = _uses_gt(sys._getframe(1).f_globals)  # noqa: SLF001 - the importing file
         return getattr(importlib.import_module("einops.layers.gt") if is_ours else theirs(), name)
 
     vars(module)["__getattr__"] = layer
 
 
 def _uses_gt(names: dict[str, object]) -> bool:
-    """Whether a file of these names writes for GT: torch is none of them.
+    """True if a file with these globals uses GT: torch is not among them.
 
-    A file that names neither is torch's where the program has imported torch.
+    A file that uses neither counts as torch's if the program has imported torch.
     """
     homes = {
         str(getattr(value, "__name__" if isinstance(value, types.ModuleType) else "__module__", ""))
@@ -152,7 +152,7 @@ def _create_parameters(
     bias_shape: list[int] | None,
     bias_bound: float,
 ) -> None:
-    """EinMix's weight and bias, uniform within their bounds."""
+    """Makes EinMix's weight and bias, uniform within their bounds."""
     for name, shape, bound in (
         ("weight", weight_shape, weight_bound),
         ("bias", bias_shape, bias_bound),
@@ -168,7 +168,7 @@ def _create_rearrange_layers(
     post_reshape_pattern: str | None,
     post_reshape_lengths: dict[str, int] | None,
 ) -> None:
-    """What EinMix does before its product and behind it, None where nothing."""
+    """Sets the layers that EinMix runs before and after its product; None for no layer."""
     layer = vars(sys.modules[type(self).__module__])["Rearrange"]
     for name, pattern, lengths in (
         ("pre_rearrange", pre_reshape_pattern, pre_reshape_lengths),

@@ -1,4 +1,4 @@
-"""einx over GT's tensors: its own mechanism of backends, and its functions for torch, over GT's.
+"""einx on GT's tensors: a backend in its registry, with its functions for torch on GT's functions.
 
 einx is not imported here: import_hooks.py calls this when a program imports it.
 """
@@ -9,12 +9,12 @@ from typing import Any
 
 from gt._core import Tensor
 
-# A part of einx, or what its functions make: it has no types.
+# A part of einx, or a result of its functions, which have no types.
 Part = Any
 
 
 def register(_module: types.ModuleType) -> None:
-    """Add the backend `gt` to einx's registry, which makes it at the first tensor of GT's."""
+    """Adds the backend `gt` to einx's registry, which makes it at GT's first tensor."""
     _part("frontend.backend").registry.register_on_import("gt", "gt", _create)
 
 
@@ -23,7 +23,7 @@ def _part(name: str) -> Part:
 
 
 def _create() -> Part:
-    """The backend: einx traces calls of functions, which are those of the module `gt` here."""
+    """The backend: einx traces calls of functions, here those of the module `gt`."""
     adapter, tracer = _part("adapter"), _part("tracer")
     surface = tracer.signature.python.import_("gt")
     functions = tracer.signature.torch(surface)
@@ -55,7 +55,9 @@ def _create() -> Part:
 
 
 def _operators(adapter: Part, functions: Part, classical: Part, devices: Part) -> dict[str, Part]:
-    """einx's operators by its names, each made of the function of torch's surface that it is."""
+    """einx's operators by name, each made from the function of torch's interface that it stands
+    for.
+    """
     made = adapter.decomposednamedtensor_from_classical
     kinds = {
         "elementwise": lambda function: made.elementwise(function, classical),

@@ -1,8 +1,8 @@
-"""The exceptions that GT raises, each also of the class that PyTorch raises for the same mistake.
+"""The exceptions that GT raises, each also of PyTorch's class for the same mistake.
 
-A user's mistake, a worker's failure and a lost connection are different types. The texts are
-written where the mistake is found (shape and dtype rules in `gt._core`, which finds the classes
-here by their names); here stand only the classes.
+A user's mistake, a worker's failure and a lost connection are different types. The messages are
+written where the mistake is found (shape and dtype rules in `gt._core`, which looks the classes up
+here by name); only the classes are here.
 """
 
 import builtins
@@ -30,47 +30,47 @@ __all__ = [
 
 
 class Error(Exception):
-    """Any error that GT raises on purpose."""
+    """Base of all errors that GT raises on purpose."""
 
 
 class ShapeError(Error, RuntimeError):
-    """Operands whose shapes do not fit the operation."""
+    """Operands whose shapes do not match the operation."""
 
 
 class DtypeError(Error, RuntimeError):
-    """Operands whose element types do not fit the operation."""
+    """Operands whose dtypes do not match the operation."""
 
 
 class IndexOutOfRange(Error, builtins.IndexError):
-    """A dimension or an index outside the tensor."""
+    """A dimension or an index out of the tensor's range."""
 
 
 class InvalidValue(Error, ValueError):
-    """An argument of the right type with a value that has no meaning there."""
+    """An argument of the right type with a meaningless value."""
 
 
 class InvalidType(Error, TypeError):
-    """An argument of a type that the operation does not take."""
+    """An argument of a type that the operation does not accept."""
 
 
 class NotSupported(Error, NotImplementedError):
-    """Something that PyTorch has and GT does not, or not for these operands."""
+    """A feature of PyTorch that GT lacks, or lacks for these operands."""
 
 
 class UnsupportedDtype(DtypeError, NotSupported):
-    """An element type that the operation is not made for, in PyTorch neither."""
+    """A dtype that the operation does not support, in PyTorch neither."""
 
 
 class InvalidUse(Error, RuntimeError):
-    """What PyTorch refuses for other reasons than shapes and element types."""
+    """A use that PyTorch refuses for a reason other than shapes and element types."""
 
 
 class NotDifferentiable(Error, RuntimeError):
-    """A gradient was asked for where none is defined."""
+    """A gradient was requested where none is defined."""
 
 
 class DerivativeNotImplemented(NotDifferentiable, NotImplementedError):
-    """The same, of an operator whose gradient PyTorch refuses with a NotImplementedError."""
+    """A missing gradient that PyTorch refuses with a NotImplementedError."""
 
 
 class WorkerError(Error, RuntimeError):
@@ -78,23 +78,23 @@ class WorkerError(Error, RuntimeError):
 
 
 class LinAlgError(WorkerError):
-    """A matrix that has no inverse or no factors, or whose iteration does not end."""
+    """A matrix without an inverse or factors, or an iteration that does not converge."""
 
 
 class OutOfMemoryError(WorkerError):
-    """A worker's device had no memory for an instruction's result."""
+    """A worker's device is out of memory for an instruction's result."""
 
 
 class ConfigError(Error, ValueError):
-    """A layout that cannot be meant, as a file or a program writes it; names the place.
+    """An invalid layout in a file or a program; names the place.
 
     Args:
-        text: what is wrong.
-        remedy: what to write instead.
-        key: the key of the entry that is at fault, where the place is not known yet.
-        file: the file, or the call that was made.
-        line: from 1 on.
-        column: from 1 on.
+        text: the mistake.
+        remedy: the correction.
+        key: the key of the faulty entry, if its place is not known yet.
+        file: the file, or the name of the call.
+        line: line, from 1 on.
+        column: column, from 1 on.
     """
 
     def __init__(
@@ -114,19 +114,19 @@ class ConfigError(Error, ValueError):
 
 
 class ConnectionLost(Error, builtins.ConnectionError):
-    """The dispatcher cannot be reached any more; the session's tensors are gone."""
+    """The dispatcher cannot be reached any more; the session's tensors are lost."""
 
 
 class NoWorker(ConnectionLost):
-    """No worker has joined the dispatcher within the limit; the session is as it was."""
+    """No worker has joined the dispatcher within the limit; the session is unchanged."""
 
 
 class UnreadFailureWarning(RuntimeWarning):
-    """An instruction failed and nobody has read its result: the session's next read warns of it."""
+    """An instruction failed and nobody has read its result; issued at the session's next read."""
 
 
 def out_refused(function: str) -> InvalidType:
-    """What a function says that is given `out=`."""
+    """The error of a function that is called with `out=`."""
     return InvalidType(
         f"{function}(): out= is not taken, results are values of their own: write "
         f"out = gt.{function}(...), or out.copy_(gt.{function}(...)) where others read out"
@@ -134,5 +134,5 @@ def out_refused(function: str) -> InvalidType:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, as torch.fft has them.
+"""Discrete Fourier transforms, as in torch.fft.
 
 A function without a row of its own in ops.toml runs whole on one worker.
 """
@@ -24,7 +24,7 @@ def fftfreq(
     device: object = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The frequencies of the `n` results of `fft` of samples that are `d` apart."""
+    """The frequencies of the `n` results of `fft`, for samples at distance `d`."""
     first = creation.arange(0, (n + 1) // 2, dtype=dtype, device=device)
     found = creation.arange(-(n // 2), 0, dtype=dtype, device=device)
     return _scaled([first, found], n * d, dtype, requires_grad=requires_grad)
@@ -38,7 +38,7 @@ def rfftfreq(
     device: object = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The frequencies of the results of `rfft` of `n` samples that are `d` apart."""
+    """The frequencies of the results of `rfft`, for `n` samples at distance `d`."""
     found = creation.arange(0, n // 2 + 1, dtype=dtype, device=device)
     return _scaled([found], n * d, dtype, requires_grad=requires_grad)
 
@@ -49,7 +49,7 @@ def _scaled(parts: list[Tensor], by: float, dtype: dtype | None, *, requires_gra
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__
 
 

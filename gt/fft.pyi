@@ -25,6 +25,6 @@ def rfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: str | None 
 def rfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: str | None = None) -> Tensor: ...
 def rfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: str | None = None) -> Tensor: ...
 def fftfreq(n: _int, d: _float=1.0, *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False) -> Tensor:
-    """The frequencies of the `n` results of `fft` of samples that are `d` apart."""
+    """The frequencies of the `n` results of `fft`, for samples at distance `d`."""
 def rfftfreq(n: _int, d: _float=1.0, *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False) -> Tensor:
-    """The frequencies of the results of `rfft` of `n` samples that are `d` apart."""
+    """The frequencies of the results of `rfft`, for `n` samples at distance `d`."""

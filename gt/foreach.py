@@ -1,6 +1,6 @@
-"""`gt._foreach_add` and its kin: PyTorch's operators over lists of tensors, as loops.
+"""`gt._foreach_add` and the like: PyTorch's operators over lists of tensors, as loops.
 
-Programs call them to start fewer kernels; here instructions are queued anyway. Signatures are
+Programs call them to launch fewer kernels; here instructions are queued anyway. Signatures are
 PyTorch's, in the order in which its parser tries them.
 """
 
@@ -31,7 +31,7 @@ _NUMBERS = ("Scalar scalar", "Scalar[] scalars")
 _SCALED = ("Tensor other, *, Scalar alpha=1", "Tensor[] other, *, Scalar alpha=1")
 _LISTS = "Tensor[] tensor1, Tensor[] tensor2, "
 _FACTORS = ("Scalar[] scalars", "Tensor scalars", "Scalar value=1")
-# What follows the list `self` in each overload.
+# Parameters that follow the list `self` in each overload.
 _OVERLOADS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*_ELEMENTWISE, "max", "zero"), ("",)),
     "add": (*_NUMBERS, *_SCALED),
@@ -54,7 +54,7 @@ _OVERLOADS: dict[str, tuple[str, ...]] = {
 _WRITTEN_ONLY = {"copy", "zero"}
 _RETURNED_ONLY = {"clone", "max", "mm", "norm", "powsum"}
 _EUCLIDEAN = 2
-# By another operator than the method of the name.
+# Operators that differ from the method of the name.
 _METHODS = {"maximum": "clamp_min", "minimum": "clamp_max"}
 NAMES = sorted(
     [f"_foreach_{name}" for name in _OVERLOADS.keys() - _WRITTEN_ONLY]
@@ -72,7 +72,7 @@ def _candidates(name: str) -> tuple[schemas.Schema, ...]:
 
 
 def _bound(title: str, name: str, args: tuple[Value, ...], named: dict[str, Value]) -> list[Value]:
-    """The arguments' values in order; a tensor of one number stands for the number, too."""
+    """The arguments' values in order; a tensor of one element may stand for a number."""
     candidates = _candidates(name)
     try:
         return binding.bound_to(title, candidates, args, named)[1]
@@ -92,7 +92,7 @@ def _number(value: Value) -> Value:
 
 
 def _columns(values: list[Value]) -> list[list[Value]]:
-    """Each argument as what each tensor of the list has for it."""
+    """Each argument as a list with a value for each tensor."""
     lists = [x for x in values if isinstance(x, list)]
     count = len(lists[0])
     if not count:
@@ -109,7 +109,7 @@ def _columns(values: list[Value]) -> list[list[Value]]:
 
 
 def _packed(factors: Tensor, count: int) -> list[Value]:
-    """The numbers of the tensor that addcmul and addcdiv take for a list of them."""
+    """The numbers of a tensor that addcmul and addcdiv accept for a list of numbers."""
     if factors.ndim != 1:
         raise ShapeError(
             f"Expected packed scalar Tensor to be of dimension 1. Got {factors.ndim} instead."
@@ -140,11 +140,11 @@ def _rows(name: str, values: list[Value]) -> list[tuple[Value, ...]]:
 
 
 def _operator(name: str, *, writes: bool) -> Operator:
-    """The operator of one tensor, with the arguments in the schema's order."""
+    """The operator on one tensor, with the arguments in the schema's order."""
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     if name == "pow" and not writes:
-        return gt.pow  # a number may stand before tensors
+        return gt.pow  # a number may precede tensors
     method: Operator = getattr(Tensor, _METHODS.get(name, name) + "_" * writes)
     if name in ("addcdiv", "addcmul"):
         return lambda x, first, second, value: method(x, first, second, value=value)
@@ -154,7 +154,7 @@ def _operator(name: str, *, writes: bool) -> Operator:
 
 
 def _halved(name: str, method: Operator) -> Operator:
-    """Beside a number, the operator of tensors: an equal element has half of the gradient."""
+    """The operator for a number as a tensor: an equal element gets half of the gradient."""
 
     def operator(tensor: Tensor, other: Value) -> Tensor:
         if isinstance(other, Tensor) or tensor.dtype.is_complex:
@@ -175,7 +175,7 @@ def _maximum(tensor: Tensor) -> Tensor:
 
 
 def _norm(tensor: Tensor, order: Value, dtype: Value) -> Tensor:
-    """The usual norm has a row, which workers without torch have too."""
+    """The vector norm; the 2-norm has a row, which workers without torch have too."""
     if order == _EUCLIDEAN and dtype is None and tensor.is_floating_point():
         return tensor.norm()
     result: Tensor = call("linalg_vector_norm", (tensor, order), {"dtype": dtype})
@@ -204,7 +204,7 @@ def _writing(name: str) -> Callable[..., Value]:
         values = _bound(f"_foreach_{name}_", name, args, named)
         rows = _rows(name, values)
         operator = _operator(name, writes=True)
-        # A leaf refuses before anything is written, as in PyTorch.
+        # A leaf raises before anything is written, as in PyTorch.
         rows_refused = [row for row in rows if _core.is_grad_enabled() and _is_leaf(row[0])]
         for row in itertools.chain(rows_refused, rows):
             operator(*row)

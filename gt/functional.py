@@ -1,4 +1,4 @@
-"""What PyTorch has in `torch` itself beside what tensors have as methods: `gt` has these names."""
+"""Functions of `torch` itself that are no tensor methods, under the same names in `gt`."""
 
 import warnings
 
@@ -33,7 +33,7 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """dropout of whole channels: what input[i, j] has is zero together, or kept."""
+    """dropout of whole channels: all elements of input[i, j] are dropped together, or kept."""
     if input.ndim < 2:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     drop = functional.dropout if input.ndim == 2 else functional.dropout2d
@@ -41,7 +41,9 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Dropout that keeps mean and variance after selu: what is dropped becomes selu's lowest."""
+    """Dropout that keeps mean and variance after selu: dropped elements become selu's
+    lowest value.
+    """
     return functional.alpha_dropout(input, _share(p), train)
 
 
@@ -56,7 +58,9 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of matrices, in the order of the fewest multiplications; of one, a copy."""
+    """The product of matrices, in the order with the fewest multiplications; a copy of a single
+    one.
+    """
     if len(matrices) == 1 and matrices[0].ndim != 2:
         raise ShapeError(f"Tensor dimension is {matrices[0].ndim}, expected 2 instead.")
     return matrices[0].clone() if len(matrices) == 1 else gt.linalg.multi_dot(list(matrices))
@@ -75,7 +79,7 @@ def range(
 ) -> Tensor:
     """start, start + step, … up to `end` inclusive: a vector in the default dtype.
 
-    PyTorch keeps it for old programs and warns; arange is what to write.
+    PyTorch keeps it for old programs and warns; use arange.
     """
     warnings.warn(
         "gt.range is deprecated, as torch.range is: its end is inclusive. Use gt.arange",
@@ -103,7 +107,7 @@ def rrelu(
 
 
 def typename(obj: object) -> str:
-    """The type's name with its module; of a tensor what `x.type()` says."""
+    """Name of the type with its module; for a tensor the name that `x.type()` returns."""
     if isinstance(obj, Tensor):
         return str(obj.type())
     named = obj if hasattr(obj, "__name__") or hasattr(obj, "__qualname__") else type(obj)
@@ -113,14 +117,14 @@ def typename(obj: object) -> str:
 
 
 def _share(p: float) -> float:
-    """A probability; else PyTorch's error, which is another than that of nn.functional."""
+    """A probability; PyTorch's error for others differs from that of nn.functional."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
     return p
 
 
 def __getattr__(name: str) -> object:
-    """The names of torch.functional that `gt` has elsewhere: einsum, norm, stft, …"""
+    """Names of torch.functional that `gt` has elsewhere: einsum, norm, stft, …"""
     if name in missing.names_of("gt.functional") and hasattr(gt, name):
         return getattr(gt, name)
     raise missing.attribute_error("gt.functional", name)

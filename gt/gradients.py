@@ -1,7 +1,7 @@
-"""Gradients that need control flow; all others are text, in ops.toml, whose formulas call these.
+"""Gradients that need control flow; the formulas in ops.toml, which define all others, call these.
 
-They only emit instructions, so they can be differentiated again, and read no value. PyTorch's
-conventions hold at every kink. An operand is a tensor, or the number that stood for it.
+They only emit instructions, so they can be differentiated again, and they read no value. PyTorch's
+conventions hold at every kink. An operand is a tensor, or the number in its place.
 """
 
 import functools
@@ -27,7 +27,9 @@ def pow_exponent(g: Tensor, x: Value, y: Tensor, out: Tensor) -> Tensor:
 
 
 def clamp_self(g: Tensor, x: Tensor, low: Bound, high: Bound) -> Tensor:
-    """All strictly inside. At a number nothing; at a tensor half, all where both bounds meet."""
+    """The gradient strictly inside the bounds: 0 at a number bound; half at a tensor bound, all
+    where both meet.
+    """
     if not isinstance(low, Tensor) and not isinstance(high, Tensor):
         tests = [x > low] if low is not None else []
         tests += [x < high] if high is not None else []
@@ -42,7 +44,9 @@ def clamp_self(g: Tensor, x: Tensor, low: Bound, high: Bound) -> Tensor:
 
 
 def clamp_min(g: Tensor, x: Value, low: Tensor, high: Bound) -> Tensor:
-    """What clamp_self leaves at and below the lower bound, where the bounds are not crossed."""
+    """The gradient of clamp by its lower bound, at elements that are at or below it; 0 where the
+    bounds are crossed.
+    """
     if high is None:
         return _unless_less(g, low, x)
     here = call("ge", low, x).logical_and(low <= high)  # no NaN is among them
@@ -51,7 +55,9 @@ def clamp_min(g: Tensor, x: Value, low: Tensor, high: Bound) -> Tensor:
 
 
 def clamp_max(g: Tensor, x: Value, low: Bound, high: Tensor) -> Tensor:
-    """What clamp_self leaves at and above the upper bound; all where the bounds are crossed."""
+    """The gradient of clamp by its upper bound, at elements that are at or above it; all of it
+    where the bounds are crossed.
+    """
     if low is None:
         return _unless_less(g, x, high)
     here = (high <= x).logical_and(((high == low).logical_and(high == x)).logical_not())
@@ -60,12 +66,12 @@ def clamp_max(g: Tensor, x: Value, low: Bound, high: Tensor) -> Tensor:
 
 
 def _unless_less(g: Tensor, a: Value, b: Value) -> Tensor:
-    """The gradient where `a` was not less than `b`; half of it where they tie."""
+    """The gradient where `a` was not less than `b`; half of it where they are equal."""
     return call("where", call("eq", a, b), g / 2, g).masked_fill(call("lt", a, b), 0.0)
 
 
 def repeat_self(g: Tensor, shape: Shape, repeats: Shape) -> Tensor:
-    """The sum over all copies."""
+    """The gradient summed over all copies."""
     sizes = (1,) * (len(repeats) - len(shape)) + shape
     blocks = g.reshape(tuple(n for pair in zip(repeats, sizes, strict=True) for n in pair))
     copies = tuple(range(0, 2 * len(sizes), 2))
@@ -74,7 +80,7 @@ def repeat_self(g: Tensor, shape: Shape, repeats: Shape) -> Tensor:
 
 
 def grown(g: Tensor, shape: Shape) -> Tensor:
-    """Zeros for the part of a source that the index did not reach."""
+    """The gradient extended by zeros for the part of a source that the index did not reach."""
     missing = [n for d in reversed(range(g.ndim)) for n in (0, shape[d] - g.shape[d])]
     return call("pad", g, pad=tuple(missing), value=0.0)
 
@@ -88,7 +94,9 @@ def nll_loss_self(
     reduction: str,
     ignore_index: int,
 ) -> Tensor:
-    """Minus the class weight at each target, zero at ignored ones; can be differentiated again."""
+    """Minus the class weight at each target, zero at ignored ones; it can be
+    differentiated again.
+    """
     dim = 0 if len(shape) == 1 else 1
     ignored = target == ignore_index
     index = target.masked_fill(ignored, 0)
@@ -116,7 +124,9 @@ def cross_entropy_self(
     ignore_index: int,
     label_smoothing: float,
 ) -> Tensor:
-    """Through the loss, and `along` log_softmax, the second result; can be differentiated again."""
+    """Through the loss, and `along` the log_softmax, the second result; it can be differentiated
+    again.
+    """
     dim = 0 if len(shape) == 1 else 1
     if g is not None:
         through = nll_loss_self(g, shape, target, weight, total, reduction, ignore_index)
@@ -141,35 +151,35 @@ def batch_norm_input(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) ->
 
 
 def batch_norm_weight(g: Tensor, x: Tensor, eps: float) -> Tensor:
-    """The same of its weight."""
+    """The gradient of batch_norm's weight."""
     return (g * _standardized_channels(x, eps)[0]).sum(_others(x))
 
 
 def batch_norm_bias(g: Tensor) -> Tensor:
-    """The same of its bias."""
+    """The gradient of batch_norm's bias."""
     return g.sum(_others(g))
 
 
 def _standardized_channels(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Mean 0 and variance 1 of each channel, and by what it was multiplied."""
+    """`x` with mean 0 and variance 1 in each channel, and the factor."""
     rstd = (x.var(_others(x), correction=0, keepdim=True) + eps).rsqrt()
     return (x - x.mean(_others(x), keepdim=True)) * rstd, rstd
 
 
 def _others(x: Tensor) -> list[int]:
-    """All dimensions but that of the channels."""
+    """All dimensions except that of the channels."""
     return [dim for dim in range(x.ndim) if dim != 1]
 
 
 def _of_channels(value: Tensor, x: Tensor) -> Tensor:
-    """[channels] so that it broadcasts over [batch, channels, ...]."""
+    """[channels] reshaped to broadcast over [batch, channels, ...]."""
     return value.reshape(-1, *([1] * (x.ndim - 2)))
 
 
 def others_product(x: Tensor, dim: int | None) -> Tensor:
-    """The product of all others along `dim`, or of all elements, as one that has derivatives.
+    """The product of all other elements along `dim`, or of all, in a differentiable form.
 
-    It divides by nothing, so that they are right however many elements are zero.
+    It does not divide, so that it is right for any number of zeros.
     """
     if dim is None:
         return others_product(x.flatten(), 0).view(x.shape)
@@ -185,9 +195,10 @@ def _product_before(x: Tensor, dim: int) -> Tensor:
 
 
 def logcumsumexp_self(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
-    """exp(x) * the sum from behind of g / exp(out), which would overflow: each sign by logarithms.
+    """exp(x) * the reverse running sum of g / exp(out), by logarithms for each sign, since it would
+    overflow.
 
-    PyTorch's: where there is no gradient stands the dtype's lowest number in place of -infinity.
+    As in PyTorch, the dtype's lowest number stands in place of -infinity for zero gradients.
     """
     if g.ndim == 0:
         return g

@@ -1,8 +1,9 @@
-"""What GT adds to a library when a program imports it: collate to torch's loader, einops' backend
-and layers, einx's.
+"""Hooks that extend a library when a program imports it: a collate function for torch's loader,
+einops' backend and layers, einx's backend.
 
-The libraries are not imported here. A library that is there already is told at once. And what an
-import of GT's says that finds nothing: `import gt.fx`, `from gt.nn import CrossMapLRN2d`.
+The libraries are not imported here; one that is already loaded is extended at once. Errors of
+imports that find nothing in GT are made here too: `import gt.fx`,
+`from gt.nn import CrossMapLRN2d`.
 """
 
 import importlib
@@ -22,7 +23,7 @@ Replacement = Callable[[types.ModuleType, Action], None]
 
 
 class _Then(importlib.abc.Loader):
-    """A module's own loader, and what follows when it has loaded."""
+    """A module's own loader, with an action after the module has loaded."""
 
     def __init__(self, loader: importlib.abc.Loader, action: Action) -> None:
         self.loader, self.action = loader, action
@@ -39,7 +40,7 @@ class _Then(importlib.abc.Loader):
 
 
 class _Later(importlib.abc.Loader):
-    """A module that is filled otherwise, with its own loader at hand."""
+    """A loader that fills a module otherwise, with the module's own loader at hand."""
 
     def __init__(self, loader: importlib.abc.Loader, replacement: Replacement) -> None:
         self.loader, self.replacement = loader, replacement
@@ -52,7 +53,7 @@ class _Later(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the tables as the other finders do, and adds what follows."""
+    """Finds the modules of the tables as the other finders do, and adds the actions."""
 
     def __init__(self) -> None:
         self.searching: set[str] = set()
@@ -60,7 +61,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self,
         fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002 - the search begins anew
+        path: Sequence[str] | None,  # noqa: ARG002 - the search starts again
         target: types.ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in self.searching or not (fullname in ACTIONS or fullname in REPLACEMENTS):
@@ -79,7 +80,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Missing(importlib.abc.MetaPathFinder):
-    """Asked last: an import of what PyTorch has and GT has not fails with the text of `gt.name`."""
+    """The last finder: an import of a name that only PyTorch has fails with the error
+    of `gt.name`.
+    """
 
     def find_spec(
         self,
@@ -92,12 +95,12 @@ class _Missing(importlib.abc.MetaPathFinder):
             return
         missing = importlib.import_module("gt.missing")
         if name in missing.names_of(parent) and not hasattr(sys.modules[parent], name):
-            # Without `name=`: a `from` would take it for an import of its own, and drop the text.
+            # Without `name=`: a `from` import would take the error for its own, and drop the text.
             raise ModuleNotFoundError(str(missing.attribute_error(parent, name, imported=True)))
 
 
 def _collate(module: types.ModuleType) -> None:
-    """torch.utils.data.DataLoader stacks GT's tensors as it stacks its own."""
+    """Makes torch.utils.data.DataLoader stack GT's tensors like its own."""
 
     def stacked(batch: list[Tensor], *, collate_fn_map: object = None) -> Tensor:
         del collate_fn_map
@@ -132,7 +135,7 @@ REPLACEMENTS: dict[str, Replacement] = {"einops.layers.torch": _einops_layers_of
 
 
 def install() -> None:
-    """Watch for the imports, and tell the modules that are there."""
+    """Watches for the imports, and runs the actions for modules that are loaded already."""
     sys.meta_path.insert(0, _Finder())
     sys.meta_path.append(_Missing())
     for name, action in list(ACTIONS.items()):
@@ -140,7 +143,7 @@ def install() -> None:
 
 
 def follow(name: str, action: Action) -> None:
-    """Let `action` follow the import of a module; at once where it is there."""
+    """Runs `action` after the import of a module; at once if it is loaded already."""
     ACTIONS[name] = action
     if name in sys.modules:
         action(sys.modules[name])

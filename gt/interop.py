@@ -1,6 +1,6 @@
-"""Tensors of other libraries: PyTorch's, and whatever speaks DLPack. Every way copies.
+"""Tensors of other libraries: PyTorch's, and those with DLPack. All conversions copy.
 
-Nothing imports torch but what is asked for it by name: `to_torch`, and a checkpoint of PyTorch's.
+torch is imported only on request: by `to_torch`, and for a checkpoint of PyTorch.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ CPU = (1, 0)  # DLPack's kind and number of the device
 
 
 def from_torch(tensor: Any) -> Tensor:  # noqa: ANN401 - torch is not imported here
-    """A tensor with a copy of a torch tensor, of its dtype; it belongs to no graph.
+    """A tensor with a copy of a torch tensor, in its dtype; it belongs to no graph.
 
     Raises:
-        InvalidType: something else than a torch tensor.
+        InvalidType: it is not a torch tensor.
     """
     if not isinstance(tensor, Recorded) or isinstance(tensor, Tensor):
         raise InvalidType(f"from_torch(): expected torch.Tensor, got {type(tensor).__name__}")
-    return as_tensor(tensor)  # type: ignore[arg-type] # as PyTorch's gives its values
+    return as_tensor(tensor)  # type: ignore[arg-type] - PyTorch's tensor converts to numpy
 
 
 def to_torch(tensor: Any) -> Any:  # noqa: ANN401 - torch is not imported here
-    """A torch tensor with a copy of `tensor`, of its dtype, on the CPU; it belongs to no graph.
+    """A torch tensor with a copy of `tensor`, in its dtype, on the CPU; it belongs to no graph.
 
     Args:
-        tensor: Or a dictionary, list or tuple of them, such as a state_dict(), which becomes a
-            plain one with torch's tensors; what else is in it stays.
+        tensor: A tensor, or a dictionary, list or tuple of them, such as a state_dict(), which
+            becomes a plain one with torch's tensors; other entries are kept.
 
     Raises:
-        InvalidType: Neither.
+        InvalidType: It is neither.
         NotSupported: torch is not installed.
     """
     if isinstance(tensor, Mapping):
@@ -67,13 +67,13 @@ def _or_itself(value: object) -> object:
 
 
 def imported_torch(purpose: str) -> types.ModuleType:
-    """PyTorch, where it is installed.
+    """PyTorch, if it is installed.
 
     Args:
-        purpose: what needs it, for the error.
+        purpose: the feature that needs it, for the error.
 
     Raises:
-        NotSupported: it is not, or it is not to be loaded.
+        NotSupported: it is not installed, or must not be loaded.
     """
     if torch_imports.is_installed():
         raise NotSupported(
@@ -106,15 +106,15 @@ def from_dlpack(
     device: object = None,
     copy: bool | None = None,
 ) -> Tensor:
-    """A tensor with a copy of another library's array, handed over by DLPack.
+    """A tensor with a copy of another library's array, by DLPack.
 
     Args:
-        ext_tensor: What has `__dlpack__`, or a capsule of it, whose memory is the host's.
-        device: Accepted: it places nothing.
-        copy: False is refused: nothing is shared.
+        ext_tensor: An object with `__dlpack__`, or a DLPack capsule of memory on the host.
+        device: Accepted without effect.
+        copy: False is refused: nothing can be shared.
 
     Raises:
-        InvalidType: what has no `__dlpack__`, or a dtype that GT has not.
+        InvalidType: it has no `__dlpack__`, or a dtype that GT lacks.
         InvalidValue: `copy=False`.
     """
     check_device(device, "from_dlpack")
@@ -124,7 +124,7 @@ def from_dlpack(
         return ext_tensor.detach().clone()
     if isinstance(ext_tensor, Recorded):
         return from_torch(ext_tensor)
-    if type(ext_tensor).__name__ == "PyCapsule":  # as the older `to_dlpack` gives it
+    if type(ext_tensor).__name__ == "PyCapsule":  # the result of the older `to_dlpack`
         ext_tensor = _Capsule(ext_tensor)
     if not hasattr(ext_tensor, "__dlpack__"):
         kind = type(ext_tensor).__name__
@@ -133,7 +133,7 @@ def from_dlpack(
 
 
 class _Capsule:
-    """What numpy asks for an array, around a bare capsule; its memory is the host's."""
+    """The DLPack methods that numpy calls, around a bare capsule; its memory is the host's."""
 
     def __init__(self, capsule: object) -> None:
         self._capsule = capsule
@@ -149,18 +149,18 @@ def dlpack(self: Tensor, **options: Any) -> object:  # noqa: ANN401 - DLPack's k
     """A DLPack capsule of a copy on the host: `torch.from_dlpack(x)`, `np.from_dlpack(x)`.
 
     Raises:
-        BufferError: a tensor that requires a gradient, or a dtype that numpy has not (bfloat16).
+        BufferError: the tensor requires a gradient, or has a dtype that numpy lacks (bfloat16).
     """
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if self.dtype == _core.bfloat16:
         raise BufferError("__dlpack__: bfloat16 cannot be exported; cast it to float32")
-    options.pop("stream", None)  # of a GPU; what is exported is on the host
+    options.pop("stream", None)  # for GPUs; the exported copy is on the host
     return np.array(self.numpy()).__dlpack__(**options)
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:  # noqa: ARG001 - every tensor's
-    """The host: that is where the exported copy is."""
+    """The host, on which the exported copy is."""
     return CPU
 
 
@@ -172,17 +172,17 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """`obj` as a tensor: a tensor shares its value, everything else is copied.
+    """`obj` as a tensor: a tensor shares its value, other data are copied.
 
     Args:
         obj: A tensor, numbers, nested lists of them, or another library's array.
-        dtype: What it is cast to, if that is another one.
-        device: Accepted: it places nothing.
-        copy: True copies tensors, too; False refuses what would be copied.
-        requires_grad: Whether backward() fills the grad of the result; None: as of `obj`.
+        dtype: Target dtype; a different one casts.
+        device: Accepted without effect.
+        copy: True copies tensors, too; False refuses anything that would be copied.
+        requires_grad: Whether backward() fills the grad of the result; None takes it from `obj`.
 
     Raises:
-        InvalidValue: `copy=False` of what cannot be shared.
+        InvalidValue: `copy=False` for data that cannot be shared.
     """
     check_device(device, "asarray")
     if not isinstance(obj, Tensor):
@@ -210,9 +210,9 @@ def frombuffer(
 
     Args:
         buffer: An object with Python's buffer interface.
-        dtype: Of the elements.
-        count: How many of them; -1 for all.
-        offset: Bytes before the first.
+        dtype: Dtype of the elements.
+        count: Number of elements; -1 for all.
+        offset: Number of bytes before the first one.
         requires_grad: Whether backward() fills the grad of the result.
     """
     array = np.frombuffer(buffer, dtype=np.dtype(dtype.name), count=count, offset=offset)
@@ -223,7 +223,7 @@ def array_namespace(self: Tensor, *, api_version: str | None = None) -> object: 
     """`gt.array_api`: functions by the names and arguments of the Python array API standard.
 
     Raises:
-        ValueError: an edition later than that of the module.
+        ValueError: the edition is later than that of the module.
     """
     namespace = importlib.import_module("gt.array_api")
     if api_version is not None and api_version > namespace.__array_api_version__:
@@ -235,7 +235,7 @@ def array_namespace(self: Tensor, *, api_version: str | None = None) -> object: 
 
 
 def install() -> None:
-    """Attach DLPack's methods to the tensor class, and the array API's."""
+    """Attaches the methods of DLPack and of the array API to the tensor class."""
     setattr(Tensor, "__array_namespace__", array_namespace)  # noqa: B010
     setattr(Tensor, "__dlpack__", dlpack)  # noqa: B010 - the stub calls them methods
     setattr(Tensor, "__dlpack_device__", dlpack_device)  # noqa: B010

@@ -1,7 +1,8 @@
-"""What PyTorch keeps of an operator that GT composes of several: backward passes mind writes to it.
+"""Values that PyTorch saves for backward in an operator that GT composes of several; writes to them
+are errors.
 
-GT's values are never written, so gradients are right whatever is kept. Only an error follows: a
-program that PyTorch refuses is refused. Rows of ops.toml have the column `keeps` for it.
+GT's values are never written, so gradients are right in any case. The rule only decides on errors:
+a program that PyTorch refuses is refused. Rows of ops.toml have the column `keeps` for it.
 """
 
 import functools
@@ -17,11 +18,12 @@ R = TypeVar("R")
 
 
 def keeps(**kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A function that stands for one operator of PyTorch's, the last instruction for its node.
+    """Marks a function that stands for one operator of PyTorch, whose node is that of the last
+    instruction.
 
     Args:
         kept: For each operand that may require a gradient, names of the operands and results
-            ("out", "out1") that PyTorch keeps where it does.
+            ("out", "out1") that PyTorch saves if it does.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -44,7 +46,7 @@ def keeps(**kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-# Where a value stands: among the operands, or from -1 downwards among the results.
+# Index of a value: among the operands from 0, among the results from -1 downwards.
 Place = int
 
 

@@ -1,4 +1,4 @@
-"""Linear algebra, as torch.linalg has it.
+"""Linear algebra, as in torch.linalg.
 
 A function without a row of its own in ops.toml runs whole on one worker.
 """
@@ -15,7 +15,7 @@ LinAlgError = errors.LinAlgError
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
-    """The diagonal of the matrices in two dimensions, as a view; of the last two if not given."""
+    """The diagonals of the matrices in two dimensions, as a view; of the last two by default."""
     return A.diagonal(offset, dim1, dim2)
 
 
@@ -23,7 +23,7 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__
 
 

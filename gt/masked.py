@@ -1,8 +1,8 @@
-"""Reductions and normalizations of the elements that a mask chooses, as torch.masked has them.
+"""Reductions and normalizations of the elements that a mask selects, as in torch.masked.
 
-Tensors are plain ones (there is no MaskedTensor): `mask` broadcasts to the input, and what is False
-in it takes no part. Where nothing is left, a reduction gives its neutral element (0 of sums, 1 of
-products, infinities of extrema), and mean, median, variance and deviation give no number.
+Tensors are plain ones (there is no MaskedTensor): `mask` broadcasts to the input, and False
+excludes an element. If no element is left, a reduction gives its neutral element (0 for sums, 1 for
+products, infinities for extrema), and mean, median, variance and deviation give NaN.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def sum(
     dtype: gt.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The sum over `dim` (all if not given); of small integers in int64."""
+    """The sum over `dim` (all if not given); small integers are summed in int64."""
     kept = _filled(input, mask, 0)
     dims = _dims(dim, input.ndim)
     return kept.sum(dims, keepdim=keepdim, dtype=_sum_dtype(input) if dtype is None else dtype)
@@ -63,7 +63,7 @@ def prod(
     dtype: gt.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The product over `dim` (all if not given); of small integers in int64."""
+    """The product over `dim` (all if not given); small integers are multiplied in int64."""
     dims = _dims(dim, input.ndim)
     result = _filled(input, mask, 1).to(_sum_dtype(input) if dtype is None else dtype)
     for place in reversed(dims):
@@ -121,7 +121,7 @@ def argmax(
     dtype: gt.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the largest element stands along `dim`, or in the flat input; in the input's dtype."""
+    """Index of the largest element along `dim` or in the flat input, in the input's dtype."""
     place = _filled(input, mask, _lowest(input)).argmax(dim, keepdim)
     return place.to(input.dtype if dtype is None else dtype)
 
@@ -134,7 +134,7 @@ def argmin(
     dtype: gt.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the smallest element stands along `dim`, or in the flat input; in its dtype."""
+    """Index of the smallest element along `dim` or in the flat input, in the input's dtype."""
     place = _filled(input, mask, _highest(input)).argmin(dim, keepdim)
     return place.to(input.dtype if dtype is None else dtype)
 
@@ -150,7 +150,7 @@ def mean(
     """The mean over `dim` (all if not given).
 
     Raises:
-        ValueError: A dtype without fractions.
+        ValueError: The dtype has no fractions.
     """
     chosen = input.dtype if dtype is None else dtype
     if not (chosen.is_floating_point or chosen.is_complex):
@@ -174,7 +174,7 @@ def median(
     """The lower of the middle elements along `dim`.
 
     Raises:
-        ValueError: Integers of which a row is masked whole (their masks are read for it).
+        ValueError: A row of integers is masked completely (the masks of integers are read).
     """
     place = _dims(dim, input.ndim)[0]
     is_float = input.is_floating_point()
@@ -211,7 +211,7 @@ def logaddexp(
     input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,
 ) -> Tensor:
-    """log(exp(input) + exp(other)) of what the two masks leave."""
+    """log(exp(input) + exp(other)) of the elements that the two masks leave."""
     first = _filled(input, input_mask, _lowest(input))
     second = _filled(other, other_mask, _lowest(other))
     return gt.logaddexp(first, second).to(input.dtype if dtype is None else dtype)
@@ -249,7 +249,7 @@ def var(
         raise AssertionError("Only one of unbiased and correction may be given")
     _check_ordered(input)
     if mask is not None and mask.shape != input.shape:
-        mask = mask.clone()  # which shares its value, as PyTorch broadcasts a copy
+        mask = mask.clone()  # it shares its value, as PyTorch broadcasts a copy
     less = 1.0 if correction is None else float(correction)
     less = float(unbiased) if unbiased is not None else less
     chosen = dtype or (input.dtype if input.is_floating_point() else gt.float32)
@@ -275,7 +275,7 @@ def std(
     dtype: gt.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The root of `var`."""
+    """The square root of `var`."""
     variance = var(
         input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask
     )
@@ -326,7 +326,7 @@ def normalize(
 
 
 def _filled(input: Tensor, mask: Tensor | None, value: float) -> Tensor:
-    """`value` where the mask is False."""
+    """The input with `value` where the mask is False."""
     if mask is None:
         return input
     return gt.where(_whole_mask(input, mask), input, gt.full((), value, dtype=input.dtype))
@@ -342,13 +342,13 @@ def _whole_mask(input: Tensor, mask: Tensor) -> Tensor:
 
 
 def _count(input: Tensor, dim: Dims, mask: Tensor | None, *, keepdim: bool) -> Tensor:
-    """How many elements take part."""
+    """Number of elements that the mask selects."""
     taking = gt.ones(input.shape, dtype=gt.bool) if mask is None else _whole_mask(input, mask)
     return taking.sum(_dims(dim, input.ndim), keepdim=keepdim)
 
 
 def _dims(dim: Dims, ndim: int) -> tuple[int, ...]:
-    """Dimensions in order, counted from the front; all where none is given."""
+    """Dimensions in order, counted from the front; all if none is given."""
     if dim is None or dim == ():
         return tuple(range(ndim))
     listed = (dim,) if isinstance(dim, int) else tuple(dim)
@@ -383,5 +383,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

@@ -1,4 +1,4 @@
-"""The `__getattr__` of a module; what it says of a miss, `gt.missing`, loads at the first one."""
+"""The `__getattr__` of a module; `gt.missing`, which makes its errors, loads at the first miss."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ def hook(module: str) -> Callable[[str], object]:
     """The `__getattr__` of `module`."""
 
     def missing(name: str) -> object:
-        if name.startswith("__"):  # Python's own questions: every import from a module asks some
+        if name.startswith("__"):  # Python's own questions at imports
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         from gt.missing import attribute_error
 

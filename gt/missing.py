@@ -1,4 +1,5 @@
-"""What a module says of a name that it does not have: whether PyTorch has it, and what is nearest.
+"""Errors for names that a module does not have: they say whether PyTorch has it, and what is
+nearest.
 
 The list of PyTorch's names, which tools/missing_names.py writes, is read at the first miss.
 """
@@ -14,9 +15,9 @@ __all__ = ["attribute_error", "method_error", "names_of"]
 
 FILE = pathlib.Path(__file__).with_name("missing_names.txt")
 _PAGE = "; docs/coverage.md lists what it has."
-_ALIKE_MIN = 0.75  # difflib's measure: one letter of four
-_SHORT_MAX = 2  # letters: too few to say what is alike, `fx` and `fix`
-# What does the same by another name, where spelling does not lead to it.
+_ALIKE_MIN = 0.75  # ratio of difflib: about one letter in four differs
+_SHORT_MAX = 2  # letters: too short to be called similar, such as `fx` and `fix`
+# Replacements whose names are not spelt alike.
 INSTEAD = {
     ("gt", "complex32"): "gt.complex64",
     ("gt", "export"): "gt.save of a state_dict()",
@@ -29,7 +30,7 @@ INSTEAD = {
     ): "gt.optim.Adam: all gradients are dense, an Embedding's too",
 }
 
-# The same of methods, as an expression of a tensor x.
+# Replacements of methods, as expressions of a tensor x.
 INSTEAD_OF_METHODS = {
     "apply_": "an operator over all of x, or gt.tensor of what Python makes of x.tolist()",
     "cholesky": "gt.linalg.cholesky(x)",
@@ -47,14 +48,14 @@ def attribute_error(module: str, name: str, *, imported: bool = False) -> Attrib
     """The error for `module.name`, which does not exist.
 
     Args:
-        imported: it was to be a module, so that only a module is near it.
+        imported: True if it was imported as a module, so that only modules are suggested.
     """
     shown = [] if name.startswith("_") else dir(sys.modules[module])
     if imported:
         shown = [near for near in shown if f"{module}.{near}" in sys.modules]
     near = _nearest(name, shown)
     if name in names_of(module):
-        path = ".".join([*module.split(".")[1:], name])  # below the package: `utils.benchmark`
+        path = ".".join([*module.split(".")[1:], name])  # such as `utils.benchmark`
         text = f"PyTorch has `{path}`; GT does not yet{_PAGE}"
         if instead := INSTEAD.get((module, name)) or (near and f"{module}.{near}"):
             text += f" The nearest is {instead}."
@@ -67,10 +68,10 @@ def attribute_error(module: str, name: str, *, imported: bool = False) -> Attrib
 
 
 def method_error(name: str, shown: list[str]) -> AttributeError:
-    """The error for a method of PyTorch's tensors that GT's do not have.
+    """The error for a tensor method of PyTorch that GT lacks.
 
     Args:
-        shown: what GT's have.
+        shown: the methods that GT has.
     """
     text = f"PyTorch has `Tensor.{name}`; GT does not yet{_PAGE}"
     near = _nearest(name, shown)
@@ -80,14 +81,16 @@ def method_error(name: str, shown: list[str]) -> AttributeError:
 
 
 def _way_out() -> str:
-    """The advice to a program whose torch is GT, and which nobody wants to edit."""
+    """Advice for a program whose torch is GT, and which cannot be edited."""
     if not torch_imports.is_installed():
         return ""
     return " `gt run` without --native runs the program with PyTorch's own."
 
 
 def _nearest(name: str, shown: list[str]) -> str | None:
-    """The name of `shown` that is alike but for its case and underscores, or else spelt alike."""
+    """The name in `shown` that is equal except for case and underscores, or else the most similar
+    one.
+    """
     plain = name.replace("_", "").lower()
     alike = [other for other in shown if other.replace("_", "").lower() == plain]
     alike += difflib.get_close_matches(name, shown, n=1, cutoff=_ALIKE_MIN)

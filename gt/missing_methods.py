@@ -1,4 +1,4 @@
-"""What a tensor says of PyTorch's methods that GT has not: that they are missing, not misspelt.
+"""PyTorch's tensor methods that GT lacks, with errors that say so: missing, not misspelt.
 
 Each is an attribute of the class that raises AttributeError, so `hasattr` says False. A
 `__getattr__` of the class would make every attribute of every tensor slower to find.
@@ -12,7 +12,7 @@ FILE = pathlib.Path(__file__).with_name("missing_methods.txt")
 
 
 class _Missing:
-    """One name of PyTorch's class."""
+    """Descriptor for one name of PyTorch's class."""
 
     __slots__ = ("name",)
 
@@ -20,7 +20,7 @@ class _Missing:
         self.name = name
 
     def __get__(self, tensor: object, owner: object) -> object:
-        if tensor is None:  # `hasattr(gt.Tensor, name)`: nobody reads the text
+        if tensor is None:  # `hasattr(gt.Tensor, name)`: the text is not read
             raise AttributeError(self.name)
         from gt.missing import method_error  # loads at the first miss
 
@@ -29,7 +29,7 @@ class _Missing:
 
 
 def install() -> None:
-    """Give the class what tools/missing_names.py has listed."""
+    """Attaches descriptors for the names that tools/missing_names.py has listed."""
     for name in FILE.read_text(encoding="ascii").split():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, _Missing(name))

@@ -1,7 +1,7 @@
-"""`gt.multiprocessing`: Python's `multiprocessing`, and processes that run one function each.
+"""`gt.multiprocessing`: Python's `multiprocessing`, and processes that each run a function.
 
-A tensor goes through a queue by its value. A process that uses GT has a session of its own, so it
-is to be started by `spawn`; GT's program speaks for all workers and needs no process a rank.
+A tensor goes through a queue by value. A process that uses GT has its own session, so it must be
+started by `spawn`; GT's program drives all workers and needs no process for each rank.
 """
 
 import multiprocessing
@@ -21,7 +21,7 @@ _STRATEGIES = {"file_descriptor", "file_system"}
 
 
 class ProcessExitedException(Exception):
-    """A process of `spawn` ended by a signal or with an exit code."""
+    """A process of `spawn` was ended by a signal or with an exit code."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ProcessRaisedException(Exception):
 
 
 class ProcessContext:
-    """The processes of a `spawn` that has not joined them."""
+    """The processes of a `spawn` that has not joined them yet."""
 
     def __init__(self, processes: list[BaseProcess], reports: list[Connection]) -> None:
         self.processes = processes
@@ -63,15 +63,15 @@ class ProcessContext:
         return [process.pid for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait until one process fails or all that are ready have ended; whether all have.
+        """Wait until one process fails or all that are ready have ended; True if all have ended.
 
         Args:
-            timeout: Seconds until it gives up; none if not given.
+            timeout: Seconds after which to give up; no limit if not given.
             grace_period: Seconds for the others to end by themselves after one has failed.
 
         Raises:
             ProcessRaisedException: A function raised; the text has its traceback.
-            ProcessExitedException: A process ended otherwise.
+            ProcessExitedException: A process ended in another way.
         """
         ready = (
             multiprocessing.connection.wait(list(self.sentinels), timeout) if self.sentinels else []
@@ -125,12 +125,12 @@ def _signal_name(number: int) -> str:
 
 
 def _run(fn: Callable[..., object], at: int, args: tuple[Any, ...], report: Connection) -> None:
-    """What a process does: it calls the function, and reports what that raises."""
+    """Body of a process: calls the function and reports the exception that it raises."""
     try:
         fn(at, *args)
     except KeyboardInterrupt:
-        pass  # the parent has it, too
-    except Exception:  # noqa: BLE001 - whichever: the parent raises
+        pass  # the parent gets it, too
+    except Exception:  # noqa: BLE001 - any exception: the parent raises it
         report.send(traceback.format_exc())
         raise SystemExit(1) from None
 
@@ -145,20 +145,20 @@ def start_processes(
 ) -> ProcessContext | None:
     """Call `fn(i, *args)` in process i of `nprocs`.
 
-    Each process has a session and workers of its own, and `init_process_group` of several is an
-    error: no collective goes from one to another.
+    Each process has its own session and workers, and `init_process_group` for several is an error:
+    there are no collectives between them.
 
     Args:
-        fn: A function of a module, which the processes import.
+        fn: A function at the top level of a module, which the processes import.
         args: Its further arguments, which are pickled.
-        nprocs: How many processes.
-        join: Wait for all; else the context, which can `join()`, is returned.
+        nprocs: Number of processes.
+        join: Whether to wait for all; else the context, which has `join()`, is returned.
         daemon: Whether they end with this program.
         start_method: "spawn" or "forkserver"; after "fork" a process cannot use GT.
 
     Raises:
-        ProcessRaisedException: A function raised, and `join`.
-        ProcessExitedException: A process ended otherwise, and `join`.
+        ProcessRaisedException: A function raised, with `join`.
+        ProcessExitedException: A process ended in another way, with `join`.
     """
     context = multiprocessing.get_context(start_method)
     processes: list[BaseProcess] = []
@@ -187,28 +187,28 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """`start_processes`, by PyTorch's better-known name."""
+    """`start_processes` under PyTorch's better-known name."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """PyTorch's names of its ways to share memory; GT's tensors go by value."""
+    """PyTorch's names for ways of sharing memory; GT's tensors are passed by value."""
     return _STRATEGIES
 
 
 def get_sharing_strategy() -> str:
-    """The strategy that was set, or PyTorch's first."""
+    """The strategy set last, or PyTorch's first one."""
     return _Strategy.chosen
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted: GT's tensors go by value.
+    """Accepted without effect: GT's tensors are passed by value.
 
     Args:
         new_strategy: One of `get_all_sharing_strategies`.
 
     Raises:
-        InvalidValue: Another word.
+        InvalidValue: It is another word.
     """
     if new_strategy not in _STRATEGIES:
         raise InvalidValue(f"set_sharing_strategy: {new_strategy!r} is none of {_STRATEGIES}")
@@ -236,5 +236,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type beside Python's own."""
+    """Lists the names that this module adds to those of `multiprocessing`."""
     return _OWN

@@ -1,8 +1,8 @@
-"""Notices: what GT says beside errors and warnings, by the logger `gt` of the standard library.
+"""Notices: messages beside errors and warnings, by the logger `gt` of the standard library.
 
-Where nobody has configured logging, a notice is a line on standard error: one that matters
-(WARNING) always, one of progress (INFO) at a terminal, in a notebook, or where GT_VERBOSE asks.
-Workers are processes of their own, and their standard error is their log: they write there.
+If logging is not configured, a notice is a line on standard error: an important one (WARNING)
+always, one about progress (INFO) at a terminal, in a notebook, or with GT_VERBOSE. Workers are
+separate processes whose standard error is their log: they write there.
 """
 
 import logging
@@ -17,18 +17,18 @@ _logger = logging.getLogger("gt")
 
 
 def say(text: str, level: int = WARNING) -> None:
-    """Tell people something.
+    """Issue a notice.
 
     Args:
-        text: one line, without the name of the program that says it.
-        level: of `logging`.
+        text: one line, without the program's name.
+        level: level of `logging`.
     """
     if _logger.hasHandlers():
         if _logger.level == logging.NOTSET:
-            _logger.setLevel(logging.INFO)  # the root's own level is for programs that log much
+            _logger.setLevel(logging.INFO)  # the root logger's level is for programs that log much
         _logger.log(level, text)
     elif sys.stderr is None:
-        return  # the program was started without
+        return  # the program was started without stderr
     elif level >= max(_logger.level, WARNING) or (level >= _logger.level and _shows_progress()):
         sys.stderr.write(f"gt: {text}\n")
 

@@ -1,10 +1,10 @@
-"""PyTorch's operators by their names, as torch.ops has them: `gt.ops.aten.add(x, y)`.
+"""PyTorch's operators by name, as in torch.ops: `gt.ops.aten.add(x, y)`.
 
-A worker runs such a call whole by torch, whether GT has a row of the operator or not. An operator
-has its overloads as attributes (`gt.ops.aten.add.Tensor`, `gt.ops.aten.relu.default`); without one
-the first overload is called that the arguments fit. There are those of gt/aten/schemas.txt: what
-writes into an operand, shares its memory or draws random numbers is not among them, but for what
-gt/aten/composed.py makes of others.
+A worker runs such a call whole by torch, even if GT has a row for the operator. An operator has its
+overloads as attributes (`gt.ops.aten.add.Tensor`, `gt.ops.aten.relu.default`); without one the
+first overload that fits the arguments is called. The operators are those of gt/aten/schemas.txt:
+operators that write into an operand, share its memory or draw random numbers are not among them,
+except those that gt/aten/composed.py composes.
 """
 
 import difflib
@@ -31,10 +31,10 @@ class Overload:
 
 
 class Operator(Overload):
-    """An operator: called by the first overload that the arguments fit."""
+    """An operator: calls the first overload that fits the arguments."""
 
     def overloads(self) -> list[str]:
-        """Names of the overloads; "default" where the schema gives none."""
+        """Names of the overloads; "default" for one without a name."""
         return [_overload(text) for text in schemas.texts(self._name)]
 
     def __getattr__(self, overload: str) -> Overload:

@@ -1,8 +1,8 @@
-"""Whole objects in a file of the user's own, by pickle; nothing from a socket comes here.
+"""Whole objects in a user's own file, by pickle; no data from a socket come here.
 
-Modules and objects of a program's classes need code to be read again, which safetensors files do
-not hold. Reading such a file runs code that it names: `weights_only=False` asks for that. Without
-it, the file may name what the program allows.
+Modules and objects of a program's classes need code to be restored, which safetensors files do not
+hold. Reading such a file runs the code that it names: `weights_only=False` allows that. Without it,
+the file may name only what the program allows.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _PROTOCOL = 4
 
 
 def dumped(obj: object) -> bytes:
-    """An object as bytes, with the classes it needs by name."""
+    """An object as bytes, with its classes by name."""
     return MAGIC + pickle.dumps(obj, protocol=_PROTOCOL)
 
 
 def read(file: IO[bytes]) -> object:
-    """Read the object that an open file stands at."""
+    """Read the object at the position of an open file."""
     file.seek(len(MAGIC), os.SEEK_CUR)
     return pickle.load(file)  # noqa: S301 - the user has asked for it with weights_only=False
 
 
 class _Allowed(pickle.Unpickler):
-    """Names nothing but GT's tensors, what `gt.nn` defines, and what the program allows."""
+    """Allows only GT's tensors, the classes of `gt.nn`, and the globals that the program allows."""
 
     def __init__(self, file: IO[bytes], allowed: Sequence[object]) -> None:
         super().__init__(file)
@@ -62,10 +62,10 @@ class _Allowed(pickle.Unpickler):
 
 
 def read_allowed(file: IO[bytes], allowed: Sequence[object]) -> object:
-    """Read it where it names only what is allowed.
+    """Read the object if it names only allowed globals.
 
     Raises:
-        InvalidUse: it names something else; nothing of it has run.
+        InvalidUse: it names something else; none of its code has run.
     """
     file.seek(len(MAGIC), os.SEEK_CUR)
     return _Allowed(file, allowed).load()

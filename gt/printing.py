@@ -1,7 +1,9 @@
-"""The repr of tensors: PyTorch's text from no more elements than it shows, and a cut's layout.
+"""The repr of tensors: PyTorch's text, from only the elements that it shows, with the layout of a
+cut one.
 
-`text` and below are pure functions over numpy arrays; only `fetched` reads from the workers. Of a
-tensor with more than `threshold` elements the edges are cut out there, before they are read.
+`text` and the functions below are pure, over numpy arrays; only `fetched` reads from the workers.
+The edges of a tensor with more than `threshold` elements are selected on the workers, before the
+read.
 """
 
 import dataclasses
@@ -21,7 +23,7 @@ Array = npt.NDArray[np.generic]
 
 @dataclasses.dataclass
 class PrintOptions:
-    """How tensors are shown, as `torch.set_printoptions` names it."""
+    """Settings for showing tensors, as `torch.set_printoptions` names them."""
 
     precision: int = 4
     threshold: float = 1000
@@ -46,7 +48,9 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Set how tensors are shown: digits, elements from which on to abridge, edges, columns."""
+    """Set how tensors are shown: digits, number of elements above which to abridge,
+    edges, columns.
+    """
     chosen = dataclasses.asdict(PROFILES[profile]) if profile else {}
     options = {
         "precision": precision,
@@ -61,7 +65,9 @@ def set_printoptions(
 
 
 def tensor_repr(self: Tensor) -> str:
-    """Values with dtype, requires_grad or grad_fn as PyTorch shows them; a spread one's layout."""
+    """Values with dtype, requires_grad or grad_fn as in PyTorch, and the layout of a distributed
+    tensor.
+    """
     count = math.prod(self.shape)
     plain = type(self).__name__ in {"Tensor", "Parameter"}
     prefix = "tensor(" if plain else f"{type(self).__name__}("
@@ -72,7 +78,7 @@ def tensor_repr(self: Tensor) -> str:
 
 
 def described(x: Tensor, count: int) -> list[str]:
-    """Dtype, gradient and what else follows the values."""
+    """Dtype, gradient and other facts, which follow the values."""
     suffixes = []
     if (count == 0 and x.ndim != 1) or (count and not OPTIONS.edgeitems):
         suffixes.append(f"size={tuple(x.shape)}")
@@ -82,7 +88,7 @@ def described(x: Tensor, count: int) -> list[str]:
         suffixes.append(f"dtype={x.dtype!r}")
     try:
         name = x.grad_fn.name() if x.grad_fn is not None else None
-    except InvalidUse:  # of a view from `no_grad` whose memory was written since
+    except InvalidUse:  # a view from `no_grad` whose memory has been written since
         name = "Invalid"
     if name is not None:
         suffixes.append(f"grad_fn=<{name}>")
@@ -92,7 +98,7 @@ def described(x: Tensor, count: int) -> list[str]:
 
 
 def spread(x: Tensor) -> list[str]:
-    """The layout of a tensor that is cut, asked after the read: that reduces what is partial."""
+    """The layout of a cut tensor, asked after the read, which reduces partial values."""
     text = _core.layout(x)
     _, _, _, placements = _core.parse_layout(text, tuple(x.shape))
     whole = all(kind == "replicate" for kind, *_ in placements)
@@ -100,7 +106,7 @@ def spread(x: Tensor) -> list[str]:
 
 
 def fetched(x: Tensor, summarize: bool) -> Array:
-    """The elements that are shown, read from the workers."""
+    """The elements to show, read from the workers."""
     shown = x.detach()
     if summarize:
         edge = OPTIONS.edgeitems
@@ -113,7 +119,7 @@ def fetched(x: Tensor, summarize: bool) -> Array:
 
 
 def elements(data: bytes, dtype: _core.dtype, shape: Sequence[int]) -> Array:
-    """Bytes as an array; bfloat16 as the float32 of the same value."""
+    """Bytes as an array; bfloat16 as float32 with equal values."""
     if repr(dtype) not in NUMPY:
         wide = np.frombuffer(data, dtype=np.uint16).astype(np.uint32) << 16
         return wide.view(np.float32).reshape(shape)
@@ -121,7 +127,7 @@ def elements(data: bytes, dtype: _core.dtype, shape: Sequence[int]) -> Array:
 
 
 class Formatter:
-    """One width and one notation for all elements that are shown."""
+    """A common width and notation for all shown elements."""
 
     def __init__(self, data: Array, options: PrintOptions) -> None:
         self.precision = options.precision
@@ -140,7 +146,7 @@ class Formatter:
         chosen = options.sci_mode
         wide_range = high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4
         self.scientific = wide_range if chosen is None else chosen
-        point = int(self.whole and not self.scientific)  # whole numbers get a "." at the end
+        point = int(self.whole and not self.scientific)  # integers get a "." at the end
         self.width = max(1, *(len(self.digits(value)) + point for value in finite.tolist()))
 
     def digits(self, value: float) -> str:
@@ -157,26 +163,26 @@ class Formatter:
 
 
 class ComplexFormatter:
-    """A formatter for the real parts, which line up, and one for the imaginary ones."""
+    """A formatter for the real parts, which are aligned, and one for the imaginary parts."""
 
     def __init__(self, data: Array, options: PrintOptions) -> None:
         self.real, self.imag = Formatter(data.real, options), Formatter(data.imag, options)
         self.width = self.real.width + self.imag.width + 1
 
     def format(self, value: complex) -> str:
-        """The element; its sign stands between both parts."""
+        """The element; the sign of the imaginary part joins both parts."""
         imag = self.imag.format(value.imag).lstrip()
         sign = "" if imag.startswith("-") else "+"
         return f"{self.real.format(value.real)}{sign}{imag}j"
 
 
 def formatter_of(data: Array, options: PrintOptions) -> Formatter | ComplexFormatter:
-    """What shows elements of such data."""
+    """The formatter for elements of such data."""
     return (ComplexFormatter if data.dtype.kind == "c" else Formatter)(data, options)
 
 
 def text(data: Array, shape: Sequence[int], indent: int, options: PrintOptions) -> str:
-    """`data` in brackets; a dimension that is shorter in it than in `shape` was abridged."""
+    """`data` in brackets; a dimension that is shorter than in `shape` was abridged."""
     return nested(data, tuple(shape), indent, formatter_of(data, options), options)
 
 
@@ -187,7 +193,7 @@ def nested(
     formatter: Formatter | ComplexFormatter,
     options: PrintOptions,
 ) -> str:
-    """`text` with the formatter made."""
+    """`text` with a given formatter."""
     if not shape:
         return formatter.format(data.item())
     abridged = data.shape[0] != shape[0]
@@ -206,7 +212,7 @@ def row(
     formatter: Formatter | ComplexFormatter,
     options: PrintOptions,
 ) -> str:
-    """One vector, over as many lines as it takes."""
+    """One vector, on as many lines as it takes."""
     parts = [formatter.format(value) for value in data.tolist()]
     if abridged:
         parts.insert(options.edgeitems, " ..." if options.edgeitems else "...")
@@ -216,7 +222,7 @@ def row(
 
 
 def with_suffixes(body: str, suffixes: Sequence[str], indent: int, linewidth: int) -> str:
-    """The suffixes after the values, on a new line where they do not fit."""
+    """The values followed by the suffixes, which go on a new line if they do not fit."""
     parts, column = [body], len(body) - body.rfind("\n") + 1
     for suffix in suffixes:
         if column + len(suffix) + 2 > linewidth:
@@ -229,7 +235,7 @@ def with_suffixes(body: str, suffixes: Sequence[str], indent: int, linewidth: in
 
 
 def install() -> None:
-    """Give the tensor class its repr."""
+    """Attaches repr to the tensor class."""
     for name in ("__repr__", "__str__"):
         setattr(Tensor, name, tensor_repr)
 

@@ -1,8 +1,8 @@
-"""`gt.profiler`: how long named parts of a program took the workers, and how many kernels they ran.
+"""`gt.profiler`: the workers' time and number of kernels for named parts of a program.
 
-PyTorch's profiler looks at each kernel of its process. Here kernels run on workers, so a profile
-has the ranges that a program names (`record_function`, and each `step()`); the instructions
-themselves are in the log (`GT_INSTRUCTION_LOG=FILE`, which `gt visualize` draws).
+PyTorch's profiler records each kernel of its process. Here kernels run on workers, so a profile has
+the ranges that a program names (`record_function`, and each `step()`); the instructions are in the
+log (`GT_INSTRUCTION_LOG=FILE`, which `gt visualize` draws).
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ __all__ = [
 
 
 class ProfilerActivity(enum.Enum):
-    """Whose kernels PyTorch looks at; accepted, and all of the workers count."""
+    """Kinds of kernels that PyTorch profiles; accepted without effect: all work of the workers
+    counts.
+    """
 
     CPU = 0
     XPU = 1
@@ -42,7 +44,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What a profile does at a step."""
+    """Action of a profile at a step."""
 
     NONE = 0
     WARMUP = 1
@@ -67,15 +69,15 @@ def schedule(
     skip_first: int = 0,
     skip_first_wait: int = 0,
 ) -> Callable[[int], ProfilerAction]:
-    """What to do at each step: wait, warm up and record, over and over.
+    """A schedule of rounds: each waits, warms up and records.
 
     Args:
-        wait: steps that are not looked at.
-        warmup: steps before those that are recorded.
-        active: steps that are recorded.
-        repeat: how many rounds; 0 for no end.
-        skip_first: steps before the first round.
-        skip_first_wait: not 0: the first round does not wait.
+        wait: number of steps that are ignored.
+        warmup: number of steps before the recorded ones.
+        active: number of recorded steps.
+        repeat: number of rounds; 0 for no limit.
+        skip_first: number of steps before the first round.
+        skip_first_wait: nonzero for a first round without waiting.
     """
     if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
         raise AssertionError("Invalid profiler schedule arguments")
@@ -102,13 +104,13 @@ def schedule(
 
 @dataclass(frozen=True)
 class Range:
-    """A named part of the program that ran once.
+    """One run of a named part of the program.
 
     Attributes:
-        name: as the program says.
-        begin_us: when it began, in microseconds of a clock of the process.
-        time_us: until the workers had run it.
-        kernels: how many they ran meanwhile.
+        name: name given by the program.
+        begin_us: start, in microseconds of a clock of the process.
+        time_us: microseconds until the workers had run it.
+        kernels: number of kernels in that time.
     """
 
     name: str
@@ -119,13 +121,13 @@ class Range:
 
 @dataclass(frozen=True)
 class Average:
-    """All ranges of one name.
+    """Totals of all ranges with one name.
 
     Attributes:
         key: the name.
-        count: how often it ran.
-        cpu_time_total: microseconds until the workers had run them, together.
-        kernels: how many they ran meanwhile.
+        count: number of runs.
+        cpu_time_total: total microseconds until the workers had run them.
+        kernels: number of kernels in that time.
     """
 
     key: str
@@ -135,21 +137,21 @@ class Average:
 
     @property
     def cpu_time(self) -> float:
-        """Microseconds of one of them, on average."""
+        """Mean microseconds of one run."""
         return self.cpu_time_total / self.count
 
 
 class Averages(list[Average]):
-    """The averages of a profile, in the order in which their names came first."""
+    """The averages of a profile, in the order in which their names first appeared."""
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: object) -> str:
         """The averages as text.
 
         Args:
-            sort_by: an attribute, the largest first: `cpu_time_total`, `cpu_time`, `count` or
-                `kernels`; of the names that PyTorch has besides, `cpu_time_total`.
-            row_limit: how many lines at most.
-            options: accepted: PyTorch's options of its columns.
+            sort_by: an attribute, largest first: `cpu_time_total`, `cpu_time`, `count` or
+                `kernels`; other names of PyTorch stand for `cpu_time_total`.
+            row_limit: limit of lines.
+            options: accepted without effect: PyTorch's options for its columns.
         """
         del options
         rows: Iterable[Average] = self
@@ -172,14 +174,15 @@ class Averages(list[Average]):
 
 
 class profile:  # noqa: N801 - PyTorch's name
-    """A `with` block, whose ranges are recorded. A range waits for the workers where it begins and
-    ends, so that its time is theirs; a program that is profiled runs slower.
+    """Records the ranges of a `with` block. A range waits for the workers at its start and end, so
+    that its time is theirs; a profiled program runs slower.
 
     Args:
-        activities: accepted: all workers count.
-        schedule: what to do at each step, as `schedule()` says; without it all is recorded.
-        on_trace_ready: is called with the profile when the last step of a round is over.
-        options: accepted: what PyTorch may record besides.
+        activities: accepted without effect: all workers count.
+        schedule: the action at each step, from `schedule()`; without it all steps are recorded.
+        on_trace_ready: a function that is called with the profile at the end of a round's last
+            step.
+        options: accepted without effect: further things that PyTorch may record.
     """
 
     def __init__(
@@ -199,10 +202,10 @@ class profile:  # noqa: N801 - PyTorch's name
         self.current_action = ProfilerAction.NONE
 
     def start(self) -> None:
-        """Begin, as the `with` block does.
+        """Start recording, as the `with` block does.
 
         Raises:
-            InvalidUse: another profile records.
+            InvalidUse: another profile is recording.
         """
         if _open:
             raise InvalidUse("Profiler is already enabled on this thread")
@@ -210,7 +213,7 @@ class profile:  # noqa: N801 - PyTorch's name
         self._enter(0)
 
     def stop(self) -> None:
-        """End, as the `with` block does."""
+        """Stop recording, as the end of the `with` block does."""
         self._step.close()
         if self.current_action in _RECORDING:
             self._ready()
@@ -218,7 +221,7 @@ class profile:  # noqa: N801 - PyTorch's name
         _open.remove(self)
 
     def step(self) -> None:
-        """The next step begins."""
+        """Begin the next step."""
         self._step.close()
         if self.current_action is ProfilerAction.RECORD_AND_SAVE:
             self._ready()
@@ -246,15 +249,15 @@ class profile:  # noqa: N801 - PyTorch's name
         self.stop()
 
     def events(self) -> list[Range]:
-        """Each range, in the order in which they ended."""
+        """All ranges, in the order in which they ended."""
         return list(self.parts)
 
     def key_averages(self, *options: object, **named: object) -> Averages:
-        """The ranges by their names.
+        """The totals of the ranges by name.
 
         Args:
-            options: accepted: by what else PyTorch groups.
-            named: the same.
+            options: accepted without effect: PyTorch's further grouping.
+            named: accepted without effect.
         """
         del options, named
         by_name: dict[str, list[Range]] = {}
@@ -270,7 +273,7 @@ class profile:  # noqa: N801 - PyTorch's name
         """Write the ranges for chrome://tracing.
 
         Args:
-            path: of a file of JSON.
+            path: path of a JSON file.
         """
         events = [
             {
@@ -284,10 +287,10 @@ class profile:  # noqa: N801 - PyTorch's name
 
 
 class record_function(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's name
-    """A `with` block, or each call of a function, as a range of the profile that records.
+    """A `with` block, or each call of a function, as a range of the recording profile.
 
     Args:
-        name: of the range.
+        name: name of the range.
         args: accepted and ignored.
     """
 
@@ -298,7 +301,7 @@ class record_function(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's na
 
     def __enter__(self) -> record_function:
         records = bool(_open) and _open[0].current_action in _RECORDING
-        kernels = _kernels() if records else 0  # waits for what came before
+        kernels = _kernels() if records else 0  # waits for all earlier work
         self._begun.append((_now_us(), kernels) if records else None)
         return self
 
@@ -312,17 +315,17 @@ class record_function(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's na
             )
 
 
-_open: list[profile] = []  # the profile that records, of all threads
+_open: list[profile] = []  # the recording profile, of all threads
 
 
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """For `on_trace_ready`: writes each round into a file of its own.
+    """A function for `on_trace_ready`, which writes each round into a separate file.
 
     Args:
-        dir_name: where; it is made if need be.
-        worker_name: how the files begin; the host's name if not given.
+        dir_name: folder, created if need be.
+        worker_name: prefix of the files; the host's name if not given.
         use_gzip: must be False.
     """
     if use_gzip:
@@ -338,7 +341,7 @@ def tensorboard_trace_handler(
 
 
 def _kernels() -> int:
-    """Kernels that the workers have run, once all that was emitted has run."""
+    """Number of kernels that the workers have run, once all emitted instructions have run."""
     rows = debug.get_worker_stats()
     return sum(int(row["native_calls"] + row["python_calls"]) for row in rows)
 
@@ -355,5 +358,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,6 +1,6 @@
 """Random tensors and the generator's state: every value follows from (seed, draw, place).
 
-Draws are numbered by the client, so a layout changes no value. No random number is made here.
+The client numbers the draws, so a layout changes no value. No random number is made here.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -41,10 +41,10 @@ def drawn(
     requires_grad: bool = False,
     **attrs: Number,
 ) -> Tensor:
-    """One draw of the operator `op`; of a complex dtype the parts are drawn alike."""
+    """One draw of the operator `op`; both parts of a complex dtype are drawn."""
     chosen = get_default_dtype() if dtype is None else dtype
     if chosen.is_complex and op in {"uniform", "normal"}:
-        # of a variance of 1 each part has a half, as in PyTorch
+        # each part has half of a variance of 1, as in PyTorch
         parts = attrs | {"std": attrs["std"] * math.sqrt(0.5)} if op == "normal" else attrs
         pairs = drawn(op, (*size, 2), _part_of(chosen), generator, False, **parts)
         out = view_as_complex(pairs)
@@ -67,7 +67,7 @@ def drawn_like(
     *,
     requires_grad: bool = False,
 ) -> Tensor:
-    """One draw of the operator `kind` of the shape of `like`, in its layout."""
+    """One draw of the operator `kind` with the shape and layout of `like`."""
     chosen = like.dtype if dtype is None else dtype
     first, second = parameters
     if chosen.is_complex and kind in {"uniform", "normal"}:
@@ -149,7 +149,7 @@ def randint(
 
 
 def limits_of(*given: object) -> tuple[int, int]:
-    """[low, high) of one or two integers."""
+    """The range [low, high) from one or two integers."""
     limits = [n for n in map(whole, given) if n is not None]
     if not 1 <= len(limits) <= 2:
         raise InvalidType("randint() takes (high, size) or (low, high, size)")
@@ -172,7 +172,7 @@ def randperm(
     layout: object = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """The numbers from 0 to n - 1 in random order: the order of `n` uniform numbers."""
+    """The integers from 0 to n - 1 in random order: that of `n` uniform numbers."""
     keys = drawn("uniform", (n,), _core.float64, generator, low=0.0, high=1.0)
     order = call("sort", keys, dim=0, descending=False, stable=True)[1]
     return order if dtype is None else cast(order, dtype)
@@ -287,5 +287,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; `fork_rng` is no name of `gt`, as it is none of PyTorch's."""
+    """Lists the public names; `fork_rng` is not a name of `gt`, as it is none of `torch`."""
     return [*__all__, fork_rng.__name__]

@@ -1,4 +1,6 @@
-"""Values back to Python: numpy arrays, lists, formatting, copies. Reads wait for what they need."""
+"""Values as Python objects: numpy arrays, lists, formatting, copies. Reads wait for
+their values.
+"""
 
 import copy
 from collections.abc import Iterator
@@ -37,7 +39,7 @@ def to_array(
     dtype: npt.DTypeLike | None = None,
     copy: bool | None = None,  # noqa: ARG001 - a read is a copy already
 ) -> npt.NDArray[np.generic]:
-    """What `numpy.asarray(tensor)` calls."""
+    """The array for `numpy.asarray(tensor)`."""
     array = numpy(self)
     return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -50,15 +52,15 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
 
 
 def backwards(self: Tensor) -> Tensor:
-    """`reversed(x)`: the rows from the last to the first; a number is itself."""
+    """`reversed(x)`: the rows from the last to the first; a number unchanged."""
     return self.flip(0) if self.ndim else self
 
 
 def contains(self: Tensor, element: object) -> bool:
-    """`3 in x`: whether an element is equal, which is read; of a tensor, any where both broadcast.
+    """`3 in x`: True if an element is equal, which is read; for a tensor, any after broadcasting.
 
     Raises:
-        RuntimeError: neither a tensor nor a number.
+        RuntimeError: the element is neither a tensor nor a number.
     """
     if not isinstance(element, Tensor | int | float | complex):
         raise InvalidUse(
@@ -70,7 +72,9 @@ def contains(self: Tensor, element: object) -> bool:
 
 
 def formatted(self: Tensor, spec: str) -> str:
-    """`f"{x:.3f}"`: the number of a 0-d tensor, whose class is Tensor itself; else `str(x)`."""
+    """`f"{x:.3f}"`: formats the number of a 0-d tensor of the class Tensor itself; else
+    `str(x)`.
+    """
     if self.ndim == 0 and type(self) is Tensor:
         return format(self.item(), spec)
     if not spec:
@@ -79,7 +83,7 @@ def formatted(self: Tensor, spec: str) -> str:
 
 
 def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
-    """A leaf with a value and attributes of its own, and the same gradient setting."""
+    """A leaf with a copied value and attributes, and the same requires_grad."""
     if not self.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
@@ -97,15 +101,15 @@ def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
 
 
 def memory_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
-    """A copy of the values: those of one `memo` share memory where their originals do."""
-    # Keys of others are addresses of objects, too.
+    """A copy of the values; copies in one `memo` share memory if their originals do."""
+    # Keys of other copies are addresses of objects, too.
     memories = memo.setdefault(id(_core.memory_copy), {})
     assert isinstance(memories, dict)
     return _core.memory_copy(self, memories)
 
 
 def shallow_copy(self: Tensor) -> Tensor:
-    """A leaf of the same class that shares values and attributes, as PyTorch's `copy.copy`."""
+    """A leaf of the same class that shares value and attributes, as with PyTorch's `copy.copy`."""
     copied = made(type(self), self.detach(), self.requires_grad)
     if attributes := vars(self):
         vars(copied).update(attributes)
@@ -113,7 +117,7 @@ def shallow_copy(self: Tensor) -> Tensor:
 
 
 def reduced(self: Tensor, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001 - all are alike
-    """What `pickle` writes down: class, values, requires_grad and attributes; no gradient."""
+    """The tensor's pickled form: class, values, requires_grad and attributes, but no gradient."""
     data = _core.read_bytes(self).tobytes()
     name = repr(self.dtype).removeprefix("gt.")
     parts = type(self), data, name, tuple(self.shape), self.requires_grad
@@ -123,12 +127,12 @@ def reduced(self: Tensor, protocol: SupportsIndex) -> tuple[object, ...]:  # noq
 def rebuilt(
     kind: type[Tensor], data: bytes, dtype: str, shape: tuple[int, ...], requires_grad: bool
 ) -> Tensor:
-    """The tensor that `reduced` took apart, in the session of whoever reads it."""
+    """The tensor that `reduced` has described, in the session of the reader."""
     return made(kind, _core.from_bytes(data, shape, getattr(_core, dtype)), requires_grad)
 
 
 def made(kind: type[Tensor], value: Tensor, requires_grad: bool) -> Tensor:
-    """A tensor of that class; a subclass's constructor may want other arguments."""
+    """A tensor of class `kind`; a subclass's constructor may have other parameters."""
     if kind is Tensor:
         return value.requires_grad_(requires_grad)
     return Tensor.__new__(kind, value, requires_grad=requires_grad)

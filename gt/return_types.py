@@ -1,7 +1,7 @@
-"""`gt.return_types`: what operators with several results return, tuples whose places have names.
+"""`gt.return_types`: named tuples for operators with several results.
 
-Like PyTorch's each is made of one sequence and has no `_fields`: `type(result)(values)`. How an
-operator computes its results does not stand here.
+As in PyTorch each is made from one sequence and has no `_fields`: `type(result)(values)`. The
+computation of the results is elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Results")
 
 _VALUES = ("values", "indices")
-# PyTorch's, but for those of `out=`.
+# PyTorch's types, except those for `out=`.
 FIELDS = {
     "aminmax": ("min", "max"),
     "cummax": _VALUES,
@@ -59,14 +59,14 @@ FIELDS = {
 
 
 class Results(tuple["Tensor", ...]):
-    """Several results of one operator, by their places and by their names.
+    """Several results of one operator, by index and by name.
 
     Args:
-        sequence: as many as there are names.
-        dict: accepted; there is no other field that it could fill.
+        sequence: as many results as there are names.
+        dict: accepted without effect; there is no other field that it could fill.
 
     Raises:
-        TypeError: no sequence, or of another length.
+        TypeError: it is no sequence, or has another length.
     """
 
     __slots__ = ()
@@ -93,7 +93,7 @@ class Results(tuple["Tensor", ...]):
 
 
 class ValuesIndices(Results):
-    """Values and where they stood along a dimension."""
+    """Values and their indices along a dimension."""
 
     __slots__ = ()
     values: Tensor
@@ -102,7 +102,7 @@ class ValuesIndices(Results):
 
 @functools.cache
 def of(name: str, fields: tuple[str, ...]) -> type[Results]:
-    """What the operator `name` returns."""
+    """The named tuple class that the operator `name` returns."""
     base = ValuesIndices if fields == _VALUES else Results
     namespace: dict[str, object] = {
         "__slots__": (),
@@ -125,7 +125,7 @@ def values_indices(name: str, results: Iterable[Tensor]) -> ValuesIndices:
 
 
 def __getattr__(name: str) -> object:
-    """Each type is made when it is first asked for, so that `import gt` stays quick."""
+    """Makes each type at its first use, so that `import gt` is fast."""
     if name in FIELDS:
         return of(name, FIELDS[name])
     if name == "__path__":  # an import asks for it
@@ -136,5 +136,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return sorted(FIELDS)

@@ -1,8 +1,7 @@
-"""One safetensors file: its tensors, read one at a time at the places that its header names.
+"""One safetensors file: its tensors are read one at a time, at the places in its header.
 
-Files come from outside: the header is parsed and checked by the format's own library, in gt._core,
-and nothing is allocated that the file itself is not as large as. What several files and nested
-objects are stands in serialization.py.
+Files come from outside: the format's own library, in gt._core, parses and checks the header, and no
+allocation exceeds the size of the file. serialization.py handles several files and nested objects.
 
 Layout: 8 bytes of header length (little endian), the header (JSON, padded with spaces), the data.
 """
@@ -24,16 +23,16 @@ from gt.errors import Error, InvalidValue
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
-HEADER_BYTES_MAX = 100_000_000  # the format's own limit: bounds what a hostile file makes us read
-METADATA = "__metadata__"  # the entry of a header that is no tensor
+HEADER_BYTES_MAX = 100_000_000  # the format's own limit: bounds the read of a hostile file
+METADATA = "__metadata__"  # the header's entry that is no tensor
 
 
 class FileFormatError(Error, ValueError):
-    """A file that is no safetensors file, or a damaged one."""
+    """The file is no safetensors file, or is damaged."""
 
 
 def write(path: pathlib.Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a file that replaces what is there at once or, on an error, leaves it."""
+    """Write a file that replaces an existing one at once or, on an error, leaves it."""
     replace(path, lambda: parts(tensors, metadata))
 
 
@@ -52,13 +51,13 @@ def parts(
 
 
 def replace(path: pathlib.Path, parts: Callable[[], Iterable[bytes | memoryview]]) -> None:
-    """Put a file with these bytes in the place of what is there, once all are written."""
+    """Put a file with these bytes in the place of an existing one, once all are written."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with temporary.open("xb") as file:
             file.writelines(parts())
         temporary.replace(path)
-    except OSError as error:  # a full disk names no file
+    except OSError as error:  # a full disk's error names no file
         if error.errno is None or error.filename not in (None, str(temporary)):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
@@ -72,7 +71,7 @@ def read(
     """The tensors of a file, or those of `names`; and its metadata.
 
     Raises:
-        FileFormatError: Not a safetensors file, a damaged one, or one without a tensor of `names`.
+        FileFormatError: The file is no safetensors file, is damaged, or lacks one of `names`.
     """
     with path.open("rb") as file:
         return read_open(file, names)
@@ -81,7 +80,7 @@ def read(
 def read_open(
     file: BinaryIO, names: set[str] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """As `read`, from where an open file stands to its end."""
+    """The tensors and metadata from an open file's position to its end, as `read` returns them."""
     begin = file.tell()
     size = file.seek(0, os.SEEK_END) - begin
     file.seek(begin)
@@ -103,12 +102,12 @@ def read_open(
 
 
 def byte_count(tensor: Tensor) -> int:
-    """Bytes that a tensor takes in a file."""
+    """Number of bytes that a tensor takes in a file."""
     return tensor.dtype.itemsize * math.prod(tensor.shape)
 
 
 def _read_header(file: BinaryIO, size: int) -> bytes:
-    """The bytes of the header, which a file of this size has."""
+    """The bytes of the header in a file of this size."""
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
         raise FileFormatError(
@@ -120,7 +119,7 @@ def _read_header(file: BinaryIO, size: int) -> bytes:
 
 
 def parsed(text: str) -> Json:
-    """JSON from a file, in which nothing is named twice."""
+    """JSON from a file, checked to name nothing twice."""
     try:
         value: Json = json.loads(text, object_pairs_hook=_without_duplicates)
     except FileFormatError:

@@ -1,12 +1,11 @@
 """gt.save and gt.load: tensors, and dictionaries and lists of them, as safetensors files.
 
 A flat dictionary of tensors is a plain safetensors file that every reader of the format
-understands. Anything else is stored under dotted names, and its structure as JSON in the file's
-metadata. What is larger than one file may be is written to several with an index, as Hugging Face's
-libraries write and read them. A file holds data only, unless `pickle=True` asks for whole objects
-(pickled_file.py). What is wrong with a file is a
-FileFormatError (safetensors_file.py). A checkpoint of PyTorch's is read by PyTorch, where it is
-loaded, else by torch_checkpoint.py.
+understands. Anything else is stored under dotted names, with its structure as JSON in the file's
+metadata. Data larger than the limit of one file are written to several with an index, as Hugging
+Face's libraries write and read them. A file holds data only, unless `pickle=True` asks for whole
+objects (pickled_file.py). A bad file raises FileFormatError (safetensors_file.py). PyTorch reads
+its own checkpoints if it is loaded, otherwise torch_checkpoint.py does.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -44,11 +43,11 @@ Saved: TypeAlias = (
     | None
 )
 
-DEPTH_MAX = 64  # of nested dictionaries and lists: far above an optimizer's, far below the stack
+DEPTH_MAX = 64  # nested dictionaries and lists: far below the stack's limit
 STRUCTURE = "gt.structure"
 INDEX = ".index.json"
 TORCH_SUFFIXES = (".pt", ".pth")
-TORCH_MAGIC = (b"PK\x03\x04", b"\x80\x02")  # a zip archive; a pickle: the older format
+TORCH_MAGIC = (b"PK\x03\x04", b"\x80\x02")  # a zip archive; a pickle, the older format
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -60,22 +59,22 @@ def save(
     pickle: bool = False,
     format: Literal["safetensors", "torch"] = "safetensors",
 ) -> None:
-    """Write a tensor, or dictionaries and lists with tensors, numbers, strings and None, to a file.
+    """Write a tensor, or dictionaries and lists of tensors, numbers, strings and None, to a file.
 
     Args:
-        obj: Such as a module's or an optimizer's state_dict(), or a dictionary of both.
-        f: The path; a file that is there is replaced at once or, on an error, kept. Or an open
-            file, such as io.BytesIO, which is written from where it stands.
-        max_shard_size: Bytes of tensors that one file may hold, such as `"5GB"` or `10**9`: what is
-            more goes into `NAME-00001-of-00003.safetensors` and so on beside `f`, with their index
-            in `f.index.json`. A larger tensor has a file of its own.
-        pickle: Write any object, such as a whole module, with its classes by name; `load` reads it
-            with `weights_only=False`.
-        format: "torch" writes what torch.load reads, where PyTorch is installed.
+        obj: The object, such as a module's or an optimizer's state_dict(), or a dictionary of both.
+        f: The path; an existing file is replaced at once or, on an error, kept. Or an open file,
+            such as io.BytesIO, which is written from its position on.
+        max_shard_size: Limit for the bytes of tensors in one file, such as `"5GB"` or `10**9`:
+            beyond it, files `NAME-00001-of-00003.safetensors` and so on are written beside `f`,
+            with their index in `f.index.json`. A larger tensor has a file of its own.
+        pickle: Whether to write any object, such as a whole module, with its classes by name;
+            `load` reads it with `weights_only=False`.
+        format: "torch" writes a file for torch.load, if PyTorch is installed.
 
     Raises:
-        InvalidType: Something that the format cannot hold, named with its place.
-        InvalidValue: A size that is none, or one for an open file or with `pickle` or
+        InvalidType: A value that the format cannot hold, named with its place.
+        InvalidValue: A meaningless size, or a size for an open file or with `pickle` or
             `format="torch"`; an unknown format.
     """
     if format not in ("safetensors", "torch") or (pickle and format == "torch"):
@@ -115,12 +114,12 @@ def save(
     listed = {"metadata": {"total_size": total, **metadata}, "weight_map": places}
     text = json.dumps(listed, indent=2, ensure_ascii=False).encode()
     safetensors_file.replace(index, lambda: [text])
-    target.unlink(missing_ok=True)  # an earlier one in a single file
+    target.unlink(missing_ok=True)  # an earlier single file
 
 
 @functools.cache  # once for each
 def _say_format(suffix: str) -> None:
-    """Tell those who use PyTorch's endings that its `load` does not read the file."""
+    """Notify users of PyTorch's file endings that torch.load does not read the file."""
     from gt import notices
 
     notices.say(
@@ -131,7 +130,9 @@ def _say_format(suffix: str) -> None:
 
 
 def _is_to_be_whole(obj: object) -> bool:
-    """Whether it is more than safetensors hold, and the program PyTorch's, which saves anything."""
+    """True if safetensors cannot hold `obj` and the program is written for PyTorch, which saves
+    anything.
+    """
     if not torch_imports.is_installed():
         return False
     try:
@@ -162,22 +163,23 @@ def load(
     weights_only: bool = True,
     mmap: bool | None = None,
 ) -> Saved:
-    """Read what gt.save (or any writer of safetensors files) wrote; tensors require no gradient.
+    """Read a file of gt.save (or of any writer of safetensors files); tensors require no gradient.
 
-    A checkpoint that torch.save wrote is read by PyTorch, where it is installed, and else without
-    it; its tensors become GT's.
+    A checkpoint of torch.save is read by PyTorch if it is installed, else without it; its tensors
+    become GT's.
 
     Args:
-        f: The path; of several files that of their index, or the one that was saved to. Or an open
-            file that can be read and sought, such as io.BytesIO: from where it stands to its end.
-        map_location: Taken as PyTorch takes it; a device places nothing.
+        f: The path; for several files that of their index, or the one that was saved to. Or an open
+            file that can be read and sought, such as io.BytesIO, which is read from its position to
+            its end.
+        map_location: Accepted as in PyTorch, without effect.
         weights_only: False reads whole objects, which run code: of `save(pickle=True)`, or of a
-            checkpoint of PyTorch's as in torch.load. A safetensors file holds nothing else.
-        mmap: Each tensor is read once, as it is uploaded.
+            PyTorch checkpoint as in torch.load. A safetensors file holds nothing else.
+        mmap: Accepted without effect: each tensor is read once, at its upload.
 
     Raises:
-        FileFormatError: Not a safetensors file, or a damaged one.
-        NotSupported: A checkpoint of PyTorch's that only PyTorch reads, and it is not installed.
+        FileFormatError: The file is not a safetensors file, or is damaged.
+        NotSupported: The checkpoint can be read only by PyTorch, which is not installed.
     """
     if _is_open(f, "read"):
         return _load_open(f, weights_only=weights_only)
@@ -278,23 +280,23 @@ _safe_globals: list[Any] = []
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Allow classes and functions in checkpoints of PyTorch's that are read with weights_only."""
+    """Allow classes and functions in PyTorch checkpoints that are read with weights_only."""
     _safe_globals.extend(safe_globals)
 
 
 def get_safe_globals() -> list[Any]:
-    """What `add_safe_globals` was given."""
+    """The classes and functions that `add_safe_globals` has registered."""
     return list(_safe_globals)
 
 
 def clear_safe_globals() -> None:
-    """Allow nothing beyond PyTorch's own list."""
+    """Allow only PyTorch's own list."""
     _safe_globals.clear()
 
 
 @contextlib.contextmanager
 def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
-    """Allow them within a `with` block."""
+    """Allow classes and functions within a `with` block."""
     before = get_safe_globals()
     add_safe_globals(safe_globals)
     try:
@@ -307,7 +309,7 @@ def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
 
 
 def _bytes(size: int | str) -> int:
-    """A number of bytes, or one with a unit."""
+    """A number of bytes, perhaps with a unit."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", str(size).upper())
     count = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
     if count <= 0 or isinstance(size, bool):
@@ -316,7 +318,7 @@ def _bytes(size: int | str) -> int:
 
 
 def _shards(tensors: Mapping[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
-    """The tensors in their order, as many in each file as fit."""
+    """The tensors in order, as many in each file as fit."""
     shards: list[dict[str, Tensor]] = [{}]
     used = 0
     for name, tensor in tensors.items():
@@ -342,7 +344,7 @@ def _indexed(path: pathlib.Path) -> tuple[dict[str, Tensor], Json]:
         raise FileFormatError("the index has no weight_map")
     named: dict[str, set[str]] = {}
     for name, file in places.items():
-        # Beside the index and nowhere else: a path could name any file of the machine.
+        # Files beside the index only: a path could name any file of the machine.
         if not isinstance(file, str) or pathlib.PurePath(file).name != file or "\0" in file:
             raise FileFormatError(f"tensor {name!r} is said to be in {file!r}, which names no file")
         named.setdefault(file, set()).add(name)
@@ -353,7 +355,7 @@ def _indexed(path: pathlib.Path) -> tuple[dict[str, Tensor], Json]:
 
 
 def _shard(path: pathlib.Path, names: set[str]) -> dict[str, Tensor]:
-    """The tensors that an index says are in a file."""
+    """The tensors of a file that an index lists."""
     try:
         return safetensors_file.read(path, names)[0]
     except FileNotFoundError:

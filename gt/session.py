@@ -1,4 +1,4 @@
-"""Sessions: connecting, waiting, ending, and what is said at the end of the program."""
+"""Sessions: connecting, waiting, ending, and the report at the end of the program."""
 
 import atexit
 import contextlib
@@ -30,34 +30,35 @@ __all__ = [
     "synchronize",
 ]
 
-# How long the end of a program waits for failures still to come: here a worker may only now be
-# starting, elsewhere there may be none.
+# Time for which the end of a program waits for failures still to come: an embedded worker may only
+# now be starting; elsewhere there may be no worker.
 EXIT_SECONDS = {"embedded": 20.0, "elsewhere": 1.0}
 NOTICE_SECONDS = 1.0
-POLL_SECONDS = 0.02  # a worker takes some hundred times that to start
+POLL_SECONDS = 0.02  # a worker takes about a hundred times as long to start
 
 
 def init() -> None:
-    """Start the workers now, to overlap with other imports, instead of at the first operation."""
+    """Start the workers now, in parallel with other imports, and not at the first operation."""
     _core.init()
 
 
 def connect(address: str, *, workers: int = 0, worker_seconds: float = 60.0) -> None:
-    """Connect to a dispatcher; tensors of an earlier session are void from here on.
+    """Connect to a dispatcher; tensors of an earlier session become invalid.
 
     Args:
-        address: `host:port`, or `unix:/path/of/socket`. A dispatcher on this host is then spoken to
-            through shared memory, unless GT_NO_RING=1 asks to stay on TCP.
-        workers: how many must have joined before this returns. A layout over all workers is one
-            over those that have joined, so a program that spreads tensors says how many it wants.
-        worker_seconds: how long this waits for them; and how long the first read (or synchronize,
-            or an operation when the connection is full) waits where there is no worker.
+        address: `host:port`, or `unix:/path/of/socket`. The connection to a dispatcher on this host
+            uses shared memory, unless GT_NO_RING=1 keeps it on TCP.
+        workers: number of workers that must have joined before this returns. A layout over all
+            workers covers those that have joined, so a program that distributes tensors should set
+            it.
+        worker_seconds: limit of the wait for them; and of the wait of the first read (or
+            synchronize, or an operation on a full connection) without a worker.
 
     Raises:
-        NoWorker: fewer workers have joined in that time; the session is open.
+        NoWorker: fewer workers have joined in that time; the session stays open.
         ConnectionLost: nothing answers there within three seconds, it is no GT dispatcher, or it
             refuses (another version, a missing or wrong token in GT_TOKEN).
-        ConfigError: a variable of the environment means nothing.
+        ConfigError: an environment variable has no meaning.
     """
     config.check()
     verbose, ring = config.is_verbose(), config.uses_rings()
@@ -68,7 +69,7 @@ def connect(address: str, *, workers: int = 0, worker_seconds: float = 60.0) -> 
 
 
 def _notice_absent_log(address: str) -> None:
-    """Say that a log is asked for which the dispatcher, who writes it, has not begun."""
+    """Report that a requested log will be missing: the dispatcher, which writes it, has none."""
     file = config.instruction_log()
     if file is not None and not pathlib.Path(file).exists():
         from gt import notices
@@ -80,7 +81,7 @@ def _notice_absent_log(address: str) -> None:
 
 
 def _wait_for_workers(address: str, wanted: int, seconds: float) -> None:
-    """Return when so many have joined; after a second, say how many there are."""
+    """Return when `wanted` workers have joined; after a second, report their number."""
     start = time.monotonic()
     notice_due = True
     while (joined := _core.stats()["workers"]) < wanted:
@@ -97,12 +98,12 @@ def _wait_for_workers(address: str, wanted: int, seconds: float) -> None:
 
 
 def disconnect() -> None:
-    """End the session: its tensors are freed, workers that it started end."""
+    """End the session: its tensors are freed, and workers that it started end."""
     _core.disconnect()
 
 
 def is_connected() -> bool:
-    """Whether a session is open (the first operation opens one)."""
+    """True if a session is open (the first operation opens one)."""
     return _core.is_connected()
 
 
@@ -110,38 +111,38 @@ def synchronize() -> None:
     """Wait until everything emitted so far has run.
 
     Raises:
-        Error: the first failure that was not reported yet.
-        NoWorker: the dispatcher has no worker, and none has joined within `connect`'s limit.
+        Error: the first failure that has not been reported.
+        NoWorker: the dispatcher has no worker, and none has joined within the limit of `connect`.
     """
     _core.synchronize()
 
 
 def gpu_workers(count: int) -> None:
-    """Let the embedded dispatcher start `count` workers; call it before the first operation."""
+    """Make the embedded dispatcher start `count` workers; call it before the first operation."""
     _core.gpu_workers(count)
 
 
 def parallelize(
     module: Parallelized, rules: Mapping[str, str | Sequence[str] | ShardConfig] | None = None
 ) -> Parallelized:
-    """Give a module's parameters layouts by rules of their paths; its code needs no signals.
+    """Give a module's parameters layouts by rules for their paths; its code needs no signals.
 
-    The rules of GT_CONFIG and `gt.load_config` act by themselves when the module is first called;
-    this is for doing it now, and for rules that are written in the program.
+    The rules of GT_CONFIG and `gt.load_config` apply by themselves when the module is first called;
+    this function applies them at once, and takes rules written in the program.
 
     Args:
-        module: whose parameters are meant; `model.` in a pattern may stand for the module itself.
-        rules: pattern to layout, of those that match a parameter the last holds, these after those
-            of files. A pattern is a dotted path of a parameter or module, `*` a name or a part of
-            one, `**` any number of names. A layout is `colpar`, `rowpar`, `vocab` or `replicate`,
-            `shard(d)` of the parameter as it is stored, a list of placements for the dimensions of
-            a mesh, or a ShardConfig.
+        module: the module; `model.` in a pattern may stand for the module itself.
+        rules: pattern to layout; the last one that matches a parameter applies, and these come
+            after those of files. A pattern is a dotted path of a parameter or module, with `*` for
+            a name or a part of one and `**` for any number of names. A layout is `colpar`,
+            `rowpar`, `vocab` or `replicate`, `shard(d)` of the parameter as it is stored, a list of
+            placements for the dimensions of a mesh, or a ShardConfig.
 
     Returns:
-        The module. A pattern that means nothing in it is a warning.
+        The module. A pattern without a match is a warning.
 
     Raises:
-        ConfigError: a layout that cannot be meant, or a dimension that a parameter does not have.
+        ConfigError: an invalid layout, or a dimension that a parameter does not have.
     """
     from gt.nn import placing
 
@@ -151,9 +152,9 @@ def parallelize(
 class _Ending:
     """Ends the session with the program.
 
-    Only the handlers of `atexit` hold it, and Python lets go of them when the last has run. So a
-    handler that a program registered before it imported GT, which runs after those that are
-    registered here, still finds its tensors.
+    Only the handlers of `atexit` hold it, and Python drops them when the last has run. So a handler
+    that a program registered before it imported GT, which runs after those registered here, still
+    finds its tensors.
     """
 
     registered = False
@@ -163,14 +164,16 @@ class _Ending:
         self.waits = True
 
     def tell(self) -> None:
-        """Print every failure that nobody has read, also those of work that still runs."""
+        """Print every failure that nobody has read, also failures of work that still runs."""
         from gt import notices
 
         for text in self._failures():
             notices.say(f"a failure that nobody has read:\n{text}", notices.ERROR)
 
     def _failures(self) -> list[str]:
-        """Nobody is kept waiting for long: not by a session without workers, nor after Ctrl-C."""
+        """The failures, with bounded waiting, also for a session without workers and
+        after Ctrl-C.
+        """
         failures = _core.unread_failures()
         interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
         if self.waits and _core.is_connected() and not interrupted:
@@ -184,7 +187,7 @@ class _Ending:
             except Error as error:
                 failures.append(str(error))
             except RuntimeError:
-                self.waits = False  # a forked child: the session is its parent's
+                self.waits = False  # a forked child: the session belongs to its parent
         return failures + _core.unread_failures()
 
     def __del__(self) -> None:
@@ -196,16 +199,18 @@ class _Ending:
 
 
 def register_exit() -> None:
-    """See to it that the session ends with the program."""
+    """Registers the end of the session with the end of the program."""
     if not _Ending.registered:
-        # Logging closes its files at exit: after our last words if it is imported before them.
+        # Logging, imported earlier, closes its files only after the last messages here.
         importlib.import_module("gt.notices")
         atexit.register(_Ending().tell)
 
 
 @contextlib.contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """TimeoutError in what runs longer; the program ends, so its own alarm is not needed again."""
+    """Raises TimeoutError in a block that takes longer; the program ends, so its own alarm is not
+    restored.
+    """
     signal.signal(signal.SIGALRM, _too_long)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:

@@ -1,6 +1,6 @@
-"""Switches of the process that PyTorch's programs set; those that mean nothing here are taken.
+"""Process-wide switches that PyTorch programs set; those without a meaning here are accepted.
 
-Answers are what was set before. Nothing here changes a number.
+Getters return the value set before. No switch changes a number.
 """
 
 import warnings
@@ -35,11 +35,11 @@ MODES = ("default", "warn", "error")
 
 @dataclass
 class Switches:
-    """What was set last."""
+    """The values set last."""
 
     device: device_class | None = None
     precision: str = "highest"
-    mode: int = 0  # of deterministic algorithms: 0 off, 1 warns, 2 raises
+    mode: int = 0  # deterministic algorithms: 0 off, 1 warns, 2 raises
     threads: int | None = None
     interop_threads: int = 1
     warn_always: bool = False
@@ -49,22 +49,22 @@ _switches = Switches()
 
 
 def set_default_device(device: object) -> None:
-    """Take a device that new tensors would be made on: it places nothing; None forgets it."""
+    """Accepts a default device for new tensors, without effect; None clears it."""
     _switches.device = None if device is None else device_class(device)
 
 
 def get_default_device() -> device_class:
-    """What was set last, else `gt`, as every tensor's `device` says."""
+    """The device set last, else `gt`, the device of every tensor."""
     return _switches.device or device_class("gt")
 
 
 def set_num_threads(int: int, /) -> None:
-    """Take a number of threads; the client computes nothing.
+    """Accepts a number of threads, without effect: the client computes nothing.
 
-    How many a worker uses is `GT_THREADS` (or `OMP_NUM_THREADS`), read where it starts.
+    A worker's number of threads is `GT_THREADS` (or `OMP_NUM_THREADS`), read at its start.
 
     Raises:
-        InvalidUse: A number below 1.
+        InvalidUse: The number is below 1.
     """
     if int < 1:
         raise InvalidUse("set_num_threads expects a positive integer")
@@ -72,24 +72,26 @@ def set_num_threads(int: int, /) -> None:
 
 
 def get_num_threads() -> int:
-    """What was set last, else the threads that a worker of this program has at most."""
+    """The number set last, else the most threads that a worker of this program has."""
     return _switches.threads or config.environment.threads() or config.environment.core_count()
 
 
 def set_num_interop_threads(int: int, /) -> None:
-    """Take a number of threads that mean nothing here: instructions overlap by themselves."""
+    """Accepts a number of threads, without effect: instructions overlap by themselves."""
     if int < 1:
         raise InvalidUse("set_num_interop_threads expects a positive integer")
     _switches.interop_threads = int
 
 
 def get_num_interop_threads() -> int:
-    """What was set last, else 1."""
+    """The number set last, else 1."""
     return _switches.interop_threads
 
 
 def set_float32_matmul_precision(precision: str, /) -> None:
-    """Take `highest`, `high` or `medium`; products are computed at the highest whatever it says."""
+    """Accepts `highest`, `high` or `medium`, without effect: products have the highest
+    precision.
+    """
     if precision not in PRECISIONS:
         warnings.warn(
             f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
@@ -101,30 +103,30 @@ def set_float32_matmul_precision(precision: str, /) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """What was set last, else `highest`."""
+    """The value set last, else `highest`."""
     return _switches.precision
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Taken: reductions have a fixed order here whatever it says."""
+    """Accepted without effect: reductions always have a fixed order here."""
     _switches.mode = (1 if warn_only else 2) if mode else 0
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was asked for."""
+    """True if `use_deterministic_algorithms` was asked for."""
     return _switches.mode > 0
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether it was asked for with `warn_only`."""
+    """True if `use_deterministic_algorithms` was asked for with `warn_only`."""
     return _switches.mode == 1
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """`use_deterministic_algorithms` by number or name: 0 default, 1 warn, 2 error.
+    """Sets `use_deterministic_algorithms` by number or name: 0 default, 1 warn, 2 error.
 
     Raises:
-        InvalidType, InvalidUse: neither a number nor a name; none of them.
+        InvalidType, InvalidUse: it is neither a number nor a name, or an unknown one.
     """
     if not isinstance(debug_mode, int | str):
         raise InvalidType(f"debug_mode must be str or int, but got {type(debug_mode)}")
@@ -138,22 +140,22 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0 default, 1 warn, 2 error: what was asked for."""
+    """The mode set last: 0 default, 1 warn, 2 error."""
     return _switches.mode
 
 
 def set_flush_denormal(mode: bool, /) -> bool:
-    """False: a worker's processor is set by its own process."""
+    """False: a worker's own process controls its processor."""
     if not isinstance(mode, bool):
         raise InvalidType(f"set_flush_denormal expects a bool, but got {type(mode).__name__}")
     return False
 
 
 def set_warn_always(b: bool, /) -> None:
-    """Taken: Python's own filter decides how often a warning is shown."""
+    """Accepted without effect: Python's own filter limits warnings."""
     _switches.warn_always = b
 
 
 def is_warn_always_enabled() -> bool:
-    """What was set last, else False."""
+    """The value set last, else False."""
     return _switches.warn_always

@@ -1,4 +1,4 @@
-"""The class of shapes: a tuple that prints and counts as PyTorch's does."""
+"""The class of shapes: a tuple that prints as in PyTorch and counts elements."""
 
 import math
 from typing import SupportsIndex, overload
@@ -10,7 +10,7 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def numel(self) -> int:
-        """How many elements a tensor of this size has."""
+        """Number of elements in a tensor of this size."""
         return math.prod(self)
 
     def __repr__(self) -> str:

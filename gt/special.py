@@ -1,4 +1,4 @@
-"""Special functions, as torch.special has them.
+"""Special functions, as in torch.special.
 
 A function without a row of its own in ops.toml runs whole on one worker.
 """
@@ -7,14 +7,14 @@ import gt
 from gt import documentation, misses
 from gt.aten import surface
 
-# Of another name in torch.special than the function that they are.
+# Functions that have another name in torch.special.
 _OTHER_NAMES = {
     "expit": "sigmoid",
     "gammaln": "lgamma",
     "multigammaln": "mvlgamma",
     "psi": "digamma",
 }
-# The same in torch and in torch.special.
+# Functions with one name in torch and torch.special.
 _SAME = (
     "digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "log1p", "log_softmax", "logit",
     "logsumexp", "polygamma", "round", "sinc", "softmax", "xlogy",
@@ -29,5 +29,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

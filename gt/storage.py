@@ -1,6 +1,6 @@
-"""The memory that tensors share, as an object: which one it is, and how long.
+"""The memory that tensors share, as an object that tells which memory it is and its size.
 
-Elements are on workers, so that nothing here points at them.
+Elements are on workers, so nothing here can point at them.
 """
 
 from gt import _core
@@ -11,9 +11,9 @@ __all__ = ["UntypedStorage"]
 
 
 class UntypedStorage:
-    """The memory of a tensor, which its views share: what `x.untyped_storage()` gives.
+    """The memory of a tensor, which its views share: the result of `x.untyped_storage()`.
 
-    Its address stands for it and points at nothing: equal storages have equal addresses.
+    Its address is only an identifier: equal storages have equal addresses.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -22,7 +22,7 @@ class UntypedStorage:
         self._whole = tensor.detach().as_strided((count,), (1,), 0)
 
     def data_ptr(self) -> int:
-        """What stands for the address of the first byte; 0 where there is none."""
+        """A number that stands for the address of the first byte; 0 for empty memory."""
         return self._address if len(self) else 0
 
     @property
@@ -30,11 +30,11 @@ class UntypedStorage:
         return self._address
 
     def nbytes(self) -> int:
-        """How many bytes it has."""
+        """Size in bytes."""
         return int(self._whole.nbytes)
 
     def size(self) -> int:
-        """How many bytes it has."""
+        """Size in bytes."""
         return self.nbytes()
 
     def element_size(self) -> int:
@@ -43,16 +43,16 @@ class UntypedStorage:
 
     @property
     def device(self) -> object:
-        """That of its tensors."""
+        """The device of its tensors."""
         return self._whole.device
 
     @property
     def is_cuda(self) -> bool:
-        """That of its tensors."""
+        """True if its tensors are on CUDA."""
         return bool(self._whole.is_cuda)
 
     def tolist(self) -> list[int]:
-        """Its bytes, which are read."""
+        """All bytes as a list; reads them."""
         return list(_core.read_bytes(self._whole).tobytes())
 
     def clone(self) -> "UntypedStorage":
@@ -60,10 +60,10 @@ class UntypedStorage:
         return UntypedStorage(self._whole.clone())
 
     def resize_(self, size: int) -> "UntypedStorage":
-        """Returns self where it has that size.
+        """Returns self, if it has that size.
 
         Raises:
-            NotSupported: of another size: tensors that share it show its elements.
+            NotSupported: it has another size: tensors that share it show its elements.
         """
         if size != self.nbytes():
             raise NotSupported(
@@ -89,5 +89,5 @@ class UntypedStorage:
 
 
 def whole(storage: UntypedStorage) -> Tensor:
-    """All elements of a storage, as a vector of its tensors' dtype in its memory."""
-    return storage._whole  # noqa: SLF001 - what its class does not show
+    """All elements of a storage, as a vector in its memory, in its tensors' dtype."""
+    return storage._whole  # noqa: SLF001 - private to its class

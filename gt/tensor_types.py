@@ -1,7 +1,7 @@
 """`gt.FloatTensor` and the like, and `gt.Tensor(2, 3)`: PyTorch's oldest constructors.
 
-What `Tensor.__new__` is given that is no tensor comes here. The classes are names of dtypes: no
-tensor is made of them, and `isinstance` asks for the dtype.
+Arguments of `Tensor.__new__` that are no tensor come here. The classes are names of dtypes: they
+have no instances, and `isinstance` tests the dtype.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class _Constructor(TensorType):
-    """The class of `gt.FloatTensor`: a call makes a tensor."""
+    """The metaclass of `gt.FloatTensor` and the like: a call makes a tensor."""
 
     def __call__(self, *data: object, **named: object) -> Tensor:
         return build(self.dtype, data, named)
@@ -43,7 +43,9 @@ class _Constructor(TensorType):
 
 
 class FloatTensor(metaclass=_Constructor):
-    """Tensors of float32: `FloatTensor(2, 3)` of sizes (zeros), `FloatTensor([1, 2])` of data."""
+    """Tensors of float32: `FloatTensor(2, 3)` from sizes (zeros), `FloatTensor([1, 2])`
+    from data.
+    """
 
     dtype = _core.float32
 
@@ -67,7 +69,7 @@ class BFloat16Tensor(metaclass=_Constructor):
 
 
 class LongTensor(metaclass=_Constructor):
-    """Tensors of int64, as `FloatTensor`; fractions of data are cut off."""
+    """Tensors of int64, as `FloatTensor`; fractions in data are truncated."""
 
     dtype = _core.int64
 
@@ -103,20 +105,20 @@ class BoolTensor(metaclass=_Constructor):
 
 
 def construct(*data: object, **named: object) -> Tensor:
-    """`gt.Tensor(*data)` where that is no tensor alone: of the default dtype."""
+    """`gt.Tensor(*data)` for arguments other than one tensor, in the default dtype."""
     return build(get_default_dtype(), data, named)
 
 
 def build(dtype: _core.dtype, data: Sequence[object], named: dict[str, object]) -> Tensor:
-    """Zeros of sizes, or a copy of data, as PyTorch's `new` tells them apart.
+    """Zeros for sizes, or a copy of data, distinguished as by PyTorch's `new`.
 
     Args:
         data: nothing, sizes, one `gt.Size`, or one sequence, array or tensor.
-        named: `device`, which places nothing; `size` or `data` instead of a position.
+        named: `device`, without effect; `size` or `data` instead of a position.
 
     Raises:
-        InvalidType: none of these, or a tensor of another dtype.
-        ShapeError: a size below zero.
+        InvalidType: the data are none of these, or a tensor of another dtype.
+        ShapeError: a size is negative.
     """
     named = dict(named)
     check_device(named.pop("device", None), "new")
@@ -137,15 +139,15 @@ def build(dtype: _core.dtype, data: Sequence[object], named: dict[str, object]) 
 
 
 def new(self: Tensor, *data: object, **named: object) -> Tensor:
-    """`FloatTensor(...)` with this tensor's dtype: zeros of sizes, or a copy of data."""
+    """`FloatTensor(...)` with this tensor's dtype: zeros for sizes, or a copy of data."""
     return build(self.dtype, data, named)
 
 
 def set_default_tensor_type(t: object, /) -> None:
-    """Make the dtype of a class of tensors, or of its name, the default one.
+    """Make the dtype of a tensor class, or of its name, the default one.
 
     Raises:
-        InvalidType: a class whose dtype is no floating one.
+        InvalidType: the class's dtype is not a floating-point one.
     """
     dtype = tensor([0.0]).type(t).dtype if isinstance(t, str) else getattr(t, "dtype", None)
     if t is Tensor:
@@ -176,7 +178,7 @@ def _of_data(given: object, dtype: _core.dtype) -> Tensor:
         return given
     if isinstance(given, str):
         raise InvalidType("new(): invalid data type 'str'")
-    foreign = known_dtype(getattr(given, "dtype", None)) is not None  # another library's tensor
+    foreign = known_dtype(getattr(given, "dtype", None)) is not None  # a tensor of another library
     if isinstance(given, np.ndarray) or foreign:
         return tensor(given, dtype=dtype)  # type: ignore[arg-type]
     if not isinstance(given, Sequence):

@@ -1,4 +1,4 @@
-"""`gt.testing.assert_close`: whether two values are equal within a tolerance, and where not."""
+"""`gt.testing.assert_close`: a check that two values are equal within a tolerance."""
 
 # ruff: noqa: ARG001 - PyTorch's arguments that mean nothing here
 
@@ -17,7 +17,7 @@ __all__ = ["assert_close"]
 
 Values = npt.NDArray[Any]
 Message = str | Callable[[str], str] | None
-# (rtol, atol) of PyTorch's documentation of assert_close; 0 for whole numbers.
+# (rtol, atol) from PyTorch's documentation of assert_close; 0 for integers.
 TOLERANCES = {
     "float16": (1e-3, 1e-5),
     "bfloat16": (1.6e-2, 1e-5),
@@ -37,7 +37,7 @@ class _Rules:
     check_stride: bool
 
     def tolerances(self, *dtypes: str) -> tuple[float, float]:
-        """rtol and atol: as given, or the wider of the dtypes'."""
+        """rtol and atol: the given ones, or the larger ones for the dtypes."""
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
         own = [TOLERANCES.get(dtype, (0.0, 0.0)) for dtype in dtypes]
@@ -48,7 +48,7 @@ class _Rules:
 class _Difference(Exception):
     text: str
     path: tuple[object, ...] = ()
-    final: bool = False  # the structures differ: the caller's `msg` is not asked
+    final: bool = False  # True for different structures: the caller's `msg` does not apply
 
 
 def assert_close(
@@ -65,23 +65,24 @@ def assert_close(
     check_stride: bool = False,
     msg: Message = None,
 ) -> None:
-    """Nothing where `|actual - expected| <= atol + rtol * |expected|` for each element.
+    """Raises unless `|actual - expected| <= atol + rtol * |expected|` for each element.
 
     Args:
         actual: a tensor, an array, a number, None, or sequences and mappings of these.
-        expected: the same kind.
-        allow_subclasses: accepted, like `check_device` and `check_layout`: GT has one of each.
+        expected: values of the same kind.
+        allow_subclasses: accepted without effect, like `check_device` and `check_layout`.
         rtol: the relative tolerance; with `atol`, or both by dtype (float32: 1.3e-6 and 1e-5).
-        atol: the absolute one.
+        atol: the absolute tolerance.
         equal_nan: whether two nan are equal.
         check_dtype: whether dtypes must be equal.
-        check_stride: whether strides must be.
-        msg: the error's text in place of the one that says where, or what makes one of that.
+        check_stride: whether strides must be equal.
+        msg: the error's text in place of the default one, or a function of that.
 
     Raises:
-        AssertionError: where they differ, with the number of elements and the greatest difference.
-        TypeError: values of different or other kinds.
-        ValueError: one tolerance without the other.
+        AssertionError: they differ; the text has the number of elements and the greatest
+            difference.
+        TypeError: the values have different or unknown kinds.
+        ValueError: only one of the tolerances is given.
     """
     if (rtol is None) != (atol is None):
         missing = "rtol" if rtol is None else "atol"
@@ -224,7 +225,7 @@ def _same(attribute: str, actual: object, expected: object) -> None:
 
 
 def _values(x: Tensor | Values) -> Values:
-    """In a dtype in which a difference is one: bool as int64, the narrow floats as float32."""
+    """The values in a dtype for differences: bool as int64, narrow floats as float32."""
     if isinstance(x, Tensor):
         x = x.detach()
         x = (x.float() if x.dtype in (_core.bfloat16, _core.float16) else x).numpy()
@@ -245,5 +246,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,8 +1,8 @@
-"""Checkpoints that `torch.save` writes, read without PyTorch: tensors, and plain values with them.
+"""Checkpoints of `torch.save`, read without PyTorch: tensors, and plain values beside them.
 
-A file is a zip archive of a pickle and of memory, each part of which several tensors may share.
-The pickle names what makes tensors; nothing else that it names runs, but for what the program
-allows by `add_safe_globals`, or with `weights_only=False`.
+A file is a zip archive of a pickle and of memory, each part of which several tensors may share. The
+pickle names functions that make tensors; nothing else that it names runs, except for globals that
+the program allows by `add_safe_globals`, or with `weights_only=False`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STORAGES: Mapping[str, gt.dtype] = {
     "LongStorage": gt.int64,
     "ShortStorage": gt.int16,
 }
-# Pickles of PyTorch's have the names of Python 2.
+# PyTorch's pickles have names from Python 2.
 PLAIN: Mapping[str, Mapping[str, Any]] = {
     "__builtin__": {"set": set, "bytearray": bytearray, "complex": complex},
     "_codecs": {"encode": codecs.encode},
@@ -51,7 +51,7 @@ def _rebuilt_parameter(data: Tensor, requires_grad: bool, *_: object) -> Tensor:
 def _rebuilt_view(
     memory: Tensor, offset: int, size: Sequence[int], stride: Sequence[int], *rest: object
 ) -> Tensor:
-    """A tensor of a part of memory, which others may share."""
+    """A tensor on a part of memory, which other tensors may share."""
     view = memory.as_strided(tuple(size), tuple(stride), offset)
     return view.requires_grad_() if rest and rest[0] is True else view
 
@@ -64,21 +64,21 @@ TENSORS: Mapping[str, Callable[..., object]] = {
 
 
 class Reading(NamedTuple):
-    """How a file is read: its name, for errors, and what its pickle may name."""
+    """Settings for reading a file: its name for errors, the globals that its pickle may name."""
 
     name: object
-    remedy: str  # of a file that PyTorch alone reads
+    remedy: str  # advice for a file that only PyTorch can read
     allowed: Sequence[object]
-    weights_only: bool  # False allows whatever is none of PyTorch's own
+    weights_only: bool  # False allows everything except PyTorch's own classes
 
 
 def read(file: IO[bytes], reading: Reading) -> object:
-    """The contents of a checkpoint, with GT's tensors; `file` is open and stands at its beginning.
+    """The contents of a checkpoint, with GT's tensors; `file` is open at its beginning.
 
     Raises:
-        FileFormatError: A damaged file.
-        InvalidUse: The pickle names what is not allowed; nothing of it has run.
-        NotSupported: It holds more of PyTorch than tensors, or is of before PyTorch 1.6.
+        FileFormatError: The file is damaged.
+        InvalidUse: The pickle names something that is not allowed; none of its code has run.
+        NotSupported: It holds more of PyTorch than tensors, or is older than PyTorch 1.6.
     """
     name = reading.name
     if not zipfile.is_zipfile(file):
@@ -97,7 +97,7 @@ class _Reader(pickle.Unpickler):
     def __init__(self, archive: zipfile.ZipFile, reading: Reading) -> None:
         self.archive, self.reading, self.name = archive, reading, reading.name
         self.memories: dict[str, Tensor] = {}
-        # The archive's one folder has a name of the writer's choice.
+        # The archive's one folder has any name that the writer chose.
         names = [PurePosixPath(x) for x in archive.namelist()]
         pickles = [x for x in names if x.name == "data.pkl" and len(x.parts) == len(("*", "*"))]
         if not pickles:
@@ -114,7 +114,7 @@ class _Reader(pickle.Unpickler):
         return self.archive.read(path).decode()
 
     def persistent_load(self, pid: Any) -> Tensor:  # noqa: ANN401 - pickle's
-        """The memory of a number, flat; several tensors of one share it."""
+        """The memory with a number, flat; several tensors may share it."""
         _, dtype, key, _, count = pid
         if key not in self.memories:
             data = self.archive.read(str(self.folder / "data" / str(key)))
@@ -151,7 +151,7 @@ class _Reader(pickle.Unpickler):
 
 
 def _named(name: str) -> object:
-    """A dtype, or what describes tensors."""
+    """A dtype, or a function that describes tensors."""
     found = getattr(gt, name, None)
     is_plain = isinstance(found, gt.dtype) or found in (gt.Size, gt.device)
     return found if is_plain else None

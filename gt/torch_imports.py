@@ -1,8 +1,8 @@
-"""`import torch` answered by GT, for programs that nobody edits: `gt run --native`.
+"""`import torch` answered by GT, for programs that cannot be edited: `gt run --native`.
 
 Once `install` has run, `torch` and each module below it are the module of that name in `gt`: one
-object under two names, for whoever imports it and in whichever form. PyTorch itself is not loaded.
-Processes that `multiprocessing` starts are answered in the same way.
+object under two names, for any importer and form of import. PyTorch itself is not loaded. Processes
+that `multiprocessing` starts get the same answers.
 """
 
 import importlib
@@ -22,7 +22,8 @@ __all__ = [
     "torch_is_installed",
 ]
 
-# Files of PyTorch's from which programs import what the package has, too: in GT the package itself.
+# Files of PyTorch from which programs import names that the package has, too: in GT the package
+# itself.
 FILES = (
     "amp.autocast_mode",
     "autograd.variable",
@@ -36,7 +37,7 @@ FILES = (
     "nn.parallel.distributed",
     "signal.windows.windows",
 )
-# Modules of PyTorch's that in GT are objects with their attributes.
+# Modules of PyTorch that are objects with attributes in GT.
 NAMESPACES = (
     "backends.cuda",
     "backends.cudnn",
@@ -50,25 +51,25 @@ NAMESPACES = (
 
 
 def own_name(name: str) -> str:
-    """The name in GT of a module of PyTorch's."""
+    """GT's name for a module of PyTorch."""
     below = name.partition(".")[2]
     home = below.rpartition(".")[0] if below in FILES else below
     return f"gt.{home}" if home else "gt"
 
 
 def shown_name(name: str) -> str:
-    """The name by which the program knows a module of GT's."""
+    """The program's name for a module of GT."""
     below = name.partition(".")[2]
     return ".".join(filter(None, ["torch", below])) if is_installed() else name
 
 
 class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `torch` and what is below it, and loads GT's module of that name."""
+    """Finds `torch` and the modules below it, and loads GT's module of that name."""
 
     def find_spec(
         self,
         fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002 - GT's module says where it is
+        path: Sequence[str] | None,  # noqa: ARG002 - GT's module has its own path
         target: types.ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] != "torch":
@@ -78,11 +79,11 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:  # noqa: ARG002
-        """The import makes an empty one, which `exec_module` replaces."""
+        """None: the import makes an empty module, which `exec_module` replaces."""
         return
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """The entry of sys.modules is what the import returns."""
+        """Replaces the entry of sys.modules, which the import returns."""
         name = module.__name__
         own = _found(name)
         assert own is not None, "or there would be no such spec"
@@ -90,43 +91,43 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         for file in (*FILES, *NAMESPACES):
             folder, _, last = file.rpartition(".")
             if f"torch.{folder}" == name:
-                # An import of its own would set the attribute, which may be a function's name.
+                # The import itself would set the attribute, which may be a function's name.
                 sys.modules[f"{name}.{last}"] = getattr(own, last) if file in NAMESPACES else own
                 if not hasattr(own, last):
                     setattr(own, last, own)
 
 
 def _found(name: str) -> types.ModuleType | None:
-    """GT's module of that name of PyTorch's, loaded; None where there is none."""
+    """GT's module for a name of PyTorch, loaded; None if there is none."""
     own = own_name(name)
     try:
         return importlib.import_module(own)
     except ModuleNotFoundError as error:
-        if error.name != own:  # of PyTorch's, and its error says so; or it lacks a library
+        if error.name != own:  # its own error, or a missing library
             raise
         return None
 
 
 class _Answered:
-    """Is part of what a process is told at its start; reading it there installs the answers."""
+    """Part of a child process's start data; unpickling it installs the answers there."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (install, ())
 
 
 def is_installed() -> bool:
-    """Whether `import torch` is answered by GT in this process."""
+    """True if GT answers `import torch` in this process."""
     return any(isinstance(finder, _Torch) for finder in sys.meta_path)
 
 
 def torch_is_installed() -> bool:
-    """Whether PyTorch is there, which workers import, whatever `import torch` gives here."""
+    """True if PyTorch is installed, which workers import, whatever `import torch` gives here."""
     finders = (finder for finder in sys.meta_path if not isinstance(finder, _Torch))
     return any(finder.find_spec("torch", None) is not None for finder in finders)
 
 
 def install() -> None:
-    """Answer every import of torch from here on.
+    """Answer every import of torch by GT from here on.
 
     Raises:
         RuntimeError: PyTorch is loaded, so that tensors of both would meet in one program.
@@ -145,7 +146,7 @@ def install() -> None:
 
 
 def _answer_in_children(module: types.ModuleType) -> None:
-    """Processes that begin anew import the program's file: what they are told comes before it."""
+    """Makes new child processes install the answers before they import the program's file."""
     told = module.get_preparation_data
 
     def preparation_data(name: str) -> dict[str, object]:
@@ -155,5 +156,5 @@ def _answer_in_children(module: types.ModuleType) -> None:
 
 
 def _answer_in_servers(module: types.ModuleType) -> None:
-    """A server of forks would import the program's file before it is told anything."""
+    """Makes fork servers install the answers before they import the program's file."""
     module.set_forkserver_preload([__name__])

@@ -1,4 +1,4 @@
-"""Versions as PyTorch's programs compare them: a string that orders by its numbers."""
+"""Version strings as PyTorch programs compare them: ordered by their numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Key = tuple[object, ...]
 class TorchVersion(str):
     """A version that compares by its numbers with strings, tuples and other versions.
 
-    Text that is no version compares as a string does.
+    Text that is no version compares as a string.
     """
 
     __slots__ = ()
@@ -55,19 +55,19 @@ class TorchVersion(str):
 
 
 def _text(other: object) -> str:
-    """A version's text; a tuple's items stand between its dots."""
+    """A version's text; a tuple's items are joined by dots."""
     if isinstance(other, str):
         return str(other)
     if isinstance(other, Iterable):
         return ".".join(str(item) for item in other)
-    # A version of a packaging library; no other object's text is one.
+    # Only version objects of a packaging library have such a text.
     return str(other) if hasattr(other, "release") else ""
 
 
 def _key(text: str) -> Key | None:
-    """A key in the order of Python's versions, without the zeros at the end; None for no version.
+    """A sort key in the order of Python's versions, without trailing zeros; None for no version.
 
-    A development release comes before its release, then its phases, itself and what is posted.
+    A development release precedes its release, then come its phases, the release and post-releases.
     """
     match = re.fullmatch(_PATTERN, text.lower(), re.ASCII)
     if match is None:
@@ -87,10 +87,10 @@ def _key(text: str) -> Key | None:
     return int(match["epoch"] or 0), release, phase, post, dev, words
 
 
-# PyTorch whose surface GT has, then GT's own version: programs ask which functions there are.
+# The PyTorch version whose interface GT has, then GT's own version: programs test it for functions.
 __version__ = TorchVersion(f"2.15.0+gt{_core.__version__}")
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

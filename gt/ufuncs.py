@@ -1,6 +1,6 @@
-"""numpy's functions over tensors: `array * x` is the tensor's operator, `np.sqrt(x)` reads it.
+"""numpy's functions on tensors: `array * x` is the tensor's operator, `np.sqrt(x)` reads it.
 
-numpy asks here whenever one of its element-wise functions meets a tensor.
+numpy calls this whenever one of its element-wise functions gets a tensor.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from gt._core import Tensor
 from gt.creation import from_numpy
 
-# By numpy's name: the tensor's method, and the one where the tensor stands on the right.
+# By numpy's name: the tensor's method, and the one for a tensor on the right.
 _OPERATORS = {
     "add": ("__add__", "__radd__"),
     "subtract": ("__sub__", "__rsub__"),
@@ -41,10 +41,10 @@ def array_ufunc(
     *inputs: Any,  # noqa: ANN401 - numpy's
     **options: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
-    """What `ufunc` gives: a tensor where it is called for one, else what numpy returns.
+    """The result of `ufunc`: a tensor for a plain call, else numpy's result.
 
     Raises:
-        RuntimeError: A tensor that requires a gradient, where there is no operator for it.
+        RuntimeError: A tensor requires a gradient, and there is no operator.
     """
     if method == "__call__" and not options and len(inputs) == 2 and ufunc.__name__ in _OPERATORS:
         forward, reflected = _OPERATORS[ufunc.__name__]

@@ -1,4 +1,4 @@
-"""Warnings at the line of the user's program that led to them."""
+"""Warnings with the line of the user's program that caused them."""
 
 import inspect
 import pathlib

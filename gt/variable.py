@@ -1,4 +1,4 @@
-"""`gt.autograd.Variable`: what tensors with gradients were called; every tensor is one."""
+"""`gt.autograd.Variable`: the former name of tensors with gradients; every tensor is one."""
 
 import warnings
 
@@ -30,7 +30,7 @@ class _VariableType(type):
 
 
 class Variable(metaclass=_VariableType):
-    """A tensor that shares the value of `data` and is the leaf of a graph of its own.
+    """A tensor that shares the value of `data` and is a leaf of a new graph.
 
     `requires_grad`: whether backward() fills its grad. Every tensor is an instance.
     """

@@ -1,15 +1,15 @@
-"""Which GT this is, by torch.version's names; `cuda` and `hip` are None: GT is built with none."""
+"""GT's version by torch.version's names; `cuda` and `hip` are None: GT is built with neither."""
 
 from gt import _core
 from gt.torch_version import __version__
 
 cuda: str | None = None
 hip: str | None = None
-gt: str = _core.__version__  # GT's own, which its wheel and `gt --version` have
+gt: str = _core.__version__  # GT's own version, also of its wheel and of `gt --version`
 
 __all__ = ["__version__", "cuda", "gt", "hip"]
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""`gt.xpu`: Intel's GPUs, which GT has no worker for; what scripts ask before they use them."""
+"""`gt.xpu`: Intel's GPUs, for which GT has no worker; functions that scripts call to find out."""
 
 from gt import cuda, misses, random
 
@@ -23,5 +23,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

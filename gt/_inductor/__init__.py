@@ -1,4 +1,6 @@
-"""`gt._inductor`: the settings of PyTorch's compiler, which programs set and GT has no use for."""
+"""`gt._inductor`: PyTorch's compiler settings, accepted for programs that set them; GT
+uses none.
+"""
 
 from gt import misses
 from gt._inductor import config
@@ -8,5 +10,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""`gt._inductor.config`: settings may be made, and change nothing: nothing is compiled by it."""
+"""`gt._inductor.config`: settings are stored and have no effect: GT does not use this compiler."""
 
 import contextlib
 import sys
@@ -20,12 +20,13 @@ triton = types.SimpleNamespace()
 def patch(
     changes: str | Mapping[str, object] | None = None, value: object = None, **settings: object
 ) -> Iterator[None]:
-    """Settings within the `with`, or of a function's calls as its decorator.
+    """Change settings inside the `with` block, or during the calls of a decorated function.
 
     Args:
-        changes: A setting's name, `triton.cudagraphs` of a group's; or several with their values.
-        value: That of the one.
-        settings: Others, by name.
+        changes: The name of a setting (`triton.cudagraphs` for one in a group), or a mapping from
+            names to values.
+        value: The setting's value, if `changes` is a name.
+        settings: Further settings by name.
     """
     named = {changes: value} if isinstance(changes, str) else dict(changes or {})
     with contextlib.ExitStack() as stack:
@@ -53,5 +54,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

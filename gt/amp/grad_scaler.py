@@ -1,7 +1,7 @@
 """`GradScaler`: gradients of float16 are computed scaled, so that small ones do not become zero.
 
-Whether a gradient is infinite or NaN stays a value on the workers: the scale follows from it by
-instructions, and a step that is to be skipped is computed and then not taken (`gt/amp/undo.py`).
+Infinite and NaN gradients are found on the workers and not read: the scale follows from them by
+instructions, and a step that is to be skipped is computed and then undone (`gt/amp/undo.py`).
 """
 
 import enum
@@ -26,7 +26,7 @@ class _Stage(enum.Enum):
 
 
 class _Progress:
-    """How far one optimizer is since the last update()."""
+    """Stage of one optimizer since the last update()."""
 
     def __init__(self) -> None:
         self.stage = _Stage.READY
@@ -37,14 +37,14 @@ class GradScaler:
     """Scales losses, and steps of optimizers unless a gradient is infinite or NaN.
 
     Args:
-        device: accepted: values are where they are. It is enabled on CPUs, too, where PyTorch's for
+        device: accepted without effect. The scaler is enabled on CPUs, too, where PyTorch's for
             "cuda" is not.
-        init_scale: the factor at first.
-        growth_factor: what the factor is multiplied by after `growth_interval` steps without
-            infinity; more than 1.
-        backoff_factor: what it is multiplied by after one with; less than 1.
-        growth_interval: how many steps.
-        enabled: False for one that does nothing but call optimizers.
+        init_scale: first scale.
+        growth_factor: factor of the scale after `growth_interval` steps without infinity; more than
+            1.
+        backoff_factor: factor of the scale after a step with an infinity; less than 1.
+        growth_interval: number of steps.
+        enabled: False for a scaler that does nothing but call optimizers.
 
     Raises:
         AssertionError: factors outside of their ranges.
@@ -87,8 +87,8 @@ class GradScaler:
         """Divide the gradients of an optimizer's parameters by the scale, as before clipping.
 
         Raises:
-            RuntimeError: a second time, or after step().
-            ValueError: gradients of float16.
+            RuntimeError: called a second time, or after step().
+            ValueError: there are gradients of float16.
         """
         if not self._enabled:
             return
@@ -106,20 +106,20 @@ class GradScaler:
     def step(self, optimizer: Optimizer, *args: object, **kwargs: object) -> object:
         """Step an optimizer, unless one of its gradients is infinite or NaN.
 
-        Its gradients are divided by the scale first, if `unscale_` was not called. Nothing is read,
-        unless the optimizer counts its steps or makes state in this one: then whether the step is
-        skipped is read once, as PyTorch does at every step.
+        Its gradients are divided by the scale first, unless `unscale_` did so. Nothing is read,
+        except for an optimizer that counts its steps or makes state in this one: then one read
+        tells if the step is skipped, as PyTorch reads at every step.
 
         Args:
-            optimizer: whose gradients come from scaled outputs.
-            args: of its step().
-            kwargs: of its step(); no closure.
+            optimizer: an optimizer whose gradients come from scaled outputs.
+            args: positional arguments of its step().
+            kwargs: keyword arguments of its step(); no closure.
 
         Returns:
-            What its step() returns, None where it is known that it is skipped.
+            The result of its step(); None if it is known that the step is skipped.
 
         Raises:
-            RuntimeError: a closure, or a second step since the last update().
+            RuntimeError: a closure is passed, or this is a second step since the last update().
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)  # type: ignore[arg-type]
@@ -140,14 +140,14 @@ class GradScaler:
         return None if is_skipped else returned
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Change the scale by what the steps since the last update() found.
+        """Change the scale by the gradients found since the last update().
 
         Args:
-            new_scale: what it becomes instead.
+            new_scale: the scale to set instead.
 
         Raises:
-            AssertionError: before any scale() or step(), or a new scale that requires a gradient or
-                has several elements.
+            AssertionError: there was no scale() or step() before, or the new scale requires a
+                gradient or has several elements.
         """
         if not self._enabled:
             return
@@ -177,7 +177,7 @@ class GradScaler:
             scale.copy_(new_scale.reshape(()))
 
     def _change(self, scale: Tensor, tracker: Tensor, is_found: Tensor) -> None:
-        """As PyTorch's `_amp_update_scale_`, by instructions."""
+        """Updates scale and tracker as PyTorch's `_amp_update_scale_`, by instructions."""
         with gt.no_grad():
             steps = tracker + 1
             grows = steps == self._growth_interval
@@ -203,35 +203,37 @@ class GradScaler:
         return float(self._init_scale if self._scale is None else self._scale.item())
 
     def get_growth_factor(self) -> float:
-        """What the scale is multiplied by to grow."""
+        """Factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set what the scale is multiplied by to grow."""
+        """Set the factor by which the scale grows."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """What the scale is multiplied by after an infinity."""
+        """Factor by which the scale shrinks after an infinity."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set what the scale is multiplied by after an infinity."""
+        """Set the factor by which the scale shrinks after an infinity."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many steps without infinity the scale grows."""
+        """Number of steps without infinity after which the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set after how many steps without infinity the scale grows."""
+        """Set the number of steps without infinity after which the scale grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Whether it does anything."""
+        """True if the scaler is enabled."""
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale and what changes it, as numbers, which are read; empty if not enabled."""
+        """The scale and the settings that change it, as numbers, which are read; empty if not
+        enabled.
+        """
         if not self._enabled:
             return {}
         return {
@@ -245,10 +247,10 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take what state_dict() gave; nothing if not enabled.
+        """Restore the state that state_dict() returned; does nothing if not enabled.
 
         Raises:
-            RuntimeError: the state of one that was not enabled.
+            RuntimeError: the state is that of a scaler that was not enabled.
         """
         if not self._enabled:
             return
@@ -274,7 +276,7 @@ def _multiplied(outputs: Outputs, scale: Tensor) -> Outputs:
 
 
 def _unscale(optimizer: Optimizer, inverse: Tensor) -> Tensor | None:
-    """Multiplies gradients in place; whether one of them was not finite, None without any."""
+    """Multiplies gradients in place; returns true if one was not finite, None without gradients."""
     found: Tensor | None = None
     with gt.no_grad():
         for param in (param for group in optimizer.param_groups for param in group["params"]):

@@ -1,10 +1,10 @@
-"""The warning of PyTorch's older names for what `gt.amp` has."""
+"""The warning of PyTorch's older names for parts of `gt.amp`."""
 
 import warnings
 
 
 def deprecated(kind: str, name: str, instead: str) -> None:
-    """Say what to write instead of `gt.KIND.amp.NAME`."""
+    """Warn that `gt.KIND.amp.NAME` is deprecated, with its replacement."""
     warnings.warn(
         f"`torch.{kind}.amp.{name}(args...)` is deprecated. "
         f"Please use `torch.amp.{instead}` instead.",

@@ -1,7 +1,7 @@
-"""A step of an optimizer that is taken and then, where a tensor on the workers says so, was not.
+"""Undoes a step of an optimizer where a tensor on the workers says so, without reading that tensor.
 
-Parameters and state become what they were by `where`, without anybody reading that tensor. What is
-no tensor, such as a count of steps, and state that the step made, cannot: then it is read.
+Parameters and state get their former values by `where`. Values that are no tensors, such as a count
+of steps, and state that the step made need a read of the tensor.
 """
 
 from typing import Any, TypeAlias
@@ -15,7 +15,9 @@ State: TypeAlias = dict[str, Any]
 
 
 class Undo:
-    """What an optimizer and its parameters are before a step; copies share the tensors' values."""
+    """Saved state of an optimizer and its parameters before a step; the copies share the tensors'
+    values.
+    """
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
@@ -26,14 +28,16 @@ class Undo:
             for param in group["params"]
             if param.grad is not None
         ]
-        # The optimizer's own dictionaries, and their entries with copies of those that are tensors.
+        # The optimizer's own dictionaries, and their entries with copies of the tensors.
         self._state: list[tuple[Tensor, State, State]] = [
             (param, entries, {name: _kept(value) for name, value in plain(entries).items()})
             for param, entries in optimizer.state.items()
         ]
 
     def undo_where(self, is_skipped: Tensor) -> bool:
-        """Takes the step back where the tensor is true; whether it is known here that it did."""
+        """Undoes the step where the tensor is true; returns True if this program knows
+        that it did.
+        """
         if self._is_of_tensors():
             for now, before in self._tensors():
                 _restore(now, gt.where(is_skipped, before, now.detach()))
@@ -51,7 +55,7 @@ class Undo:
         return True
 
     def _is_of_tensors(self) -> bool:
-        """Whether the step changed tensors alone, and made none."""
+        """True if the step changed tensors only, and made none."""
         now = self._optimizer.state
         if len(now) != len(self._state):
             return False
@@ -69,7 +73,7 @@ class Undo:
         return self._groups == [_options(group) for group in groups]
 
     def _tensors(self) -> list[tuple[Tensor, Tensor]]:
-        """Each tensor that may have changed, and what it was."""
+        """Each tensor that may have changed, and its former value."""
         found = list(self._params)
         for param, _, before in self._state:
             entries = self._optimizer.state[param]
@@ -82,7 +86,7 @@ class Undo:
 
 
 class _Copy:
-    """A tensor of the state as it was."""
+    """Saved value of a tensor of the state."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor, self.copy = tensor, _copied(tensor)

@@ -1,8 +1,9 @@
 """`x.__array_namespace__()`: GT under the names and arguments of the Python array API standard.
 
 Libraries that are written for the standard (scikit-learn, SciPy, array-api-extra) call these. The
+Libraries that are written for the standard (scikit-learn, SciPy, array-api-extra) call these. The
 edition is 2024.12 (https://data-apis.org/array-api/2024.12), without uint16, uint32 and uint64,
-which GT has not. Sizes that follow from data are read (`nonzero`, `unique_values`).
+which GT lacks. Sizes that depend on data are read (`nonzero`, `unique_values`).
 """
 
 import gt
@@ -76,7 +77,7 @@ from gt.array_api.searching import (
 
 __array_api_version__ = "2024.12"
 
-# What GT has by the standard's name and arguments.
+# Functions that GT has by the standard's name and arguments.
 SAME = (
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
@@ -89,7 +90,7 @@ SAME = (
     "real", "reciprocal", "remainder", "round", "sign", "signbit", "sin", "sinh", "sqrt", "square",
     "subtract", "tan", "tanh", "trunc", "uint8", "where",
 )  # fmt: skip
-# What it has by another name.
+# Functions that GT has by another name.
 RENAMED = {
     "bitwise_invert": "bitwise_not",
     "equal": "eq",

@@ -33,23 +33,23 @@ def of_python(*numbers: Number) -> dtype:
 
 
 def astype(x: Tensor, dtype: dtype, /, *, copy: bool = True, device: object = None) -> Tensor:
-    """`x` in `dtype`; where it has that already a copy, or without `copy` itself."""
+    """`x` in `dtype`; if it has that dtype already a copy, or with `copy=False` itself."""
     out = x.to(device, dtype) if device is not None else x.to(dtype)
     return out.clone() if copy and out is x else out
 
 
 def can_cast(from_: dtype | Tensor, to: dtype, /) -> bool:
-    """Whether every value of `from_` is one of `to`."""
+    """True if promotion of `from_` with `to` gives `to`, so that no value is lost."""
     own = from_.dtype if isinstance(from_, Tensor) else from_
     return bool(gt.promote_types(own, to) == to)
 
 
 def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
-    """Whether `dtype` is `kind`, or of a kind by its name, or of one of several.
+    """True if `dtype` is `kind`, is of a kind by its name, or is of one of several kinds.
 
     Raises:
         ValueError: a name that no kind has.
-        TypeError: `kind` is neither.
+        TypeError: `kind` is neither a dtype nor a name nor a tuple.
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
@@ -63,7 +63,7 @@ def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
 
 
 def result_type(*arrays_and_dtypes: Tensor | dtype | Number) -> dtype:
-    """What the operands are promoted to; numbers of Python's weigh less than arrays."""
+    """The dtype to which the operands are promoted; Python numbers weigh less than arrays."""
     dtypes = [
         x.dtype if isinstance(x, Tensor) else x
         for x in arrays_and_dtypes

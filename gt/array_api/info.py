@@ -1,4 +1,4 @@
-"""What the standard lets a library ask about a namespace."""
+"""Answers to a library's questions about a namespace, as the standard defines them."""
 
 import gt
 from gt._core import dtype
@@ -10,22 +10,22 @@ COMPLEX = ("complex64", "complex128")
 
 
 class Info:
-    """`__array_namespace_info__()`."""
+    """The result of `__array_namespace_info__()`."""
 
     def capabilities(self) -> dict[str, object]:
-        """Boolean indices are taken, shapes may depend on data, and 8 dimensions are the limit."""
+        """Boolean indices and data-dependent shapes are supported; 8 dimensions are the limit."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
 
     def default_device(self) -> Device:
-        """Where every tensor is, as far as programs see."""
+        """The device of every tensor, as far as programs see."""
         return Device("gt")
 
     def devices(self) -> list[Device]:
-        """One: the dispatcher decides where values live."""
+        """One device: the dispatcher decides where values live."""
         return [self.default_device()]
 
     def default_dtypes(self, *, device: object = None) -> dict[str, dtype]:
-        """Dtypes of Python's numbers."""
+        """Dtypes of Python numbers."""
         del device
         wide = gt.get_default_dtype() == gt.float64
         found = {
@@ -41,12 +41,12 @@ class Info:
     def dtypes(
         self, *, device: object = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, dtype]:
-        """Dtypes by their names, all or those of a kind."""
+        """Dtypes by their names, all of them or those of a kind."""
         del device
         known = {name: getattr(gt, name) for name in (*NAMES, *COMPLEX) if hasattr(gt, name)}
         return {name: each for name, each in known.items() if kind is None or isdtype(each, kind)}
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name
-    """What the namespace has: dtypes, devices, limits."""
+    """Facts about the namespace: dtypes, devices, limits."""
     return Info()

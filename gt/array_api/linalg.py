@@ -23,14 +23,14 @@ slogdet, svdvals = _linalg.slogdet, _linalg.svdvals
 
 
 class QRResult(NamedTuple):
-    """`qr`."""
+    """Result of `qr`."""
 
     Q: Tensor
     R: Tensor
 
 
 class SVDResult(NamedTuple):
-    """`svd`."""
+    """Result of `svd`."""
 
     U: Tensor
     S: Tensor
@@ -38,7 +38,7 @@ class SVDResult(NamedTuple):
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """With its last two dimensions changed about."""
+    """`x` with its last two dimensions swapped."""
     return gt.transpose(x, -2, -1)
 
 
@@ -73,7 +73,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str = "fro
 
 
 def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """How many singular values are above `rtol` times the greatest."""
+    """Number of singular values greater than `rtol` times the largest."""
     out: Tensor = _linalg.matrix_rank(x, rtol=rtol)
     return out
 
@@ -89,7 +89,7 @@ def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
 
 
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """What `x1` times it is `x2`."""
+    """The solution x of `x1 @ x = x2`."""
     out: Tensor = _linalg.solve(x1, x2)
     return out
 

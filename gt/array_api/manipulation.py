@@ -22,35 +22,35 @@ def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
 
 
 def expand_dims(x: Tensor, /, *, axis: int = 0) -> Tensor:
-    """With a dimension of one element at `axis`."""
+    """`x` with a new dimension of size 1 at `axis`."""
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise IndexError(f"expand_dims(): axis {axis} of an array with {x.ndim} dimensions")
     return gt.unsqueeze(x, axis)
 
 
 def flip(x: Tensor, /, *, axis: Axis | None = None) -> Tensor:
-    """Turned round along `axis`, or along all."""
+    """`x` reversed along `axis`, or along all dimensions."""
     return gt.flip(x, axes(axis, x.ndim))
 
 
 def moveaxis(x: Tensor, source: Axis, destination: Axis, /) -> Tensor:
-    """With dimensions moved to other places."""
+    """`x` with dimensions moved to other positions."""
     return gt.moveaxis(x, source, destination)
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
-    """With its dimensions in another order."""
+    """`x` with its dimensions in another order."""
     return gt.permute(x, axes)
 
 
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Each element `repeats` times, along `axis` or flat."""
+    """Each element of `x` repeated `repeats` times, along `axis` or flat."""
     flat = x.reshape(-1) if axis is None else x
     return gt.repeat_interleave(flat, repeats, dim=axis or 0)
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """The same elements in another shape.
+    """`x` in another shape.
 
     Raises:
         ValueError: `copy=False`, which cannot be promised.
@@ -62,17 +62,17 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
 
 def roll(x: Tensor, /, shift: Axis, *, axis: Axis | None = None) -> Tensor:
-    """Moved round by `shift`, along `axis` or flat."""
+    """`x` rotated by `shift` positions, along `axis` or flat."""
     if axis is None:
         return gt.roll(x, shift)
     return gt.roll(x, shift, axis)
 
 
 def squeeze(x: Tensor, /, axis: Axis) -> Tensor:
-    """Without the dimensions `axis`, each of one element.
+    """`x` without the dimensions `axis`, each of size 1.
 
     Raises:
-        ValueError: one of more elements.
+        ValueError: one has another size.
     """
     for one in axes(axis, x.ndim):
         if x.shape[one] != 1:
@@ -81,7 +81,7 @@ def squeeze(x: Tensor, /, axis: Axis) -> Tensor:
 
 
 def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
-    """Along a new dimension at `axis`."""
+    """The arrays joined along a new dimension at `axis`."""
     return gt.stack(list(arrays), axis)
 
 
@@ -91,5 +91,5 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Its parts along `axis`, which they do not have."""
+    """The slices of `x` along `axis`, without that dimension."""
     return tuple(gt.unbind(x, axis))

@@ -1,4 +1,4 @@
-"""Reductions and scans: `axis` may be None or several, and whole numbers keep their kind."""
+"""Reductions and scans: `axis` may be None or several, and integers keep their kind."""
 
 from collections.abc import Callable
 
@@ -62,12 +62,12 @@ def var(
 
 
 def all(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether no element is zero."""
+    """True where no element along `axis` is zero."""
     return _reduced(gt.all, x.to(gt.bool), axis, keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether an element is not zero."""
+    """True where an element along `axis` is not zero."""
     return _reduced(gt.any, x.to(gt.bool), axis, keepdims)
 
 
@@ -80,7 +80,7 @@ def _reduced(
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """How many elements are not zero."""
+    """Number of elements that are not zero."""
     return sum((x != 0).to(gt.int64), axis=axis, keepdims=keepdims)
 
 

@@ -8,7 +8,7 @@ from gt.array_api.dtypes import Real
 
 
 class UniqueAll(NamedTuple):
-    """`unique_all`."""
+    """Result of `unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -17,14 +17,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """`unique_counts`."""
+    """Result of `unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """`unique_inverse`."""
+    """Result of `unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor
@@ -38,7 +38,7 @@ def positive(x: Tensor, /) -> Tensor:
 def clip(
     x: Tensor, /, min: Real | Tensor | None = None, max: Real | Tensor | None = None
 ) -> Tensor:
-    """Limited to [min, max], in the dtype of `x`."""
+    """`x` limited to [min, max], in its own dtype."""
     if min is None and max is None:
         return x.clone()
     return gt.clamp(x, min, max).to(x.dtype)
@@ -57,7 +57,9 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The indices of elements that are not zero, a tensor a dimension; reads how many."""
+    """The indices of elements that are not zero, a tensor for each dimension; reads
+    their number.
+    """
     if not x.ndim:
         raise ValueError("nonzero(): the array has no dimension")
     return tuple(gt.unbind(gt.nonzero(x), 1))
@@ -66,7 +68,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 def searchsorted(
     x1: Tensor, x2: Tensor | Real, /, *, side: str = "left", sorter: Tensor | None = None
 ) -> Tensor:
-    """Where each of `x2` stands in the order of `x1`."""
+    """Index at which each element of `x2` is inserted into the sorted `x1`."""
     return gt.searchsorted(x1, x2, side=side, sorter=sorter)
 
 
@@ -87,22 +89,22 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """Each value once, in order; reads how many."""
+    """Each value once, in order; reads their number."""
     return gt.unique(x)
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """Each value once, and how often it occurs."""
+    """Each value once, and its count."""
     return UniqueCounts(*gt.unique(x, return_counts=True))
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """Each value once, and which of them each element is."""
+    """Each value once, and for each element the index of its value."""
     return UniqueInverse(*gt.unique(x, return_inverse=True))
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """Each value once, where it occurs first, which of them each element is, and how often."""
+    """Each value once, its first index, the index of each element's value, and the counts."""
     values, inverse, counts = gt.unique(x, return_inverse=True, return_counts=True)
     flat = inverse.reshape(-1)
     first = gt.full_like(counts, flat.numel())

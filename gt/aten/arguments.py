@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
-# Reads operands and dtypes by name into what is called with.
+# Arguments and keyword arguments of a call.
 Arguments = tuple[list[Any], dict[str, Any]]
 Build = Callable[[Sequence[Any]], Arguments]
 
@@ -19,7 +19,7 @@ _NUMBERS = {"inf": math.inf, "nan": math.nan}
 
 
 def literal(value: object) -> str:
-    """The text of what is no tensor: None, a number, a word, a list of them."""
+    """The text of an argument without tensors: None, a number, a word, or a list of them."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(literal, value))}]"
     return repr(value)
@@ -27,9 +27,9 @@ def literal(value: object) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str, dtypes: Callable[[str], object]) -> tuple[Build, int]:
-    """What makes the arguments of operands, and how many operands it takes.
+    """A function that makes the arguments from operands, and the number of operands that it takes.
 
-    ValueError for a text that is none.
+    ValueError for a text that is no list of arguments.
     """
     try:
         call = ast.parse(f"f({text})", mode="eval").body
@@ -40,7 +40,7 @@ def parse(text: str, dtypes: Callable[[str], object]) -> tuple[Build, int]:
     given = [_reader(node, dtypes) for node in call.args]
     named = {str(word.arg): _reader(word.value, dtypes) for word in call.keywords}
     count = 1 + max((int(node.id[1:]) for node in ast.walk(call) if _is_operand(node)), default=-1)
-    # What no operand is in is read once.
+    # Values without operands are read once.
     values = [
         None if _reads_operands(node) else read(())
         for node, read in zip(call.args, given, strict=True)
@@ -61,7 +61,7 @@ def parse(text: str, dtypes: Callable[[str], object]) -> tuple[Build, int]:
 
 
 def _reads_operands(node: ast.expr) -> bool:
-    """Whether an argument is made of operands."""
+    """True if an argument contains operands."""
     return any(_is_operand(inner) for inner in ast.walk(node))
 
 

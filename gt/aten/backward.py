@@ -1,6 +1,6 @@
-"""Lines of backward.txt: which operator of PyTorch's gives the gradients of another one.
+"""Lines of backward.txt: the operators of PyTorch that give other operators' gradients.
 
-The client reads from them which results a gradient takes (the tape keeps those), the worker the
+The client reads from them which results a gradient needs (the tape saves those), the worker the
 rest (gt/worker/torch_backward.py).
 """
 
@@ -16,7 +16,7 @@ _RESULT = re.compile(r"\bout(\d+)\b")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """The operands that get gradients, the call that gives them, and when it does, as texts."""
+    """The operands that get gradients, the call that gives them, and its condition, as texts."""
 
     operands: tuple[str, ...]
     call: str
@@ -30,7 +30,7 @@ class Line:
 
 @functools.cache
 def lines() -> dict[str, Line]:
-    """By overload."""
+    """Lines by overload."""
     found = {}
     for text in _FILE.read_text(encoding="ascii").splitlines():
         if not text.startswith("#"):

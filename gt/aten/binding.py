@@ -9,7 +9,7 @@ from gt.aten import arguments, schemas
 from gt.aten.schemas import Argument, Schema
 from gt.errors import InvalidType, InvalidUse, InvalidValue, out_refused
 
-# Other names that PyTorch takes for an argument.
+# Alternative names that PyTorch accepts for an argument.
 _OTHER_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "self": ("input", "x")}
 _UNFIT = object()
 
@@ -19,7 +19,8 @@ def bind(
 ) -> tuple[Schema, list[object]]:
     """The first overload that takes these arguments, and its arguments' values in order.
 
-    InvalidType, with PyTorch's text, where none does. A method's first argument is no position.
+    Raises InvalidType with PyTorch's text if none does. A method's first argument has no position
+    there.
     """
     if named.get("out") is not None:
         raise out_refused(_title(name))
@@ -34,7 +35,7 @@ def bound_to(
     *,
     is_method: bool = False,
 ) -> tuple[Schema, list[object]]:
-    """The same for one of `candidates`, which an error calls `name`."""
+    """Binds as `bind` does, to one of `candidates`, which errors call `name`."""
     complaints = []
     for schema in candidates:
         bound = _fitted(schema, args, named, is_method)
@@ -55,7 +56,9 @@ def bound_to(
 def _fitted(
     schema: Schema, args: Sequence[object], named: Mapping[str, object], is_method: bool
 ) -> list[object] | str:
-    """The values of the arguments in order, or why they do not fit, in PyTorch's words."""
+    """The values of the arguments in order, or the reason why they do not fit, in
+    PyTorch's words.
+    """
     positional = [argument for argument in schema.arguments if not argument.is_keyword]
     args = _variadic(schema, positional, args) or args
     if len(args) > len(positional):
@@ -79,7 +82,7 @@ def _fitted(
 
 
 def _title(name: str) -> str:
-    """`linalg.svd` of `linalg_svd`: as programs write it."""
+    """The name as programs write it: `linalg.svd` for `linalg_svd`."""
     return re.sub("^(fft|linalg|special)_", r"\1.", name)
 
 
@@ -112,12 +115,12 @@ def _all_converted(
 
 def _without(schema: Schema, values: Mapping[str, object]) -> str:
     missing = [f'"{_shown(x)}"' for x in schema.arguments if x.is_required and x.name not in values]
-    plural = "s" if len(missing) == 1 else ""  # as PyTorch says it
+    plural = "s" if len(missing) == 1 else ""  # PyTorch's own plural rule
     return f" missing {len(missing)} required positional argument{plural}: {', '.join(missing)}"
 
 
 def _require_tensors(value: object, place: int) -> None:
-    """PyTorch takes any list for one of tensors, and looks at its elements later."""
+    """PyTorch accepts any list for one of tensors, and checks its elements later."""
     for at, item in enumerate(value if isinstance(value, list | tuple) else ()):
         if not isinstance(item, Tensor):
             kind = _core.class_name(item)
@@ -132,7 +135,9 @@ def _words(name: str) -> tuple[str, ...]:
 def _variadic(
     schema: Schema, positional: Sequence[Argument], args: Sequence[object]
 ) -> list[object] | None:
-    """Integers and tensors may stand alone where the last argument is a list of them."""
+    """The arguments with trailing integers or tensors collected, if the last argument is a list of
+    them.
+    """
     sizes = len(positional) == 2 and positional[1].type.startswith("int[") and len(args) > 2
     if sizes and all(isinstance(x, int) for x in args[1:]):
         return [args[0], list(args[1:])]
@@ -148,7 +153,7 @@ def _variadic(
 
 
 def _converted(argument: Argument, value: object) -> object:
-    """The value as the argument's type has it; `_UNFIT` where it is none."""
+    """The value in the argument's type; `_UNFIT` if it has none."""
     kind = argument.type
     if value is None:
         # PyTorch's functions show an empty list as None: avg_pool2d(x, 2, None).
@@ -162,7 +167,7 @@ def _converted(argument: Argument, value: object) -> object:
 
 def _as_list(kind: str, value: object) -> object:
     item, _, size = kind.removesuffix("]").partition("[")
-    if size and not isinstance(value, list | tuple):  # int[2]: one number for each
+    if size and not isinstance(value, list | tuple):  # int[2]: one number stands for each
         one = _as_one(item, value)
         return _UNFIT if one is _UNFIT else [one] * int(size)
     if isinstance(value, Tensor) or not isinstance(value, Sequence) or isinstance(value, str):
@@ -190,7 +195,7 @@ def _as_one(kind: str, value: object) -> object:
 
 def _as_number(kind: str, value: object) -> object:
     if hasattr(value, "item"):
-        value = value.item()  # of numpy, whose float64 is a float too, but of another text
+        value = value.item()  # a numpy float64 is a float with another text
     if kind == "int":
         return _in_64_bits(value)
     if kind == "float":
@@ -207,13 +212,13 @@ def _in_64_bits(value: object) -> object:
 
 
 def _numbers_that_fit(schema: Schema, bound: list[object]) -> list[object]:
-    """Numbers between 2**63 and 2**64 as floats, which PyTorch holds without a sign.
+    """Integers from 2**63 to 2**64, which PyTorch holds unsigned, as floats.
 
-    A worker's PyTorch takes them for negative ones.
+    A worker's PyTorch would read them as negative numbers.
 
     Raises:
-        InvalidUse: Integers would hold it.
-        OverflowError: PyTorch has no number so large.
+        InvalidUse: Integer operands would hold it.
+        OverflowError: The number exceeds PyTorch's range.
     """
     numbers = [
         (place, value)
@@ -252,7 +257,7 @@ def written(schema: Schema, bound: Sequence[object]) -> tuple[str, list[Tensor]]
 
 
 def _differs(argument: Argument, value: object) -> bool:
-    """Whether a value is not the default; a tensor never is."""
+    """True if a value is not the argument's default; a tensor always differs."""
     if argument.is_required or isinstance(value, Tensor):
         return True
     if isinstance(value, list) and any(isinstance(x, Tensor) for x in value):

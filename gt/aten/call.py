@@ -1,8 +1,8 @@
-"""Calls of operators that have no row of their own: what they result in is asked for once.
+"""Calls of operators without a row: a worker is asked for their results once.
 
-What an operator results in is known to PyTorch alone, so a worker is asked, once for each overload,
-arguments and metadata of operands: the first call of each signature costs a round trip. Operators
-whose results' shapes depend on data (`unique_dim`, say) cost one at each call.
+Only PyTorch knows the results of an operator, so a worker is asked, once for each combination of
+overload, arguments and operand metadata: the first call of each signature costs a round trip.
+Operators with data-dependent result shapes (`unique_dim`, say) cost one at each call.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from gt.aten.cuts import cuts
 from gt.aten.schemas import Schema
 from gt.aten.windows import windows
 
-# Signatures that are kept: the oldest goes.
+# Limit of signatures that are kept; the oldest is dropped.
 _SIGNATURES_MAX = 4096
 DTYPES = {
     dtype: number
@@ -34,25 +34,25 @@ _ERRORS: dict[str, type[Exception]] = {
     "TypeError": errors.InvalidType,
     "NotImplementedError": errors.NotSupported,
 }
-# What an operator returns: a tensor, several, a named tuple of them.
+# Result of an operator: a tensor, several, or a named tuple of them.
 Returned = Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Signature:
-    """A call but for its tensors, and what came of asking."""
+    """Arguments of a call without its tensors, and the results that a worker named for it."""
 
     schema: Schema
     text: str
-    # Places of its operands among the tensors that are given.
+    # Positions of its operands among the given tensors.
     order: tuple[int, ...]
-    # The instruction but for its operands; None where data decide on the results.
+    # The instruction without its operands; None if the results depend on data.
     instruction: Callable[..., Any] | None
-    # Whether each result has a gradient.
+    # True for each result that has a gradient.
     has_gradient: tuple[bool, ...]
-    # It returns one tensor, and no tuple.
+    # True if the operator returns one tensor and no tuple.
     is_single: bool
-    # Places of the results without a gradient that PyTorch keeps for those of others.
+    # Positions of results without a gradient that PyTorch saves for the gradients of others.
     kept: tuple[int, ...] = ()
 
 
@@ -60,20 +60,20 @@ _signatures: dict[Hashable, _Signature] = {}
 
 
 class _Counter:
-    """How many questions this process has asked."""
+    """Number of operator queries that this process has sent to workers."""
 
     queries = 0
 
 
 def queries() -> int:
-    """How many round trips asked for results since the start of the process."""
+    """Number of round trips that asked for an operator's results since the start of the process."""
     return _Counter.queries
 
 
 def call(
     name: str, args: Sequence[object], named: Mapping[str, object], *, is_method: bool = False
 ) -> Returned:
-    """Calls an operator of schemas.txt; within an autocast, of what that makes of its operands."""
+    """Calls an operator of schemas.txt, on its operands as an open autocast casts them."""
     region = _core.autocast_region()
     operator = name.partition(".")[0]
     if region is not None and casting.acts(operator, region):
@@ -83,7 +83,7 @@ def call(
     state = (_core.is_grad_enabled(), _core.get_default_dtype())
     words = _key(tuple(named.items()), tensors) if named else ()
     key: Hashable = (name, state, _key(args, tensors), words)
-    if len(tensors) > 1:  # of a tensor that is given twice the operand is one
+    if len(tensors) > 1:  # a tensor that is given twice is one operand
         firsts: dict[int, int] = {}
         key = (key, tuple([firsts.setdefault(id(x), at) for at, x in enumerate(tensors)]))
     signature = _signatures.get(key)
@@ -113,7 +113,7 @@ def _keep(key: Hashable, signature: _Signature) -> None:
 
 
 def _key(value: object, operands: list[Tensor]) -> Hashable:
-    """What of an argument decides on the results; its tensors are added to `operands`."""
+    """The part of an argument that decides on the results; its tensors are added to `operands`."""
     if isinstance(value, Tensor):
         operands.append(value)
         return (value.dtype, value.shape, value.requires_grad)
@@ -127,7 +127,7 @@ def _key(value: object, operands: list[Tensor]) -> Hashable:
     try:
         hash(value)
     except TypeError:
-        return object()  # never found again
+        return object()  # equal to no other key
     return (kind, value)
 
 
@@ -169,7 +169,7 @@ def _signature(
 
 
 def _nothing(*_operands: Tensor) -> tuple[Tensor, ...]:
-    """In the place of an instruction without results, as of the gradient of a number."""
+    """Stands for an instruction without results, such as the gradient of a number."""
     return ()
 
 

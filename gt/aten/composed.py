@@ -1,5 +1,5 @@
-"""Operators of torch.ops.aten that GT makes of others: their schemas write an operand, or a worker
-must not run them on operands of anybody's (indices that no kernel checks).
+"""Operators of torch.ops.aten that GT composes of others: their schemas write an operand, or a
+worker must not run them on any user's operands (indices that no kernel checks).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def max_pool2d_with_indices_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
-    """The gradient of max_pool2d: what arrives at a maximum goes to its place."""
-    del kernel_size, stride, padding, dilation, ceil_mode  # the places are known
+    """The gradient of max_pool2d: each window's gradient goes to the place of its maximum."""
+    del kernel_size, stride, padding, dilation, ceil_mode  # the places are given
     everywhere = _core.call("full_like", self.detach(), size=(), value=True, dtype=_core.bool)
-    zeros = self.masked_fill(everywhere, 0.0)  # whose gradient is zero, as PyTorch's
+    zeros = self.masked_fill(everywhere, 0.0)  # its gradient is zero, as PyTorch's
     flat = zeros.flatten(-2)
     return flat.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).view_as(self)
 
@@ -38,7 +38,7 @@ def _native_batch_norm_legit(
     bias: Tensor | None,
     *rest: Tensor | bool | float,
 ) -> tuple[Tensor, ...]:
-    """native_batch_norm; without running statistics where `rest` begins with `training`."""
+    """native_batch_norm; without running statistics if `rest` begins with `training`."""
     from gt.nn.functional.batch import native_batch_norm
 
     running = rest[:-3] or (None, None)
@@ -54,7 +54,7 @@ def _batch_norm_with_update(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """native_batch_norm in training, and the memory that some kernels keep: here of no elements."""
+    """native_batch_norm in training, and an empty tensor for the memory that some kernels keep."""
     from gt.nn.functional.batch import native_batch_norm
 
     kept = native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)

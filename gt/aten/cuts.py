@@ -1,6 +1,7 @@
-"""Lines of cuts.txt: along which dimensions an operator of PyTorch's runs on shards.
+"""Lines of cuts.txt: the dimensions along which PyTorch's operators run on shards.
 
-The client puts what a line says of a call into its instruction; the dispatcher knows no operator.
+The client writes a line's facts about a call into its instruction; the dispatcher knows no
+operator.
 """
 
 import ast
@@ -15,23 +16,23 @@ from gt.aten.schemas import Schema
 
 _FILE = pathlib.Path(__file__).with_name("cuts.txt")
 _LINE = re.compile(r"(?P<overload>[\w.]+): (?P<given>.+) -> (?P<made>.+?)( if (?P<test>.+))?")
-# As crates/protocol/src/rules/spread/generic.rs has them: whole on each member; the members'
-# results add up; given to one member.
+# Codes of crates/protocol/src/rules/spread/generic.rs: whole on each member; the members' results
+# add up; given to one member.
 _WHOLE, _ADDED, _FIRST = -1, -2, -3
-# A letter's name -> the dimension that has it.
+# Name of a letter -> the dimension that has it.
 Letters = dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Value:
-    """An operand or a result of a line: a word a dimension."""
+    """An operand or a result in a line: a word for each dimension."""
 
     words: tuple[str, ...]
     is_added_once: bool
 
     @property
     def names_dims(self) -> bool:
-        """Whether an argument says which of its dimensions are cut."""
+        """True if an argument names the dimensions that are cut."""
         return any(word.startswith("*-") for word in self.words)
 
 
@@ -39,12 +40,12 @@ class _Value:
 class _Line:
     operands: tuple[_Value, ...]
     results: tuple[_Value, ...]
-    # Arguments that have to be equal to these.
+    # Values that arguments must have.
     condition: Mapping[str, object]
 
 
 def overloads() -> frozenset[str]:
-    """What cuts.txt has lines for."""
+    """The overloads that cuts.txt has lines for."""
     return frozenset(_lines())
 
 
@@ -64,14 +65,14 @@ def _lines() -> dict[str, list[_Line]]:
 
 
 def _values(text: str) -> tuple[_Value, ...]:
-    """`_` is what has no dimensions."""
+    """Values of a text; `_` has no dimensions."""
     parts = text.split(", ")
     words = [() if part == "_" else tuple(part.rstrip("+").split(" ")) for part in parts]
     return tuple(_Value(w, part.endswith("+")) for w, part in zip(words, parts, strict=True))
 
 
 def cuts(schema: Schema, bound: Sequence[object], stated: Sequence[int]) -> list[int]:
-    """The attribute `cuts` of a call whose results are `stated`; empty where all is whole."""
+    """The attribute `cuts` of a call with the results `stated`; empty if all values stay whole."""
     named = {argument.name: value for argument, value in zip(schema.arguments, bound, strict=True)}
     is_tensor = [argument.type.startswith("Tensor") for argument in schema.arguments]
     tensors = [value for value, listed in zip(bound, is_tensor, strict=True) if listed]
@@ -105,7 +106,9 @@ def _fitted(
     results: Sequence[tuple[int, ...]],
     named: Mapping[str, object],
 ) -> list[int] | None:
-    """The numbers of each letter, where every operand and result has the line's dimensions."""
+    """The numbers of each letter; None if an operand or result has other dimensions than the
+    line's.
+    """
     if len(line.operands) != len(shapes) or len(line.results) != len(results):
         return None
     sizes: dict[str, int] = {}
@@ -113,10 +116,10 @@ def _fitted(
     leading = {word for word in sizes if word.startswith("*")}
     pairs = [(v, x) for v, x in zip(line.operands, shapes, strict=True) if x is not None]
     if len({len(shape) for value, shape in pairs if value.names_dims}) > 1:
-        return None  # a dimension that is counted from the front is another one of each
+        return None  # a dimension counted from the front differs between operands
     given = [_letters(value, shape, sizes, named) for value, shape in pairs]
     if {word for word in sizes if word.startswith("*")} != leading:
-        return None  # an operand broadcasts to what is not the result
+        return None  # an operand broadcasts to another shape than the result's
     if any(letters is None for letters in [*made, *given]):
         return None
     fitted = [letters or {} for letters in given], [letters or {} for letters in made]
@@ -139,9 +142,9 @@ def _numbers(
 def _letters(
     value: _Value, shape: tuple[int, ...], sizes: dict[str, int], named: Mapping[str, object]
 ) -> Letters | None:
-    """The dimensions that have letters; None where the value has other dimensions.
+    """The dimensions that have letters; None if the value has other dimensions.
 
-    Leading dimensions count from their end, as they broadcast; `sizes` are those of the results.
+    Leading dimensions count from the end, as in broadcasting; `sizes` are those of the results.
     """
     words = _spelled(value.words, len(shape), named)
     if words is None or len(words) != len(shape):
@@ -171,7 +174,7 @@ def _spelled(
 
 
 def _several(word: str, count: int, named: Mapping[str, object]) -> tuple[str, ...] | None:
-    """The words of the `count` dimensions for which one stands."""
+    """The words of the `count` dimensions for which `word` stands."""
     if word == "...":
         return (".",) * count
     if word == "*":

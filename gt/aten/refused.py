@@ -7,7 +7,9 @@ _FILE = pathlib.Path(__file__).with_name("refused.txt")
 
 
 def derivative(overload: str) -> str | None:
-    """What PyTorch's NotImplementedError names for an operator; None where it raises another."""
+    """The operator that PyTorch's NotImplementedError names for an overload; None if it raises
+    another error.
+    """
     return _lines().get(overload)
 
 

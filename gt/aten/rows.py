@@ -1,7 +1,7 @@
-"""Rows of complex numbers: PyTorch's operator in a row's place, by the generic row.
+"""Rows with complex numbers: PyTorch's operator in place of the row, by the generic row.
 
-The client calls it (crates/python/src/client/emission/complex.rs) where a row whose column
-`complex` is not set is asked for complex numbers.
+The client calls it (crates/python/src/client/emission/complex.rs) when a row without the column
+`complex` is used with complex numbers.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from gt.aten import binding, schemas
 from gt.aten.call import Returned, call
 from gt.errors import InvalidType, NotSupported
 
-# Names of operands and attributes that PyTorch's schema calls otherwise, by row.
+# Names of operands and attributes in PyTorch's schema, where a row has others.
 _OTHER_NAMES: dict[str, dict[str, str]] = {"pow": {"other": "exponent"}}
 
 
 def call_row(name: str, aten: str, named: Mapping[str, object]) -> Returned:
-    """Calls PyTorch's operator of a row, which has complex operands, a complex number or dtype.
+    """Calls PyTorch's operator for a row that has complex operands, a complex number or dtype.
 
     Args:
-        name: of the row.
-        aten: PyTorch's overload whose meaning the row has.
+        name: name of the row.
+        aten: PyTorch's overload with the meaning of the row.
         named: operands and attributes by the row's names.
 
     Raises:
@@ -35,7 +35,7 @@ def call_row(name: str, aten: str, named: Mapping[str, object]) -> Returned:
     words = _OTHER_NAMES.get(name, {})
     given = {words.get(word, word): value for word, value in named.items() if value is not None}
     if named.get("keepdim") is False and "dim" not in given:
-        del given["keepdim"]  # which the overload for all dimensions does not take
+        del given["keepdim"]  # the overload for all dimensions does not have it
     first = next(iter(named), None)
     number = None if first is None else given.get(first)
     if first is not None and isinstance(number, bool | int | float | complex):
@@ -45,7 +45,7 @@ def call_row(name: str, aten: str, named: Mapping[str, object]) -> Returned:
         return call(operator, (), given)
     except InvalidType as error:
         if _is_bound(operator, given):
-            raise  # PyTorch's word for it
+            raise  # PyTorch's own error
         raise NotSupported(f"{name}: not implemented for complex numbers ({error})") from None
 
 
@@ -58,7 +58,7 @@ def _is_bound(operator: str, given: Mapping[str, object]) -> bool:
 
 
 def _tensor_of(number: complex, tensors: list[Tensor]) -> Tensor:
-    """A number in a tensor's place, of the dtype that it computes in with these tensors."""
+    """A number as a tensor, of the dtype in which it computes with these tensors."""
     dtype = dtypes.of_number(number)
     for x in tensors:
         dtype = dtypes.result_type(x, number)

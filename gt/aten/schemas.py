@@ -1,6 +1,6 @@
 """Schemas of the operators that the generic instruction may name: schemas.txt and own.txt.
 
-A schema is parsed when its operator is first called: `import gt` reads nothing of this.
+A schema is parsed when its operator is first called: `import gt` reads none.
 """
 
 import dataclasses
@@ -8,18 +8,18 @@ import functools
 import pathlib
 import re
 
-# PyTorch's, and GT's own.
+# Files of schemas: PyTorch's, and GT's own.
 _FILES = [pathlib.Path(__file__).with_name(name) for name in ("schemas.txt", "own.txt")]
 _OVERLOADED = pathlib.Path(__file__).with_name("overloaded.txt")
 _HEAD = re.compile(r"(?P<name>\w+)(\.(?P<overload>\w+))?\((?P<arguments>.*)\) -> (?P<results>.*)")
 _ARGUMENT = re.compile(r"(?P<type>\w+(\[\d*\])?\??(\[\d*\])?\??) (?P<name>\w+)(=(?P<default>.*))?")
-# Commas that part arguments: none inside brackets.
+# Commas between arguments: none inside brackets.
 _COMMA = re.compile(r", (?![^\[]*\])")
 
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """One argument: its name, PyTorch's word for its type, whether it may be left out."""
+    """One argument: its name, PyTorch's word for its type, and its default if it is optional."""
 
     name: str
     type: str
@@ -30,14 +30,16 @@ class Argument:
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """One overload: `name.overload` as it travels, arguments in order, names of its results."""
+    """One overload: `name.overload` as in an instruction, its arguments in order, its results'
+    names.
+    """
 
     overload: str
     arguments: tuple[Argument, ...]
-    # Empty names where the schema gives none; one list of tensors has the name "[]".
+    # Names of the results, empty if the schema has none; "[]" for one list of tensors.
     results: tuple[str, ...]
     is_dependent: bool
-    # Each element of a result is made of the operands' elements at its place.
+    # True if each element of a result depends only on the operands' elements at its place.
     is_pointwise: bool
 
 
@@ -60,7 +62,7 @@ def _of(name: str) -> list[tuple[str, str]]:
 
 
 def is_overloaded(name: str, count: int) -> bool:
-    """Whether PyTorch's error for so many arguments lists signatures and names no argument."""
+    """True if PyTorch's error for so many arguments lists signatures and names no argument."""
     return str(count) in _overloaded().get(name, ())
 
 
@@ -71,17 +73,17 @@ def _overloaded() -> dict[str, list[str]]:
 
 
 def overloads_allowed() -> frozenset[str]:
-    """What an instruction may name: `name` or `name.overload`."""
+    """The names that an instruction may have: `name` or `name.overload`."""
     return frozenset(schema.partition("(")[0] for lines in _lines().values() for _, schema in lines)
 
 
 def names(letter: str) -> list[str]:
-    """Operators of one of torch's namespaces, by its letter (tools/aten_facts.py)."""
+    """Names of the operators in one of torch's namespaces, by its letter (tools/aten_facts.py)."""
     return [name for name, lines in _lines().items() if letter in lines[0][0]]
 
 
 def known() -> frozenset[str]:
-    """The operators' names."""
+    """Names of all operators."""
     return frozenset(_lines())
 
 
@@ -92,9 +94,9 @@ def texts(name: str) -> list[str]:
 
 @functools.cache
 def of(name: str) -> tuple[Schema, ...]:
-    """The overloads of an operator; those that take a number where others take a tensor first.
+    """The overloads of an operator; those that take a number where others take a tensor come first.
 
-    Of `name.overload`, which is `name.default` where the schema names none, that one.
+    For `name.overload` only that one; an overload without a name is `name.default`.
     """
     found = [parsed(letters, text) for letters, text in _of(name)]
     return tuple(sorted(found, key=_tensors))
@@ -105,7 +107,7 @@ def _tensors(schema: Schema) -> int:
 
 
 def parsed(letters: str, text: str) -> Schema:
-    """The schema that a text is, with the facts that its letters say."""
+    """The schema that a text describes, with the facts that its letters stand for."""
     head = _HEAD.fullmatch(text)
     assert head is not None, text
     arguments, is_keyword = [], False
@@ -136,7 +138,7 @@ def parsed(letters: str, text: str) -> Schema:
 
 def _default(text: str | None, kind: str) -> object:
     words = {"None": None, "True": True, "False": False, "inf": float("inf")}
-    # Reductions by number, and the memory format that a result has anyway.
+    # Reductions as numbers, and the memory format that a result has anyway.
     words |= {"Mean": 1, "contiguous_format": None}
     if text is None or text in words:
         return None if text is None else words[text]

@@ -1,4 +1,4 @@
-"""The functions and methods by which programs call operators that have no row of their own."""
+"""Functions and methods by which programs call operators without a row."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,12 @@ from gt.composite.inplace import inplace
 from gt.composite.older_forms import as_function, factors_first
 
 Function = Callable[..., object]
-# Whose tensor is not the first argument of the schema.
+# Methods whose tensor is not the first argument of the schema.
 _SELF_LATER = {"polygamma"}
 
 
 def install() -> None:
-    """Attaches the methods that `Tensor` does not have yet, and their forms with an underscore."""
+    """Attaches methods that `Tensor` does not have yet, and their in-place forms."""
     for name in schemas.names("m"):
         if not hasattr(Tensor, name):
             setattr(Tensor, name, factors_first(name, _method(name)))
@@ -25,7 +25,7 @@ def install() -> None:
 
 
 def functions(letter: str, prefix: str = "") -> dict[str, Function]:
-    """The functions of one of torch's namespaces, whose names there are without `prefix`."""
+    """The functions of one of torch's namespaces, named without `prefix`."""
     found = {name.removeprefix(prefix): name for name in schemas.names(letter)}
     return {
         title: as_function(name, factors_first(name, _function(name, title)))

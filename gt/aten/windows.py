@@ -1,6 +1,7 @@
-"""Lines of windows.txt: operators that may be cut along an image, whose windows reach beyond a cut.
+"""Lines of windows.txt: operators on images whose windows may reach beyond a cut.
 
-The client puts what a line says of a call into its instruction; the dispatcher knows no operator.
+The client writes a line's facts about a call into its instruction; the dispatcher knows no
+operator.
 """
 
 import ast
@@ -14,11 +15,11 @@ from gt._core import Tensor
 from gt.aten.schemas import Schema
 
 _FILE = pathlib.Path(__file__).with_name("windows.txt")
-# As crates/protocol/src/rules/spread/windows.rs has them.
+# Kinds in the order of their codes in crates/protocol/src/rules/spread/windows.rs.
 _KINDS = ("reads", "adds", "places")
-# An instruction that is no gradient begins with these.
+# First numbers of an instruction that is no gradient.
 _FORWARD = (0, -1)
-# What is there for each dimension: one number, or one for all.
+# Sizes, one for each dimension or one for all.
 _Sizes = Sequence[int]
 
 
@@ -31,12 +32,12 @@ class _Line:
     padding: str
     dilation: str
     added: str
-    # Arguments that have to be equal to these.
+    # Values that arguments must have.
     condition: Mapping[str, object]
 
 
 def overloads() -> frozenset[str]:
-    """What windows.txt has lines for."""
+    """The overloads that windows.txt has lines for."""
     return frozenset(_lines())
 
 
@@ -56,7 +57,9 @@ def _lines() -> dict[str, _Line]:
 
 
 def windows(schema: Schema, bound: Sequence[object], stated: Sequence[int]) -> list[int]:
-    """The attribute `windows` of a call whose results are `stated`; empty where it has none."""
+    """The attribute `windows` of a call with the results `stated`; empty if the operator has no
+    line.
+    """
     line = _lines().get(schema.overload)
     image = bound[0] if bound else None
     if line is None or not isinstance(image, Tensor) or image.ndim <= line.dimensions:
@@ -89,7 +92,7 @@ def windows(schema: Schema, bound: Sequence[object], stated: Sequence[int]) -> l
 
 
 def _numbers(word: str, named: Mapping[str, object], count: int) -> list[int] | None:
-    """What an argument says of each dimension; None where it says nothing."""
+    """Numbers of an argument, one for each dimension; None if the argument gives none."""
     if word in {"", "1"}:
         return [1] * count if word else None
     factor, _, name = word.rpartition("*")
@@ -108,7 +111,9 @@ def _each(value: object, count: int) -> list[int] | None:
 
 
 def _whole(number: object) -> int | None:
-    """A factor counts where places by it are never rounded: of a part as of the whole."""
+    """The factor, if its places are never rounded: they are then equal in a part and in
+    the whole.
+    """
     if isinstance(number, float):
         is_exact = 1 <= number < 2**16 and math.frexp(number)[0] == 0.5
         return int(number) if is_exact else None
@@ -116,13 +121,13 @@ def _whole(number: object) -> int | None:
 
 
 def _centred(extent: int, stride: int) -> tuple[int, int]:
-    """Windows that reach beyond those of their own as far on both sides."""
+    """The reach of windows beyond their own elements, equal on both sides."""
     low = (extent - stride + 1) // 2
     return low, extent - stride - low
 
 
 def _padding(value: object, at: int, count: int, extent: int) -> tuple[int, int] | None:
-    """Before the image and behind it: "same" puts one more behind, where they differ."""
+    """Padding before the image and behind it: "same" puts one more behind if they differ."""
     if isinstance(value, str):
         total = extent - 1 if value == "same" else 0
         return total // 2, total - total // 2

@@ -1,4 +1,4 @@
-"""Gradients: passes over the tape, functions with a backward of their own, hooks, grad mode.
+"""Gradients: passes over the tape, functions with a backward of the user's, hooks, grad mode.
 
 The tape and the pass themselves are in gt._core.
 """
@@ -49,5 +49,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this package needs itself is no part of it."""
+    """Lists the public names; imports for the package's own use are left out."""
     return __all__

@@ -8,17 +8,17 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on."""
+    """True if anomaly mode is on."""
     return _core.anomaly_mode()[0]
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether every gradient is read in anomaly mode, to find a NaN."""
+    """True if anomaly mode reads every gradient to find a NaN."""
     return _core.anomaly_mode()[1]
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Turn anomaly mode on or off; `gt.autograd.set_detect_anomaly` does it for a block, too."""
+    """Turn anomaly mode on or off; `gt.autograd.set_detect_anomaly` also does it for a block."""
     _core.set_anomaly_mode(enabled, check_nan)
 
 
@@ -38,10 +38,11 @@ class _Anomaly:
 
 
 class detect_anomaly(_Anomaly):  # noqa: N801 - PyTorch's name
-    """Within the `with`, a failing backward warns which line called its forward.
+    """Within the `with`, a failing backward names in a warning the line that called its forward.
 
     Args:
-        check_nan: read every gradient, and raise where one has a NaN. It waits for each: slow.
+        check_nan: True reads every gradient, and raises for one with a NaN. It waits for each:
+            slow.
     """
 
     def __init__(self, check_nan: bool = True) -> None:
@@ -57,8 +58,8 @@ class set_detect_anomaly(_Anomaly):  # noqa: N801 - PyTorch's name
     """Turns anomaly mode on or off at once; as a `with` block, until its end.
 
     Args:
-        mode: on or off.
-        check_nan: read every gradient, and raise where one has a NaN.
+        mode: True for on.
+        check_nan: True reads every gradient, and raises for one with a NaN.
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
@@ -70,5 +71,5 @@ class set_detect_anomaly(_Anomaly):  # noqa: N801 - PyTorch's name
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

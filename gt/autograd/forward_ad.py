@@ -1,4 +1,4 @@
-"""Forward-mode derivatives, which GT does not have: each name says what to use instead."""
+"""Forward-mode derivatives, which GT does not have: each name's error tells what to use instead."""
 
 from typing import NoReturn
 
@@ -50,5 +50,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""`Function`: an operation with a forward and a backward of the user's, as one node of the tape."""
+"""`Function`: an operation with a user's forward and backward, as one node of the tape."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LEGACY = (
 
 
 class FunctionCtx:
-    """`ctx`: what the forward of a function leaves to its backward.
+    """`ctx`: values that a function's forward leaves to its backward.
 
-    Attributes that the user sets stay; `needs_input_grad` says of each argument whether it requires
-    a gradient.
+    Attributes that the user sets are kept; `needs_input_grad` has a bool for each argument, True if
+    it requires a gradient.
     """
 
     needs_input_grad: tuple[bool, ...] = ()
@@ -41,7 +41,7 @@ class FunctionCtx:
         self._dirty: tuple[Tensor, ...] = ()
         self._not_differentiable: tuple[Tensor, ...] = ()
         self._materializes = True
-        # Places of the arguments that are tensors, and how many arguments there are.
+        # Positions of the tensors among the arguments, and the number of arguments.
         self._places: list[int] = []
         self._count = 0
         # Shape and dtype of each output that is a tensor.
@@ -49,7 +49,7 @@ class FunctionCtx:
         self._node: GradFn | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keeps tensors for backward, where they are `saved_tensors`.
+        """Keeps tensors for backward, which finds them as `saved_tensors`.
 
         Raises:
             InvalidType: one is neither a tensor nor None.
@@ -67,29 +67,31 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_backward` was given.
+        """The tensors that `save_for_backward` was called with.
 
         Raises:
-            InvalidUse: a pass has freed them, or one was written in place since.
+            InvalidUse: a pass has freed them, or one has been written in place since.
         """
         return () if self._node is None else self._node.saved_tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Says which arguments the forward wrote in place; each must be among what it returns."""
+        """Marks arguments that the forward wrote in place; each must be among its results."""
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Says which outputs have no gradient."""
+        """Marks outputs that have no gradient."""
         self._not_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward gets zeros (the default), or None, where no gradient has arrived."""
+        """Chooses zeros (True, the default) or None for outputs at which no gradient
+        has arrived.
+        """
         self._materializes = value
 
     def _differentiate(
         self, node: GradFn, gradients: tuple[Tensor | None, ...]
     ) -> list[Tensor | None]:
-        """The gradients of the arguments that are tensors; the pass calls it."""
+        """The gradients of the arguments that are tensors; called by the pass."""
         if self._materializes:
             pairs = zip(gradients, self._results, strict=True)
             gradients = tuple(
@@ -130,23 +132,23 @@ class FunctionCtx:
 class Function:
     """An operation whose gradient is written by hand: subclass it, and call `apply`.
 
-    `forward(ctx, *args)` computes the outputs, unrecorded; `backward(ctx, *grad_outputs)` gives a
-    gradient for each argument, None for those that are no tensors or need none. Both are static.
-    With `setup_context(ctx, inputs, output)`, `forward(*args)` takes no `ctx`. A backward that
-    emits differentiable operations can be differentiated again.
+    `forward(ctx, *args)` computes the outputs, unrecorded; `backward(ctx, *grad_outputs)` returns a
+    gradient for each argument, None for one that is no tensor or needs none. Both are static. With
+    `setup_context(ctx, inputs, output)`, `forward(*args)` takes no `ctx`. A backward that emits
+    differentiable operations can be differentiated again.
 
-    `vmap` and `jvp`, which PyTorch looks for in transforms of functions, are never called.
+    `vmap` and `jvp`, which PyTorch uses in transforms of functions, are never called.
     """
 
     generate_vmap_rule = False
-    # Whether a result that is a view may not be written: the gradient would not go by backward.
+    # True if a result that is a view must not be written: its gradient would bypass backward.
     _guards_views = True
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        """Only `apply` is of use."""
+        """An instance has no use; only `apply` of the class is called."""
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        """PyTorch's old form.
+        """Instances are not callable; that was PyTorch's old form.
 
         Raises:
             InvalidUse: always; call `apply` of the class.
@@ -162,12 +164,12 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-        """Keeps what backward needs of the arguments and of what forward returned."""
+        """Saves values for backward from the arguments and from forward's result."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """The gradient of each argument by those of the outputs."""
+        """The gradient of each argument from those of the outputs."""
         raise NotImplementedError(_INCOMPLETE)
 
     @staticmethod
@@ -219,7 +221,7 @@ class InplaceFunction(Function):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward whose gradients cannot be differentiated again: that raises, and is not wrong."""
+    """A backward whose gradients cannot be differentiated again: an attempt raises."""
 
     @functools.wraps(backward)
     def unrecorded(ctx: object, *gradients: Any) -> Any:
@@ -270,7 +272,7 @@ def _positional(
     *,
     has_setup: bool,
 ) -> tuple[Any, ...]:
-    """All arguments by position; with `setup_context` with their defaults."""
+    """All arguments by position; with `setup_context` also their defaults."""
     if not kwargs and not has_setup:
         return args
     signature = inspect.signature(function.forward)
@@ -297,7 +299,7 @@ def _record(
     arguments: Sequence[Tensor | None],
     outputs: tuple[object, ...],
 ) -> list[object]:
-    """Makes the node; the outputs, each a variable of its own but for those written in place."""
+    """Makes the node; returns the outputs, each a new variable except those written in place."""
     inputs = [x for x in arguments if x is not None]
     _check_dirty(ctx, outputs)
     shown: list[object] = []
@@ -353,5 +355,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -38,10 +38,10 @@ def vjp(
         inputs: a tensor or a tuple of them.
         v: of the outputs' shapes; may be left out where there is one output of one element.
         create_graph: record the product, for derivatives of it.
-        strict: raise where an output does not depend on an input, where there would be zeros.
+        strict: raise for an output that does not depend on an input, instead of giving zeros.
 
     Raises:
-        InvalidUse: `v` does not fit, or `strict` finds what is independent.
+        InvalidUse: `v` does not fit, or `strict` finds independence.
     """
     call = _Call("vjp", func, inputs, create_graph=create_graph, strict=strict)
     with enable_grad():
@@ -65,10 +65,10 @@ def jvp(
         inputs: a tensor or a tuple of them.
         v: of the inputs' shapes; may be left out where there is one input of one element.
         create_graph: record the product, for derivatives of it.
-        strict: raise where an output does not depend on an input, where there would be zeros.
+        strict: raise for an output that does not depend on an input, instead of giving zeros.
 
     Raises:
-        InvalidUse: `v` does not fit, or `strict` finds what is independent.
+        InvalidUse: `v` does not fit, or `strict` finds independence.
     """
     call = _Call("jvp", func, inputs, create_graph=create_graph, strict=strict)
     vectors = _vectors("jvp", v, call.inputs, "input")
@@ -88,22 +88,22 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Nested:
-    """The Jacobian of `func`: for output and input the shape of both, one after the other.
+    """The Jacobian of `func`: its shape is the output's followed by the input's.
 
-    Of a tensor and a tensor it is a tensor; where inputs or outputs are tuples, a tuple of them, of
-    outputs first. It takes a pass for each element of the outputs.
+    It is a tensor for one input and one output; tuples of inputs or outputs give tuples, the outer
+    one for the outputs. It takes a pass for each element of the outputs.
 
     Args:
         func: takes the inputs, returns a tensor or a tuple of them.
         inputs: a tensor or a tuple of them.
-        create_graph: record it, for derivatives of it.
-        strict: raise where an output does not depend on an input, where there would be zeros.
-        vectorize: accepted: the values are the same.
+        create_graph: record the result, for derivatives of it.
+        strict: raise for an output that does not depend on an input, instead of giving zeros.
+        vectorize: accepted without effect: the values are equal.
         strategy: only "reverse-mode".
 
     Raises:
         NotSupported: another strategy.
-        InvalidUse: `strict` finds what is independent.
+        InvalidUse: `strict` finds independence.
     """
     del vectorize
     if strategy != "reverse-mode":
@@ -124,18 +124,18 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Nested:
-    """The Hessian of `func`, which gives one element.
+    """The Hessian of `func`, which returns one element.
 
     Args:
         func: takes the inputs, returns a tensor of one element.
         inputs: a tensor or a tuple of them.
-        create_graph: record it, for derivatives of it.
-        strict: raise where something is independent, where there would be zeros.
-        vectorize: accepted: the values are the same.
+        create_graph: record the result, for derivatives of it.
+        strict: raise for independence, instead of giving zeros.
+        vectorize: accepted without effect: the values are equal.
         outer_jacobian_strategy: only "reverse-mode".
 
     Raises:
-        InvalidUse: `func` gives something else, or `strict` finds what is independent.
+        InvalidUse: `func` returns something else, or `strict` finds independence.
     """
     takes_several = isinstance(inputs, tuple)
 
@@ -164,10 +164,10 @@ def vhp(
         inputs: a tensor or a tuple of them.
         v: of the inputs' shapes; may be left out where there is one input of one element.
         create_graph: record the product, for derivatives of it.
-        strict: raise where something is independent, where there would be zeros.
+        strict: raise for independence, instead of giving zeros.
 
     Raises:
-        InvalidUse: `func` gives something else, or `v` does not fit.
+        InvalidUse: `func` returns something else, or `v` does not fit.
     """
     call = _Call("vhp", func, inputs, create_graph=create_graph, strict=strict)
     vectors = _vectors("vhp", v, call.inputs, "input")
@@ -187,12 +187,14 @@ def hvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Tensors, Tensors]:
-    """The output of `func`, and the product of its Hessian, which is symmetric, with `v`: vhp."""
+    """The output of `func`, and the product of its Hessian with `v`: vhp, since the Hessian is
+    symmetric.
+    """
     return vhp(func, inputs, v, create_graph, strict)
 
 
 class _Call:
-    """A function and its inputs as tensors of which gradients are asked for."""
+    """A function and its inputs, as tensors that require gradients."""
 
     def __init__(
         self,
@@ -213,7 +215,7 @@ class _Call:
         self.inputs = [fresh_leaf(x) for x in listed] if fresh else listed
 
     def outputs(self) -> list[Tensor]:
-        """What the function returns."""
+        """The function's results as a list of tensors."""
         returned = self.func(*self.inputs)
         self.gives_several = isinstance(returned, tuple)
         return _tensors(self.name, returned, "outputs of the user-provided function")
@@ -254,14 +256,14 @@ class _Call:
         return [gt.zeros_like(x) if item is None else item for item, x in pairs_of_inputs]
 
     def shown(self, tensors: Sequence[Tensor], *, of_outputs: bool = False) -> Tensors:
-        """As the user gave or returned them."""
+        """The tensors in the user's form: a tuple or one tensor."""
         kept = tuple(x if self.create_graph else x.detach() for x in tensors)
         several = self.gives_several if of_outputs else self.takes_several
         return kept if several else kept[0]
 
 
 def _rows(call: _Call, output: Tensor, *, create_graph: bool) -> tuple[Tensor, ...]:
-    """The Jacobian of one output for each input, a pass for each element."""
+    """The Jacobian of one output for each input, by a pass for each element."""
     rows: list[list[Tensor]] = []
     flat = output.reshape(-1)
     for place in range(flat.numel()):
@@ -279,7 +281,7 @@ def _rows(call: _Call, output: Tensor, *, create_graph: bool) -> tuple[Tensor, .
 
 
 def _leaf(x: Tensor, *, recorded: bool) -> Tensor:
-    """The tensor as an input of its own; with its history where derivatives follow."""
+    """The tensor as a new leaf; with its history if derivatives of the result are wanted."""
     if recorded and x.requires_grad:
         return x.view_as(x)
     return x.detach().requires_grad_()
@@ -333,5 +335,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""Grad mode: whether this thread's operations are recorded. The tape itself is in gt._core."""
+"""Grad mode: recording of this thread's operations. The tape itself is in gt._core."""
 
 import functools
 import inspect
@@ -54,7 +54,7 @@ class _GradMode:
 def _around_each_step(
     enabled: bool, function: Callable[P, Generator[Any, Any, R]]
 ) -> Callable[P, Generator[object, object, R]]:
-    """A generator function whose body runs in this mode, and whose caller runs in its own."""
+    """A generator function whose body runs in this mode, while its caller stays in its own."""
 
     @functools.wraps(function)
     def within(*args: P.args, **kwargs: P.kwargs) -> Generator[object, object, R]:
@@ -70,7 +70,7 @@ def _around_each_step(
                     with _GradMode(enabled):
                         generator.close()
                     raise
-                except BaseException as error:  # noqa: BLE001 - thrown into it by who runs it
+                except BaseException as error:  # noqa: BLE001 - thrown into it by its caller
                     step = functools.partial(generator.throw, error)
         except StopIteration as end:
             result: R = end.value
@@ -80,7 +80,7 @@ def _around_each_step(
 
 
 class _Decorator(_GradMode):
-    """A mode that decorates a function without having been called: `@no_grad`."""
+    """A mode that decorates a function also without parentheses: `@no_grad`."""
 
     def __new__(cls, given: object = None) -> "_Decorator":
         if callable(given):
@@ -89,21 +89,21 @@ class _Decorator(_GradMode):
 
 
 class no_grad(_Decorator):  # noqa: N801 - PyTorch's name
-    """Nothing is recorded for the backward pass."""
+    """Turns recording for the backward pass off."""
 
     def __init__(self, orig_func: object = None) -> None:  # noqa: ARG002 - `@no_grad`
         super().__init__(False)
 
 
 class enable_grad(_Decorator):  # noqa: N801 - PyTorch's name
-    """Recording is on, also within `no_grad`."""
+    """Turns recording on, also within `no_grad`."""
 
     def __init__(self, orig_func: object = None) -> None:  # noqa: ARG002 - `@enable_grad`
         super().__init__(True)
 
 
 class inference_mode(_Decorator):  # noqa: N801 - PyTorch's name
-    """Like `no_grad`: values are immutable, so there is nothing further to save."""
+    """Turns recording off like `no_grad`: values are immutable, so nothing more can be saved."""
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__(not mode)
@@ -120,12 +120,12 @@ class set_grad_enabled(_GradMode):  # noqa: N801 - PyTorch's name
         self._before.append(self._at_call)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        _core.set_grad_enabled(self._at_call)  # of a decorated function the mode is its own
+        _core.set_grad_enabled(self._at_call)  # a decorated function has its own mode
         return super().__call__(function)
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations of this thread are recorded."""
+    """True if operations of this thread are recorded."""
     return _core.is_grad_enabled()
 
 
@@ -133,5 +133,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

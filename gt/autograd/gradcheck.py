@@ -42,27 +42,27 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the gradients of `func` are the limits of differences of its values.
+    """Check the gradients of `func` against finite differences of its values.
 
     Args:
-        func: takes the inputs, returns a tensor or a tuple of them.
+        func: takes the inputs, returns a tensor or a tuple of tensors.
         inputs: tensors, float64 where a gradient is required, and other arguments.
-        eps: by how much an element is changed, both ways.
-        atol: how much both may differ absolutely,
-        rtol: and relatively.
+        eps: change of an element, in both directions.
+        atol: absolute tolerance.
+        rtol: relative tolerance.
         raise_exception: raise where they differ; else return False.
-        nondet_tol: how much two passes may differ.
-        check_undefined_grad: accepted.
+        nondet_tol: tolerance between two passes.
+        check_undefined_grad: accepted without effect.
         check_grad_dtypes: raise where a gradient has another dtype than its input.
         check_batched_grad: not supported.
         check_batched_forward_grad: not supported.
         check_forward_ad: not supported.
-        check_backward_ad: compare at all.
-        fast_mode: accepted: every element is compared.
-        masked: accepted: there are no sparse tensors.
+        check_backward_ad: False compares nothing.
+        fast_mode: accepted without effect: every element is compared.
+        masked: accepted without effect: there are no sparse tensors.
 
     Raises:
-        GradcheckError: they differ.
+        GradcheckError: they differ by more than the tolerances.
         InvalidValue: no input requires a gradient.
         NotSupported: forward mode or batches of gradients are to be checked.
     """
@@ -114,28 +114,28 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Whether second gradients of `func` are the limits of differences of its first ones.
+    """Check second gradients of `func` against finite differences of its first gradients.
 
     Args:
-        func: takes the inputs, returns a tensor or a tuple of them.
-        inputs: as of gradcheck.
-        grad_outputs: gradients that arrive at the outputs; random ones where None.
-        eps: by how much an element is changed, both ways.
-        atol: how much both may differ absolutely,
-        rtol: and relatively.
-        gen_non_contig_grad_outputs: accepted.
+        func: takes the inputs, returns a tensor or a tuple of tensors.
+        inputs: tensors and other arguments, as in gradcheck.
+        grad_outputs: gradients at the outputs; random ones if None.
+        eps: change of an element, in both directions.
+        atol: absolute tolerance.
+        rtol: relative tolerance.
+        gen_non_contig_grad_outputs: accepted without effect.
         raise_exception: raise where they differ; else return False.
-        nondet_tol: how much two passes may differ.
-        check_undefined_grad: accepted.
+        nondet_tol: tolerance between two passes.
+        check_undefined_grad: accepted without effect.
         check_grad_dtypes: raise where a gradient has another dtype than its input.
         check_batched_grad: not supported.
         check_fwd_over_rev: not supported.
-        check_rev_over_rev: compare at all.
-        fast_mode: accepted: every element is compared.
-        masked: accepted.
+        check_rev_over_rev: False compares nothing.
+        fast_mode: accepted without effect: every element is compared.
+        masked: accepted without effect.
 
     Raises:
-        GradcheckError: they differ.
+        GradcheckError: they differ by more than the tolerances.
         NotSupported: forward mode or batches of gradients are to be checked.
     """
     del gen_non_contig_grad_outputs, check_undefined_grad, masked
@@ -167,7 +167,7 @@ def gradgradcheck(
 
 
 def _seeds(outputs: Sequence[Tensor], given: Tensor | Sequence[Tensor] | None) -> list[Tensor]:
-    """Gradients that arrive at the outputs; the generator goes on where it was."""
+    """Gradients at the outputs; random ones leave the generator's state unchanged."""
     if given is not None:
         listed = (given,) if isinstance(given, Tensor) else tuple(given)
         return [x.detach().requires_grad_() for x in listed]
@@ -215,7 +215,9 @@ def _compare(
 def _by_backward(
     func: Callable[..., Any], inputs: tuple[Any, ...], place: int, *, check_dtypes: bool
 ) -> list[Matrix]:
-    """Of each input that requires a gradient: a row for each of its elements."""
+    """Jacobians by backward, one for each input that requires a gradient: a row for each of its
+    elements.
+    """
     wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     flat = _outputs(func, inputs)[place].reshape(-1)
     columns: list[list[Matrix]] = [[] for _ in wanted]
@@ -238,7 +240,7 @@ def _by_backward(
 def _by_differences(
     func: Callable[..., Any], inputs: tuple[Any, ...], place: int, eps: float
 ) -> list[Matrix]:
-    """As `_by_backward`, by central differences."""
+    """Jacobians as `_by_backward` returns them, by central differences."""
     found = []
     for at, x in enumerate(inputs):
         if not isinstance(x, Tensor) or not x.requires_grad:
@@ -265,5 +267,5 @@ def _array(x: Tensor) -> Matrix:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

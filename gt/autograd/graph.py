@@ -1,4 +1,4 @@
-"""The tape as programs see it: hooks on what it saves, hooks on several gradients at once."""
+"""The tape for programs: hooks on saved tensors, hooks on several gradients at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
-    """Counts a write of each tensor, so that a backward that needs what it was raises."""
+    """Counts a write of each tensor, so that a backward that needs its former value raises."""
     listed = [tensor] if isinstance(tensor, Tensor) else list(tensor)
     outer = _core.set_grad_enabled(False)
     try:
@@ -34,11 +34,11 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
 
 
 class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
-    """Within the `with`, what is saved for backward goes through two functions.
+    """Within the `with`, tensors saved for backward pass through two functions.
 
-    `pack_hook(tensor)` is called when an operation saves a tensor, and what it returns is kept in
-    the tensor's place; `unpack_hook(kept)` gives the tensor back when backward needs it. The
-    innermost `with` counts. A tensor that the pack hook keeps must not be written.
+    `pack_hook(tensor)` is called when an operation saves a tensor, and its result is kept in the
+    tensor's place; `unpack_hook(kept)` returns the tensor when backward needs it. The innermost
+    `with` counts. A tensor that the pack hook keeps must not be written.
 
     Args:
         pack_hook: gets a tensor without gradient history.
@@ -59,7 +59,7 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name
-    """Accepted: the dispatcher decides where values are, so saved ones stay where they are.
+    """Accepted without effect: the dispatcher decides where values are, so saved ones stay.
 
     Args:
         pin_memory: no meaning here.
@@ -77,10 +77,10 @@ def register_multi_grad_hook(
     *,
     mode: Literal["all", "any"] = "all",
 ) -> RemovableHandle:
-    """Calls `fn` once a pass has computed the gradients of all `tensors`, or of any.
+    """Calls `fn` once a pass has computed the gradients of all `tensors`, or of any of them.
 
     With "all" it gets a gradient for each, and is called when the last one has been computed: a
-    pass that reaches only some never calls it (PyTorch does so too for those it does not expect).
+    pass that reaches only some of them never calls it (PyTorch also skips it then).
 
     Raises:
         InvalidValue: `mode` is neither "all" nor "any".
@@ -115,7 +115,7 @@ class _Handles(RemovableHandle):
         self._handles = handles
 
     def remove(self) -> None:
-        """Take all hooks out."""
+        """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
 
@@ -124,5 +124,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

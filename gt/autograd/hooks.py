@@ -1,7 +1,7 @@
-"""Hooks on gradients: functions that a pass calls with them, and that may replace them.
+"""Hooks on gradients: functions that a pass calls, and that may replace the gradients.
 
 The tables of hooks belong to tensors and nodes of the tape (gt._core); the pass calls the functions
-of this file, which check what a hook returns as PyTorch does.
+of this file, which check a hook's result as PyTorch does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _next_id = itertools.count()
 
 
 class RemovableHandle:
-    """What registering a hook gives: `remove()`, or leaving a `with`, takes the hook out again."""
+    """Handle of a registered hook: `remove()`, or the end of a `with` block, removes the hook."""
 
     def __init__(self, table: Table, hook: Hook) -> None:
         self.id = next(_next_id)
@@ -32,7 +32,7 @@ class RemovableHandle:
         table[self.id] = hook
 
     def remove(self) -> None:
-        """Take the hook out; again is harmless."""
+        """Remove the hook; a second call does nothing."""
         self._table.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
@@ -45,8 +45,8 @@ class RemovableHandle:
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Calls `hook(gradient)` in each pass in which a gradient of this tensor is computed.
 
-    What it returns, if not None, replaces the gradient; hooks run in the order of registration. A
-    leaf's hooks get the sum of all that arrives there, before it accumulates.
+    A result that is not None replaces the gradient; hooks run in the order of registration. A
+    leaf's hooks get the sum of all its gradients, before it accumulates.
 
     Raises:
         InvalidUse: the tensor requires no gradient.
@@ -75,7 +75,7 @@ def register_node_hook(
 ) -> RemovableHandle:
     """Calls `fn(grad_inputs, grad_outputs)` after the node's gradients are computed.
 
-    A tuple that it returns replaces the gradients of the inputs.
+    A returned tuple replaces the gradients of the inputs.
     """
     return RemovableHandle(self._after, fn)
 
@@ -88,7 +88,7 @@ def register_node_prehook(
 
 
 def of_tensor(table: Table, gradient: Tensor) -> Tensor:
-    """What a tensor's hooks make of its gradient."""
+    """The gradient after a tensor's hooks."""
     for hook in tuple(table.values()):
         result = hook(gradient)
         if result is not None:
@@ -107,7 +107,7 @@ def of_leaf(table: Table, leaf: Tensor) -> None:
 
 
 def before_node(table: Table, gradients: Gradients) -> Gradients:
-    """What the hooks before a node make of the gradients of its outputs."""
+    """Gradients of a node's outputs after the hooks that run before the node."""
     for hook in tuple(table.values()):
         result = hook(gradients)
         if result is not None:
@@ -116,7 +116,7 @@ def before_node(table: Table, gradients: Gradients) -> Gradients:
 
 
 def after_node(table: Table, inputs: Gradients, outputs: Gradients) -> Gradients:
-    """What the hooks after a node make of the gradients of its operands."""
+    """Gradients of a node's operands after the hooks that run behind the node."""
     for hook in tuple(table.values()):
         result = hook(inputs, outputs)
         if result is not None:
@@ -178,5 +178,5 @@ def install() -> None:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

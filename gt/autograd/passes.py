@@ -23,13 +23,13 @@ def backward(
     grad_variables: Seeds = None,
     inputs: Tensors | None = None,
 ) -> None:
-    """Adds the gradients of `tensors` to `.grad` of the leaves that they were computed from.
+    """Adds the gradients of `tensors` to `.grad` of the leaves on which they depend.
 
     Args:
         tensors: one or several; their gradients are summed.
-        grad_tensors: gradients that arrive at `tensors`, each of its tensor's shape; ones for
-            tensors of one element where None.
-        retain_graph: keep what the pass frees (default: `create_graph`).
+        grad_tensors: gradients at `tensors`, each of its tensor's shape; None stands for ones, for
+            tensors of one element.
+        retain_graph: keep the memory that the pass frees (default: `create_graph`).
         create_graph: record the pass itself, for higher derivatives.
         grad_variables: PyTorch's old name of `grad_tensors`.
         inputs: only these get gradients.
@@ -65,26 +65,26 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of `outputs` for `inputs`; no `.grad` changes.
+    """Gradients of `outputs` with respect to `inputs`; no `.grad` changes.
 
     Args:
         outputs: one tensor or several; their gradients are summed.
-        inputs: for which tensors, leaves or not.
-        grad_outputs: gradients that arrive at `outputs`, each of its output's shape; ones for
-            outputs of one element where None.
-        retain_graph: keep what the backward pass frees (default: `create_graph`).
+        inputs: the tensors, leaves or not.
+        grad_outputs: gradients at `outputs`, each of its output's shape; None stands for ones, for
+            outputs of one element.
+        retain_graph: keep the memory that the backward pass frees (default: `create_graph`).
         create_graph: record the backward pass itself, for higher derivatives.
-        only_inputs: accepted: no other gradients are computed.
-        allow_unused: give None for an input that no output depends on.
+        only_inputs: accepted without effect: no other gradients are computed.
+        allow_unused: give None for an input on which no output depends.
         is_grads_batched: `grad_outputs` hold several gradients of an output each, along a first
-            dimension, which the results have too; a backward pass for each.
-        materialize_grads: give zeros for an input that no output depends on.
+            dimension, which the results have too; each takes a backward pass.
+        materialize_grads: give zeros for an input on which no output depends.
 
     Raises:
         InvalidUse: `inputs` is empty.
-        NotDifferentiable: an input is unused and that is not allowed, or requires no gradient.
-        ShapeError: batches of gradients whose sizes differ, or that are none.
-        InvalidValue: zeros are asked for, and unused inputs refused.
+        NotDifferentiable: an input is unused without `allow_unused`, or requires no gradient.
+        ShapeError: batches of gradients have different sizes, or no rows.
+        InvalidValue: zeros are asked for, while unused inputs are refused.
     """
     del only_inputs
     if materialize_grads and allow_unused is False:
@@ -121,7 +121,7 @@ def _batched(
     keep: bool,
     create_graph: bool,
 ) -> list[Tensor | None]:
-    """The gradients of `_core.grad` for each row of the seeds, one above the other."""
+    """The gradients of `_core.grad` for each row of the seeds, stacked."""
     rows: list[Tensor] = []
     for place, (root, seed) in enumerate(zip(roots, seeds, strict=True)):
         if seed is None or seed.ndim == 0 or seed.shape[1:] != root.shape:
@@ -148,7 +148,7 @@ def _batched(
     columns = [
         [item for item in of_one if item is not None] for of_one in zip(*passes, strict=True)
     ]
-    return [stack(column) if column else None for column in columns]  # an unused input: None always
+    return [stack(column) if column else None for column in columns]  # unused: always None
 
 
 def _listed(tensors: Tensors) -> list[Tensor]:
@@ -156,7 +156,7 @@ def _listed(tensors: Tensors) -> list[Tensor]:
 
 
 def _seeds(roots: Sequence[Tensor], given: Seeds) -> list[Tensor | None]:
-    """A gradient for each root, None for ones."""
+    """A gradient for each root; None stands for ones."""
     if given is None:
         return [None] * len(roots)
     seeds: list[Tensor | None] = [given] if isinstance(given, Tensor) else list(given)

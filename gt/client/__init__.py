@@ -1,11 +1,12 @@
-"""`gt.client`: the older name of what a program imports; `gt.client.nn` is `gt.nn` itself."""
+"""`gt.client`: older import path of GT's modules; `gt.client.nn` is `gt.nn` itself."""
 
 import sys
 
 from gt import nn, optim
 from gt._core import Tensor
 
-# The same module objects, so that `import gt.client.nn.functional` makes no second copies.
+# Aliases of the loaded module objects, so that `import gt.client.nn.functional` makes no second
+# copies.
 for _name in [
     name for name in sys.modules if name.split(".")[:2] in (["gt", "nn"], ["gt", "optim"])
 ]:
@@ -15,5 +16,5 @@ __all__ = ["Tensor", "nn", "optim"]
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,8 +1,8 @@
 """Methods and functions of tensors beyond ops.toml, each composed of the table's operators.
 
-`install` attaches the methods to `gt._core.Tensor`, once, when `gt` is imported. A name that
-`gt._core` defines itself stays, but for those in REPLACED, where PyTorch's method takes more than
-the row does. Nothing here touches the tape: gradients follow from the operators that are called.
+`install` attaches the methods to `gt._core.Tensor`, once, when `gt` is imported. Names that
+`gt._core` defines itself stay, except those in REPLACED, where PyTorch's method takes more than the
+row does. Nothing here touches the tape: gradients follow from the operators that are called.
 """
 
 from gt import _core
@@ -44,13 +44,14 @@ FILES = (
     strides, complex_numbers, arrangements, ranks, writes, memory,
 )  # fmt: skip
 
-# Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
-# or that return a named pair there.
+# Methods that take more in PyTorch than the row's operands and attributes, or that return a named
+# pair in those forms.
 REPLACED = frozenset({
     "copysign", "div", "round", "scatter", "slice_scatter", "sort", "std", "topk", "var", "xlogy",
 })  # fmt: skip
 
-# Functions of `gt` that no file's METHODS has: no methods in PyTorch, or methods of the class.
+# Functions of `gt` that no file's METHODS lists: they are no methods in PyTorch, or methods of the
+# class.
 FUNCTIONS: dict[str, Method] = {
     "einsum": einsum,
     "layer_norm": normalization.layer_norm,
@@ -79,7 +80,7 @@ FUNCTIONS: dict[str, Method] = {
     **complex_numbers.FUNCTIONS,
 }
 
-# Methods that write into their tensor, which PyTorch has as functions too: gt.exp_(x) is x.exp_().
+# In-place methods that PyTorch also has as functions: gt.exp_(x) is x.exp_().
 IN_PLACE = {
     "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_",
     "arctanh_", "as_strided_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "clamp_",
@@ -90,7 +91,7 @@ IN_PLACE = {
     "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_", "zero_",
 }  # fmt: skip
 
-# Methods that are no functions in PyTorch.
+# Methods that PyTorch does not have as functions.
 METHODS_ONLY = {
     "to_sparse", "to_dense",
     "data_ptr", "is_set_to", "untyped_storage",
@@ -127,7 +128,9 @@ def install() -> None:
 
 
 def functions() -> dict[str, Method]:
-    """What `gt` has as functions: the joining ones, and methods that PyTorch has as such."""
+    """The functions of `gt`: those that join tensors, and methods that PyTorch also has as
+    functions.
+    """
     table: dict[str, Method] = {}
     for file in FILES:
         for name in file.METHODS:

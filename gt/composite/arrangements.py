@@ -1,6 +1,6 @@
-"""Elements in another order, and matrices that are made of one's elements.
+"""Reordered elements, and matrices that are composed of a tensor's elements.
 
-Where an argument is not what PyTorch takes, its own operator is called for its error.
+For arguments that PyTorch refuses, its own operator is called, for its error.
 """
 
 import itertools
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gt._core import Tensor, call
 from gt.composite.common import Method, generic, integer, not_a_tensor, wrap
 
-# Dimensions of a tensor.
+# Limit of a tensor's dimensions.
 RANK_MAX = 8
 
 
@@ -24,7 +24,7 @@ def flipud(self: Tensor) -> Tensor:
 
 
 def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned by `k` quarters, from the first of `dims` to the second one."""
+    """Rotated by `k` quarter turns, from the first of `dims` to the second one."""
     k = integer(k, "k")
     inside = [dim for dim in dims if -self.ndim <= dim < self.ndim]
     if len(dims) != 2 or len({dim % self.ndim for dim in inside}) != 2:
@@ -42,7 +42,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
     """Kronecker's product: a copy of `other` times each element of `self`."""
     if not isinstance(other, Tensor):
         raise not_a_tensor("kron", "other", 2, other)
-    if max(self.ndim, other.ndim) > RANK_MAX // 2:  # there would be twice as many dimensions
+    if max(self.ndim, other.ndim) > RANK_MAX // 2:  # kron doubles the dimensions
         return generic("kron", self, other)
     rank = max(self.ndim, other.ndim)
     left, right = ((1,) * (rank - x.ndim) + tuple(x.shape) for x in (self, other))

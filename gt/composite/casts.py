@@ -15,7 +15,7 @@ Device: TypeAlias = object  # a string, a number, or what `Tensor.device` return
 
 
 def cast(self: Tensor, dtype: _core.dtype) -> Tensor:
-    """`self` as `dtype`; the same tensor if it has it already."""
+    """`self` in `dtype`; `self` itself if it has that dtype."""
     return self if self.dtype == dtype else call("cast", self, dtype=dtype)
 
 
@@ -31,7 +31,7 @@ def to(
     pin_memory: bool = False,
     other: Tensor | None = None,
 ) -> Tensor:
-    """`self` with another dtype, or that of another tensor; a device places nothing."""
+    """`self` in another dtype, or in that of another tensor; a device places nothing."""
     check_device(device)
     target = target_dtype(args if other is None else (*args, other), dtype)
     switches = [argument for argument in args if isinstance(argument, bool)]  # non_blocking, copy
@@ -40,7 +40,9 @@ def to(
 
 
 def known_dtype(value: object) -> _core.dtype | None:
-    """The dtype that is meant: GT's, Python's float, int or bool, or PyTorch's; None if none is."""
+    """The dtype that a value names: GT's, Python's float, int or bool, or PyTorch's; None for
+    others.
+    """
     if isinstance(value, _core.dtype):
         return value
     if isinstance(value, type):
@@ -51,14 +53,14 @@ def known_dtype(value: object) -> _core.dtype | None:
 
 
 def target_dtype(args: tuple[object, ...], dtype: _core.dtype | type | None) -> _core.dtype | None:
-    """The dtype among what `to` of a tensor or of a module was given; None if there is none.
+    """The dtype among the arguments of a tensor's or module's `to`; None if there is none.
 
     Args:
-        args: a device, a dtype, a tensor whose dtype is meant, or bools.
-        dtype: what was given by name; Python's float, int and bool are dtypes too.
+        args: a device, a dtype, a tensor with the target dtype, or bools.
+        dtype: the keyword; Python's float, int and bool are dtypes too.
 
     Raises:
-        InvalidType: something else stands there, or several dtypes.
+        InvalidType: there is another argument, or there are several dtypes.
     """
     dtypes = [] if dtype is None else [known_dtype(dtype)]
     for argument in args:
@@ -79,7 +81,7 @@ def target_dtype(args: tuple[object, ...], dtype: _core.dtype | type | None) -> 
 
 
 class TensorType(type):
-    """The class of classes of tensors, such as `gt.FloatTensor`, which stand for dtypes."""
+    """The metaclass of tensor types, such as `gt.FloatTensor`, which stand for dtypes."""
 
     dtype: _core.dtype
 
@@ -92,14 +94,14 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 def type_(
     self: Tensor, dtype: _core.dtype | type | str | None = None, non_blocking: bool = False
 ) -> Tensor | str:
-    """`self` as `dtype`; without one the name of its tensor class, such as `gt.FloatTensor`."""
+    """`self` in `dtype`; without `dtype` the name of its tensor class, such as `gt.FloatTensor`."""
     if dtype is None:
         return f"gt.{TENSOR_CLASSES[repr(self.dtype)]}"
     if isinstance(dtype, TensorType):
         return cast(self, dtype.dtype)
     if dtype is Tensor:
         return cast(self, _core.get_default_dtype())
-    if isinstance(dtype, type):  # Python's float, int and bool are none here
+    if isinstance(dtype, type):  # Python's float, int and bool are no dtypes here
         raise InvalidValue(f"invalid type: '{dtype.__name__}'")
     if isinstance(dtype, str):
         names = {f"gt.{name}": key for key, name in TENSOR_CLASSES.items()}
@@ -122,12 +124,12 @@ def cuda(self: Tensor, device: Device | None = None, non_blocking: bool = False)
 
 
 def is_floating_point(self: Tensor) -> bool:
-    """Whether the dtype is a floating one."""
+    """True if the dtype is a floating-point one."""
     return self.dtype.is_floating_point
 
 
 def is_complex(self: Tensor) -> bool:
-    """Whether the dtype is a complex one."""
+    """True if the dtype is a complex one."""
     return self.dtype.is_complex
 
 
@@ -135,7 +137,7 @@ def caster(dtype: _core.dtype) -> Callable[[Tensor], Tensor]:
     """The method that casts to `dtype`."""
 
     def method(self: Tensor, memory_format: object = None) -> Tensor:
-        """`self` as this dtype."""
+        """`self` in this dtype."""
         return cast(self, dtype)
 
     method.__doc__ = f"`self` as {dtype!r}."
@@ -179,22 +181,22 @@ DTYPES = (
 
 
 def class_of(dtype: _core.dtype) -> str:
-    """PyTorch's word for a dtype in errors, "Float" of float32."""
+    """PyTorch's word for a dtype in errors, such as "Float" for float32."""
     return TENSOR_CLASSES[repr(dtype)].removesuffix("Tensor")
 
 
 def is_signed(self: Tensor) -> bool:
-    """Whether its dtype has numbers below zero."""
+    """True if the dtype has negative numbers."""
     return self.dtype.is_floating_point or self.dtype.is_complex or self.dtype in (
         _core.int8, _core.int16, _core.int32, _core.int64,
     )  # fmt: skip
 
 
 def is_nonzero(self: Tensor) -> bool:
-    """Whether its one element is not zero; reads it.
+    """True if the tensor's one element is not zero; reads it.
 
     Raises:
-        RuntimeError: none, or more than one element.
+        RuntimeError: the tensor does not have exactly one element.
     """
     return self.__bool__()
 

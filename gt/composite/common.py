@@ -1,4 +1,4 @@
-"""What the files of this package share: names that numpy users type, dimension checks, results."""
+"""Code that the files of this package share: numpy's argument names, dimension checks, results."""
 
 import functools
 import inspect
@@ -23,9 +23,9 @@ NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, which also takes `axis` where it takes `dim` and `keepdims` where `keepdim`.
+    """`function`, which also accepts `axis` for `dim` and `keepdims` for `keepdim`.
 
-    A method of the table takes both already.
+    Methods of the table's rows accept both already.
     """
     code = getattr(inspect.unwrap(function), "__code__", None)
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
@@ -47,7 +47,7 @@ def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
     return renamed
 
 
-# Compositions that hold for real numbers only: of complex ones PyTorch's operator runs.
+# Compositions that hold for real numbers only; for complex ones PyTorch's operator runs.
 REAL_ONLY = frozenset({
     "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "bitwise_left_shift",
     "bitwise_right_shift", "cumprod", "exp2", "frac", "isneginf", "isposinf", "kthvalue",
@@ -56,7 +56,7 @@ REAL_ONLY = frozenset({
 
 
 def of_complex(name: str, function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, in whose place PyTorch's operator `name` runs where a tensor is complex."""
+    """`function`, replaced by PyTorch's operator `name` if a tensor is complex."""
     if name not in REAL_ONLY:
         return function
 
@@ -71,7 +71,7 @@ def of_complex(name: str, function: Callable[P, R]) -> Callable[P, R]:
 
 
 def generic(name: str, *args: object, **named: object) -> Tensor:
-    """PyTorch's operator `name`, by the generic row."""
+    """Calls PyTorch's operator `name`, by the generic row."""
     from gt.aten.call import call as by_schema  # loads when it is needed
 
     result: Tensor = by_schema(name, args, named)
@@ -83,8 +83,8 @@ def wrap(dim: int, ndim: int) -> int:
 
     Raises:
         IndexOutOfRange: There is no such dimension.
-        InvalidType: A bool, or another thing that is no integer.
-        InvalidValue: An integer that 64 bits do not hold.
+        InvalidType: A bool, or another value that is no integer.
+        InvalidValue: An integer that exceeds 64 bits.
     """
     if type(dim) is not int:
         dim = integer(dim, "dim")
@@ -99,13 +99,13 @@ def wrap(dim: int, ndim: int) -> int:
 
 
 def check_64_bits(number: int) -> None:
-    """Raise PyTorch's error for an integer that 64 bits do not hold."""
+    """Raise PyTorch's error for an integer that exceeds 64 bits."""
     if not -(2**63) <= number < 2**63:
         raise InvalidValue("Overflow when unpacking long long")
 
 
 def integer(number: object, name: str) -> int:
-    """A whole number for the argument `name`."""
+    """An integer for the argument `name`."""
     one = whole(number)
     if one is None:
         raise InvalidType(f"argument '{name}' must be int, not {type(number).__name__}")
@@ -114,9 +114,9 @@ def integer(number: object, name: str) -> int:
 
 
 def whole(number: object) -> int | None:
-    """A whole number as Python's: numpy's, or a tensor of one, which is read; None for others.
+    """A value as a Python integer: numpy's, or a tensor of one, which is read; None for others.
 
-    A bool is another: where PyTorch takes an integer, it takes no bool.
+    Bools give None: PyTorch takes no bool for an integer.
     """
     if isinstance(number, bool):
         return None
@@ -130,10 +130,10 @@ _INT = {int}
 
 
 def sizes(size: Sequence[int | Sequence[int]], function: str = "size") -> Shape:
-    """`f(2, 3)` and `f((2, 3))` alike.
+    """The shape of `f(2, 3)` or of `f((2, 3))`.
 
     Args:
-        function: what was called, for the text of an error.
+        function: name of the called function, for an error's text.
     """
     for plain in (size, size[0] if len(size) == 1 else None):
         if isinstance(plain, tuple | list) and {*map(type, plain)} <= _INT:
@@ -158,7 +158,7 @@ def sizes(size: Sequence[int | Sequence[int]], function: str = "size") -> Shape:
 
 
 def listed(numbers: int | Sequence[int]) -> Sequence[int]:
-    """One whole number, or several."""
+    """A list of one integer, or of several."""
     one = whole(numbers)
     if one is not None:
         check_64_bits(one)
@@ -169,7 +169,7 @@ def listed(numbers: int | Sequence[int]) -> Sequence[int]:
 
 
 def dims(dim: Dims, ndim: int) -> Shape:
-    """The given dimensions counted from the front; all where none is given."""
+    """The given dimensions counted from the front; all dimensions if none is given."""
     if dim is None:
         return tuple(range(ndim))
     return tuple(wrap(d, ndim) for d in listed(dim))
@@ -181,7 +181,7 @@ def slice_dim(x: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def not_a_tensor(function: str, argument: str, position: int, value: object) -> InvalidType:
-    """PyTorch's error for what stands where a tensor should."""
+    """PyTorch's error for a value in the place of a tensor."""
     return InvalidType(
         f"{function}(): argument '{argument}' (position {position}) must be Tensor, not "
         f"{_core.class_name(value)}"
@@ -189,7 +189,9 @@ def not_a_tensor(function: str, argument: str, position: int, value: object) -> 
 
 
 def check_float(function: str, argument: str, position: int, value: object) -> None:
-    """PyTorch's error for what stands where a number should; one element of a tensor is one."""
+    """Raise PyTorch's error for a value in the place of a number; a tensor of one element is a
+    number.
+    """
     is_number = value.ndim == 0 if isinstance(value, Tensor) else isinstance(value, SupportsFloat)
     if value is not None and not is_number:
         raise InvalidType(
@@ -199,7 +201,7 @@ def check_float(function: str, argument: str, position: int, value: object) -> N
 
 
 def not_in_list(value: object, place: int, argument: int) -> InvalidType:
-    """PyTorch's error for what stands in a list of tensors."""
+    """PyTorch's error for an element of a list of tensors that is no tensor."""
     return InvalidType(
         f"expected Tensor as element {place} in argument {argument}, but got "
         f"{_core.class_name(value)}"

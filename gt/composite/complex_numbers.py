@@ -1,8 +1,9 @@
-"""Parts of complex tensors, and what is said of them.
+"""Parts of complex tensors, conjugation, and Fourier transforms of windows.
 
-A part is a value of its own: PyTorch's views through which the whole could be written, GT's refuse
-to be written. Conjugates are views, whose elements are conjugated when they are needed: what is
-written into one is conjugated into the whole, and no tensor has PyTorch's bit of `is_conj`.
+Real and imaginary parts are values of their own: in PyTorch they are views, through which the whole
+can be written; GT's refuse writes. Conjugates are views, whose elements are conjugated when they
+are needed: a write into one is conjugated into the whole, and no tensor has PyTorch's bit of
+`is_conj`.
 """
 
 from gt import _core
@@ -37,13 +38,13 @@ def view_as_complex(input: Tensor) -> Tensor:
     """
     if not input.ndim or input.shape[-1] != 2:
         raise ShapeError("Tensor must have a last dimension of size 2")
-    copy = input.clone()  # a view keeps nothing, so that `input` may be written
+    copy = input.clone()  # a view saves nothing, so that `input` may be written
     parts = [call("select", copy, dim=-1, index=place) for place in (0, 1)]
     return _core.read_only(generic("complex", *parts), WRITTEN)
 
 
 def real(input: Tensor) -> Tensor:
-    """The real parts, a value that cannot be written; of real numbers `input` itself."""
+    """The real parts, a value that cannot be written; for real numbers `input` itself."""
     if not input.is_complex():
         return input
     return call("select", view_as_real(input), dim=-1, index=0)
@@ -77,7 +78,7 @@ def set_imag(self: Tensor, value: Tensor | float) -> None:
 
 
 def _part(whole: Tensor, value: Tensor | float) -> Tensor:
-    """What parts of `whole` become: a tensor or a number as their dtype."""
+    """`value` for the real or imaginary part of `whole`, in the part's dtype and shape."""
     kept = imag(whole)
     if isinstance(value, Tensor):
         return value.to(kept.dtype).expand(kept.shape)
@@ -85,24 +86,24 @@ def _part(whole: Tensor, value: Tensor | float) -> Tensor:
 
 
 def conj(self: Tensor) -> Tensor:
-    """The complex conjugate, a view; of real numbers `self`."""
+    """The complex conjugate, a view; for real numbers `self`."""
     return call("conj", self) if self.is_complex() else self
 
 
 def conj_physical(self: Tensor) -> Tensor:
-    """The complex conjugate, a value of its own; of real numbers `self`."""
+    """The complex conjugate, a new value; for real numbers `self`."""
     return generic("conj_physical", self) if self.is_complex() else self
 
 
 def resolve(self: Tensor) -> Tensor:
-    """`self`: no tensor's conjugation or negation is put off."""
-    _ = self.dtype  # which all have but what is no tensor
+    """`self`: no tensor's conjugation or negation is deferred."""
+    _ = self.dtype  # raises for a value that is no tensor
     return self
 
 
 def is_put_off(self: Tensor) -> bool:
-    """False: no tensor's conjugation or negation is put off."""
-    _ = self.dtype  # which all have but what is no tensor
+    """False: no tensor's conjugation or negation is deferred."""
+    _ = self.dtype  # raises for a value that is no tensor
     return False
 
 
@@ -110,7 +111,7 @@ def adjoint(self: Tensor) -> Tensor:
     """The last two dimensions swapped and conjugated; a number's conjugate.
 
     Raises:
-        RuntimeError: a vector.
+        RuntimeError: the tensor is a vector.
     """
     if self.ndim == 1:
         raise ShapeError(
@@ -120,7 +121,7 @@ def adjoint(self: Tensor) -> Tensor:
 
 
 def conjugate_transpose(self: Tensor) -> Tensor:
-    """`x.mH`: `adjoint`, of a batch of matrices."""
+    """`x.mH`: `adjoint` for a batch of matrices."""
     if self.ndim == 1:
         raise ShapeError(
             "tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor."
@@ -155,15 +156,15 @@ def stft(
 
     Args:
         n_fft: the transform's length.
-        hop_length: from one window to the next; a quarter of `n_fft` if not given.
+        hop_length: distance of two windows; a quarter of `n_fft` if not given.
         win_length: the window's length, `n_fft` if not given; shorter ones get zeros on both sides.
         window: factors [win_length], ones if not given.
-        center: whether the signal is padded by `n_fft // 2` on both sides first.
-        pad_mode: what it is padded with, as `nn.functional.pad` has it.
-        normalized: whether results are divided by the square root of `n_fft`.
-        onesided: whether only half the frequencies are given; True of what is real.
-        return_complex: must be given for real input and window; False gives floats [..., 2].
-        align_to_window: where windows begin without `center`.
+        center: True pads the signal by `n_fft // 2` on both sides first.
+        pad_mode: padding mode of `nn.functional.pad`.
+        normalized: True divides results by the square root of `n_fft`.
+        onesided: True returns only half of the frequencies; the default for real input.
+        return_complex: required for real input and window; False returns floats [..., 2].
+        align_to_window: position of the windows without `center`.
 
     Raises:
         RuntimeError: sizes that do not fit, or `return_complex` left open.
@@ -188,19 +189,20 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Tensor:
-    """The signal [..., t] of which `stft` with the same arguments makes [..., frequencies, frames].
+    """The inverse of `stft` with equal arguments: complex [..., frequencies, frames] to a signal
+    [..., t].
 
     Args:
-        self: what `stft` gave, complex.
-        n_fft: size of each transform.
-        hop_length: steps between windows, `n_fft // 4` if not given.
+        self: complex result of `stft`.
+        n_fft: length of each transform.
+        hop_length: distance of two windows, `n_fft // 4` if not given.
         win_length: the window's length, `n_fft` if not given.
         window: factors [win_length], ones if not given; they overlap everywhere.
-        center: whether `stft` padded the signal.
-        normalized: whether results were divided by the square root of `n_fft`.
-        onesided: whether only half the frequencies are there.
-        length: of the signal; what the frames make up if not given.
-        return_complex: whether the signal is complex.
+        center: True if `stft` padded the signal.
+        normalized: True if results were divided by the square root of `n_fft`.
+        onesided: True if only half of the frequencies are there.
+        length: length of the signal; that of the frames if not given.
+        return_complex: True if the signal is complex.
 
     Raises:
         RuntimeError: sizes that do not fit, or windows that leave a gap.

@@ -82,9 +82,10 @@ def inner(self: Tensor, other: Tensor) -> Tensor:
 
 
 def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
-    """beta * self + alpha * product; with beta 0, NaN in `self` does not matter, its gradient is 0.
+    """beta * self + alpha * product; with beta 0, `self` is ignored even if it is NaN, with
+    gradient 0.
 
-    Of integers, factors count without their fraction; of bools, whether they are zero.
+    Factors of integers lose their fraction; those of bools become True unless they are zero.
     """
     dtype = promote_types(self.dtype, product.dtype)
     if dtype == _core.bool:
@@ -94,7 +95,7 @@ def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tens
         return (
             terms[0].expand(product.shape) if terms else product.masked_fill(product, value=False)
         )
-    if is_half(self, product) and not beta == alpha == 1:  # the factors round once, with the sum
+    if is_half(self, product) and not beta == alpha == 1:  # rounded once, with the sum
         return combined(self.float(), product.float(), beta, alpha).to(dtype)
     if not dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
@@ -149,12 +150,14 @@ def baddbmm(
 
 
 def widened(*operands: Tensor) -> list[Tensor]:
-    """The operands in float32, in which steps between are not rounded to half precision."""
+    """The operands in float32, so that intermediate steps are not rounded to half precision."""
     return [x.float() for x in operands]
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """Products summed over the last dimensions of `a` and the first of `b`, or listed pairs."""
+    """Products summed over the last dimensions of `a` and the first of `b`, or over
+    listed pairs.
+    """
     over_a, over_b = _contracted(a, b, dims)
     if a.dtype != b.dtype and _core.autocast_region() is None:
         raise DtypeError("both inputs should have same dtype")
@@ -176,7 +179,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[in
     m, n = math.prod(a.shape[d] for d in free_a), math.prod(b.shape[d] for d in free_b)
     left = a.permute((*free_a, *over_a)).reshape((m, k))  # -> [m, k]
     right = b.permute((*over_b, *free_b)).reshape((k, n))  # -> [k, n]
-    if not shape and _core.autocast_region() is not None:  # whose list has other words for it
+    if not shape and _core.autocast_region() is not None:  # autocast treats dot otherwise
         return _dot(left.reshape((k,)), right.reshape((k,)))
     return (left @ right).reshape(tuple(shape))
 
@@ -184,10 +187,10 @@ def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[in
 def _contracted(
     a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]]
 ) -> tuple[list[int], list[int]]:
-    """The dimensions of both, in pairs.
+    """The contracted dimensions of both, in pairs.
 
     Raises:
-        ShapeError: More than there are, one twice, or lists of different lengths.
+        ShapeError: More dimensions than there are, one twice, or lists of different lengths.
     """
     if isinstance(dims, tuple | list):
         if len(dims[0]) != len(dims[1]):
@@ -210,14 +213,14 @@ def _contracted(
 
 
 def matched(x: Tensor, over: Sequence[int], other: Tensor, others: Sequence[int]) -> Tensor:
-    """`x` summed where the other operand has size 1 in the dimension it is contracted with."""
+    """`x` summed over contracted dimensions in which the other operand has size 1."""
     for d, e in zip(over, others, strict=True):
         if other.shape[e] == 1 and x.shape[d] != 1:
             x = call("sum", x, dim=(d,), keepdim=True)
     return x
 
 
-# As PyTorch's operators, for what an open autocast does to them.
+# Entered by their names in PyTorch, so that an open autocast treats them as its operators.
 _dot, _tensordot = entry("dot", dot), entry("tensordot", tensordot)
 
 METHODS: dict[str, Method] = {

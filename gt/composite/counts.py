@@ -1,7 +1,7 @@
-"""Counts that are drawn: Poisson and binomial ones.
+"""Random counts: of Poisson and binomial distributions.
 
 Each is a function of the generator's uniform numbers (gt/draws.py), so a layout changes no value,
-and takes a number of instructions that no value decides.
+and the number of instructions does not depend on values.
 """
 
 import math
@@ -13,33 +13,35 @@ from gt.composite.common import Method
 from gt.composite.inplace import drawn
 from gt.draws import Generator
 
-# Halvings of the interval that contains a Poisson count: enough for 2 ** 40 counts.
+# Halvings of the interval that contains a Poisson count: enough for counts up to 2 ** 40.
 HALVINGS = 40
-# From this mean on binomial counts are drawn by rejection (Hoermann's condition).
+# Mean from which binomial counts are drawn by rejection (Hoermann's condition).
 REJECTION_MEAN = 10
-# Proposals for a count. Above the mean 10 each is accepted with a probability of at least 0.68
-# (measured; 0.87 for large means), so that all are refused with one below 1e-12; then the
-# distribution's median stands there.
+# Proposals for a count. For a mean of 10 or more each is accepted with a probability of at least
+# 0.68 (measured; 0.87 for large means), so that all are rejected with one below 1e-12; the result
+# is then the distribution's median.
 PROPOSALS = 25
-# Counts that are summed one by one for a mean below 10: a larger one has a probability below 1e-15.
+# Counts that are summed one by one for a mean below 10; a larger count has a probability below
+# 1e-15.
 SUMMED = 64
 
 
 def uniform_like(self: Tensor, generator: Generator | None) -> Tensor:
-    """Numbers of [0, 1) in float64, of the shape and layout of `self`."""
+    """Uniform numbers from [0, 1) in float64, with the shape and layout of `self`."""
     return drawn(cast(self.detach(), _core.float64), generator, "uniform", 0.0, 1.0)
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """A count for each rate, in the rates' dtype: the inverse of the distribution's function.
+    """A Poisson count for each rate, in the rates' dtype, by inversion of the distribution
+    function.
 
-    It is found by halving an interval, in float64.
+    The inverse is found by halving an interval, in float64.
     """
     from gt.aten.call import call as generic
 
     rate = cast(input.detach(), _core.float64)
     share = uniform_like(input, generator)
-    low = rate * 0 - 1  # the largest count known to be too small
+    low = rate * 0 - 1  # the largest count that is known to be too small
     high = (rate + 12 * rate.sqrt() + 40).ceil()
     for _ in range(HALVINGS):
         middle = ((low + high) / 2).floor()
@@ -50,11 +52,11 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of `count` trials succeed, each by probability `prob`, in the dtype of `prob`.
+    """Number of successes in `count` trials, each of probability `prob`, in the dtype of `prob`.
 
-    The rarer of success and failure is counted, in float64: for a mean below 10 by the inverse of
-    the distribution's function, else by Hoermann's transformed rejection (BTRS, 1993) among 25
-    proposals, of which none fits with a probability below 1e-12.
+    The rarer of success and failure is counted, in float64: for a mean below 10 by inversion of the
+    distribution function, else by Hoermann's transformed rejection (BTRS, 1993) from 25 proposals,
+    which are all rejected with a probability below 1e-12.
     """
     shape = (count + prob).shape
     n = cast(count.detach(), _core.float64).expand(shape)
@@ -69,15 +71,16 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 
 
 def _summed(n: Tensor, p: Tensor, generator: Generator | None) -> Tensor:
-    """Counts of small means: how many values of the distribution's function a share passes.
+    """Counts of small means: the number of values of the distribution function below a uniform
+    number.
 
-    Each probability is the one before times (n - k + 1) p / (k q), so that a large `n` costs no
+    Each probability is the one before times (n - k + 1) p / (k q), so that a large `n` loses no
     digits.
     """
     k = call("arange", start=1, end=SUMMED + 1, step=1, dtype=_core.float64)  # [k]
     n_wide, p_wide = n.unsqueeze(-1), p.unsqueeze(-1)
     ratios = (n_wide - k + 1).clamp(min=0) / k * (p_wide / (1 - p_wide))
-    none = (n_wide * (-p_wide).log1p()).exp()  # of no success: [..., 1]
+    none = (n_wide * (-p_wide).log1p()).exp()  # probability of no success: [..., 1]
     terms = none * call("cat", none * 0 + 1, ratios, dim=-1).cumprod(-1)
     passed = uniform_like(n, generator).unsqueeze(-1) >= terms.cumsum(-1)
     total = cast(call("sum", passed, dim=(-1,), keepdim=False), _core.float64)
@@ -115,7 +118,7 @@ def _log_ratio(n: Tensor, odds: Tensor, k: Tensor, m: Tensor) -> Tensor:
 
 
 def _tail(count: Tensor) -> Tensor:
-    """log(count!) less Stirling's (count + 1/2) log(count + 1) - (count + 1) + log(2 pi) / 2."""
+    """log(count!) minus Stirling's (count + 1/2) log(count + 1) - (count + 1) + log(2 pi) / 2."""
     x = count + 1
     square = x * x
     series = (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / x

@@ -1,6 +1,6 @@
 """Einstein summation by permute, reshape and matmul, one pair of operands at a time.
 
-Which of them follows from the equation and the shapes, and is found once for these.
+The steps follow from the equation and the shapes; they are planned once and cached.
 """
 
 import functools
@@ -16,17 +16,17 @@ from gt.errors import InvalidValue, ShapeError
 
 Shape: TypeAlias = tuple[int, ...]
 
-PLANS_MAX = 1024  # equations with the shapes of their operands: a program has some dozens
-ELLIPSIS = string.digits  # names of the dimensions that "..." stands for, counted from the last
+PLANS_MAX = 1024  # Limit of cached plans, by equation and shapes: a program has some dozens
+ELLIPSIS = string.digits  # Names of the dimensions that "..." stands for, counted from the last
 
 
 def einsum(equation: str | Tensor, *operands: Tensor | Sequence[Any]) -> Tensor:
-    """Products of elements summed over the indices that the result does not have.
+    """Sums of products over the indices that the result does not have.
 
     Args:
-        equation: as in PyTorch, `"bij,bjk->bik"`; `...` and repeated indices are understood. Or
-            operands and numbers of their indices by turns, and at last those of the result:
-            `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+        equation: as in PyTorch, `"bij,bjk->bik"`; `...` and repeated indices are allowed. Or
+            operands and lists of their index numbers in turn, followed by the result's: `einsum(x,
+            [0, 1], y, [1, 2], [0, 2])`.
     """
     if not isinstance(equation, str):
         equation, operands = lettered((equation, *operands))
@@ -45,13 +45,15 @@ def einsum(equation: str | Tensor, *operands: Tensor | Sequence[Any]) -> Tensor:
 
 
 def casts(tensors: Sequence[Tensor]) -> bool:
-    """Whether a product of elements and one of matrices differ: of several dtypes, of integers."""
+    """True if a product by elements and one by matrices give different results: several dtypes, or
+    integers.
+    """
     dtypes = {x.dtype for x in tensors}
     return len(dtypes) > 1 or not all(dtype.is_floating_point for dtype in dtypes)
 
 
 class Step(NamedTuple):
-    """One instruction: `action` on the operand at a place, which it replaces."""
+    """One instruction: `action` on the operand at an index, which the result replaces."""
 
     action: str
     place: int
@@ -77,13 +79,14 @@ def _taken(step: Step, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 
 @functools.lru_cache(maxsize=PLANS_MAX)
 def planned(equation: str, shapes: tuple[Shape, ...], is_cast: bool) -> tuple[Step, ...]:
-    """What an equation is on operands of these shapes; the result takes the first one's place.
+    """The steps that compute an equation on operands of these shapes; the result takes the first
+    one's place.
 
     Args:
-        equation: as einsum's.
-        shapes: of the operands.
-        is_cast: within an autocast or of several dtypes, where only what PyTorch multiplies as
-            matrices may be a product of matrices.
+        equation: einsum's equation.
+        shapes: shapes of the operands.
+        is_cast: True within an autocast or for several dtypes: then only products that PyTorch
+            computes as matrix products may be such.
     """
     terms, result = parsed(equation, shapes)
     plan = Plan(is_cast)
@@ -107,7 +110,7 @@ def planned(equation: str, shapes: tuple[Shape, ...], is_cast: bool) -> tuple[St
 
 
 def lettered(turns: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
-    """The equation of operands and indices by turns, and the operands."""
+    """The equation for operands and index lists in turn, and the operands."""
     if len(turns) < 2:
         raise InvalidValue(
             "einsum(): must specify the equation string and at least one operand, or at least one "
@@ -120,7 +123,7 @@ def lettered(turns: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
 
 
 def _letters(indices: Sequence[Any]) -> str:
-    """Letters for numbers of indices: those below 26 are capital, as in PyTorch."""
+    """Letters for index numbers: those below 26 are capital, as in PyTorch."""
     letters = string.ascii_uppercase + string.ascii_lowercase
     if any(index is not ... and not 0 <= index < len(letters) for index in indices):
         raise InvalidValue(
@@ -131,7 +134,7 @@ def _letters(indices: Sequence[Any]) -> str:
 
 
 def parsed(equation: str, shapes: Sequence[Shape]) -> tuple[list[str], str]:
-    """One string of indices an operand, and that of the result."""
+    """A string of indices for each operand, and that of the result."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != len(shapes):
@@ -148,7 +151,7 @@ def parsed(equation: str, shapes: Sequence[Shape]) -> tuple[list[str], str]:
 
 
 def dotted(term: str, ndim: int) -> str:
-    """A term with names in place of its dots."""
+    """A term with names in place of its ellipsis."""
     hidden = ndim - len(term.replace("...", ""))
     if hidden < 0 or (hidden and "..." not in term):
         raise ShapeError(
@@ -159,7 +162,7 @@ def dotted(term: str, ndim: int) -> str:
 
 
 class Term(NamedTuple):
-    """An operand as far as it has been taken: its place, its indices, and their sizes."""
+    """An operand at some point of the plan: its place, its indices, and their sizes."""
 
     place: int
     indices: str
@@ -167,7 +170,7 @@ class Term(NamedTuple):
 
 
 def check_sizes(terms: Sequence[Term]) -> None:
-    """An index has one size, or 1."""
+    """Raises unless each index has one size, or 1."""
     size: dict[str, int] = {}
     for _, indices, shape in terms:
         for n, i in zip(shape, indices, strict=True):
@@ -179,10 +182,10 @@ def check_sizes(terms: Sequence[Term]) -> None:
 
 
 class Plan:
-    """The steps of an equation, as they are found.
+    """The steps of an equation, collected during planning.
 
     Args:
-        is_cast: whether only what PyTorch multiplies as matrices may be a product of matrices.
+        is_cast: True if only products that PyTorch computes as matrix products may be such.
     """
 
     def __init__(self, is_cast: bool) -> None:
@@ -190,7 +193,7 @@ class Plan:
         self._is_cast = is_cast
 
     def diagonals(self, term: Term) -> Term:
-        """Repeated indices taken as diagonals."""
+        """The term with repeated indices replaced by diagonals."""
         place, indices, shape = term
         for i in dict.fromkeys(indices):
             while indices.count(i) > 1:
@@ -204,7 +207,7 @@ class Plan:
         return Term(place, indices, shape)
 
     def summed(self, term: Term, kept: set[str]) -> Term:
-        """The sum over all indices that are not kept."""
+        """The term summed over all indices that are not kept."""
         over = tuple(d for d, i in enumerate(term.indices) if i not in kept)
         if not over:
             return term
@@ -212,7 +215,9 @@ class Plan:
         return _at(term, [d for d in range(len(term.shape)) if d not in over])
 
     def contracted(self, left: Term, right: Term, kept: set[str]) -> Term:
-        """Two operands as one matrix product; an index of size 1 on one side broadcasts."""
+        """The product of two operands as one matrix product; an index of size 1 on one side
+        broadcasts.
+        """
         left = self.summed(left, kept.union(right.indices))
         right = self.summed(right, kept.union(left.indices))
         left = self.without_ones(left, right)
@@ -229,14 +234,14 @@ class Plan:
         outer = (b,) if batch else ()
         first = self.reshaped(first, (*outer, m, k))
         second = self.reshaped(second, (*outer, k, n))
-        by_elements = not over and self._is_cast  # no product of matrices in PyTorch
+        by_elements = not over and self._is_cast  # PyTorch computes no matrix product here
         self.steps.append(Step("mul" if by_elements else "matmul", left.place, (right.place,)))
         indices = "".join([*batch, *rows, *columns])
         product = Term(left.place, indices, (*outer, m, n))
         return self.reshaped(product, tuple(size[i] for i in indices))
 
     def without_ones(self, term: Term, other: Term) -> Term:
-        """Without indices of size 1 that the other operand has with more elements."""
+        """The term without indices of size 1 that the other operand has with more elements."""
         wide = {i for i, n in zip(other.indices, other.shape, strict=True) if n != 1}
         pairs = enumerate(zip(term.indices, term.shape, strict=True))
         rest = [d for d, (i, n) in pairs if not (n == 1 and i in wide)]
@@ -244,24 +249,24 @@ class Plan:
         return fewer if len(rest) == len(term.shape) else self.reshaped(term, fewer.shape, fewer)
 
     def ordered(self, term: Term, indices: Sequence[str]) -> Term:
-        """The operand with its indices in this order."""
+        """The term with its indices in this order."""
         dims = tuple(term.indices.index(i) for i in indices)
         self.permuted(term, dims)
         return _at(term, dims)
 
     def permuted(self, term: Term, dims: Shape, *, always: bool = False) -> None:
-        """A step, unless the dimensions stand so."""
+        """Adds a permutation, unless the dimensions have that order already."""
         if always or dims != tuple(range(len(dims))):
             self.steps.append(Step("permute", term.place, dims))
 
     def reshaped(self, term: Term, shape: Shape, result: Term | None = None) -> Term:
-        """The operand in another shape; a step, unless it has it."""
+        """The term in another shape; adds a step unless it has that shape."""
         if shape != term.shape:
             self.steps.append(Step("reshape", term.place, shape))
         return result or term._replace(shape=shape)
 
 
 def _at(term: Term, dims: Sequence[int]) -> Term:
-    """The term of some dimensions, in their order."""
+    """The term of some dimensions, in the given order."""
     shape = tuple(term.shape[d] for d in dims)
     return Term(term.place, "".join(term.indices[d] for d in dims), shape)

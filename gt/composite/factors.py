@@ -1,4 +1,4 @@
-"""Numbers as factors of an operator: those that the dtype which it computes in cannot hold."""
+"""Numbers as factors of an operator: checks that the dtype in which it computes can hold them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gt.composite.common import Number
 from gt.dtypes import category, common_type
 from gt.errors import InvalidUse, ShapeError
 
-# PyTorch names a dtype by the type of C++ that holds it.
+# C++'s names of dtypes, which PyTorch's errors use.
 C_TYPES = {
     _core.bool: "bool", _core.uint8: "uint8_t", _core.int8: "int8_t", _core.int16: "int16_t",
     _core.int32: "int", _core.int64: "int64_t", _core.float16: "c10::Half",
@@ -26,14 +26,16 @@ _LARGEST = {
 
 
 def fits(value: Number | complex, dtype: _core.dtype) -> bool:
-    """Whether the dtype has a number for it; whole ones drop a fraction, negative ones wrap."""
+    """True if the dtype can hold the number; integer dtypes drop a fraction, and negative numbers
+    wrap.
+    """
     if dtype.is_complex:
         return True
     if isinstance(value, complex):
         if value.imag:
             return False
         value = value.real
-    if dtype not in _LARGEST:  # bool and float64
+    if dtype not in _LARGEST:  # bool and float64 hold any number
         return True
     largest = _LARGEST[dtype]
     if dtype.is_floating_point:
@@ -43,10 +45,10 @@ def fits(value: Number | complex, dtype: _core.dtype) -> bool:
 
 
 def check_fits(value: Number | complex, dtype: _core.dtype) -> None:
-    """Raise PyTorch's error for a number that the dtype does not have.
+    """Raise PyTorch's error for a number that the dtype cannot hold.
 
     Raises:
-        ShapeError: It does not.
+        ShapeError: The dtype cannot hold it.
     """
     if not fits(value, dtype):
         kind = C_TYPES[dtype]
@@ -54,15 +56,15 @@ def check_fits(value: Number | complex, dtype: _core.dtype) -> None:
 
 
 def check_factors(*values: Number | complex, operands: tuple[Tensor, ...], wide: bool) -> None:
-    """The same of factors of tensors.
+    """Raise PyTorch's error for factors that the common dtype of the operands cannot hold.
 
     Args:
         values: The factors.
-        operands: Tensors, whose common dtype counts.
-        wide: Whether half dtypes are computed in float32, as in most of PyTorch's kernels.
+        operands: Tensors that determine the common dtype.
+        wide: True if half dtypes are computed in float32, as in most of PyTorch's kernels.
     """
     for value in values:
-        if type(value) is int and -100 < value < 100:  # every dtype has these
+        if type(value) is int and -100 < value < 100:  # fits every dtype
             continue
         dtype = common_type(*operands)
         is_half = dtype in (_core.float16, _core.bfloat16)
@@ -70,10 +72,10 @@ def check_factors(*values: Number | complex, operands: tuple[Tensor, ...], wide:
 
 
 def check_whole(name: str, value: Number | complex, dtype: _core.dtype) -> None:
-    """Raise PyTorch's error for a factor of whole numbers that is none.
+    """Raise PyTorch's error for a fractional factor of integers.
 
     Raises:
-        InvalidUse: A float or a complex number.
+        InvalidUse: The factor is a float or a complex number.
     """
     if isinstance(value, float | complex) and category(dtype) < category(_core.float32):
         raise InvalidUse(

@@ -1,7 +1,7 @@
-"""In-place methods: the functional result written into the tensor's cell by `_core.assign_`.
+"""In-place methods: a functional result is written into the tensor's cell by `_core.assign_`.
 
-What `assign_` checks (leaves that require a gradient, versions, views) is not checked here again;
-here stand the checks of the value: its shape must be the tensor's, its dtype must fit.
+`assign_` checks the tensor (leaves that require a gradient, versions, views); the checks of the
+value stand here: it must have the tensor's shape, and its dtype must fit.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -33,12 +33,14 @@ WIDEST = {bool: _core.bool, int: _core.int64, float: _core.float64}
 
 
 def kind(dtype: _core.dtype) -> int:
-    """Bool, integer, float or complex: a value may be written into its own kind or a higher one."""
+    """Rank of a dtype's kind: bool, integer, float or complex. A value may be written into its own
+    kind or a higher one.
+    """
     return category(dtype)
 
 
 def write(self: Tensor, value: Tensor) -> Tensor:
-    """`value` into `self`, if PyTorch lets the operator write there."""
+    """Writes `value` into `self`, with PyTorch's checks for the operator."""
     if value.shape != self.shape:
         raise ShapeError(
             f"output with shape {list(self.shape)} doesn't match the broadcast shape "
@@ -49,7 +51,7 @@ def write(self: Tensor, value: Tensor) -> Tensor:
 
 
 def check_kind(self: Tensor, result: _core.dtype) -> None:
-    """PyTorch's error where values of `result` would lose what they are in `self`."""
+    """Raises PyTorch's error if values of `result` would lose information in `self`."""
     if kind(result) > kind(self.dtype):
         have, want = (TENSOR_CLASSES[repr(d)].removesuffix("Tensor") for d in (result, self.dtype))
         raise DtypeError(f"result type {have} can't be cast to the desired output type {want}")
@@ -74,9 +76,10 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
 
 
 def direct(function: Callable[..., Tensor], name: str) -> Method:
-    """The same for a row without attributes: the worker may reuse the tensor's buffer.
+    """The method of `inplace` for a row without attributes: the worker may reuse the tensor's
+    buffer.
 
-    What the function would refuse goes through it, for its error.
+    Arguments that the function would refuse go through it, for its error.
     """
     general = factors_first(f"{name}_", inplace(function, name), stacklevel=3)
     _, *parameters = inspect.signature(function).parameters.values()
@@ -122,7 +125,7 @@ def clip_(
 
 
 def _check_bounds(self: Tensor, bounds: list[Number]) -> None:
-    """As `check_kind`; for this operator PyTorch names the dtype as C++ does."""
+    """Checks as `check_kind` does, for clamp, whose error in PyTorch names dtypes as C++ does."""
     for bound in bounds:
         result = result_type(self, bound)
         if kind(result) > kind(self.dtype) and self.dtype in C_NAMES:
@@ -132,21 +135,21 @@ def _check_bounds(self: Tensor, bounds: list[Number]) -> None:
 
 
 def clamp_min_(self: Tensor, min: Tensor | Number) -> Tensor:
-    """Not below `min`."""
-    if self.dtype.is_complex:  # PyTorch refuses it
+    """`self` raised to at least `min`."""
+    if self.dtype.is_complex:  # PyTorch refuses complex numbers
         return write(self, generic("clamp_min", self, min))
     return clip_(self, min, None)
 
 
 def clamp_max_(self: Tensor, max: Tensor | Number) -> Tensor:
-    """Not above `max`."""
-    if self.dtype.is_complex:  # PyTorch refuses it
+    """`self` lowered to at most `max`."""
+    if self.dtype.is_complex:  # PyTorch refuses complex numbers
         return write(self, generic("clamp_max", self, max))
     return clip_(self, None, max)
 
 
 def fill_(self: Tensor, value: Number | complex | Tensor) -> Tensor:
-    """All elements become `value`."""
+    """Set all elements to `value`."""
     if isinstance(value, Tensor) and value.ndim:
         raise ShapeError(
             "fill_ only supports 0-dimension value tensor but got tensor with "
@@ -158,12 +161,12 @@ def fill_(self: Tensor, value: Number | complex | Tensor) -> Tensor:
 
 
 def zero_(self: Tensor) -> Tensor:
-    """All elements become zero."""
+    """Set all elements to zero."""
     return fill_(self, 0)
 
 
 def copy_(self: Tensor, src: Tensor | Number | complex, non_blocking: bool = False) -> Tensor:
-    """The elements of `src`, broadcast and cast; of a number, that number everywhere."""
+    """Copy the elements of `src`, broadcast and cast; a number is copied everywhere."""
     if isinstance(src, Tensor):
         return _core.assign_(self, src)
     number = src.item() if isinstance(src, np.generic) else src
@@ -172,7 +175,7 @@ def copy_(self: Tensor, src: Tensor | Number | complex, non_blocking: bool = Fal
         return fill_(self, number.real if is_part else number)
     if not isinstance(number, bool | int | float):
         raise not_a_tensor("copy_", "other", 1, src)
-    dtype = WIDEST[type(number)]  # cast as a tensor is: no number is refused for its size
+    dtype = WIDEST[type(number)]  # cast like a tensor: no number is refused for its size
     return _core.assign_(self, call("full", size=(), value=number, dtype=dtype))
 
 
@@ -181,7 +184,7 @@ def drawn(
 ) -> Tensor:
     """The generator's next draw for `self`, in its layout; small floats are drawn as float32.
 
-    Of complex numbers both parts are drawn alike; of a normal one each has half of the variance.
+    Both parts of complex numbers are drawn; those of a normal one have half of the variance each.
     """
     if self.is_complex() and kind in {"uniform", "normal"}:
         pairs = view_as_real(self.detach())
@@ -222,7 +225,7 @@ def float_power_(self: Tensor, exponent: Tensor | Number | complex) -> Tensor:
 def normal_(
     self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Normally distributed values."""
+    """Fill with normally distributed values."""
     if not std >= 0:
         raise ShapeError(f"normal expects std >= 0.0, but found std {std}")
     return _core.assign_(self, drawn(self, generator, "normal", float(mean), float(std)))
@@ -231,7 +234,7 @@ def normal_(
 def uniform_(
     self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform values in [from, to)."""
+    """Fill with uniform values from [from, to)."""
     if from_ > to:
         raise ShapeError(
             "uniform_ expects to return a [from, to) range, but found "
@@ -243,7 +246,9 @@ def uniform_(
 def random_(
     self: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None
 ) -> Tensor:
-    """Integers in [from, to); `random_(n)` means [0, n), `random_()` all that the dtype holds."""
+    """Fill with integers from [from, to); `random_(n)` is [0, n), `random_()` the dtype's whole
+    range.
+    """
     if to is None and from_ == 0:
         to = HIGHEST[repr(self.dtype)]
     low, high = (0, from_) if to is None else (from_, to)
@@ -257,7 +262,7 @@ def random_(
 def bernoulli_(
     self: Tensor, p: float | Tensor = 0.5, *, generator: Generator | None = None
 ) -> Tensor:
-    """One with probability `p`, else zero."""
+    """Fill with ones of probability `p`, else zeros."""
     if isinstance(p, Tensor):
         limit = p.detach().expand(self.shape)
         return _core.assign_(self, bernoulli(limit, generator=generator))
@@ -267,7 +272,7 @@ def bernoulli_(
 
 
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Exponentially distributed values with rate `lambd`."""
+    """Fill with exponentially distributed values with rate `lambd`."""
     if lambd <= 0:
         raise ShapeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     one = drawn(self, generator, "uniform", 0.0, 1.0)
@@ -327,7 +332,7 @@ HIGHEST = {
     "gt.float64": 2**53 + 1,
 }
 
-# Rows without attributes whose name with an underscore PyTorch has too.
+# Rows without attributes that PyTorch also has in place.
 DIRECT = (
     "abs", "acos", "acosh", "add", "asin", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
     "bitwise_or", "bitwise_xor", "ceil", "cos", "cosh", "digamma", "div", "eq", "erf", "erfc",
@@ -338,12 +343,12 @@ DIRECT = (
     "square", "sub", "tan", "tanh", "trunc", "xlogy",
 )  # fmt: skip
 
-# Rows of these whose operand is no number (the column `tensors`).
+# Rows among these whose operand must be a tensor (the column `tensors`).
 OF_TENSORS = frozenset({
     "atan2", "hypot", "ldexp", "logical_and", "logical_or", "logical_xor", "nextafter",
 })  # fmt: skip
 
-# Other methods of which PyTorch has a form with an underscore.
+# Other methods that PyTorch also has in place.
 GENERAL = (
     "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "copysign", "cumprod",
     "cumsum", "divide", "exp2", "frac", "index_add", "index_copy", "index_fill", "index_put",
@@ -379,7 +384,7 @@ METHODS: dict[str, Method] = {
 
 
 def methods() -> dict[str, Method]:
-    """All in-place methods, once the functional ones are attached."""
+    """All in-place methods; to be called once the functional ones are attached."""
     table: dict[str, Method] = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
     for name in GENERAL:
         table[f"{name}_"] = factors_first(f"{name}_", inplace(getattr(Tensor, name), name))
@@ -389,7 +394,7 @@ def methods() -> dict[str, Method]:
 
 
 def _outside_the_graph(method: Method) -> Method:
-    """`method`, which PyTorch does not record: the gradient passes as if nothing were written."""
+    """`method` without recording, as in PyTorch: the gradient passes as if nothing were written."""
 
     @functools.wraps(method)
     def called(self: Tensor, *args: object, **named: object) -> Tensor:
@@ -400,7 +405,7 @@ def _outside_the_graph(method: Method) -> Method:
 
 
 def _of_reals(method: Method) -> Method:
-    """`method`, whose result is real, where PyTorch refuses to write it into complex numbers."""
+    """`method` with a real result, which PyTorch refuses to write into complex numbers."""
 
     @functools.wraps(method)
     def called(self: Tensor) -> object:

@@ -1,6 +1,6 @@
-"""Methods that change in place what a tensor is, and not its values: its shape, its graph.
+"""Methods that change a tensor's shape or graph in place, but not its values.
 
-The tensor becomes a view of what it was, so that others which share its memory keep sharing it.
+The tensor becomes a view of its former self, so that tensors that share its memory still do.
 """
 
 import functools
@@ -10,19 +10,19 @@ from gt._core import Tensor
 from gt.composite.common import Method, Number
 from gt.errors import InvalidUse, ShapeError
 
-# Views of which PyTorch has a form with an underscore.
+# Views that PyTorch also has in place.
 VIEWS = ("as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
 
 
 def transposed(self: Tensor) -> Tensor:
-    """A matrix with rows and columns swapped; a vector or a number as it is."""
+    """A matrix with rows and columns swapped; a vector or a number unchanged."""
     if self.ndim > 2:
         raise ShapeError(f"t_() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
     return self.t()
 
 
 def becomes(name: str) -> Method:
-    """The method that makes a tensor the view `name` of itself."""
+    """The method that turns a tensor into the view `name` of itself."""
     take = transposed if name == "t" else getattr(Tensor, name)
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
@@ -36,10 +36,10 @@ def becomes(name: str) -> Method:
 
 
 def detach_(self: Tensor) -> Tensor:
-    """`self` leaves the graph that computed it: it becomes a leaf that requires no gradient.
+    """Remove `self` from its graph: it becomes a leaf that requires no gradient.
 
     Raises:
-        RuntimeError: of a view.
+        RuntimeError: the tensor is a view.
     """
     if self._is_view():
         raise InvalidUse(
@@ -56,10 +56,10 @@ def detach_(self: Tensor) -> Tensor:
 
 
 def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
-    """The main diagonal becomes `fill_value`; with `wrap` a tall matrix has one in each block.
+    """Set the main diagonal to `fill_value`; with `wrap` a tall matrix has one in each block.
 
     Raises:
-        RuntimeError: fewer than two dimensions, or more than two of unequal sizes.
+        RuntimeError: there are fewer than two dimensions, or more than two of unequal sizes.
     """
     if self.ndim < 2:
         raise ShapeError("dimensions must larger than 1")
@@ -79,5 +79,5 @@ METHODS: dict[str, Method] = {"detach_": detach_, "fill_diagonal_": fill_diagona
 
 
 def methods() -> dict[str, Method]:
-    """What this file attaches to the class, once the views are there."""
+    """The methods that this file attaches to the class, once the views are there."""
     return {f"{name}_": becomes(name) for name in VIEWS} | METHODS

@@ -14,15 +14,15 @@ from gt.errors import InvalidType, InvalidValue, ShapeError, out_refused
 
 Tensors: TypeAlias = Sequence[Tensor]
 
-# Operands of one instruction; its words are 65,535 at most.
+# Limit of an instruction's operands; it has at most 65,535 words.
 PARTS_MAX = 1 << 15
 
 
 def listed(tensors: Tensors | Tensor, function: str, out: object) -> list[Tensor]:
-    """The tensors of a call; PyTorch's errors where they are none.
+    """The tensors of a call; raises PyTorch's errors for other values.
 
     Args:
-        out: what no function of GT's takes: an error says so.
+        out: raises unless it is None, since no function of GT takes it.
     """
     if out is not None:
         raise out_refused(function)
@@ -63,11 +63,11 @@ def stack(tensors: Tensors, dim: int = 0, *, out: None = None) -> Tensor:
 
 
 def same_sizes(parts: list[Tensor], dim: int) -> None:
-    """The rule's check, where several instructions would count the tensors anew."""
+    """The rule's check across all tensors, if several instructions would count them anew."""
     first = next((x for x in parts if x.shape != (0,)), parts[0])
     for place, x in enumerate(parts):
         if x.ndim != first.ndim or x.shape == (0,):
-            continue  # of which the rule says what it has to
+            continue  # the rule raises for these
         for at, (expected, got) in enumerate(zip(first.shape, x.shape, strict=True)):
             if expected != got and at != dim:
                 raise ShapeError(
@@ -77,7 +77,7 @@ def same_sizes(parts: list[Tensor], dim: int) -> None:
 
 
 def joined(operator: str, parts: list[Tensor], dim: int) -> Tensor:
-    """One instruction, or several where one has no room for all operands."""
+    """Joins in one instruction, or in several if one has no room for all operands."""
     if len(parts) <= PARTS_MAX:
         return call(operator, *parts, dim=dim)
     groups = (parts[at : at + PARTS_MAX] for at in range(0, len(parts), PARTS_MAX))
@@ -93,7 +93,7 @@ def atleast_1d(
     first: Tensor | Tensors, second: Tensor | Tensors, /, *others: Tensor | Tensors
 ) -> tuple[Tensor, ...]: ...
 def atleast_1d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
-    """Numbers as vectors; others as they are."""
+    """Numbers as vectors; other tensors unchanged."""
     return one_or_all([vector(x) for x in flat_list(tensors)], tensors)
 
 
@@ -106,7 +106,7 @@ def atleast_2d(
     first: Tensor | Tensors, second: Tensor | Tensors, /, *others: Tensor | Tensors
 ) -> tuple[Tensor, ...]: ...
 def atleast_2d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
-    """Numbers and vectors as matrices of one row; others as they are."""
+    """Numbers and vectors as matrices of one row; other tensors unchanged."""
     return one_or_all([matrix(x) for x in flat_list(tensors)], tensors)
 
 
@@ -119,29 +119,29 @@ def atleast_3d(
     first: Tensor | Tensors, second: Tensor | Tensors, /, *others: Tensor | Tensors
 ) -> tuple[Tensor, ...]: ...
 def atleast_3d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
-    """Numbers, vectors and matrices as tensors of three dimensions; others as they are."""
+    """Numbers, vectors and matrices as tensors of three dimensions; other tensors unchanged."""
     return one_or_all([box(x) for x in flat_list(tensors)], tensors)
 
 
 def one_or_all(
     results: list[Tensor], given: Sequence[Tensor | Tensors]
 ) -> Tensor | tuple[Tensor, ...]:
-    """A tensor for a tensor, a tuple for several."""
+    """A tensor for a call with one tensor, a tuple for others."""
     return results[0] if len(given) == 1 and isinstance(given[0], Tensor) else tuple(results)
 
 
 def vector(x: Tensor) -> Tensor:
-    """A number as a vector of one element; others as they are."""
+    """A number as a vector of one element; other tensors unchanged."""
     return x.reshape((1,)) if x.ndim == 0 else x
 
 
 def matrix(x: Tensor) -> Tensor:
-    """A vector as a matrix of one row; others as they are."""
+    """A vector as a matrix of one row; other tensors unchanged."""
     return x.reshape((1, *vector(x).shape)) if x.ndim < 2 else x
 
 
 def box(x: Tensor) -> Tensor:
-    """A matrix, or a vector as one of one row, with a third dimension; others as they are."""
+    """A matrix, or a vector as one row, with a third dimension; other tensors unchanged."""
     return x if x.ndim > 2 else matrix(x).reshape((*matrix(x).shape, 1))
 
 
@@ -178,7 +178,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def misfit(tensors: Tensors) -> str:
-    """PyTorch's words for the first sizes that do not broadcast."""
+    """PyTorch's message for the first sizes that do not broadcast."""
     sizes: list[int] = []  # from the last dimension
     for x in tensors:
         for place, n in enumerate(reversed(x.shape)):
@@ -224,7 +224,7 @@ def meshgrid(*tensors: Tensor | Tensors, indexing: str = "ij") -> tuple[Tensor, 
 
 
 def flat_list(tensors: Sequence[Tensor | Tensors]) -> list[Tensor]:
-    """`f(a, b)` and `f([a, b])` alike."""
+    """The tensors of `f(a, b)` or of `f([a, b])`."""
     out: list[Tensor] = []
     for x in tensors:
         out.extend([x] if isinstance(x, Tensor) else x)
@@ -247,7 +247,7 @@ def where(
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Each class number as a row of zeros with a one; without `num_classes` reads the largest.
 
-    With it nothing is read: the worker refuses a number that is no class.
+    With `num_classes` nothing is read: the worker refuses a number that is no class.
     """
     if input.dtype != _core.int64:
         raise ShapeError("one_hot is only applicable to index tensor of type LongTensor.")

@@ -1,4 +1,4 @@
-"""Factors of matrices, approximate ones too, and distances between their rows."""
+"""Factorizations of matrices, also approximate ones, and distances between their rows."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -21,7 +21,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) 
     """[..., m, d] and [..., n, d] -> [..., m, n]: the p-norm of each difference of rows.
 
     Args:
-        compute_mode: whether PyTorch computes p = 2 by a product of matrices.
+        compute_mode: PyTorch's choice of a matrix product for p = 2; accepted without effect.
 
     Raises:
         ValueError: another mode.
@@ -36,7 +36,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) 
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
-    """Matrices along the diagonal of one; numbers and vectors are matrices of one row."""
+    """Matrices along the diagonal of one matrix; numbers and vectors are matrices of one row."""
     from gt.aten.call import call
 
     joined: Tensor = call("block_diag", (list(tensors),), {})
@@ -69,8 +69,8 @@ def lu(
 
     Args:
         A: [..., m, n].
-        pivot: whether rows are exchanged.
-        get_infos: whether to return also what LAPACK says of each matrix.
+        pivot: True exchanges rows.
+        get_infos: True also returns LAPACK's status of each matrix.
     """
     from gt.aten.call import call
 
@@ -88,9 +88,9 @@ def svd_lowrank(
 
     Args:
         A: [..., m, n].
-        q: a little more than the rank.
-        niter: how often the subspace is refined.
-        M: taken off from A.
+        q: rank of the approximation, a little more than that of the matrix.
+        niter: number of refinements of the subspace.
+        M: subtracted from A.
 
     Halko, Martinsson, Tropp: Finding structure with randomness, algorithms 4.4 and 5.1.
     """
@@ -128,13 +128,14 @@ def pca_lowrank(
     center: bool = True,
     niter: int = 2,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """svd_lowrank of A less its columns' means: the principal components are V's columns.
+    """svd_lowrank of A minus its columns' means: the principal components are V's columns.
 
     Args:
         A: [..., m, n].
-        q: a little more than the rank; 6, or the least size, if not given.
-        center: whether the means are taken off.
-        niter: how often the subspace is refined.
+        q: rank of the approximation, a little more than that of the matrix; 6, or the least size,
+            if not given.
+        center: True subtracts the means.
+        niter: number of refinements of the subspace.
 
     Raises:
         ValueError: a negative `niter`, or a `q` that is negative or above a size.

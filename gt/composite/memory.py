@@ -1,4 +1,4 @@
-"""Which memory a tensor is a part of, and taking another one."""
+"""Identity of the memory that a tensor is a part of, and exchange of that memory."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,10 @@ from gt.storage import UntypedStorage, whole
 
 
 def data_ptr(self: Tensor) -> int:
-    """What stands for the address of the first element, and points at nothing; 0 of none.
+    """A number that stands for the address of the first element; 0 for an empty tensor. Nothing can
+    be read there.
 
-    It stays as long as the memory; two tensors have the same where they begin at the same element.
+    It is constant for the memory's life; tensors that begin at one element have one number.
     """
     if not self.numel():
         return 0
@@ -26,7 +27,7 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 
 
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether both show the same elements of one memory in the same order."""
+    """True if both show the same elements of one memory in the same order."""
     return (
         _core.memory_address(self) == _core.memory_address(tensor)
         and self.storage_offset() == tensor.storage_offset()
@@ -41,17 +42,18 @@ def set_(
     size: Sequence[int] | None = None,
     stride: Sequence[int] | None = None,
 ) -> Tensor:
-    """`self` takes the memory of `source`; others keep the one it had.
+    """Gives `self` the memory of `source`; other tensors keep the former one.
 
     Args:
-        source: a tensor or its storage; none where not given.
-        storage_offset: where `self` begins in that memory, if a size is given.
-        size: its shape; that of `source` if not given.
-        stride: elements from one to the next along each dimension; those of a contiguous tensor.
+        source: a tensor or its storage; empty memory if not given.
+        storage_offset: start of `self` in that memory, if a size is given.
+        size: shape of `self`; that of `source` if not given.
+        stride: distance of two elements along each dimension; that of a contiguous tensor if not
+            given.
 
     Raises:
-        RuntimeError: a recorded call of what requires a gradient, or another dtype.
-        NotSupported: of a tensor whose gradient is recorded.
+        RuntimeError: the call would be recorded for a gradient, or the dtypes differ.
+        NotSupported: the tensor's gradient is recorded.
     """
     _core.check_writable(self)
     if self.requires_grad and not self.is_leaf:

@@ -29,7 +29,7 @@ def rms_norm(
 ) -> Tensor:
     """input / sqrt(mean(input ** 2) + eps) * weight over the last dimensions.
 
-    Without `eps` it is the dtype's smallest step at 1.
+    `eps` is by default the dtype's smallest step at 1.
     """
     shape = tuple(normalized_shape)
     dtype = input.dtype
@@ -41,7 +41,7 @@ def rms_norm(
     if weight is None or weight.dtype == dtype or weight.shape != shape:
         output, _ = call("rms_norm", input, weight, normalized_shape=shape, eps=eps)
         return output
-    # Of another dtype PyTorch promotes, from the dtype in which it computes.
+    # A weight of another dtype: PyTorch promotes from the dtype in which it computes.
     normal, _ = call("rms_norm", input.to(wide), None, normalized_shape=shape, eps=eps)
     return (normal * weight).to(dtype)
 
@@ -49,7 +49,7 @@ def rms_norm(
 def _of_complex(
     input: Tensor, shape: tuple[int, ...], weight: Tensor | None, eps: float | None
 ) -> Tensor:
-    """The same by its formula: the row takes no complex numbers."""
+    """rms_norm of complex numbers by its formula, since the row takes none."""
     if not shape or input.shape[-len(shape) :] != shape:
         raise ShapeError(
             f"Given normalized_shape={list(shape)}, expected input with shape "

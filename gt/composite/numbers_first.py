@@ -1,6 +1,6 @@
-"""Functions of arithmetic that take a number in the tensor's place, as PyTorch's do: gt.sub(1, x).
+"""Arithmetic functions with a number in place of the tensor, as in PyTorch: gt.sub(1, x).
 
-No methods: a number has none. Which names these are is PyTorch's choice (torch.fmod takes none).
+A number has no such methods. PyTorch decides which functions allow it (torch.fmod does not).
 """
 
 import operator
@@ -24,7 +24,7 @@ def _of_operator(name: str, combine: Callable[[Number, Tensor], Tensor]) -> Func
 
 
 def _of_numbers_too(method: Function, combine: Function) -> Function:
-    """Of two numbers the method, on a tensor of the first one."""
+    """`combine` for a number and a tensor; `method`, on a tensor of the first, for two numbers."""
 
     def of_number(input: Number, other: Tensor | Number, **named: object) -> object:
         if isinstance(other, Tensor):

@@ -1,4 +1,4 @@
-"""Calls with factors by position and before the tensors, which PyTorch deprecates and still takes.
+"""Calls with factors by position and before the tensors, which PyTorch deprecates but accepts.
 
 `x.addmm(2, 3, a, b)` is `x.addmm(a, b, beta=2, alpha=3)`, and `gt.addmm(2, x, 3, a, b)` is, too.
 """
@@ -17,7 +17,7 @@ Words = tuple[str, ...]
 
 _PRODUCT = ("beta", "alpha")
 _NUMBER = (int, float, complex)
-# The factors' names, and the operands' after `self`.
+# Names of the factors, and of the operands behind `self`.
 FORMS: dict[str, tuple[Words, Words]] = {
     "add": (("alpha",), ("other",)),
     "sub": (("alpha",), ("other",)),
@@ -32,10 +32,10 @@ FORMS: dict[str, tuple[Words, Words]] = {
 
 
 def factors_first(name: str, function: Callable[P, R], stacklevel: int = 2) -> Callable[P, R]:
-    """`function`, an operator of FORMS with its tensor first, which also takes the older forms.
+    """`function`, an operator of FORMS with its tensor first, that also accepts the older forms.
 
     Args:
-        stacklevel: how far the user's line is from it, for the warning.
+        stacklevel: number of frames up to the user's line, for the warning.
     """
     operator = name.removesuffix("_")
     if operator not in FORMS:
@@ -56,9 +56,9 @@ def factors_first(name: str, function: Callable[P, R], stacklevel: int = 2) -> C
 
 
 def as_function(name: str, method: Callable[P, R]) -> Callable[P, R]:
-    """The method as a function: of a product's factors, the first stands before the tensors there.
+    """The method as a function: for a product, the first factor comes before the tensor.
 
-    So `gt.addmm(x, 3, a, b)` is an error, though `x.addmm(3, a, b)` is a call with one factor.
+    So `gt.addmm(x, 3, a, b)` is an error, while `x.addmm(3, a, b)` is a call with one factor.
     """
     if name not in FORMS or FORMS[name][0] is not _PRODUCT:
         return method
@@ -78,7 +78,9 @@ def as_function(name: str, method: Callable[P, R]) -> Callable[P, R]:
 
 
 def _parted(args: tuple[object, ...]) -> tuple[list[object], list[object]]:
-    """Numbers and tensors of an older form: numbers stand before and after the first tensor."""
+    """Numbers and tensors of an older form, in which a number comes before and after the first
+    tensor.
+    """
     numbers: list[object] = [x for x in args[:3] if isinstance(x, _NUMBER)]
     others = [x for x in args if not any(x is number for number in numbers)]
     return numbers, others

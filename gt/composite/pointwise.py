@@ -39,13 +39,13 @@ def scaled(x: Tensor, factor: Number) -> Tensor:
 
 
 def is_half(*operands: Tensor) -> bool:
-    """Whether all operands have one dtype of half precision: steps between are in float32 then."""
+    """True if all operands have one half-precision dtype; steps between are in float32 then."""
     dtype = operands[0].dtype
     return dtype in HALF and all(x.dtype == dtype for x in operands)
 
 
 def together(*operands: Tensor) -> list[Tensor]:
-    """The operands in the dtype of an operation on all: in less a product might overflow."""
+    """The operands in their common dtype: a product in a smaller one might overflow."""
     if len({x.dtype for x in operands}) == 1:
         return list(operands)
     dtype = common_type(*operands)
@@ -53,12 +53,12 @@ def together(*operands: Tensor) -> list[Tensor]:
 
 
 def factor_of(dtype: _core.dtype, value: Number) -> Number:
-    """`value` as a factor of numbers of `dtype`: of whole ones it is whole."""
+    """`value` as a factor for `dtype`: an integer for integer dtypes."""
     return int(value) if category(dtype) < category(_core.float32) else value
 
 
 def wrapped(number: Number, dtype: _core.dtype) -> Number:
-    """A whole number as an integer `dtype` has it, wrapped around."""
+    """An integer wrapped around into the range of an integer `dtype`."""
     if not isinstance(number, int) or category(dtype) != category(_core.int64):
         return number
     bits = 8 * dtype.itemsize
@@ -79,8 +79,10 @@ def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """self / other, as it is or rounded ("trunc" or "floor"); rounded integers stay integers."""
-    if rounding_mode is None:  # `2 / x` is the product with the reciprocal, this is not
+    """self / other, exact or rounded ("trunc" or "floor"); rounded quotients of integers are
+    integers.
+    """
+    if rounding_mode is None:  # unlike `2 / x`, which is a product with the reciprocal
         return call("div", self, other)
     if rounding_mode not in {"trunc", "floor"}:
         raise ShapeError(
@@ -93,10 +95,10 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
 
 
 def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
-    """The nearest number with so many decimals, halves to even."""
+    """The nearest number with `decimals` decimals, halves to even."""
     if decimals == 0:
         return call("round", self)
-    if not (self.dtype.is_floating_point or self.dtype.is_complex):  # PyTorch refuses it
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):  # PyTorch refuses integers
         return generic("special_round", self, decimals=decimals)
     scale = math.inf if abs(decimals) > sys.float_info.max_10_exp else 10.0 ** abs(decimals)
     if decimals > 0:
@@ -107,11 +109,11 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self + value * tensor1 * tensor2."""
     self, tensor1, tensor2 = together(self, tensor1, tensor2)
-    if common_type(self, tensor1, tensor2) == _core.bool:  # PyTorch refuses it
+    if common_type(self, tensor1, tensor2) == _core.bool:  # PyTorch refuses bools
         return generic("addcmul", self, tensor1, tensor2, value=value)
     check_factors(value, operands=(self,), wide=True)
     value = factor_of(self.dtype, value)
-    if 0 in self.shape:  # its gradient is a sum of nothing, which comes after the factors
+    if 0 in self.shape:  # its gradient is a sum over nothing, which comes behind the factors
         tensor1 = tensor1.expand(broadcast_shapes(self.shape, tensor1.shape, tensor2.shape))
     if is_half(self, tensor1, tensor2):
         exact = addcmul(self.float(), tensor1.float(), tensor2.float(), value=value)
@@ -140,15 +142,15 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
 
 
 def clamp_min(self: Tensor, min: Operand) -> Tensor:
-    """Not below `min`."""
-    if self.dtype.is_complex:  # PyTorch refuses it
+    """`self` raised to at least `min`."""
+    if self.dtype.is_complex:  # PyTorch refuses complex numbers
         return generic("clamp_min", self, min)
     return call("clamp", self, min, None)
 
 
 def clamp_max(self: Tensor, max: Operand) -> Tensor:
-    """Not above `max`."""
-    if self.dtype.is_complex:  # PyTorch refuses it
+    """`self` lowered to at most `max`."""
+    if self.dtype.is_complex:  # PyTorch refuses complex numbers
         return generic("clamp_max", self, max)
     return call("clamp", self, None, max)
 
@@ -167,12 +169,12 @@ def exp2(self: Tensor) -> Tensor:
     """2 to the power of `self`."""
     if not self.dtype.is_floating_point:
         return call("pow", 2.0, self)
-    return call("ldexp", 1.0, self)  # whose gradient reads the result alone, as PyTorch's
+    return call("ldexp", 1.0, self)  # its gradient reads only the result, as PyTorch's does
 
 
 def frac(self: Tensor) -> Tensor:
-    """What stands behind the decimal point."""
-    if not self.dtype.is_floating_point:  # PyTorch refuses it
+    """The fractional part."""
+    if not self.dtype.is_floating_point:  # PyTorch refuses integers
         return generic("frac", self)
     return self - self.trunc()
 
@@ -185,17 +187,18 @@ def sgn(self: Tensor) -> Tensor:
 
 @keeps(self="self")
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
-    """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
+    """log(self / (1 - self)), limited to [eps, 1 - eps] first if `eps` is given."""
     check_float("logit", "eps", 1, eps)
-    if is_half(self):  # 1 - self in half precision would lose what is near 0
+    if is_half(self):  # 1 - self in half precision would lose values near 0
         return logit(self.float(), eps).to(self.dtype)
     x = self if self.dtype.is_floating_point else call("cast", self, dtype=_core.float32)
-    if eps is None:  # NaN where there is no logarithm, and so is the gradient; -0.0 becomes 0.0
+    if eps is None:  # NaN without a logarithm, also as gradient; -0.0 becomes 0.0
         x = x + call("where", (x < 0).logical_or(x > 1), math.nan, 0.0)
-    else:  # the lower bound is asked first, also where it is above the upper one
-        # No clamp: at a bound, and of NaN, the gradient passes.
+    else:  # the lower bound applies first, even if it is above the upper one
+        # No clamp: the gradient also passes at a bound and for NaN.
         x = call("where", x < eps, eps, call("where", x > 1 - eps, 1 - eps, x)) + 0.0
-    # A difference: a quotient's logarithm would have the gradient NaN at 0 and 1, not infinity.
+    # A difference: the logarithm of a quotient would have the gradient NaN, not infinity, at 0 and
+    # 1.
     return x.log() - (1 - x).log()
 
 
@@ -226,7 +229,7 @@ def relu6(self: Tensor) -> Tensor:
 def nan_to_num(
     self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """NaN and infinities replaced by numbers; by default 0 and the largest finite ones."""
+    """NaN and infinities replaced by numbers; by default by 0 and the largest finite ones."""
     for place, (name, number) in enumerate(
         {"nan": nan, "posinf": posinf, "neginf": neginf}.items()
     ):
@@ -241,17 +244,17 @@ def nan_to_num(
 
 
 def _or_infinite(number: float, largest: float) -> float:
-    """The number, infinite where it is beyond the largest."""
+    """The number; infinite if it exceeds the largest."""
     return math.copysign(math.inf, number) if abs(number) > largest else number
 
 
 def isposinf(self: Tensor) -> Tensor:
-    """True where plus infinity."""
+    """True for plus infinity."""
     return self.eq(math.inf)
 
 
 def isneginf(self: Tensor) -> Tensor:
-    """True where minus infinity."""
+    """True for minus infinity."""
     return self.eq(-math.inf)
 
 
@@ -272,7 +275,7 @@ def isclose(
         close = close.logical_or(self.isnan().logical_and(other.isnan()))
     if rtol == 0 and atol == 0:
         return close
-    if category(other.dtype) < category(_core.float32):  # whose difference could overflow
+    if category(other.dtype) < category(_core.float32):  # its difference could overflow
         other = call("cast", other, dtype=_core.get_default_dtype())
         self = call("cast", self, dtype=_core.int64) if self.dtype == _core.bool else self
     gap = (self - other).abs()
@@ -281,7 +284,7 @@ def isclose(
 
 
 def combination(function: str, self: object, other: object) -> InvalidType:
-    """PyTorch's error for two numbers, where one of them must be a tensor."""
+    """PyTorch's error for two numbers in place of a number and a tensor."""
     kinds = f"{type(self).__name__}, {type(other).__name__}"
     return InvalidType(
         f"{function}() received an invalid combination of arguments - got ({kinds}), but "
@@ -292,7 +295,7 @@ def combination(function: str, self: object, other: object) -> InvalidType:
 def shifted(
     self: Operand, other: Operand, function: str, kernel: str
 ) -> tuple[Tensor, Tensor, _core.dtype]:
-    """Both as int64, broadcast, and the dtype of the result."""
+    """Both operands as int64, broadcast, and the dtype of the result."""
     if not isinstance(self, Tensor) and not isinstance(other, Tensor):
         raise combination(function, self, other)
     dtype = result_type(self, other)
@@ -308,19 +311,21 @@ def shifted(
 
 
 def reflected_div(self: Tensor, other: Operand) -> Tensor:
-    """other / self by PyTorch's older name: the product with the reciprocal, which it keeps."""
+    """other / self under PyTorch's older name: the product with the reciprocal, as PyTorch keeps
+    it.
+    """
     return call("reciprocal", self) * other
 
 
 def bitwise_left_shift(self: Operand, other: Operand) -> Tensor:
-    """self * 2**other, wrapped around; zero where `other` is no number of the dtype's bits."""
+    """self * 2**other, wrapped around; zero if `other` is not in the dtype's range of bits."""
     x, count, dtype = shifted(self, other, "bitwise_left_shift", "lshift_cpu")
     known = (count >= 0).logical_and(count < 8 * dtype.itemsize)
     return call("cast", (x * 2 ** count.clamp(0, 63)) * known, dtype=dtype)
 
 
 def bitwise_right_shift(self: Operand, other: Operand) -> Tensor:
-    """self / 2**other, rounded down; only the sign is left where `other` is no number of bits."""
+    """self / 2**other, rounded down; only the sign remains if `other` exceeds the dtype's bits."""
     x, count, dtype = shifted(self, other, "bitwise_right_shift", "rshift_cpu")
     known = (count >= 0).logical_and(count < 63)
     down = x.floor_divide(2 ** count.clamp(0, 62))
@@ -357,10 +362,10 @@ LARGEST = {
 
 
 def xlogy(input: Operand, other: Operand) -> Tensor:
-    """input * log(other), and 0 where `input` is 0, unless `other` is not a number."""
+    """input * log(other), and 0 where `input` is 0, unless `other` is NaN."""
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         raise combination("xlogy", input, other)
-    if isinstance(input, int):  # an integer tensor's dtype need not have the number
+    if isinstance(input, int):  # an integer tensor's dtype may not hold the number
         input = float(input)
     if isinstance(other, int):
         other = float(other)
@@ -371,7 +376,7 @@ def copysign(self: Tensor, other: Operand) -> Tensor:
     """The magnitude of `self` with the sign of `other`."""
     if not isinstance(self, Tensor):
         raise combination("copysign", self, other)
-    # Of a number only its sign: the tensor's dtype need not have the number.
+    # A number contributes only its sign, since the tensor's dtype may not hold the number.
     sign = other if isinstance(other, Tensor) else math.copysign(1.0, other)
     return call("copysign", self, sign)
 
@@ -398,7 +403,7 @@ def positive(self: Tensor) -> Tensor:
     """`self`, as `+self` is.
 
     Raises:
-        NotSupported: of bools.
+        NotSupported: the tensor is of bools.
     """
     if self.dtype == _core.bool:
         raise NotSupported("The `+` operator, on a bool tensor is not supported.")

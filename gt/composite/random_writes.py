@@ -17,11 +17,11 @@ from gt.errors import DtypeError, ShapeError
 def cauchy_(
     self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Values of the Cauchy distribution around `median`.
+    """Fill with values of the Cauchy distribution around `median`.
 
     Raises:
-        ShapeError: a `sigma` of 0 or less.
-        DtypeError: of whole numbers.
+        ShapeError: `sigma` is 0 or less.
+        DtypeError: the tensor is of integers.
     """
     check_floats(self, "Cauchy")
     if sigma <= 0:
@@ -33,11 +33,11 @@ def cauchy_(
 def log_normal_(
     self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Exponentials of normally distributed values with this mean and deviation.
+    """Fill with exponentials of normally distributed values with this mean and deviation.
 
     Raises:
-        ShapeError: a `std` of 0 or less.
-        DtypeError: of whole numbers.
+        ShapeError: `std` is 0 or less.
+        DtypeError: the tensor is of integers.
     """
     check_floats(self, "log_normal")
     if not std > 0:
@@ -46,10 +46,10 @@ def log_normal_(
 
 
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """How many trials it takes until the first success, each by probability `p`.
+    """Fill with the number of trials up to the first success, each of probability `p`.
 
     Raises:
-        ShapeError: a `p` outside of (0, 1).
+        ShapeError: `p` is outside of (0, 1).
     """
     if not 0 < p < 1:
         raise ShapeError(f"geometric_ expects p to be in (0, 1), but got p={float(p):g}")
@@ -59,7 +59,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 
 def check_floats(self: Tensor, what: str) -> None:
-    """PyTorch's error for whole numbers."""
+    """Raise PyTorch's error for integers."""
     if not self.is_floating_point():
         raise DtypeError(
             f"{what} distribution is a continuous probability distribution. dtype must be a "

@@ -13,14 +13,15 @@ INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The most frequent value along `dim`, the smallest of several, and an index of it."""
+    """The most frequent value along `dim`, the smallest of several, and one of its indices."""
     return values_indices("mode", call("mode", self, dim=dim, keepdim=keepdim))
 
 
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesIndices:
     """The middle value (the lower one of two), over all, or along `dim` with its index.
 
-    NaN where there is one, with the index of the first; of no elements what PyTorch has for it.
+    A NaN is the result if there is one, with the index of the first; empty tensors give PyTorch's
+    result.
     """
     return _middle("median", self, dim, keepdim=keepdim)
 
@@ -28,7 +29,7 @@ def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tenso
 def nanmedian(
     self: Tensor, dim: int | None = None, keepdim: bool = False
 ) -> Tensor | ValuesIndices:
-    """`median` of what are numbers; NaN where nothing is."""
+    """`median` of the elements that are not NaN; NaN if all are."""
     return _middle("nanmedian", self, dim, keepdim=keepdim)
 
 
@@ -50,10 +51,10 @@ def _of_all(self: Tensor, name: str) -> Tensor:
     middle, _ = call(f"{name}_dim", flat.detach(), dim=0, keepdim=False)
     if not flat.requires_grad:
         return middle
-    # The same number; its gradient goes to all elements that are it, in equal parts.
+    # The median again, by an operator whose gradient goes to all equal elements in equal parts.
     above = (flat > middle).logical_or(flat.isnan())
     share = call("amax", call("where", above, -math.inf, flat), dim=None, keepdim=False)
-    # Of NaN, to all that are.
+    # A NaN's gradient goes to all elements that are NaN.
     unknown = call("where", flat.isnan(), flat, 0.0).sum() / flat.isnan().sum()
     return call("where", middle.isnan(), unknown, share)
 
@@ -66,13 +67,13 @@ def quantile(
     *,
     interpolation: str = "linear",
 ) -> Tensor:
-    """The value below which the share `q` of the elements is, over all or along `dim`.
+    """The value with the fraction `q` of the elements below it, over all or along `dim`.
 
     Args:
-        q: between 0 and 1; of a tensor of them PyTorch's operator gives all.
-        dim: along which dimension; over all elements if not given.
-        keepdim: whether the dimension stays, with size 1.
-        interpolation: between two elements: linear, lower, higher, midpoint or nearest.
+        q: from 0 to 1; for a tensor of them PyTorch's operator gives all.
+        dim: dimension; all elements if not given.
+        keepdim: True keeps the dimension with size 1.
+        interpolation: rule between two elements: linear, lower, higher, midpoint or nearest.
     """
     return _quantile("quantile", self, q, dim, keepdim, interpolation)
 
@@ -85,7 +86,7 @@ def nanquantile(
     *,
     interpolation: str = "linear",
 ) -> Tensor:
-    """`quantile` of what are numbers; NaN where nothing is."""
+    """`quantile` of the elements that are not NaN; NaN if all are."""
     return _quantile("nanquantile", self, q, dim, keepdim, interpolation)
 
 
@@ -114,8 +115,8 @@ def _quantile(
     if name == "nanquantile":
         known = call("cast", last - unknown, dtype=self.dtype)
         at = (known * q).clamp(min=0)
-    else:  # NaN stands last: where there is one it is the result
-        # Not `where` of two numbers: its result would be of the default dtype.
+    else:  # NaN sorts last, and is the result if there is one
+        # `where` of two numbers would have the default dtype.
         hidden = call("cast", unknown > 0, dtype=self.dtype)
         at = hidden * last + (1 - hidden) * (q * last)
     out = _between(ordered, at, place, interpolation)
@@ -125,7 +126,7 @@ def _quantile(
 
 
 def _between(ordered: Tensor, at: Tensor, dim: int, interpolation: str) -> Tensor:
-    """What stands at the places `at`, which need not be whole."""
+    """The values at the positions `at`, interpolated where a position is not an integer."""
     if interpolation in {"lower", "higher", "nearest"}:
         word = {"lower": "floor", "higher": "ceil", "nearest": "round"}[interpolation]
         return call("gather", ordered, call("cast", call(word, at), dtype=_core.int64), dim=dim)

@@ -1,4 +1,4 @@
-"""Reductions beyond the table: spread, norms, extremes with their places, order."""
+"""Reductions beyond the table: variance, norms, extremes with their indices, order."""
 
 import math
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ Correction: TypeAlias = Number | None
 def variance_arguments(
     self: Tensor, dim: Dims | bool, unbiased: bool | None, correction: Correction
 ) -> tuple[tuple[int, ...] | None, float]:
-    """Dimensions and correction, from `var(False)`, `var(0, False)` or `var(0, correction=0)`."""
+    """Dimensions and correction of `var(False)`, `var(0, False)` or `var(0, correction=0)`."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if not self.dtype.is_floating_point:
@@ -61,7 +61,7 @@ def std(
     *,
     correction: Correction = None,
 ) -> Tensor:
-    """Standard deviation over `dim`; the gradient where it is zero is zero, as PyTorch's."""
+    """Standard deviation over `dim`; its gradient at zero is zero, as PyTorch's."""
     over, amount = variance_arguments(self, dim, unbiased, correction)
     return call("std", self, dim=over, correction=amount, keepdim=keepdim)
 
@@ -125,7 +125,7 @@ def _vector_norm(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + kind
         )
     order = 2.0 if p is None or isinstance(p, str) else float(p)
-    if x.dtype in {_core.float16, _core.bfloat16}:  # powers of theirs soon overflow
+    if x.dtype in {_core.float16, _core.bfloat16}:  # their powers soon overflow
         wide = norm(call("cast", x, dtype=_core.float32), p, dim, keepdim)
         return call("cast", wide, dtype=x.dtype)
     if x.dtype.is_complex:
@@ -148,10 +148,10 @@ def _vector_norm(
 
 
 def _check_identity(x: Tensor, over: Shape, order: float, *, whole: bool) -> None:
-    """Raise PyTorch's error where a norm of nothing has no value.
+    """Raise PyTorch's error for a norm of no elements that has no value.
 
     Raises:
-        ShapeError: It is one of no elements.
+        ShapeError: There are no elements.
     """
     empty = [d for d in (range(x.ndim) if whole else over) if not x.shape[d]]
     if not empty:
@@ -169,13 +169,13 @@ def _shown(order: float) -> str:
 
 
 def _extreme_magnitude(kind: str, magnitude: Tensor, over: Shape, keepdim: bool) -> Tensor:
-    """The largest or smallest; where it is NaN, nothing has a gradient."""
+    """The largest or smallest magnitude; if it is NaN, no element gets a gradient."""
     if not magnitude.requires_grad:
         return call(kind, magnitude, dim=over, keepdim=keepdim)
     spoiled = call(kind, magnitude.detach(), dim=over, keepdim=True).isnan()
     found = call(kind, magnitude.masked_fill(spoiled, 0.0), dim=over, keepdim=True)
     found = found.masked_fill(spoiled, math.nan)
-    return found if keepdim else found.squeeze(over).clone()  # a value of its own, no view
+    return found if keepdim else found.squeeze(over).clone()  # a new value, no view
 
 
 def _power(magnitude: Tensor, order: float) -> Tensor:
@@ -206,7 +206,7 @@ def dist(self: Tensor, other: Tensor | Number, p: Number = 2) -> Tensor:
 def extreme(
     kind: str, self: Tensor, dim: int | Tensor | None, keepdim: bool
 ) -> Tensor | ValuesIndices:
-    """PyTorch's three meanings of max and min."""
+    """The three meanings of PyTorch's max and min."""
     if isinstance(dim, Tensor):
         return self.maximum(dim) if kind == "max" else self.minimum(dim)
     if dim is not None:
@@ -217,9 +217,9 @@ def extreme(
             f"{kind}(): Expected reduction dim to be specified for input.numel() == 0. "
             "Specify the reduction dim with the 'dim' argument."
         )
-    if self.dtype.is_complex:  # PyTorch refuses it
+    if self.dtype.is_complex:  # PyTorch refuses complex numbers
         return generic(kind, self)
-    # Without `dim` a NaN takes the gradient, which it spoils with amax's ().
+    # A NaN gets the gradient without `dim`, and would spoil it with amax's ().
     return call(f"a{kind}", self, dim=None, keepdim=False)
 
 
@@ -288,7 +288,7 @@ def topk(
 
 def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest value along `dim` and its index, k from 1."""
-    if self.dtype == _core.bool:  # PyTorch refuses it
+    if self.dtype == _core.bool:  # PyTorch refuses bools
         return values_indices("kthvalue", generic("kthvalue", self, k, dim, keepdim))
     k, place = integer(k, "k"), wrap(dim, self.ndim)
     size = self.shape[place] if self.ndim else 1
@@ -305,7 +305,7 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
 def nanmean(
     self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: _core.dtype | None = None
 ) -> Tensor:
-    """Mean over `dim` of what are numbers; NaN where nothing is."""
+    """Mean over `dim` of the elements that are not NaN; NaN if all are."""
     if not self.dtype.is_floating_point or (dtype and not dtype.is_floating_point):
         return generic("nanmean", self, dim, keepdim, dtype=dtype)
     over = None if dim is None else tuple(listed(dim))
@@ -314,7 +314,7 @@ def nanmean(
 
 
 def renorm(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
-    """`self`, of which each slice along `dim` is scaled down to the p-norm `maxnorm`, if above."""
+    """`self` with each slice along `dim` scaled down to the p-norm `maxnorm` if it exceeds that."""
     is_plain = self.ndim > 1 and p > 0 and maxnorm >= 0 and self.dtype.is_floating_point
     if not is_plain or self.dtype in {_core.float16, _core.bfloat16}:
         return generic("renorm", self, p, dim, maxnorm)
@@ -326,7 +326,7 @@ def renorm(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
 
 
 def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
-    """How many elements are not zero."""
+    """Number of elements that are not zero."""
     return call("sum", self != 0, dim=dims(dim, self.ndim), keepdim=False)
 
 

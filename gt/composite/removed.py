@@ -1,4 +1,4 @@
-"""Functions that PyTorch removed and whose names it keeps: a call says what is there instead."""
+"""Functions that PyTorch removed but still names: a call raises an error with the replacement."""
 
 # ruff: noqa: ARG001, N803 - arguments that PyTorch takes, by its names
 

@@ -1,4 +1,4 @@
-"""Running products and extremes, what undoes running sums, and integrals of lines."""
+"""Running products and extremes, differences, and integrals of lines."""
 
 import math
 
@@ -15,12 +15,12 @@ from gt.return_types import ValuesIndices, values_indices
 def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tensor:
     """Products of all elements up to each one along `dim`.
 
-    Each step doubles how many factors stand in an element, so that n of them take log2(n) products
+    Each step doubles the number of factors in an element, so that n factors take log2(n) products
     (in another order than PyTorch's, which shows in the last digits).
 
     Args:
-        dim: Along which dimension.
-        dtype: Of the result; whole numbers become int64 without it.
+        dim: The dimension.
+        dtype: Dtype of the result; integers become int64 without it.
     """
     place = wrap(dim, self.ndim)
     target = dtype or (self.dtype if self.dtype.is_floating_point else gt.int64)
@@ -32,7 +32,7 @@ def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tens
     size, done = self.shape[place], 1
     if size < 2:
         return out.to(target).clone()
-    if out.requires_grad:  # a NaN's own gradient is NaN, as PyTorch's, which divides by it
+    if out.requires_grad:  # a NaN's own gradient is NaN, as in PyTorch, which divides by it
         out = out * call("where", out.detach().isnan(), math.nan, 1.0)
     while done < size:
         rest = slice_dim(out, place, done, size - done) * slice_dim(out, place, 0, size - done)
@@ -48,16 +48,16 @@ def diff(
     prepend: Tensor | None = None,
     append: Tensor | None = None,
 ) -> Tensor:
-    """Each element less the one before along `dim`, `n` times.
+    """Each element minus the one before along `dim`, `n` times.
 
     Args:
-        n: How many times; 0 is the tensor itself, without prepend and append.
-        dim: Along which dimension.
-        prepend: What stands before the first element.
-        append: What stands behind the last one.
+        n: Number of times; 0 returns the tensor itself, without prepend and append.
+        dim: The dimension.
+        prepend: Values before the first element.
+        append: Values behind the last element.
 
     Raises:
-        ShapeError: A number without dimensions, or a negative `n`.
+        ShapeError: The tensor has no dimensions, or `n` is negative.
     """
     if self.ndim == 0:
         raise ShapeError("diff expects input to be at least one-dimensional")
@@ -93,9 +93,9 @@ def trapezoid(
 
     Args:
         y: the values.
-        x: where they stand: of the shape of `y`, or a vector.
-        dx: how far they stand apart, 1 if not given.
-        dim: along which dimension.
+        x: their positions: of the shape of `y`, or a vector.
+        dx: distance of two values, 1 if not given.
+        dim: the dimension.
     """
     if _is_refused(y, x, dx, dim):
         return _by_generic("trapezoid", y, x, dx, dim)
@@ -108,15 +108,15 @@ def trapezoid(
 def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1
 ) -> Tensor:
-    """The integral along `dim` up to each value but the first, as `trapezoid` has it."""
+    """The integral along `dim` up to each value except the first, by `trapezoid`."""
     if _is_refused(y, x, dx, dim):
         return _by_generic("cumulative_trapezoid", y, x, dx, dim)
     areas = _areas(y, 1 if x is None else x, dim).cumsum(dim)
-    return areas * (0.5 if dx is None else dx / 2)  # as in PyTorch, where integers end
+    return areas * (0.5 if dx is None else dx / 2)  # last, as in PyTorch for integers
 
 
 def _areas(y: Tensor, x: Tensor | Number, dim: int) -> Tensor:
-    """Twice the area between each two values."""
+    """Twice the area between two neighbouring values."""
     place = wrap(dim, y.ndim)
     rest = y.shape[place] - 1
     both = slice_dim(y, place, 0, rest) + slice_dim(y, place, 1, rest)
@@ -128,7 +128,9 @@ def _areas(y: Tensor, x: Tensor | Number, dim: int) -> Tensor:
 
 
 def _is_refused(y: Tensor, x: Tensor | None, dx: Number | None, dim: int) -> bool:
-    """Whether PyTorch's operator says what is wrong, or what results of no value."""
+    """True if PyTorch's operator is to raise the error, or to give the result of an empty
+    dimension.
+    """
     if y.dtype == _core.bool or not -y.ndim <= dim < y.ndim or y.shape[dim] == 0:
         return True
     if x is None:
@@ -149,7 +151,7 @@ METHODS: dict[str, Method] = {
     "diff": diff,
 }
 
-# No methods in PyTorch.
+# Functions that are no methods in PyTorch.
 FUNCTIONS: dict[str, Method] = {
     "cumulative_trapezoid": cumulative_trapezoid,
     "trapezoid": trapezoid,

@@ -1,7 +1,7 @@
-"""Picking, comparing and drawing elements.
+"""Functions that pick, compare and draw elements.
 
-Results whose size depends on values (nonzero, masked_select, bincount) read one number from the
-workers, and so wait; equal and allclose read one bool. Nothing else here waits.
+Functions with data-dependent result sizes (nonzero, masked_select, bincount) read one number from
+the workers, and so wait; equal and allclose read one bool. No other function here waits.
 """
 
 import math
@@ -25,17 +25,17 @@ from gt.errors import (
 )
 from gt.kept import keeps
 
-MASKS = {_core.bool, _core.uint8}  # dtypes of indices that say which elements
+MASKS = {_core.bool, _core.uint8}  # dtypes of masks
 
 
 def true_places(mask: Tensor) -> Tensor:
-    """Row-major places where a mask is true; reads their count."""
+    """Row-major indices of a mask's true elements; reads their count."""
     flat = (mask if mask.dtype == _core.bool else mask != 0).reshape((math.prod(mask.shape),))
     total = flat.shape[0]
     count = int(flat.sum().item()) if total else 0
     slots = call("where", flat, flat.cumsum(0) - 1, count)
     numbers = call("arange", start=0, end=total, step=1, dtype=_core.int64)
-    blank = call("full", size=(count + 1,), value=0, dtype=_core.int64)  # the last slot: false ones
+    blank = call("full", size=(count + 1,), value=0, dtype=_core.int64)  # last slot: false ones
     return slice_dim(call("scatter", blank, slots, numbers, dim=0), 0, 0, count)
 
 
@@ -49,7 +49,7 @@ def nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, .
     for n in reversed(self.shape[1:]):
         columns.append(found % n if n else found)
         found = found // n if n else found
-    columns.append(found)  # the place along the first dimension is what is left
+    columns.append(found)  # the rest is the index along the first dimension
     columns.reverse()
     if as_tuple:
         return tuple(columns)
@@ -65,7 +65,7 @@ def argwhere(self: Tensor) -> Tensor:
 
 @keeps(self="self mask")
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
-    """The elements where `mask`, in one dimension; reads their count."""
+    """The elements where `mask` is true, in one dimension; reads their count."""
     if mask.dtype != _core.bool:
         raise DtypeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shapes(self.shape, mask.shape)
@@ -99,9 +99,9 @@ def _take_of_all(self: Tensor, indices: Tensor) -> Tensor:
 
 @keeps(self="self index")
 def take(self: Tensor, index: Tensor) -> Tensor:
-    """Elements by their row-major place."""
+    """Elements by their row-major index."""
     if index.dtype != _core.int64 or (index.numel() and not self.numel()):
-        return generic("take", self, index)  # which PyTorch refuses
+        return generic("take", self, index)  # PyTorch refuses this
     flat = self.reshape((math.prod(self.shape),))
     places = counted(index, flat.shape[0]).reshape((math.prod(index.shape),))
     elements = call("index_select", flat, places, dim=0)
@@ -109,7 +109,7 @@ def take(self: Tensor, index: Tensor) -> Tensor:
 
 
 def counted(index: Tensor, size: int) -> Tensor:
-    """Indices counted from the front."""
+    """Indices with negative ones counted from the front."""
     return call("where", index < 0, index + size, index)
 
 
@@ -118,7 +118,7 @@ def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`self` with slices of `source` written along `dim`."""
     if self.ndim == 0:
         if max(source.ndim, index.ndim) > 1 or source.numel() != 1 or index.numel() != 1:
-            return generic("index_copy", self, dim, index, source)  # which PyTorch refuses
+            return generic("index_copy", self, dim, index, source)  # PyTorch refuses this
         one = index_copy(self.reshape(1), dim, index.reshape(1), source.reshape(1))
         return one.reshape(())
     if source.ndim not in {0, self.ndim}:
@@ -132,7 +132,7 @@ def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     is_refused = self.dtype != source.dtype or (source.ndim > 0 and slices[0] != slices[1])
     count = source.shape[along] if source.ndim else 1
     if is_refused or index.ndim > 1 or index.numel() != count:
-        return generic("index_copy", self, dim, index, source)  # which PyTorch refuses
+        return generic("index_copy", self, dim, index, source)  # PyTorch refuses this
     everything = [None] * along
     return call("index_put", self, source, *everything, index.reshape(-1), accumulate=False)
 
@@ -141,11 +141,13 @@ def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 def index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """`self` with `values` written (or added) where `self[indices]` reads; masks are counted."""
+    """`self` with `values` written (or added) at `indices`; masks are converted, and their size is
+    read.
+    """
     indexes: list[Tensor | None] = []
     check_indices(self, indices)
     by_masks = all(index is None or index.dtype in MASKS for index in indices)
-    if by_masks and not accumulate and values.numel() == 1:  # is filled in, which casts it
+    if by_masks and not accumulate and values.numel() == 1:  # a fill, which casts the value
         values = values.to(self.dtype)
         masks = [index for index in indices if index is not None]
         if len(masks) == 1 and masks[0].dtype == _core.uint8:
@@ -161,7 +163,7 @@ def index_put(
 
 
 def check_indices(x: Tensor, indices: Sequence[Tensor | None]) -> None:
-    """Indices are tensors, and masks have the sizes of the dimensions that they stand for."""
+    """Checks that indices are tensors, and that masks have the sizes of their dimensions."""
     dim = 0
     for place, index in enumerate(indices):
         if index is not None and not isinstance(index, Tensor):
@@ -187,7 +189,7 @@ def scatter(
     """`self` with `src` (a tensor or a number) written at `index`; or added, or multiplied, there.
 
     Args:
-        reduce: "add" or "multiply" (which holds index times self's size along `dim` for a while).
+        reduce: "add" or "multiply" (which temporarily needs index times self's size along `dim`).
     """
     source = value if src is None else src
     if reduce is None:
@@ -197,14 +199,14 @@ def scatter(
     if not isinstance(source, Tensor):
         source = call("full", size=index.shape, value=source, dtype=self.dtype)
     if reduce == "multiply":
-        # Raises what is wrong, and gives the index's part of `source`; what it writes is not used.
+        # Raises errors, and gives the index's part of `source`; its result is not used.
         call("scatter", self, index, source, dim=dim)
         return multiplied(self, wrap(dim, self.ndim), index, source)
     return call("scatter_add", self, index, source, dim=dim)
 
 
 def multiplied(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """`self` times each element of `source` whose index names the place."""
+    """`self` times all elements of `source` whose index names the element's place."""
     if self.ndim == 0:
         whole = multiplied(self.reshape((1,)), 0, index.reshape((-1,)), source.reshape((-1,)))
         return whole.reshape(())
@@ -254,14 +256,14 @@ def _check_filling(self: Tensor, index: Tensor, value: complex | Tensor) -> None
 
 
 def equal(self: Tensor, other: Tensor) -> bool:
-    """Whether shapes and all elements are equal; reads one bool."""
+    """True if shapes and all elements are equal; reads one bool."""
     return self.shape == other.shape and bool((self == other).all().item())
 
 
 def allclose(
     self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close; reads one bool, and records nothing."""
+    """True if all elements are close; reads one bool, and records nothing."""
     recording = _core.set_grad_enabled(False)
     try:
         return bool(isclose(self, other, rtol, atol, equal_nan).all().item())
@@ -270,7 +272,7 @@ def allclose(
 
 
 def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number from 0 occurs (or the sum of its weights); reads the largest."""
+    """Count of each integer from 0 on, or the sum of its weights; reads the largest."""
     if self.ndim != 1 or self.dtype.is_floating_point:
         raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
@@ -279,7 +281,7 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
     if self.shape[0]:
         ends: Tensor = call("stack", self.amin(), self.amax(), dim=0)
         lowest, highest = map(int, ends.numpy())
-        if lowest < 0:  # before there is memory for the highest, which may be any
+        if lowest < 0:  # before memory for any highest number is allocated
             raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
     length = max(highest + 1, minlength)
     if weights is None:
@@ -293,12 +295,12 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
 
 
 def wide_dtype(self: Tensor) -> _core.dtype:
-    """The dtype in which probabilities are handled: no narrower than float32."""
+    """The dtype in which probabilities are computed: at least float32."""
     return _core.float64 if self.dtype == _core.float64 else _core.float32
 
 
 def uniform_like(self: Tensor, shape: Sequence[int], generator: Generator | None) -> Tensor:
-    """Numbers from [0, 1): of the generator's next draw."""
+    """Uniform numbers from [0, 1), by the generator's next draw."""
     dtype = wide_dtype(self)
     seed, draw = next_draw(generator)
     shared = {"size": tuple(shape), "dtype": dtype, "seed": seed, "draw": draw}
@@ -307,16 +309,17 @@ def uniform_like(self: Tensor, shape: Sequence[int], generator: Generator | None
     return call("random_like", self.detach(), kind="uniform", first=0.0, second=1.0, **shared)
 
 
-CATEGORIES_MAX = 2**24  # PyTorch's: float32 counts no further
+CATEGORIES_MAX = 2**24  # PyTorch's limit: float32 counts no further
 
 
 def multinomial(
     self: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
-    """Indices drawn from each row's unnormalized probabilities: the same under every layout.
+    """Indices drawn from each row's unnormalized probabilities, equal under every layout.
 
-    Without replacement: the largest of p / e with e exponential. With: places of uniform numbers
-    in the running sum, which holds `num_samples` times the row's length in memory.
+    Without replacement it takes the largest of p / e with e exponential; with replacement the
+    places of uniform numbers in the running sum, which needs memory of `num_samples` times the
+    row's length.
     """
     if self.ndim not in {1, 2}:
         raise ShapeError("prob_dist must be 1 or 2 dim")
@@ -347,7 +350,7 @@ def multinomial(
 def bernoulli(
     self: Tensor, p: float | None = None, *, generator: Generator | None = None
 ) -> Tensor:
-    """One with the element's probability (or with `p`), else zero; its gradient is zero."""
+    """One with the element's probability (or with `p`), else zero; the gradient is zero."""
     limit = self.detach() if p is None else p
     if p is not None and not 0 <= p <= 1:
         raise InvalidValue(f"bernoulli_ expects p to be in [0, 1], but got p={p}")

@@ -1,6 +1,6 @@
-"""Different elements of a tensor, places of flat indices, and counts in boxes.
+"""Distinct elements of a tensor, multi-dimensional indices of flat ones, and histograms.
 
-What shapes follow from data is asked of a worker at each call (gt/aten/call.py).
+A worker is asked for data-dependent shapes at each call (gt/aten/call.py).
 """
 
 import itertools
@@ -18,7 +18,7 @@ Different: TypeAlias = Tensor | tuple[Tensor, ...]
 
 
 class Histogram(NamedTuple):
-    """Counts, and the boxes' edges along each dimension."""
+    """Counts, and the cells' edges along each dimension."""
 
     hist: Tensor
     bin_edges: tuple[Tensor, ...]
@@ -31,13 +31,13 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Different:
-    """The different elements (or slices of `dim`) in order.
+    """The distinct elements (or slices of `dim`) in order.
 
     Args:
-        sorted: accepted: the result is always sorted, as PyTorch's is on a CPU.
-        return_inverse: whether to return also where each element stands among them.
-        return_counts: whether to return also how often each one stands in the input.
-        dim: of slices; elements if not given.
+        sorted: accepted without effect: the result is always sorted, as PyTorch's is on a CPU.
+        return_inverse: True also returns each element's index among them.
+        return_counts: True also returns their counts in the input.
+        dim: dimension of slices; elements if not given.
     """
     from gt.aten.call import call
 
@@ -56,9 +56,9 @@ def unique_consecutive(
     """The input without elements (or slices of `dim`) that equal the one before.
 
     Args:
-        return_inverse: whether to return also where each element stands in the result.
-        return_counts: whether to return also how many each one stands for.
-        dim: of slices; elements if not given.
+        return_inverse: True also returns each element's index in the result.
+        return_counts: True also returns the number of elements for which each one stands.
+        dim: dimension of slices; elements if not given.
     """
     from gt.aten.call import call
 
@@ -68,18 +68,18 @@ def unique_consecutive(
 
 
 def wanted(parts: Sequence[Tensor], *, return_inverse: bool, return_counts: bool) -> Different:
-    """Those of the three results that are asked for."""
+    """The first of the results, and of the two others those that are asked for."""
     chosen = (True, return_inverse, return_counts)
     results = tuple(itertools.compress(parts, chosen))
     return results[0] if len(results) == 1 else results
 
 
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """Flat indices into `shape` as a tensor of places for each dimension.
+    """Indices along each dimension of `shape`, from flat indices.
 
     Raises:
-        TypeError: indices or sizes that are no whole numbers.
-        ValueError: negative sizes, or sizes of 0 for any index.
+        TypeError: indices or sizes are no integers.
+        ValueError: there are negative sizes, or a size of 0 with any index.
     """
     if indices.is_floating_point() or indices.dtype == _core.bool:
         raise InvalidType(
@@ -113,13 +113,13 @@ def histogramdd(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> Histogram:
-    """How many of the rows of [..., d] lie in each box of a grid.
+    """Number of rows of [..., d] in each cell of a grid.
 
     Args:
-        bins: how many along each dimension, or their edges.
+        bins: their number along each dimension, or their edges.
         range: the lowest and the highest edge along each dimension; the data's if not given.
-        weight: [...], what each row counts.
-        density: whether to divide by the sum and by each box's volume.
+        weight: [...], the weight of each row.
+        density: True divides by the sum and by each cell's volume.
     """
     from gt.aten.call import call
 
@@ -148,20 +148,20 @@ def segment_reduce(
     """The sum, mean, max, min or product of each run of elements along `axis`.
 
     Args:
-        lengths: how long each run is: the data's dimensions before `axis`, then the runs.
-        offsets: in their place, where each run begins, and where the last one ends.
-        unsafe: that the lengths may end before the data does. Beyond it they never reach, which is
-            seen where the result is read.
-        initial: what stands for a run of no elements, and is combined with each.
+        lengths: length of each run: the data's dimensions before `axis`, then the runs.
+        offsets: instead of `lengths`, the start of each run, and the end of the last one.
+        unsafe: True allows lengths that end before the data does. Lengths beyond the data raise an
+            error when the result is read.
+        initial: result of an empty run, which is also combined with each other run.
 
     Raises:
-        NotSupported: `indices`, or neither lengths nor offsets, as in PyTorch.
+        NotSupported: `indices` are given, or neither lengths nor offsets, as in PyTorch.
     """
     from gt.aten.call import call
 
     if indices is not None:
         raise NotSupported("segment_reduce(): indices based reduction is not supported yet.")
-    if offsets is not None:  # what stands before the first one is a run that nobody wants
+    if offsets is not None:  # elements before the first offset are an extra run, dropped below
         first = _core.call("slice", offsets, dim=axis, start=0, end=1, step=1)
         lengths = offsets.diff(dim=axis, prepend=first * 0)
     if lengths is None:
@@ -172,10 +172,10 @@ def segment_reduce(
     )
     if offsets is None:
         return reduced
-    return reduced.narrow(axis, 1, lengths.shape[axis] - 1).clone()  # a value of its own, no view
+    return reduced.narrow(axis, 1, lengths.shape[axis] - 1).clone()  # a new value, no view
 
 
-# Functions whose error for a wrong first argument is not that of other methods.
+# Functions whose error for a wrong first argument differs from that of other methods.
 METHODS: dict[str, Method] = {"unique": unique, "unique_consecutive": unique_consecutive}
 FUNCTIONS: dict[str, Method] = {
     "histogramdd": histogramdd,

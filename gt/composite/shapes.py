@@ -1,4 +1,4 @@
-"""Views and rearrangements that the table's few view operators express; nothing here computes."""
+"""Views and rearrangements by the table's few view operators; nothing here computes."""
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
@@ -29,17 +29,17 @@ def size(self: Tensor, dim: int | None = None) -> Shape | int:
 
 
 def element_size(self: Tensor) -> int:
-    """Bytes of an element."""
+    """Size of an element in bytes."""
     return self.dtype.itemsize
 
 
 def contiguous(self: Tensor, memory_format: object = None) -> Tensor:
-    """`self` where its elements are in order in memory, else a copy in which they are."""
+    """`self` if its elements are contiguous in memory, else a contiguous copy."""
     return self if self.is_contiguous() else self.clone()
 
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
-    """Whether the shapes are equal."""
+    """True if the shapes are equal."""
     return self.shape == other.shape
 
 
@@ -60,7 +60,7 @@ def ravel(self: Tensor) -> Tensor:
 
 
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Dimension `dim` as several; one size may be -1."""
+    """Dimension `dim` split into several; one size may be -1."""
     if not sizes:
         raise ShapeError("unflatten: sizes must be non-empty")
     if self.ndim == 0:
@@ -80,7 +80,7 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tensor:
-    """Dimensions `source` at the places `destination`, the others in their order."""
+    """Dimensions `source` moved to the positions `destination`, the others in their order."""
     sources = list(listed(source))
     destinations = list(listed(destination))
     if len(sources) != len(destinations):
@@ -95,7 +95,7 @@ def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tens
     ):
         if len(set(places)) != len(places):
             raise ShapeError(f"movedim: repeated dim in `{role}` ({dims_of_role})")
-    if self.ndim == 0:  # which has a dim 0 to name, and none to move
+    if self.ndim == 0:  # dim 0 may be named, but nothing is moved
         return self.permute(())
     order = [d for d in range(self.ndim) if d not in taken]
     for place, d in sorted(zip(placed, taken, strict=True)):
@@ -104,22 +104,22 @@ def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tens
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """The same elements in `other`'s shape."""
+    """A view of the elements in `other`'s shape."""
     return self.view(other.shape)
 
 
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """The same elements in `other`'s shape."""
+    """The elements in `other`'s shape."""
     return self.reshape(other.shape)
 
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """Expanded to `other`'s shape."""
+    """`self` expanded to `other`'s shape."""
     return self.expand(other.shape)
 
 
 def broadcast_to(self: Tensor, size: Shape) -> Tensor:
-    """Expanded to `size`."""
+    """`self` expanded to `size`."""
     return self.expand(size)
 
 
@@ -146,7 +146,7 @@ def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
 
 
 def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Slices of a size (the last may be smaller), or of the given sizes."""
+    """Slices of one size (the last may be smaller), or of the given sizes."""
     if self.ndim == 0:
         raise ShapeError("split expects at least a 1-dimensional tensor")
     place, length = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
@@ -166,14 +166,16 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
 
 
 def squeeze_function(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """Without the dimensions `dim` of size one, or all of them; as a method it takes several."""
+    """`self` without the dimensions `dim` of size one, or without all such; the method takes
+    several.
+    """
     return self.squeeze() if dim is None else self.squeeze(dim)
 
 
 def split_function(
     tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
 ) -> tuple[Tensor, ...]:
-    """Slices of a size (the last may be smaller), or of the given sizes."""
+    """Slices of one size (the last may be smaller), or of the given sizes."""
     return tensor.split(split_size_or_sections, dim)
 
 
@@ -207,7 +209,7 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """All slices along `dim`, which disappears."""
+    """All slices along `dim`, without that dimension."""
     place = wrap(dim, self.ndim)
     if self.ndim == 0:
         raise IndexOutOfRange("Dimension specified as 0 but tensor has no dimensions")
@@ -221,7 +223,7 @@ def tile(self: Tensor, *counts: int | Sequence[int], dims: Sequence[int] | None 
 
 
 def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> Tensor:
-    """Elements moved along dimensions, those beyond the end back at the start."""
+    """Elements rotated along dimensions: those moved beyond the end return at the start."""
     moves, places = listed(shifts), () if dims is None else listed(dims)
     moves = [integer(move, "shifts") for move in moves]
     if not moves:
@@ -254,7 +256,8 @@ def repeat_interleave(
     """Each element (or slice of `dim`) `repeats` times in a row.
 
     Args:
-        repeats: a number, or one a slice; a tensor is read, since the result's shape depends on it.
+        repeats: a number, or one for each slice; a tensor is read, since the result's shape depends
+            on it.
     """
     if dim is None:
         return repeat_interleave(ravel(self), repeats, 0)
@@ -263,7 +266,7 @@ def repeat_interleave(
     if not isinstance(repeats, Tensor):
         each = operator.index(repeats)
         wide = self.reshape((*before, length, 1, *after)).expand((*before, length, each, *after))
-        # Memory of its own: where one of the two is 1, the reshaped would be a view.
+        # A copy: if one of the two sizes is 1, reshape would return a view.
         return wide.clone().reshape((*before, length * each, *after))
     counts = [int(count) for count in repeats.reshape((-1,)).numpy()]
     counts = counts * length if len(counts) == 1 else counts
@@ -287,7 +290,7 @@ def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
 def sum_to_size(
     self: Tensor, *sizes_: int | Sequence[int], size: Sequence[int] | None = None
 ) -> Tensor:
-    """Summed over the dimensions in which `size` was broadcast to this shape."""
+    """`self` summed over the dimensions in which `size` was broadcast to this shape."""
     shape = sizes(sizes_ if size is None else (size,))
     leading = self.ndim - len(shape)
     fits = leading >= 0 and all(
@@ -298,7 +301,7 @@ def sum_to_size(
             f"size {{{list(shape)}}} is not expandable to size {{{list(self.shape)}}}."
         )
     if not shape:
-        return self.sum()  # of bools and small integers, as a sum of all is everywhere
+        return self.sum()  # as every sum of bools and small integers
     grown = (leading + d for d, n in enumerate(shape) if n == 1 and self.shape[leading + d] != 1)
     over = (*range(leading), *grown)
     return call("sum", self, dim=over, keepdim=False).reshape(shape) if over else self

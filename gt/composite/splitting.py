@@ -1,7 +1,7 @@
-"""Splits at places, and hsplit, vsplit and dsplit; nothing is computed.
+"""Splits at indices, and hsplit, vsplit and dsplit; nothing is computed.
 
-Each part is a slice of its own, as in PyTorch: a recorded write into one is allowed, unlike into
-the results of `split` and `chunk`.
+Each part is a separate slice, as in PyTorch: a recorded write into one is allowed, unlike into the
+results of `split` and `chunk`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from gt.composite.common import Method, check_64_bits, slice_dim, whole, wrap
 from gt.composite.shapes import chunk, split, split_with_sizes
 from gt.errors import InvalidType, ShapeError
 
-# How many, or where each but the first begins.
+# Number of parts, or the start of each part but the first.
 Cuts: TypeAlias = int | Sequence[int] | None
 Places: TypeAlias = int | Sequence[int] | Tensor
 
@@ -28,14 +28,14 @@ def tensor_split(
     sections: int | None = None,
     tensor_indices_or_sections: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """Slices along `dim`: so many of nearly one size, or between places.
+    """Slices along `dim`: a number of nearly equal size, or between indices.
 
     Args:
-        indices_or_sections: how many, or the places; a tensor of whole numbers is read.
-        dim: along which dimension.
-        indices: another name of it, for places.
-        sections: another name of it, for how many.
-        tensor_indices_or_sections: another name of it, for a tensor.
+        indices_or_sections: number of slices, or the indices; a tensor of integers is read.
+        dim: the dimension.
+        indices: alternative name for indices.
+        sections: alternative name for a number.
+        tensor_indices_or_sections: alternative name for a tensor.
     """
     named = (indices_or_sections, indices, sections, tensor_indices_or_sections)
     places = next((value for value in named if value is not None), None)
@@ -49,7 +49,7 @@ def tensor_split(
 
 
 def read_places(places: Tensor) -> int | list[int]:
-    """A tensor's number, or numbers, of int64."""
+    """The number, or the numbers, in an int64 tensor."""
     if places.dtype != _core.int64:
         raise ShapeError(
             "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
@@ -67,7 +67,7 @@ def read_places(places: Tensor) -> int | list[int]:
 def split_at(
     self: Tensor, places: int | Sequence[int] | None, dim: int, function: str
 ) -> list[Tensor]:
-    """The slices of so many sections, or between places."""
+    """The slices of a number of sections, or between indices."""
     length, sections = self.shape[dim], whole(places)
     if sections is not None:
         check_64_bits(sections)
@@ -91,7 +91,7 @@ def split_at(
 
 
 def one_of(*names: Cuts) -> Cuts:
-    """The argument that is set under one of its names."""
+    """The argument that is given under one of its names."""
     return next((value for value in names if value is not None), None)
 
 
@@ -120,7 +120,7 @@ def hsplit(
     indices: Cuts = None,
     sections: Cuts = None,
 ) -> tuple[Tensor, ...]:
-    """Slices along columns (of vectors along their only dimension): equal ones, or at places."""
+    """Slices along columns (of a vector along its only dimension): of equal size, or at indices."""
     places = one_of(indices_or_sections, indices, sections)
     return in_equal_parts(self, places, 0 if self.ndim == 1 else 1, 1, "hsplit")
 
@@ -132,7 +132,7 @@ def vsplit(
     indices: Cuts = None,
     sections: Cuts = None,
 ) -> tuple[Tensor, ...]:
-    """Slices along rows: equal ones, or at places."""
+    """Slices along rows: of equal size, or at indices."""
     places = one_of(indices_or_sections, indices, sections)
     return in_equal_parts(self, places, 0, 2, "vsplit")
 
@@ -144,25 +144,25 @@ def dsplit(
     indices: Cuts = None,
     sections: Cuts = None,
 ) -> tuple[Tensor, ...]:
-    """Slices along the third dimension: equal ones, or at places."""
+    """Slices along the third dimension: of equal size, or at indices."""
     places = one_of(indices_or_sections, indices, sections)
     return in_equal_parts(self, places, 2, 3, "dsplit")
 
 
 def unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """chunk's slices, of which autograd does not know that they share memory."""
+    """The slices of chunk, without autograd's knowledge that they share memory."""
     return tuple(_core.unwatched(part) for part in chunk(self, chunks, dim))
 
 
 def unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """split's slices, of which autograd does not know that they share memory."""
+    """The slices of split, without autograd's knowledge that they share memory."""
     return tuple(_core.unwatched(part) for part in split(self, split_size, dim))
 
 
 def unsafe_split_with_sizes(
     self: Tensor, split_sizes: Sequence[int], dim: int = 0
 ) -> tuple[Tensor, ...]:
-    """split_with_sizes' slices, of which autograd does not know that they share memory."""
+    """The slices of split_with_sizes, without autograd's knowledge that they share memory."""
     return tuple(_core.unwatched(part) for part in split_with_sizes(self, split_sizes, dim))
 
 

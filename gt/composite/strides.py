@@ -1,6 +1,7 @@
-"""What PyTorch says by strides: a tensor's memory read in another order, and empty tensors.
+"""Functions that PyTorch defines by strides: a tensor's memory read in another order, and empty
+tensors.
 
-Results of operators are contiguous, whatever strides are asked for.
+Results of operators are contiguous, whatever strides are requested.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -29,18 +30,18 @@ WRITTEN = (
 def as_strided(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """A view of elements of this memory, at `storage_offset` and so many from each other.
+    """A view of elements of this memory, from `storage_offset` on at the distances `stride`.
 
-    Of a detached part that requires a gradient it is a copy, which cannot be written.
+    For a detached part that requires a gradient it is a copy, which cannot be written.
 
     Args:
-        size: the result's shape.
-        stride: elements from one to the next along each dimension.
-        storage_offset: where it begins; where `self` does if not given.
+        size: shape of the result.
+        stride: distance of two elements along each dimension.
+        storage_offset: first element; that of `self` if not given.
 
     Raises:
-        ShapeError: elements outside of the memory.
-        NotSupported: of a detached part that requires a gradient, elements that it does not show.
+        ShapeError: there are elements outside of the memory.
+        NotSupported: a detached part that requires a gradient does not show all of these elements.
     """
     offset = self.storage_offset() if storage_offset is None else storage_offset
     view = _core.as_strided(self, size, stride, offset)
@@ -54,7 +55,7 @@ def as_strided(
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """A copy of what as_strided shows."""
+    """A copy of the view that as_strided gives."""
     return as_strided(input, size, stride, storage_offset).clone()
 
 
@@ -65,7 +66,7 @@ def as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Tensor:
-    """A copy of `self` with `src` where as_strided reads."""
+    """A copy of `self` with `src` in the elements that as_strided reads."""
     if tuple(src.shape) != tuple(size):
         raise ShapeError(
             "expected src to have a size equal to the slice of self. src size = "
@@ -83,7 +84,7 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Tensor:
-    """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
+    """`self` with `src` written to `self[start:end:step]` along `dim`; None stands for an end."""
     start, end = 0 if start is None else start, sys.maxsize if end is None else end
     return call("slice_scatter", self, src, dim=dim, start=start, end=end, step=step)
 
@@ -91,7 +92,7 @@ def slice_scatter(
 def places_of(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
-    """The flat indices of the elements, once they are known to be inside."""
+    """The flat indices of the elements, checked to be inside."""
     if len(size) != len(stride):
         raise ShapeError("mismatch in length of strides and shape")
     if any(step < 0 for step in stride):
@@ -116,7 +117,7 @@ def places_of(
 
 
 def _positions(size: Sequence[int], stride: Sequence[int], offset: int) -> Places:
-    """Where in the memory the elements are."""
+    """Position of each element in the memory: [size]."""
     places = np.array(offset, dtype=np.int64)
     for n, step in zip(size, stride, strict=True):
         places = places[..., None] + np.arange(n, dtype=np.int64) * step
@@ -124,7 +125,7 @@ def _positions(size: Sequence[int], stride: Sequence[int], offset: int) -> Place
 
 
 def _found(shown: Places, wanted: Places) -> Places:
-    """Which of the positions `shown` are the wanted ones."""
+    """Index in `shown` of each of the wanted positions."""
     order = np.argsort(shown, kind="stable")
     at = np.searchsorted(shown, wanted, sorter=order)
     found: Places = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else at
@@ -150,7 +151,7 @@ def empty_strided(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of `size`, contiguous whatever `stride` says."""
+    """A tensor of `size`, contiguous for any `stride`."""
     if len(size) != len(stride):
         raise ShapeError(
             f"dimensionality of sizes ({len(size)}) must match dimensionality of strides "
@@ -169,10 +170,10 @@ def empty_permuted(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of `size`, contiguous whatever `physical_layout` says.
+    """A tensor of `size`, contiguous for any `physical_layout`.
 
     Raises:
-        ShapeError: a layout that does not name each dimension once.
+        ShapeError: the layout does not name each dimension once.
     """
     if len(size) != len(physical_layout):
         raise ShapeError(
@@ -193,7 +194,7 @@ def empty_permuted(
 
 
 def blank(size: tuple[int, ...], dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
-    """Zeros."""
+    """Zeros in place of uninitialised memory."""
     chosen = _core.get_default_dtype() if dtype is None else dtype
     out: Tensor = call("full", size=size, value=0, dtype=chosen)
     return out.requires_grad_() if requires_grad else out
@@ -210,7 +211,7 @@ def new_empty_strided(
     layout: object = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
+    """A tensor of `size` of this dtype, contiguous for any `stride`."""
     chosen = self.dtype if dtype is None else dtype
     return empty_strided(size, stride, dtype=chosen, requires_grad=requires_grad)
 
@@ -224,7 +225,7 @@ def scalar_tensor(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of one number and no dimensions, in the default dtype if none is given."""
+    """A tensor of one number without dimensions, by default in the default dtype."""
     chosen = _core.get_default_dtype() if dtype is None else dtype
     out: Tensor = call("full", size=(), value=s, dtype=chosen)
     return out.requires_grad_() if requires_grad else out
@@ -236,11 +237,11 @@ def resize_(
     size: Sequence[int] | None = None,
     memory_format: object = None,
 ) -> Tensor:
-    """The same elements in another shape: those that are too many are left out, new ones are 0.
+    """Resize in place: surplus elements are dropped, new ones are 0.
 
     Raises:
-        InvalidUse: of a tensor that requires a gradient.
-        NotSupported: more elements than its memory has, where others share that memory.
+        InvalidUse: the tensor requires a gradient.
+        NotSupported: more elements than its memory holds, while others share that memory.
     """
     if self.requires_grad:
         raise InvalidUse("cannot resize variables that require grad")
@@ -273,7 +274,7 @@ def row_major(size: Sequence[int]) -> list[int]:
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: object = None) -> Tensor:
-    """resize_ to another tensor's shape."""
+    """Resize in place to another tensor's shape."""
     return resize_(self, tuple(the_template.shape))
 
 
@@ -285,10 +286,10 @@ def to_sparse(
     blocksize: object = None,
     dense_dim: int | None = None,
 ) -> Any:  # noqa: ANN401 - a gt.sparse.SparseTensor, which needs this package
-    """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read.
+    """The elements that are not zero as a `gt.sparse.SparseTensor`; their number is read.
 
     Raises:
-        NotSupported: `sparse_dim` other than all dimensions, another layout.
+        NotSupported: `sparse_dim` is not the number of dimensions, or another layout is asked for.
     """
     from gt import sparse
 
@@ -303,7 +304,7 @@ def to_sparse(
 def to_dense(
     self: Tensor, dtype: _core.dtype | None = None, *, masked_grad: bool | None = None
 ) -> Tensor:
-    """Itself, in a dtype."""
+    """The tensor itself, in a dtype."""
     del masked_grad
     return self if dtype is None else self.to(dtype)
 

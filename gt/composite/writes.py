@@ -1,6 +1,6 @@
-"""Writes by index that combine what arrives with what is there.
+"""Writes by index that combine new elements with those already there.
 
-Where an argument is not what PyTorch takes, its own operator is called for its error.
+For arguments that PyTorch refuses, its own operator is called, for its error.
 """
 
 from gt import _core
@@ -17,11 +17,11 @@ def scatter_reduce(
     """`self` with elements of `src` combined along `dim` at `index`.
 
     Args:
-        dim: along which dimension.
-        index: whole numbers, of the shape of what is read of `src`.
-        src: of the dtype of `self`.
+        dim: the dimension.
+        index: integers, with the shape of the part of `src` that is read.
+        src: a tensor in the dtype of `self`.
         reduce: sum, prod, mean, amax or amin.
-        include_self: whether what is there counts.
+        include_self: True combines with the elements of `self`, too.
     """
     reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in REDUCES:
@@ -39,11 +39,11 @@ def index_reduce(
     """`self` with slices of `source` combined along `dim`, by prod, mean, amax or amin.
 
     Args:
-        dim: along which dimension.
-        index: a vector: where each slice arrives.
-        source: of the dtype of `self`.
-        reduce: how they are combined.
-        include_self: whether what is there counts.
+        dim: the dimension.
+        index: a vector: the target of each slice.
+        source: a tensor in the dtype of `self`.
+        reduce: the combination: prod, mean, amax or amin.
+        include_self: True combines with the elements of `self`, too.
     """
     if reduce not in REDUCES[1:]:
         raise ShapeError(

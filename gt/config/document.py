@@ -1,4 +1,4 @@
-"""A YAML file of layouts, read with the place of every mistake. What it means is in scopes.py.
+"""Parser of YAML layout files that reports the position of each mistake; scopes.py interprets them.
 
 The grammar: `NAME: {shard: {axis, workers, replicated, mesh, placements, blocks}, workers, mesh,
 placements, blocks, backward, compile}`; `parameters:`, rules by path (rules.py); and `schedule:`,
@@ -29,17 +29,17 @@ from gt.errors import ConfigError
 if TYPE_CHECKING:
     import yaml
 
-FILE_BYTES_MAX = 1 << 20  # a thousand times what people write
-DEPTH_SHOWN = 100  # of lists and mappings in each other; PyYAML gives up at a few hundred
+FILE_BYTES_MAX = 1 << 20  # A thousand times the size of a typical file.
+DEPTH_SHOWN = 100  # Nesting of lists and mappings; PyYAML gives up at a few hundred.
 INTEGER_DIGITS_MAX = 18
 MERGE_DEPTH_MAX, MERGES_MAX = (
     8,
     10_000,
-)  # a mapping may be merged into itself, or ten into ten into ten
+)  # a mapping may merge itself, or ten mappings of ten of ten
 PARAMETERS = "parameters"
 SCHEDULE = "schedule"
 SHARD_KEYS = tuple(field.name for field in fields(ShardConfig))
-SHORTHANDS = ("mesh", "placements", "blocks")  # of shard's, written beside `workers`
+SHORTHANDS = ("mesh", "placements", "blocks")  # keys of `shard` that may stand beside `workers`
 ENTRY_KEYS = ("shard", "workers", "backward", "compile", *SHORTHANDS)
 RULE_KEYS = ("style", "workers", "mesh", "placements", "blocks")
 
@@ -52,15 +52,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What a file or a program says of one signal, and where."""
+    """Configuration of one signal, with the positions of its keys in the file or program."""
 
     config: SignalConfig
     file: str
     marks: Mapping[str, tuple[int, int]]
-    """Line and column of each key; of the name under the empty string."""
+    """Line and column of each key; the empty string stands for the signal's name."""
 
     def mistake(self, error: ConfigError) -> ConfigError:
-        """The same mistake with the place of its key."""
+        """A copy of the error with the position of its key in the file."""
         line, column = self.marks.get(error.key or "", self.marks.get("", (None, None)))
         return ConfigError(
             error.text, error.remedy, key=error.key, file=self.file, line=line, column=column
@@ -69,20 +69,20 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """What a file says, and every mistake in it."""
+    """Content of a configuration file, and all its mistakes."""
 
     entries: Mapping[str, Entry]
     rules: tuple[Rule, ...]
     mistakes: tuple[ConfigError, ...]
     schedule: str | None = None
-    """The name of a pipeline schedule."""
+    """Name of a pipeline schedule."""
 
 
 def load(path: str) -> Document:
-    """What a file says.
+    """Read a file, and raise its first mistake.
 
     Raises:
-        ConfigError: the first mistake in it.
+        ConfigError: The file has a mistake or cannot be read.
     """
     document = read(path)
     if document.mistakes:
@@ -91,10 +91,10 @@ def load(path: str) -> Document:
 
 
 def read(path: str) -> Document:
-    """What a file says, as far as it can be understood, and its mistakes in order.
+    """Read a file: its valid entries, and its mistakes in order.
 
     Raises:
-        ConfigError: there is no such file.
+        ConfigError: The file does not exist.
     """
     try:
         with Path(path).open("rb") as file:
@@ -106,11 +106,11 @@ def read(path: str) -> Document:
 
 
 def read_from(stream: BinaryIO, file: str) -> Document:
-    """What a stream of bytes says, as far as it can be understood, and its mistakes in order.
+    """Read a stream: its valid entries, and its mistakes in order.
 
     Args:
-        stream: read to its end, or to one byte more than a file may have.
-        file: what mistakes call it.
+        stream: Read to its end, or to one byte beyond the largest size of a file.
+        file: Name of the stream in error messages.
     """
     content = stream.read(FILE_BYTES_MAX + 1)
     try:
@@ -131,11 +131,11 @@ def read_from(stream: BinaryIO, file: str) -> Document:
 
 
 def parse(text: str, file: str) -> Document:
-    """What a text says, as far as it can be understood, and its mistakes in order.
+    """Read a text: its valid entries, and its mistakes in order.
 
     Args:
         text: YAML.
-        file: what mistakes call it.
+        file: Name of the text in error messages.
     """
     return _Reader(file).document(text)
 
@@ -206,7 +206,7 @@ class _Reader:
             else:
                 values.update(self._value(key.value, value))
         made = SignalConfig()
-        if len(self.mistakes) == before:  # of half an entry nothing else can be said
+        if len(self.mistakes) == before:  # an entry with mistakes is not checked as a whole
             with self._at(name, marks):
                 if shard:
                     values["shard"] = _made(ShardConfig, shard)
@@ -221,7 +221,7 @@ class _Reader:
         return found
 
     def _value(self, key: str, node: yaml.Node) -> dict[str, object]:
-        """The checked value of a key; nothing where it is wrong."""
+        """Checked value of a key; empty if it is wrong."""
         found: dict[str, object] = {}
         with self._at(node):
             given = self._names(node) if key == "backward" else self._plain(node)
@@ -252,7 +252,7 @@ class _Reader:
                 shard.update(self._value("placements", node))
             else:
                 style = self._plain(node)
-            if len(self.mistakes) == before:  # of half a rule nothing else can be said
+            if len(self.mistakes) == before:  # a rule with mistakes is not checked as a whole
                 made.append(self._made_rule(pattern, style, shard))
         return made
 
@@ -279,7 +279,9 @@ class _Reader:
     def _pairs(
         self, node: yaml.Node, wanted: str, known: tuple[str, ...] | None = None, depth: int = 0
     ) -> list[tuple[yaml.Node, yaml.Node]]:
-        """Keys and values of a mapping, `<<` merged; unknown and repeated keys are mistakes."""
+        """Keys and values of a mapping, with `<<` merged; unknown and repeated keys are
+        mistakes.
+        """
         import yaml
 
         if _is_nothing(node):
@@ -317,7 +319,7 @@ class _Reader:
         known: tuple[str, ...] | None,
         depth: int,
     ) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """What a mapping takes from others by `<<`."""
+        """The keys and values that a mapping merges from others by `<<`."""
         self._merges += len(others)
         if others and (depth == MERGE_DEPTH_MAX or self._merges > MERGES_MAX):
             self._mistake(node, "too many `<<` in each other", "write the keys out")
@@ -326,13 +328,13 @@ class _Reader:
             yield from self._pairs(other, wanted, known, depth + 1)
 
     def _names(self, node: yaml.Node) -> object:
-        """A scalar as it is written: names of signals are strings, also `on`, `no` and `1`."""
+        """A scalar as written: signal names are strings, even `on`, `no` and `1`."""
         import yaml
 
         return node.value if isinstance(node, yaml.ScalarNode) else self._plain(node)
 
     def _plain(self, node: yaml.Node, depth: int = 0) -> object:
-        """The value of a node: boolean, whole number, string, or a list or mapping of these."""
+        """Value of a node: boolean, whole number, string, or a list or mapping of these."""
         import yaml
 
         if depth > 2:
@@ -369,7 +371,7 @@ class _Reader:
     def _at(
         self, node: yaml.Node, marks: Mapping[str, tuple[int, int]] | None = None
     ) -> Iterator[None]:
-        """Writes a mistake down with the place of its key, else of the node, and goes on."""
+        """Records a mistake at the position of its key, else of the node, and continues."""
         try:
             yield
         except ConfigError as error:
@@ -406,13 +408,13 @@ def _place(node: yaml.Node | yaml.Event) -> tuple[int, int]:
 
 
 def _place_of(before: str) -> tuple[int, int]:
-    """Line and column of what follows a text."""
+    """Line and column just after a text."""
     lines = before.split("\n")
     return len(lines), len(lines[-1]) + 1
 
 
 def _deepest(text: str) -> tuple[int, int]:
-    """Where lists and mappings stand in more of each other than anybody means."""
+    """Line and column where lists and mappings are nested deeper than any configuration needs."""
     import yaml
 
     depth = 0
@@ -432,7 +434,7 @@ def _schedule(name: str) -> str:
     """The name of a pipeline schedule.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: The schedule does not exist.
     """
     from gt.pipeline.schedules import SCHEDULES
 
@@ -442,7 +444,7 @@ def _schedule(name: str) -> str:
 
 
 def _is_rule(name: yaml.Node, node: yaml.Node) -> bool:
-    """Whether an entry speaks of parameters and not of a signal."""
+    """True if an entry is a rule for parameters rather than a signal."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode):
@@ -459,5 +461,5 @@ def _shown(node: yaml.Node) -> str:
 
 
 def _made(made: Callable[..., T], values: Mapping[str, object]) -> T:
-    """A configuration from values that have been checked one by one."""
+    """A configuration from values that have been checked individually."""
     return made(**values)

@@ -1,7 +1,6 @@
-"""Settings from the environment, read where a session begins; nothing else looks at os.environ.
-variables.py declares GT's own.
+"""Settings from the environment, read when a session begins; no other module looks at os.environ.
 
-What a file of layouts says is read in document.py, not here.
+variables.py declares GT's variables; document.py reads layout files.
 """
 
 import os
@@ -21,9 +20,9 @@ T = TypeVar("T")
 NCCL_SETTINGS = {
     "NCCL_ALGO": "Ring",
     "NCCL_PROTO": "Simple",
-    # Calls of several groups run on a GPU in the order in which they were made.
+    # Runs the calls of several groups on a GPU in the order in which they were made.
     "NCCL_LAUNCH_ORDER_IMPLICIT": "1",
-    # By default a failed call would end the process, and a monitor ask the store for ever.
+    # By default a failed call would end the process, and a monitor would poll the store forever.
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_ENABLE_MONITORING": "0",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
@@ -32,7 +31,7 @@ NCCL_SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """How the embedded dispatcher starts its workers."""
+    """Options for the workers that the embedded dispatcher starts."""
 
     workers: int | None
     gpus: int
@@ -50,14 +49,15 @@ class SessionOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """What mpirun tells a process that it starts.
+    """Variables that mpirun passes to a process that it starts.
 
     Args:
-        rank: its number.
-        size: how many there are.
-        local_size: how many of them are on this host.
-        job: a word that all of one mpirun have, and no other job of this host at that time.
-        master: MASTER_ADDR and MASTER_PORT, where a person has set both.
+        rank: Number of the process.
+        size: Number of processes.
+        local_size: Number of processes on this host.
+        job: Identifier that the processes of one mpirun share, unique among the running jobs of
+            this host.
+        master: MASTER_ADDR and MASTER_PORT, if both are set.
     """
 
     rank: int
@@ -68,10 +68,10 @@ class Rank:
 
 
 def read(variable: Variable[T]) -> T:
-    """What the environment says of it now.
+    """Current value of the variable in the environment.
 
     Raises:
-        ConfigError: that means nothing.
+        ConfigError: The text is not a valid value.
     """
     try:
         return variable.value(os.environ)
@@ -80,10 +80,10 @@ def read(variable: Variable[T]) -> T:
 
 
 def check() -> None:
-    """Look at all variables before a session begins, those of its workers too.
+    """Check all variables before a session begins, including those of its workers.
 
     Raises:
-        ConfigError: one of them means nothing.
+        ConfigError: A variable has no valid value.
     """
     for variable in variables.VARIABLES:
         read(variable)
@@ -94,32 +94,34 @@ def check() -> None:
 
 
 def is_verbose() -> bool:
-    """Whether GT_VERBOSE asks to say what starts."""
+    """True if GT_VERBOSE asks for messages about processes that start."""
     return read(variables.VERBOSE)
 
 
 def uses_rings() -> bool:
-    """Whether a dispatcher on this host is talked to by shared memory, as GT_NO_RING allows."""
+    """True unless GT_NO_RING turns off shared memory to a dispatcher on this host."""
     return not read(variables.NO_RING)
 
 
 def shards_batches() -> bool:
-    """Whether GT_AUTO_SHARD cuts batches over all workers."""
+    """True if GT_AUTO_SHARD shards batches over all workers."""
     return read(variables.AUTO_SHARD)
 
 
 def backend() -> str:
-    """What GT_BACKEND says: `pytorch`, `native`, `numpy`, or `auto` (pytorch where it is there)."""
+    """The value of GT_BACKEND: `pytorch`, `native`, `numpy`, or `auto` (pytorch if it is
+    installed).
+    """
     return read(variables.BACKEND)
 
 
 def own_kernels() -> str:
-    """What GT_KERNELS says: `auto` (where they are faster), `on` (wherever they can), `off`."""
+    """The value of GT_KERNELS: `auto` (where they are faster), `on` (wherever they can), `off`."""
     return read(variables.KERNELS)
 
 
 def gpu_count() -> int:
-    """NVIDIA GPUs that this process may use, without loading any library of theirs."""
+    """Number of NVIDIA GPUs that this process may use, counted without loading a CUDA library."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([part for part in visible.split(",") if part.strip() not in ("", "-1")])
@@ -127,15 +129,15 @@ def gpu_count() -> int:
 
 
 def core_count() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def mpi_rank() -> Rank | None:
-    """The place of this process among those of an mpirun; None where none has started it.
+    """Place of this process among those of mpirun; None outside mpirun.
 
     Raises:
-        ConfigError: a number is none.
+        ConfigError: A variable that holds a number has another value.
     """
     for engine in place.ENGINES:
         rank, size, local_size = engine.rank, engine.size, engine.local_size
@@ -159,30 +161,32 @@ def mpi_rank() -> Rank | None:
 
 
 def threads() -> int | None:
-    """Threads of a large instruction: GT_THREADS, else the first number of OMP_NUM_THREADS."""
+    """Threads for a large instruction: GT_THREADS, else the first number in OMP_NUM_THREADS."""
     own = read(variables.THREADS)
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return own or (int(first) if first.isdigit() and int(first) > 0 else None)
 
 
 def use_threads(count: int | None) -> None:
-    """How a worker's libraries behave, OpenMP's threads above all, before one of them is loaded.
+    """Set the thread count and the wait policy of a worker's libraries (such as OpenMP) before they
+    load.
 
-    They sleep between two instructions: by default they would spin for milliseconds, on the core
-    that the client needs. How they wait is the user's where the user has said so.
+    Threads sleep between instructions: by default they would spin for milliseconds on the core that
+    the client needs. A policy set by the user stays.
 
     Args:
-        count: how many there are; None leaves it to the library, which takes all cores.
+        count: Number of threads; with None, the library takes all cores.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # PyTorch imports no front ends of other devices in a worker: GT's own would make it a client.
+    # Keeps PyTorch from importing front ends of other devices in a worker: GT's own would make it a
+    # client.
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     if count is not None:
         os.environ["OMP_NUM_THREADS"] = str(count)
 
 
 def stand_alone() -> None:
-    """This process and those that it starts use one small worker of their own, and no file."""
+    """Let this process and its children use one small worker of their own, and no layout file."""
     kept = "numpy" if backend() == "numpy" else "native"
     for variable in variables.VARIABLES:
         if variable.of_session:
@@ -195,7 +199,7 @@ def stand_alone() -> None:
 
 
 def session_options() -> SessionOptions:
-    """The settings of this moment: variables may be set before or after `import gt`."""
+    """Settings now: variables may be set before or after `import gt`."""
     check()
     cores = core_count()
     here = str(pathlib.Path(__file__).resolve().parent.parent.parent)
@@ -217,32 +221,32 @@ def session_options() -> SessionOptions:
 
 
 def resolved_backend(name: str) -> str:
-    """The backend of that name; of `auto` PyTorch's where it is installed, else the native one."""
+    """Backend of that name; `auto` is PyTorch's if it is installed, else the native one."""
     if name == "auto":
         return "pytorch" if torch_imports.torch_is_installed() else "native"
     return name
 
 
 def set_variables(**settings: str) -> None:
-    """Set them in this process, and so in those that it starts."""
+    """Set variables in this process and the processes that it starts."""
     os.environ |= settings
 
 
 def with_settings(**settings: str) -> dict[str, str]:
-    """The environment of a program that is started with these variables."""
+    """Environment for a program that is started with these variables."""
     return os.environ | settings
 
 
 def address() -> str | None:
-    """The dispatcher that GT_ADDRESS names."""
+    """Address of the dispatcher from GT_ADDRESS."""
     return read(variables.ADDRESS) or None
 
 
 def with_gpu(index: int) -> dict[str, str]:
-    """The environment of a program that sees one of the GPUs that this one sees.
+    """Environment for a program that sees one of the GPUs that this process sees.
 
     Args:
-        index: its place among these; where there is none of that place, nothing changes.
+        index: Index among these GPUs; an index out of range changes nothing.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     there = [str(place) for place in range(gpu_count())] if visible is None else visible.split(",")
@@ -252,38 +256,41 @@ def with_gpu(index: int) -> dict[str, str]:
 
 
 def token() -> str | None:
-    """The token that a dispatcher off this host asks for."""
+    """Token that a dispatcher on another host requires."""
     return read(variables.TOKEN) or None
 
 
 def use_token(token: str) -> None:
-    """Sessions of this process, and what it starts, show this token."""
+    """Set the token for sessions of this process and of its children."""
     os.environ[variables.TOKEN.name] = token
 
 
 def idle_seconds() -> float:
-    """How long a worker keeps memory for what may come: GT_IDLE_SECONDS, else five seconds."""
+    """Seconds for which a worker keeps free memory for reuse: GT_IDLE_SECONDS, else five."""
     return read(variables.IDLE_SECONDS)
 
 
 def look_ahead() -> int | None:
-    """What workers look at of the stream behind an instruction: all, 0 for nothing, a seed to draw.
+    """How far workers read ahead in the stream: None for all of it, 0 for nothing, else a seed for
+    random extents.
 
-    For tests, which show with GT_LOOK_AHEAD that no result depends on it.
+    Tests set GT_LOOK_AHEAD to show that no result depends on it.
     """
     return read(variables.LOOK_AHEAD)
 
 
 def native_rows() -> str:
-    """Whether a torch worker runs rows by ATen in C++: GT_ATEN says `auto`, `on` or `off`.
+    """Value of GT_ATEN, which lets a torch worker run rows by ATen in C++: `auto`, `on` or `off`.
 
-    `auto`, the default, compiles the helper beside the first instructions, `on` before them.
+    `auto`, the default, compiles the helper while the first instructions run, `on` before them.
     """
     return read(variables.ATEN)
 
 
 def cache_folder() -> pathlib.Path:
-    """Where what is made once for this machine is kept: GT_CACHE_DIR, else the user's cache."""
+    """Folder for files that are built once per machine: GT_CACHE_DIR, else one in the
+    user's cache.
+    """
     own = read(variables.CACHE_DIR)
     users = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(own) if own else pathlib.Path(users) / "gt"
@@ -295,12 +302,12 @@ def cpp_compiler() -> str:
 
 
 def process_groups() -> str:
-    """What GT_PROCESS_GROUPS says: `auto` (the default), `off`, `gloo` or `nccl`."""
+    """The value of GT_PROCESS_GROUPS: `auto` (the default), `off`, `gloo` or `nccl`."""
     return read(variables.GROUPS)
 
 
 def compression() -> str:
-    """What GT_COMPRESSION says of bytes for other hosts.
+    """The value of GT_COMPRESSION, the compression of bytes for other hosts.
 
     Returns:
         `auto` (the default), `on` or `off`; or, where sums may lose bits, a codec (`bf16` or
@@ -310,7 +317,7 @@ def compression() -> str:
 
 
 def instruction_log() -> str | None:
-    """The file of GT_INSTRUCTION_LOG, beside which workers record when they executed what."""
+    """File of GT_INSTRUCTION_LOG; beside it, workers record the times at which instructions ran."""
     return read(variables.INSTRUCTION_LOG) or None
 
 
@@ -321,12 +328,13 @@ def trusted_networks() -> list[str]:
 
 
 def use_nccl_interface(interface: str) -> None:
-    """One algorithm, so that sums have the same bits in each run; errors are ours to handle.
+    """Configure NCCL: one algorithm, so that sums have the same bits in each run, and errors left
+    to GT.
 
-    What the user has set stays.
+    Variables set by the user stay.
 
     Args:
-        interface: the network interface by which members meet.
+        interface: Network interface through which members meet.
     """
     for name, value in NCCL_SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -334,10 +342,10 @@ def use_nccl_interface(interface: str) -> None:
 
 
 def layout_file() -> str | None:
-    """The file of layouts that GT_CONFIG names, relative to the working directory."""
+    """Layout file that GT_CONFIG names, relative to the working directory."""
     return read(variables.CONFIG) or None
 
 
 def rule_log() -> str | None:
-    """The file to which rules by path that mean a parameter are written: GT_RULE_LOG."""
+    """File of GT_RULE_LOG, which lists the rules by path that match a parameter."""
     return read(variables.RULE_LOG) or None

@@ -1,6 +1,6 @@
-"""What one signal means: SignalConfig and ShardConfig, checked when they are made.
+"""Configuration of one signal: SignalConfig and ShardConfig, checked on construction.
 
-How they are read from a file is in document.py, what holds inside several signals in scopes.py.
+document.py reads them from a file; scopes.py combines them in nested scopes.
 """
 
 import difflib
@@ -24,21 +24,22 @@ Placements = Sequence[str] | Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """The layout over workers of what is created in a scope.
+    """Layout over workers for tensors created in a scope.
 
     Args:
-        axis: the dimension that is cut, of tensors that are created in the scope and of the weight
-            `w` of a product `x @ w` there; negative counts from the end. Never of an activation.
-        workers: their indexes, in the order of the shards; those of the scope around if not given.
-        replicated: every worker holds the whole.
-        mesh: names and sizes of the dimensions in which the workers are arranged.
-        placements: for each dimension of the mesh `replicate` or `shard(d)`: a list in the mesh's
-            order, or a mapping from names (what it does not name is replicated).
-        blocks: the cut dimension consists of so many equal parts, each of which is cut (3 for a
-            fused QKV, so that every worker has its heads of all three).
+        axis: Dimension to cut, of tensors created in the scope and of the weight `w` in a product
+            `x @ w` there; negative values count from the end. Activations are never cut by it.
+        workers: Indexes of the workers, in the order of the shards; by default those of the
+            enclosing scope.
+        replicated: Every worker holds the whole tensor.
+        mesh: Names and sizes of the dimensions in which the workers are arranged.
+        placements: `replicate` or `shard(d)` for each dimension of the mesh: a list in the mesh's
+            order, or a mapping from names (dimensions that it omits are replicated).
+        blocks: Number of equal parts of the cut dimension, each of which is cut (3 for a fused QKV,
+            so that every worker has its heads of all three).
 
     Raises:
-        ConfigError: a value that has no meaning, or two that contradict each other.
+        ConfigError: A value is invalid, or two values contradict each other.
     """
 
     axis: int | None = None
@@ -58,16 +59,16 @@ class ShardConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SignalConfig:
-    """What a signal means.
+    """Configuration of a signal.
 
     Args:
-        shard: the layout; without it the planner chooses.
-        workers: where the scope runs: the same as the workers of `shard`.
-        backward: the name of the signal that the gradients carry.
-        compile: what runs here is to be compiled (True) or not (False), else as around the scope.
+        shard: Layout; without it the planner chooses.
+        workers: Workers on which the scope runs; they are the workers of `shard`.
+        backward: Name of the signal for the gradients.
+        compile: Whether to compile the scope's work; None inherits from the enclosing scope.
 
     Raises:
-        ConfigError: a value that has no meaning, or two that contradict each other.
+        ConfigError: A value is invalid, or two values contradict each other.
     """
 
     shard: ShardConfig | None = None
@@ -97,14 +98,14 @@ class SignalConfig:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """A remedy for a word that nobody knows."""
+    """Remedy for an unknown word: the closest known one."""
     known = list(known)
     found = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {found[0]}?" if found else f"known are {', '.join(known)}"
 
 
 def placement(value: object) -> str:
-    """`replicate` or `shard(d)`, as it is written everywhere."""
+    """A placement in its normal form, `replicate` or `shard(d)`."""
     if value == "replicate":
         return "replicate"
     found = SHARD.fullmatch(value) if isinstance(value, str) else None
@@ -116,13 +117,13 @@ def placement(value: object) -> str:
 
 
 def cut_dim(word: str) -> int | None:
-    """The dimension of a placement that is cut."""
+    """Dimension that a placement cuts."""
     found = SHARD.fullmatch(word)
     return int(found[1]) if found else None
 
 
 def axis(value: object, key: str = "axis") -> int:
-    """A dimension that some tensor may have."""
+    """A dimension, checked to be possible for a tensor."""
     number = _integer(value, key, "the number of a dimension, such as 0, 1 or -1")
     if not -DIMS_MAX <= number < DIMS_MAX:
         raise ConfigError(
@@ -204,12 +205,12 @@ def _blocks(value: object) -> int:
 
 
 def is_text(value: str) -> bool:
-    """Whether a string can be written down: half of a surrogate pair cannot."""
+    """True if a string can be encoded: one with a lone surrogate cannot."""
     return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def signal_name(value: object, key: str = "backward") -> str:
-    """A signal's name: what an instruction can carry."""
+    """A signal's name, checked to fit in an instruction."""
     if not isinstance(value, str) or not is_text(value) or not 0 < len(value.encode()) <= 4096:
         raise ConfigError(
             f"{key} is {value!r}", "a signal's name is a string of 1 to 4096 bytes", key=key
@@ -230,7 +231,7 @@ CHECKS: dict[str, Callable[[object], object]] = {
 
 
 def words_of(placements: Placements) -> list[str]:
-    """The placements themselves, whatever their form."""
+    """Placements as a list, whatever form they have."""
     return list(placements.values() if isinstance(placements, Mapping) else placements)
 
 
@@ -263,10 +264,10 @@ def _check_together(shard: ShardConfig) -> None:
 
 
 def check_mesh_size(mesh: Mapping[str, int] | None, workers: int) -> None:
-    """A mesh has a place for each worker.
+    """Check that a mesh has a place for each worker.
 
     Raises:
-        ConfigError: it has more or fewer.
+        ConfigError: The mesh has more or fewer places.
     """
     if not mesh or (size := math.prod(mesh.values())) == workers:
         return
@@ -283,7 +284,7 @@ def ordered(placements: Placements, mesh: Mapping[str, int] | None) -> tuple[str
     """One placement for each dimension of the mesh, in its order.
 
     Raises:
-        ConfigError: they do not fit each other.
+        ConfigError: The placements do not fit the mesh.
     """
     dims = list(mesh or {"workers": 0})
     if isinstance(placements, Mapping):

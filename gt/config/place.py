@@ -1,6 +1,6 @@
-"""Place of a process among those that an engine started with it, from the engine's variables.
+"""Place of a process among those that a launcher started, from the launcher's variables.
 
-A row for each engine. Nothing here reads the environment; callers hand it in.
+The table has a row for each launcher. Nothing here reads the environment; callers pass it in.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,15 @@ from gt.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Variables by which an engine numbers what it starts; an empty name is a number it lacks.
+    """Variables in which a launcher numbers its processes; an empty name is a number that it lacks.
 
     Args:
-        name: as a person calls it.
-        rank: among all.
-        size: how many there are; only of an mpirun, whose rank 0 may be the program itself.
-        local_rank: among those of a host.
-        local_size: how many a host has.
+        name: Common name of the launcher.
+        rank: Variable with the process's number among all.
+        size: Variable with the number of processes; only for an mpirun, whose rank 0 may be the
+            program itself.
+        local_rank: Variable with the number among the processes of a host.
+        local_size: Variable with the number of processes on a host.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Engine:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What an engine says of one worker; None where it says nothing."""
+    """Place of one worker according to its launcher; None for missing facts."""
 
     engine: str
     rank: int
@@ -38,8 +39,8 @@ class Place:
     local_size: int | None
 
 
-# The innermost engine first: a batch job of Slurm in which mpirun starts the workers has the
-# variables of both, and those of Slurm are then of the job's first task for every worker.
+# The innermost launcher comes first: in a Slurm batch job whose mpirun starts the workers, both set
+# their variables, and those of Slurm describe the job's first task for every worker.
 ENGINES = (
     Engine(name="torchrun", rank="RANK", local_rank="LOCAL_RANK", local_size="LOCAL_WORLD_SIZE"),
     Engine(
@@ -50,7 +51,7 @@ ENGINES = (
         local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     Engine(
-        name="MPICH",  # and what descends from it
+        name="MPICH",  # and its descendants
         rank="PMI_RANK",
         size="PMI_SIZE",
         local_rank="MPI_LOCALRANKID",
@@ -64,10 +65,11 @@ ENGINES = (
 
 
 def found(environment: Mapping[str, str]) -> Place:
-    """Place of this process: of the first engine that numbers it by all of its ranks.
+    """Place of this process, according to the first launcher whose variables number it among all
+    ranks.
 
     Raises:
-        ConfigError: no engine does, or a number is none.
+        ConfigError: No launcher does, or a variable does not hold a number.
     """
     for engine in ENGINES:
         ranks = [name for name in (engine.rank, engine.local_rank) if name]
@@ -85,12 +87,12 @@ def found(environment: Mapping[str, str]) -> Place:
 
 
 def threads(place: Place, cores: int, machine_cores: int) -> int | None:
-    """Threads of a worker that shares its host; None where its engine does not say with how many.
+    """Threads for a worker that shares its host; None if its launcher does not give their number.
 
     Args:
-        place: the worker's.
-        cores: that this process may use, which some engines have cut already.
-        machine_cores: of the host.
+        place: Place of the worker.
+        cores: Number of cores that this process may use; some launchers have divided them already.
+        machine_cores: Number of cores of the host.
     """
     if place.local_size is None:
         return None

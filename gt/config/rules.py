@@ -1,7 +1,7 @@
 """Rules by parameter path: layouts for the parameters of a model whose code has no signals.
 
-What they are applied to is in gt/nn/placing.py. A pattern is a dotted path; `*` stands for one name
-or a part of one, `**` for any number of names. It means a parameter, or all of a module's.
+gt/nn/placing.py applies them. A pattern is a dotted path; `*` stands for one name or a part of one,
+`**` for any number of names. It matches a parameter, or all parameters of a module.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from gt.config.layout import ShardConfig, cut_dim, ordered
 from gt.errors import ConfigError
 
-ROOT = "model"  # what patterns may call the module itself
+ROOT = "model"  # name of the model itself in patterns
 STYLES = ("colpar", "rowpar", "vocab", "replicate")
-TENSOR_PARALLEL = (
-    "tp"  # the mesh dimension that a style cuts along, where there is one of this name
-)
+TENSOR_PARALLEL = "tp"  # the mesh dimension that a style cuts along, if one has this name
 
-# For a weight in the orientation [in, out]: the dimension that a style cuts.
+# Dimension that a style cuts, for a weight in the orientation [in, out].
 WEIGHT_DIM = {"colpar": 1, "rowpar": 0, "vocab": 0}
 
 
@@ -29,14 +27,14 @@ class Rule:
     """One pattern and its layout.
 
     Args:
-        pattern: the path, without the root's name or with `model.` before it.
-        style: `colpar`, `rowpar`, `vocab` or `replicate`; else `shard` says it.
-        shard: workers, mesh, placements (of the parameter as it is stored) and their blocks.
-        blocks: beside a style: what it cuts has so many equal parts, each of which is cut.
-        file: where it is written, or the call that was made; with line and column of a file.
+        pattern: Path, with or without the leading `model.`.
+        style: `colpar`, `rowpar`, `vocab` or `replicate`; without it, `shard` gives the layout.
+        shard: Workers, mesh, placements (of the parameter as it is stored) and their blocks.
+        blocks: With a style: number of equal parts of the cut dimension, each of which is cut.
+        file: File of the rule (with line and column), or the call that made it.
 
     Raises:
-        ConfigError: it says nothing, or two things.
+        ConfigError: The rule gives no layout, or two.
     """
 
     pattern: str
@@ -67,11 +65,11 @@ class Rule:
 
     @property
     def place(self) -> str:
-        """`file:line:column`, by which the same rule is known in another process."""
+        """Position `file:line:column`, by which another process identifies the same rule."""
         return f"{self.file}:{self.line}:{self.column}"
 
     def matches(self, path: str) -> bool:
-        """Whether it means the parameter of this path, or a module that it belongs to."""
+        """True if the pattern matches the parameter's path, or that of its module."""
         names = path.split(".")
         return any(
             _matches(self.pattern.split("."), [*before, *names[:length]])
@@ -80,15 +78,16 @@ class Rule:
         )
 
     def layout_of(self, rank: int, *, weight: str, name: str) -> ShardConfig:
-        """The layout of one parameter; one without dimensions is whole under every rule.
+        """Layout of one parameter; a parameter without dimensions is whole under every rule.
 
         Args:
-            rank: how many dimensions it has.
-            weight: how it is stored: `[in, out]`, `[out, in]`, or `table` ([rows, width]).
-            name: what it is called in an error.
+            rank: Number of the parameter's dimensions.
+            weight: Orientation in which it is stored: `[in, out]`, `[out, in]`, or `table` ([rows,
+                width]).
+            name: Name of the parameter in errors.
 
         Raises:
-            ConfigError: a dimension to cut that it does not have.
+            ConfigError: The parameter lacks the dimension to cut.
         """
         shard = self.shard
         if self.style is not None:
@@ -120,37 +119,37 @@ class Rule:
 
     @contextmanager
     def at_fault(self) -> Iterator[None]:
-        """Gives a mistake that is found within the place of this rule."""
+        """Adds this rule's position to a mistake that is raised inside."""
         try:
             yield
         except ConfigError as error:
             raise self.mistake(f"{self.pattern}: {error.text}", error.remedy) from None
 
     def mistake(self, text: str, remedy: str) -> ConfigError:
-        """A mistake with the place of this rule."""
+        """A mistake with this rule's position."""
         return ConfigError(text, remedy, file=self.file, line=self.line, column=self.column)
 
     def _styled_dim(self, rank: int, weight: str) -> int | None:
-        """The dimension that the style cuts, of the parameter as it is stored."""
+        """Dimension of the parameter, as stored, that the style cuts."""
         if self.style == "replicate" or rank == 0:
             return None
-        if rank == 1:  # a bias: of the outputs
+        if rank == 1:  # a bias over the outputs
             return None if self.style == "rowpar" else 0
         if self.style == "vocab" or weight == "table":
             return rank - 1 if weight == "table" and self.style == "colpar" else 0
         dim = WEIGHT_DIM[str(self.style)]
-        # of more dimensions the last two are the matrix
+        # With more dimensions, the last two are the matrix.
         return rank - 2 + (1 - dim if weight == "[out, in]" else dim)
 
 
 def rule_for(path: str, rules: Sequence[Rule]) -> Rule | None:
-    """The rule that holds for a parameter: of those that match it the last."""
+    """Rule for a parameter: the last one that matches it."""
     return next((rule for rule in reversed(rules) if rule.matches(path)), None)
 
 
 def _matches(pattern: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether all of `names` are what the pattern says, one after the other."""
-    reached = {0}  # how many names the pattern so far may stand for
+    """True if the pattern matches the whole sequence `names`."""
+    reached = {0}  # the numbers of names that the pattern so far may match
     for word in pattern:
         if word == "**":
             reached = set(range(min(reached), len(names) + 1)) if reached else set()

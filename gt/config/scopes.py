@@ -1,9 +1,9 @@
-"""What holds at a place of the program: configurations by signal, and scopes inside each other.
+"""Configuration in force at a place of the program: by signal, and resolved over nested scopes.
 
-A scope is a signal's name together with the scope around it, so the same name in two stages is two
-scopes with ids of their own. What an inner scope does not say it has from the one around it; here
-that is resolved, and the dispatcher gets one line of text for each scope (`configure`). Reading
-files is in document.py, what users open scopes with in gt/signal.py.
+A scope is a signal's name together with the enclosing scope, so one name in two stages makes two
+scopes with different ids. An inner scope inherits the settings that it does not set; they are
+resolved here, and the dispatcher gets one line of text for each scope (`configure`). document.py
+reads files; gt/signal.py opens scopes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gt.user_line import warn
 
 AUTO_SHARD = "auto_shard"  # the signal of uploads under GT_AUTO_SHARD=1
 
-# The rules by path, or nothing: a module's call looks whether there are any, so it is one load.
+# Rules by path, if there are any: a list, so that a module's call checks for rules by one load.
 # Modules compare by identity.
 rules_in_force: list[tuple[Rule, ...]] = []
-# The id of the innermost scope, 0 outside of all; gt._core reads it once there is any scope.
+# Id of the innermost scope, 0 outside all scopes; gt._core reads it once a scope exists.
 current: ContextVar[int] = ContextVar("gt.signal", default=0)
-# Called when a session has begun: the worker of a loader brings the tensors of its dataset along.
+# Called when a session has begun: a loader's worker uploads the tensors of its dataset here.
 at_session_begin: list[Callable[[], None]] = []
 
 
@@ -42,14 +42,15 @@ at_session_begin: list[Callable[[], None]] = []
 
 
 def register_config(name: str, config: SignalConfig | None) -> None:
-    """Say what a signal means; comes before `load_config` and GT_CONFIG. None takes it back.
+    """Set the configuration of a signal; it takes precedence over `load_config` and GT_CONFIG. None
+    removes it.
 
     Args:
-        name: of the signal.
+        name: Name of the signal.
         config: `SignalConfig(shard=ShardConfig(axis=…, workers=[…]), backward=…, compile=…)`.
 
     Raises:
-        ConfigError: it contradicts a scope that it stands in.
+        ConfigError: The configuration contradicts a scope around the signal.
     """
     signal_name(name, "the name")
     if config is not None and not isinstance(config, SignalConfig):
@@ -66,23 +67,24 @@ def register_config(name: str, config: SignalConfig | None) -> None:
 
 
 def load_config(path: str) -> None:
-    """Take the layouts of a YAML file, in place of those of an earlier `load_config`.
+    """Load the layouts of a YAML file, in place of those from an earlier `load_config`.
 
     Args:
-        path: relative to the working directory.
+        path: Path relative to the working directory.
 
     Raises:
-        ConfigError: the file is not there, or says something that cannot be meant: with line and
-            column, before anything changes.
+        ConfigError: The file does not exist or is invalid; the message has line and column, and
+            nothing has changed.
     """
     state.change(loaded=document.load(str(path)))
 
 
 def get_config() -> dict[str, SignalConfig]:
-    """What each signal means: of `register_config`, `load_config` and GT_CONFIG, in this order.
+    """Configuration of each signal from `register_config`, `load_config` and GT_CONFIG, in this
+    order of precedence.
 
     Raises:
-        ConfigError: GT_CONFIG names a file that cannot be read.
+        ConfigError: The file that GT_CONFIG names cannot be read.
     """
     if not _core.has_begun():
         read_environment()
@@ -90,10 +92,10 @@ def get_config() -> dict[str, SignalConfig]:
 
 
 def schedule() -> str | None:
-    """The pipeline schedule of `load_config`, else of GT_CONFIG.
+    """Pipeline schedule of `load_config`, else of GT_CONFIG.
 
     Raises:
-        ConfigError: GT_CONFIG names a file that cannot be read.
+        ConfigError: The file that GT_CONFIG names cannot be read.
     """
     if not _core.has_begun():
         read_environment()
@@ -101,7 +103,7 @@ def schedule() -> str | None:
 
 
 def rules() -> tuple[Rule, ...]:
-    """The rules by parameter path; of those that match a parameter the last holds."""
+    """Rules by parameter path; the last one that matches a parameter applies."""
     return state.rules
 
 
@@ -109,10 +111,10 @@ def rules() -> tuple[Rule, ...]:
 
 
 def read_environment() -> None:
-    """Read the file of GT_CONFIG, as it is now; nothing runs before that.
+    """Read the file of GT_CONFIG again; called before anything runs.
 
     Raises:
-        ConfigError: it is not there, or says something that cannot be meant.
+        ConfigError: The file does not exist or is invalid.
     """
     path = environment.layout_file()
     named = _EMPTY
@@ -126,7 +128,7 @@ def read_environment() -> None:
     if named != state.named:
         state.change(named=named)
         for scope in list(state.by_signal.values()):
-            scope.opened()  # before the file was known; where it does not fit, nothing has run yet
+            scope.opened()  # opened before the file was read; on a conflict, nothing has run yet
     automatic = None
     if environment.shards_batches():
         automatic = _automatic()
@@ -135,7 +137,7 @@ def read_environment() -> None:
 
 
 def session_begins() -> None:
-    """Called once a session, at its first operation, with the connection open."""
+    """Called once per session, at its first operation, with the connection open."""
     state.warned = frozenset()
     read_environment()
     state.check_meshes()
@@ -165,7 +167,7 @@ def _new_signal(name: str, backward: int | None, text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What holds in a scope, with all that it has from the scopes around it."""
+    """Settings of a scope, including those that it inherits."""
 
     workers: tuple[int, ...] | None = None
     axis: int | None = None
@@ -176,7 +178,7 @@ class Meaning:
     compile: bool = False
 
     def text(self, backward: int | None) -> str:
-        """As the instruction `configure` says it; empty where nothing is said."""
+        """Text of the instruction `configure`; empty without settings."""
         words = []
         if self.workers is not None:
             words.append(f"workers=[{','.join(map(str, self.workers))}]")
@@ -197,14 +199,14 @@ class Meaning:
         return " ".join(words)
 
     def inner(self, config: SignalConfig) -> Meaning:
-        """What holds in a scope inside of this one.
+        """Settings of a scope inside this one.
 
-        Workers, mesh and `compile` come from around where the inner scope does not name its own
-        (a mesh does not survive other workers). The layout comes from around only where the inner
-        scope names neither a layout nor workers: bare `workers:` leaves it to the planner.
+        The inner scope inherits workers, mesh and `compile` unless it sets its own (with other
+        workers, it does not inherit the mesh). It inherits the layout only if it sets neither a
+        layout nor workers: bare `workers:` leaves the layout to the planner.
 
         Raises:
-            ConfigError: what it says does not fit what comes from around.
+            ConfigError: The scope's own settings do not fit the inherited ones.
         """
         shard = config.shard or ShardConfig()
         own_workers = None if config.workers is None else tuple(config.workers)
@@ -221,19 +223,19 @@ class Meaning:
                 placements=placements,
                 blocks=shard.blocks,
             )
-        # checks the product of the mesh against workers that come from around
+        # Checks the product of the mesh against inherited workers.
         SignalConfig(workers=made.workers, shard=ShardConfig(mesh=made.mesh or None))
         return made
 
     def part(self, kind: str) -> Meaning:
-        """What holds for a parameter that a module stores in another way than [in, out].
+        """Settings of a parameter that a module stores in another form than [in, out].
 
         Args:
-            kind: `transposed` for a weight [out, in], `bias` for [out], `whole` for what each
-                worker needs all of.
+            kind: `transposed` for a weight [out, in], `bias` for [out], `whole` for a parameter
+                that each worker needs entirely.
 
         Raises:
-            ConfigError: a weight has no such dimension.
+            ConfigError: The weight has no such dimension.
         """
         moved = {
             "transposed": {0: 1, 1: 0, -1: -2, -2: -1},
@@ -257,7 +259,9 @@ class Meaning:
 
 
 def _check_weight_dims(meaning: Meaning) -> None:
-    """A weight has two dimensions: an axis meant for activations is told here."""
+    """Check that an axis fits a weight, which has two dimensions; an axis meant for activations
+    fails here.
+    """
     dims = [cut_dim(word) for word in meaning.placements]
     for dim, key in [(meaning.axis, "axis"), *((dim, "placements") for dim in dims)]:
         if dim is not None and not -2 <= dim < 2:
@@ -270,25 +274,25 @@ def _check_weight_dims(meaning: Meaning) -> None:
 
 @dataclass(kw_only=True)
 class Scope:
-    """A signal in the scope around it."""
+    """A signal inside an enclosing scope."""
 
     signal: int
     name: str
     around: Scope | None
     backward: str | None
-    """The name that the program gave; the configuration may give another."""
+    """Name that the program gave; the configuration may give another."""
     part: str | None
     of_gradients: bool
     meaning: Meaning = field(default_factory=Meaning)
     gradients: Scope | None = None
     mistake: ConfigError | None = None
-    """Why the configuration does not fit here."""
+    """Reason why the configuration does not fit here."""
 
     def opened(self) -> int:
-        """Its id, for instructions.
+        """Id of the scope, for instructions.
 
         Raises:
-            ConfigError: the configuration does not fit here.
+            ConfigError: The configuration does not fit here.
         """
         if self.mistake is not None:
             raise self.mistake
@@ -296,7 +300,7 @@ class Scope:
 
 
 class _State:
-    """All configurations and all scopes of this process."""
+    """All configurations and scopes of this process."""
 
     def __init__(self) -> None:
         self.registered: Mapping[str, document.Entry] = {}
@@ -318,9 +322,9 @@ class _State:
         loaded: document.Document | None = None,
         named: document.Document | None = None,
     ) -> None:
-        """Put configurations in place of others.
+        """Replace configurations.
 
-        A scope that the new ones do not fit says so when it is opened again.
+        A scope that the new ones do not fit raises its error when it is opened again.
         """
         with self.lock:
             self.registered = self.registered if registered is None else registered
@@ -337,7 +341,7 @@ class _State:
 
     def _resolve_all(self) -> None:
         entries, done = self.entries(), 0
-        # Scopes around others come first. Gradients may have scopes that are new, at the end.
+        # Outer scopes come before inner ones. Gradients may append new scopes at the end.
         while done < len(self.by_signal):
             scopes = list(self.by_signal.values())[done:]
             done += len(scopes)
@@ -345,7 +349,7 @@ class _State:
                 self._resolve(scope, entries)
 
     def _resolve(self, scope: Scope, entries: Mapping[str, document.Entry]) -> None:
-        """Find out what holds in a scope, and tell gt._core."""
+        """Resolve the settings of a scope, and pass them to gt._core."""
         entry = entries.get(scope.name)
         around = scope.around.meaning if scope.around else Meaning()
         meaning, scope.mistake = around, None
@@ -365,7 +369,9 @@ class _State:
     def _of_part(
         self, scope: Scope, meaning: Meaning, entries: Mapping[str, document.Entry]
     ) -> Meaning:
-        """What holds for a part of a scope; a mistake has the place of its entry."""
+        """Settings of a scope's part; a mistake gets the position of the scope's entry
+        in the file.
+        """
         try:
             return meaning.part(str(scope.part))
         except ConfigError as error:
@@ -381,9 +387,9 @@ class _State:
             return meaning
 
     def _gradients(self, scope: Scope, entry: document.Entry | None) -> Scope | None:
-        """The scope of the gradients: what is not said of it holds as in the scope itself.
+        """Scope of the gradients: its missing settings are those of the scope itself.
 
-        Where only the scope around has one, that of its gradients takes its place around.
+        If only the enclosing scope has a gradient scope, that one encloses the gradients.
         """
         if scope.of_gradients:
             return None
@@ -404,7 +410,7 @@ class _State:
         *,
         of_gradients: bool = False,
     ) -> Scope:
-        """The scope of this name in the one around it."""
+        """Scope of this name inside the enclosing one."""
         key = (around.signal if around else 0, name, backward, part, of_gradients)
         with self.lock:
             found = self.scopes.get(key)
@@ -417,36 +423,37 @@ class _State:
                     part=part,
                     of_gradients=of_gradients,
                 )
-                # Entered before it is resolved, so that ids rise from outer to inner scopes.
+                # Entered before it is resolved, so that outer scopes have lower ids than inner
+                # ones.
                 self.scopes[key] = self.by_signal[found.signal] = found
                 self._resolve(found, self.entries())
             return found
 
     def check_meshes(self) -> None:
-        """Look at meshes of all workers, which may be other ones than in the session before.
+        """Check meshes of all workers, whose number may differ from the previous session.
 
         Raises:
-            ConfigError: one of them has more places than there are workers, or fewer.
+            ConfigError: A mesh has more or fewer places than there are workers.
         """
         self.check_rules()
         with self.lock:
             fitted = [scope for scope in self.by_signal.values() if scope.mistake is None]
             self._resolve_all()
         for scope in fitted:
-            scope.opened()  # before there were workers; nothing has run yet
+            scope.opened()  # opened before the workers were known; nothing has run yet
 
     def check_rules(self) -> None:
-        """Look at the meshes of rules.
+        """Check the meshes of rules.
 
         Raises:
-            ConfigError: one of them has not as many places as there are workers.
+            ConfigError: A mesh has more or fewer places than there are workers.
         """
         for rule in self.rules:
             with rule.at_fault():
                 check_all_workers(rule.shard.mesh, rule.shard.workers)
 
     def warn_of_absent_workers(self) -> None:
-        """One warning of all the workers that are named and not there."""
+        """Issue one warning about all named workers that do not exist."""
         named = [(name, entry.config.workers or ()) for name, entry in self.entries().items()]
         named += [(rule.pattern, rule.shard.workers or ()) for rule in self.rules]
         if not any(workers for _, workers in named):
@@ -466,10 +473,11 @@ class _State:
 
 
 def check_all_workers(mesh: Mapping[str, int] | None, workers: Sequence[int] | None) -> None:
-    """A mesh that names no workers is one of all that there are, once there are any.
+    """Check that a mesh without named workers has as many places as there are workers, once they
+    are known.
 
     Raises:
-        ConfigError: it has more places, or fewer.
+        ConfigError: The mesh has more or fewer places.
     """
     if mesh and workers is None and _core.has_begun() and (there := len(_core.workers())):
         check_mesh_size(mesh, there)
@@ -480,15 +488,15 @@ state = _State()
 
 
 def signal_in(around: int, name: str, backward: str | None = None) -> int:
-    """The id of the scope `name` in the scope with the id `around` (0: in none)."""
-    found = state.scopes.get((around, name, backward, None, False))  # without the lock: it is hot
+    """Id of the scope `name` in the scope with the id `around` (0 for none)."""
+    found = state.scopes.get((around, name, backward, None, False))  # without the lock: a hot path
     if found is None:
         found = state.scope(state.by_signal.get(around), name, backward)
     return found.opened()
 
 
 def signal_of_part(signal: int, kind: str) -> int:
-    """The id of a scope's part (see Meaning.part); the scope's own where it has no layout."""
+    """Id of a scope's part (see Meaning.part); the scope's own id if it has no layout."""
     scope = state.by_signal.get(signal)
     if scope is None or scope.part is not None:
         return signal

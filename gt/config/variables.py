@@ -1,8 +1,8 @@
 """All environment variables of GT, each declared once.
 
-What is read (environment.py), what is checked before a session begins, what `gt env` prints and the
-page docs/reference/environment.md follow from here. Standard library only: the page is written
-before GT is built.
+environment.py reads them and checks them before a session begins; `gt env` and the page
+docs/reference/environment.md are generated from here. Only the standard library is imported: the
+page is written before GT is built.
 """
 
 import difflib
@@ -20,11 +20,12 @@ CODECS = ("bf16", "int8")
 IDLE_SECONDS_MAX = 86_400
 ON = ("1", "true", "yes", "on")
 OFF = ("0", "false", "no", "off")
-# Of two names so alike one is taken for the other, misspelt.
+# Similarity above which an unknown name counts as a misspelling.
 LIKENESS = 0.75
 _PLACEMENTS = "GT_INSTRUCTION_LOG=FILE has each placement, gt.explain(x) its reason"
 _COMPILATION = "each operator runs by itself"
-# Variables of the papers that change nothing yet: what serves meanwhile, or is so without them.
+# Variables from the papers that have no effect yet, with the setting to use meanwhile or the
+# behaviour that holds without them.
 PROMISED = {
     "GT_DEBUG_CLIENT": "gt.debug.print_tape() shows what backward goes through",
     "GT_DEBUG_DISPATCHER": _PLACEMENTS,
@@ -44,15 +45,16 @@ class Variable(Generic[T]):
     """One environment variable.
 
     Args:
-        name: as it is set.
-        family: the heading under which it stands on the page.
-        default: its value where it is not set, or empty.
-        shown: the default in words, where it is none that can be written.
-        parse: its value, from what is set; ValueError where that means nothing.
-        expected: what may be set, as an error says it.
-        summary: one sentence.
-        details: further paragraphs.
-        of_session: whether it belongs to one session, so that a program's data workers leave it.
+        name: Name as it is set.
+        family: Heading under which the page lists it.
+        default: Value if it is unset or empty.
+        shown: Description of a default that is no fixed value.
+        parse: Converts the text to a value; ValueError for an invalid text.
+        expected: Description of valid texts for errors.
+        summary: One sentence.
+        details: Further paragraphs.
+        of_session: Whether it belongs to one session, so that a program's data workers do not
+            inherit it.
     """
 
     name: str
@@ -66,7 +68,7 @@ class Variable(Generic[T]):
     of_session: bool = False
 
     def value(self, environment: Mapping[str, str]) -> T:
-        """What the environment says; ValueError where that means nothing."""
+        """Value in the environment; ValueError for an invalid text."""
         word = environment.get(self.name, "").strip()
         if not word:
             return self.default
@@ -76,7 +78,7 @@ class Variable(Generic[T]):
             raise ValueError(f"{self.name}={word}: expected {self.expected}") from None
 
     def shown_default(self) -> str:
-        """The default as a person writes it."""
+        """Default as a user would write it."""
         if self.shown:
             return self.shown
         if isinstance(self.default, bool):
@@ -85,7 +87,7 @@ class Variable(Generic[T]):
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Reads one of these words, in any case."""
+    """Parser for one of these words, in any case."""
 
     def parse(word: str) -> str:
         if word.lower() not in words:
@@ -138,7 +140,7 @@ def _compression(given: str) -> str:
 
 
 def _networks(word: str) -> tuple[str, ...]:
-    from ipaddress import ip_network  # here: the import of gt does not need it
+    from ipaddress import ip_network  # imported here: `import gt` does not need it
 
     networks = tuple(part.strip() for part in word.split(",") if part.strip())
     for network in networks:
@@ -423,7 +425,7 @@ NAMES = {variable.name: variable for variable in VARIABLES}
 
 
 def misspelt(names: Iterable[str]) -> dict[str, str]:
-    """Of the names, those that are nearly a variable's, with that."""
+    """Misspelt variables: each name that is close to a known one, with the known one."""
     unknown = [name for name in names if name.startswith(PREFIX)]
     unknown = [name for name in unknown if name not in NAMES and name not in PROMISED]
     alike = {name: difflib.get_close_matches(name, NAMES, 1, LIKENESS) for name in unknown}
@@ -431,7 +433,7 @@ def misspelt(names: Iterable[str]) -> dict[str, str]:
 
 
 def promised(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that are switched on and change nothing yet, with what serves meanwhile."""
+    """Variables that are switched on and have no effect yet, with the setting to use meanwhile."""
     off = ("", *OFF)
     return {
         name: instead

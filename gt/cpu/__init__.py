@@ -1,4 +1,4 @@
-"""`gt.cpu`: what scripts ask of the CPU, which every machine has; nothing here places anything."""
+"""`gt.cpu`: queries about the CPU, which every machine has; nothing here affects placement."""
 
 import importlib
 
@@ -17,7 +17,7 @@ def device_count() -> int:
     return 1
 
 
-def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted, and places nothing
+def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted and ignored
     """Wait until everything emitted so far has run."""
     session.synchronize()
 
@@ -29,5 +29,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

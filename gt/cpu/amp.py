@@ -34,5 +34,5 @@ class GradScaler(amp.GradScaler):
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

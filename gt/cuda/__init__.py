@@ -1,6 +1,7 @@
-"""`gt.cuda`: what scripts ask before they say `.cuda()`, which here places nothing.
+"""`gt.cuda`: queries that scripts make before they call `.cuda()`, which does not place anything
+here.
 
-The workers have the GPUs; the client neither needs one nor talks to one.
+The workers own the GPUs; the client neither needs one nor talks to one.
 """
 
 import importlib
@@ -103,26 +104,26 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether this machine has GPUs, each of which gets a worker."""
+    """True if this machine has GPUs; each has a worker."""
     return device_count() > 0
 
 
 def device_count() -> int:
-    """GPUs of this machine that CUDA_VISIBLE_DEVICES leaves."""
+    """Number of GPUs of this machine that CUDA_VISIBLE_DEVICES allows."""
     return config.gpu_count()
 
 
 def current_device() -> int:
-    """0: the number that PyTorch begins with; no call here depends on it."""
+    """0, the first device, as in PyTorch; no call here depends on it."""
     _check_available()
     return 0
 
 
 def get_device_name(device: object = None) -> str:
-    """What the driver calls a GPU of this machine: `NVIDIA H200`.
+    """Name of a GPU of this machine, from its driver: `NVIDIA H200`.
 
     Args:
-        device: a number or a device with one; by default the first.
+        device: A number or a device with one; by default the first.
     """
     _check_available()
     place, names = memory.index(device), _model_names()
@@ -130,11 +131,11 @@ def get_device_name(device: object = None) -> str:
 
 
 def get_device_properties(device: object = None) -> object:
-    """A GPU's properties, in PyTorch.
+    """Properties of a GPU, in PyTorch; GT does not have them.
 
     Raises:
-        RuntimeError: this machine has no GPU.
-        NotSupported: it has one, whose driver only its worker asks.
+        RuntimeError: This machine has no GPU.
+        NotSupported: It has one: only its worker talks to the driver.
     """
     _check_available()
     raise NotSupported(
@@ -144,11 +145,11 @@ def get_device_properties(device: object = None) -> object:
 
 
 def get_device_capability(device: object = None) -> tuple[int, int]:
-    """A GPU's compute capability, in PyTorch.
+    """Compute capability of a GPU, in PyTorch; GT does not have it.
 
     Raises:
-        RuntimeError: this machine has no GPU.
-        NotSupported: it has one, whose driver only its worker asks.
+        RuntimeError: This machine has no GPU.
+        NotSupported: It has one: only its worker talks to the driver.
     """
     _check_available()
     raise NotSupported(
@@ -158,19 +159,19 @@ def get_device_capability(device: object = None) -> tuple[int, int]:
 
 
 def _model_names() -> list[str]:
-    """Models of this machine's GPUs in the order of their buses, as the driver's files say."""
+    """Models of this machine's GPUs in bus order, from the driver's files."""
     files = sorted(pathlib.Path("/proc/driver/nvidia/gpus").glob("*/information"))
     rows = [line.partition(":") for file in files for line in file.read_text().splitlines()]
     return [model.strip() for key, _, model in rows if key == "Model"]
 
 
-def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted, and places nothing
+def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted and ignored
     """Wait until everything emitted so far has run."""
     session.synchronize()
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """A `with` block for a stream, which changes nothing: an instruction waits for its operands."""
+    """A `with` block for a stream; it changes nothing, as an instruction waits for its operands."""
     return StreamContext(stream)
 
 
@@ -183,11 +184,11 @@ default_stream = current_stream
 
 
 def set_stream(stream: Stream) -> None:
-    """Nothing: an instruction waits for its operands."""
+    """Accepted and ignored: an instruction waits for its operands."""
 
 
 def manual_seed(seed: int) -> None:
-    """Seed every draw, as `gt.manual_seed`: the numbers are the same on every device."""
+    """Seed every draw, as `gt.manual_seed` does: the numbers are the same on every device."""
     random.manual_seed(seed)
 
 
@@ -195,7 +196,7 @@ manual_seed_all = manual_seed
 
 
 def seed() -> None:
-    """Seed every draw by a number that nobody knows."""
+    """Seed every draw with a random number."""
     random.seed()
 
 
@@ -203,60 +204,60 @@ seed_all = seed
 
 
 def initial_seed() -> int:
-    """The seed that was set last."""
+    """Last seed that was set."""
     return draws.initial_seed()
 
 
 def get_rng_state(device: object = "cuda") -> Tensor:  # noqa: ARG001 - accepted
-    """The generator's state: there is one for all devices."""
+    """State of the generator, which all devices share."""
     return draws.get_rng_state()
 
 
 def set_rng_state(new_state: Tensor, device: object = "cuda") -> None:  # noqa: ARG001 - accepted
-    """Go on from a state of `get_rng_state`."""
+    """Restore a state from `get_rng_state`."""
     draws.set_rng_state(new_state)
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """The generator's state, once."""
+    """State of the generator as a list of one: all devices share it."""
     return [draws.get_rng_state()]
 
 
 def set_rng_state_all(new_states: list[Tensor]) -> None:
-    """Go on from a state of `get_rng_state_all`."""
+    """Restore a state from `get_rng_state_all`."""
     draws.set_rng_state(new_states[0])
 
 
-def is_bf16_supported(including_emulation: bool = True) -> bool:  # noqa: ARG001 - all compute it
-    """Whether this machine has GPUs: a worker computes in bfloat16 on any of them."""
+def is_bf16_supported(including_emulation: bool = True) -> bool:  # noqa: ARG001 - all do
+    """True if this machine has GPUs: workers compute in bfloat16 on any of them."""
     return is_available()
 
 
 def is_initialized() -> bool:
-    """Whether this machine has GPUs: there is nothing to initialize."""
+    """True if this machine has GPUs: they need no initialization."""
     return is_available()
 
 
 def init() -> None:
-    """Nothing: the workers have the GPUs."""
+    """No effect: the workers own the GPUs."""
 
 
 def ipc_collect() -> None:
-    """Nothing: the workers give memory back when it is needed."""
+    """No effect: workers free memory when it is needed."""
 
 
 def get_arch_list() -> list[str]:
-    """No architecture: the client has no kernels; the workers bring theirs."""
+    """Empty list: the client has no kernels; the workers bring theirs."""
     return []
 
 
 def set_device(device: object) -> None:
-    """Take a device: the dispatcher decides where values live."""
+    """Accepted and ignored: the dispatcher decides where values live."""
     devices.device(device)
 
 
 class device(devices.device):  # noqa: N801 - PyTorch's name
-    """A `with` block that would choose a GPU: the dispatcher decides where values live."""
+    """A `with` block that would choose a GPU; it has no effect, as the dispatcher places values."""
 
 
 if TYPE_CHECKING:
@@ -270,5 +271,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""`gt.cuda.Event`: a moment in what a program emits, of which scripts ask how long it took."""
+"""`gt.cuda.Event`: a point in the program, for measurements of elapsed time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Event"]
 
 
 class Event:
-    """A moment; the time between two of them is what the workers took.
+    """A point in time; between two of them the workers ran the instructions emitted there.
 
-    Recording waits until everything emitted so far has run: an event is for measuring.
+    Recording waits until everything emitted so far has run: events are for measurements.
 
     Args:
-        enable_timing: whether `elapsed_time` may be asked.
+        enable_timing: Whether `elapsed_time` is available.
         blocking: accepted and ignored.
         interprocess: accepted and ignored.
         external: accepted and ignored.
@@ -38,10 +38,10 @@ class Event:
         self._at_s = time.perf_counter()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this moment to another one.
+        """Milliseconds from this event to another one.
 
         Raises:
-            RuntimeError: an event without timing, or one that was not recorded.
+            RuntimeError: An event has no timing, or was not recorded.
         """
         if not (self._is_timed and end_event._is_timed):
             raise InvalidUse("Both events must be created with argument 'enable_timing=True'.")
@@ -50,11 +50,11 @@ class Event:
         return (end_event._at_s - self._at_s) * 1000
 
     def query(self) -> bool:
-        """True: what was emitted before has run when recording returns."""
+        """True: everything emitted before has run when recording returns."""
         return True
 
     def synchronize(self) -> None:
-        """Nothing: recording has waited."""
+        """No effect: recording has waited."""
 
     def wait(self, stream: object = None) -> None:
-        """Nothing: instructions run in the order of the program."""
+        """No effect: instructions run in the order of the program."""

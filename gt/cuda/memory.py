@@ -1,6 +1,7 @@
-"""`gt.cuda.memory`: what values take on the workers. Nothing here asks a driver.
+"""`gt.cuda.memory`: memory that values take on the workers, from their counters, not from the
+driver.
 
-Worker i is GPU i of this machine. Without a GPU there is nothing to count, as in PyTorch.
+Worker i is GPU i of this machine. Without a GPU all counters are 0, as in PyTorch.
 """
 
 import warnings
@@ -26,26 +27,26 @@ __all__ = [
 
 
 def memory_allocated(device: object = None) -> int:
-    """Bytes of memory that hold values on a GPU's worker; 0 without a GPU.
+    """Bytes of values on a GPU's worker; 0 without a GPU.
 
     Args:
-        device: a number or a device with one; by default the first.
+        device: A number or a device with one; by default the first.
     """
     return _counter("bytes", device)
 
 
 def max_memory_allocated(device: object = None) -> int:
-    """The most that `memory_allocated` has been since the worker began; 0 without a GPU."""
+    """Peak of `memory_allocated` since the worker began; 0 without a GPU."""
     return _counter("bytes_peak", device)
 
 
 def memory_reserved(device: object = None) -> int:
-    """`memory_allocated`: what a worker's allocator keeps beside it is not counted."""
+    """Equal to `memory_allocated`: memory that a worker's allocator caches is not counted."""
     return memory_allocated(device)
 
 
 def max_memory_reserved(device: object = None) -> int:
-    """`max_memory_allocated`: what a worker's allocator keeps beside it is not counted."""
+    """Equal to `max_memory_allocated`: memory that a worker's allocator caches is not counted."""
     return max_memory_allocated(device)
 
 
@@ -62,13 +63,13 @@ def memory_stats(device: object = None) -> OrderedDict[str, int]:
 
 
 def memory_summary(device: object = None, abbreviated: bool = False) -> str:  # noqa: ARG001
-    """The counters as a line a counter."""
+    """The counters as text, one line each."""
     lines = [f"{name}: {value}" for name, value in memory_stats(device).items()]
     return "\n".join(lines) if lines else "no GPU, nothing allocated"
 
 
-def reset_peak_memory_stats(device: object = None) -> None:  # noqa: ARG001 - of any worker
-    """Nothing without a GPU; with one a warning, for a worker's peak counts since it began."""
+def reset_peak_memory_stats(device: object = None) -> None:  # noqa: ARG001 - for all workers alike
+    """No effect without a GPU; with one a warning, as a worker's peak counts since it began."""
     if config.gpu_count():
         warnings.warn(
             "reset_peak_memory_stats: a worker's peak counts since the worker began, for all who "
@@ -81,19 +82,19 @@ reset_max_memory_allocated = reset_peak_memory_stats
 
 
 def reset_accumulated_memory_stats(device: object = None) -> None:
-    """Nothing: no counter of these accumulates."""
+    """No effect: these counters do not accumulate."""
 
 
 def empty_cache() -> None:
-    """Nothing: the workers give memory back when it is needed."""
+    """No effect: workers free memory when it is needed."""
 
 
 def mem_get_info(device: object = None) -> tuple[int, int]:
-    """Free bytes of a GPU and all of them, in PyTorch.
+    """Free and total bytes of a GPU, in PyTorch; GT does not have them.
 
     Raises:
-        RuntimeError: this machine has no GPU.
-        NotSupported: it has one, whose driver only its worker asks.
+        RuntimeError: This machine has no GPU.
+        NotSupported: It has one: only its worker talks to the driver.
     """
     check_available()
     raise NotSupported(
@@ -106,10 +107,10 @@ def set_per_process_memory_fraction(
     fraction: float,
     device: object = None,  # noqa: ARG001 - of any
 ) -> None:
-    """A limit of PyTorch's allocator in this process.
+    """Limit for PyTorch's allocator in this process, which GT does not have.
 
     Raises:
-        NotSupported: always, where this machine has GPUs.
+        NotSupported: This machine has GPUs.
     """
     check_available()
     raise NotSupported(
@@ -119,16 +120,16 @@ def set_per_process_memory_fraction(
 
 
 def check_available() -> None:
-    """Raise PyTorch's error where this machine has no GPU."""
+    """Raise PyTorch's error if this machine has no GPU."""
     if not config.gpu_count():
         raise InvalidUse("No CUDA GPUs are available")
 
 
 def index(device: object) -> int:
-    """The number of a GPU; of no device in particular 0.
+    """Number of a GPU; 0 for a device without one.
 
     Raises:
-        InvalidUse: there are fewer.
+        InvalidUse: The machine has fewer GPUs.
     """
     place = 0 if device is None else devices.device(device).index or 0
     if not 0 <= place < config.gpu_count():
@@ -141,12 +142,12 @@ def _counter(name: str, device: object) -> int:
         return 0
     place = index(device)
     counters = {stats["worker"]: stats[name] for stats in debug.get_worker_stats()}
-    return int(counters.get(place, 0))  # a worker that was not asked for holds nothing
+    return int(counters.get(place, 0))  # a worker that has not started holds nothing
 
 
 __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

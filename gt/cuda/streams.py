@@ -1,4 +1,4 @@
-"""`gt.cuda.Stream` and the block that enters one: accepted, for what depends on what is known."""
+"""`gt.cuda.Stream` and its `with` block: accepted, with no effect on the order of instructions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ __all__ = ["Event", "ExternalStream", "Stream", "StreamContext"]
 
 
 class Stream:
-    """A queue of a GPU's in PyTorch. Here each instruction waits for its operands, and no more:
-
-    a `with` block of a stream changes nothing, and no stream has to wait for another.
+    """A queue of a GPU in PyTorch. In GT each instruction waits for its operands only: a `with`
+    block of a stream changes nothing, and no stream has to wait for another.
 
     Args:
         device: accepted and ignored.
@@ -29,21 +28,21 @@ class Stream:
         session.synchronize()
 
     def query(self) -> bool:
-        """True, once everything emitted so far has run, which it waits for."""
+        """Wait until everything emitted so far has run; always true."""
         session.synchronize()
         return True
 
     def wait_stream(self, stream: Stream) -> None:
-        """Nothing: an instruction waits for its operands."""
+        """No effect: an instruction waits for its operands."""
 
     def wait_event(self, event: Event) -> None:
-        """Nothing: an instruction waits for its operands."""
+        """No effect: an instruction waits for its operands."""
 
     def record_event(self, event: Event | None = None) -> Event:
-        """A moment, recorded now.
+        """Record an event now, and return it.
 
         Args:
-            event: what to record; a new event if none.
+            event: Event to record; by default a new one.
         """
         event = Event() if event is None else event
         event.record(self)
@@ -60,10 +59,10 @@ ExternalStream = Stream
 
 
 class StreamContext:
-    """The block of `with gt.cuda.stream(s)`, which changes nothing.
+    """Block of `with gt.cuda.stream(s)`; it changes nothing.
 
     Args:
-        stream: a stream, or None.
+        stream: A stream, or None.
     """
 
     def __init__(self, stream: Stream | None) -> None:
@@ -80,5 +79,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: As on the command line; those of the process if not given.
 
     Returns:
-        0 where both models trained as they should.
+        0 if both models trained as expected.
     """
     options = _parsed(arguments)
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -120,7 +120,7 @@ def _where_it_ran() -> None:
 
 
 def _as_it_should(scans: digits.Result, text: chargpt.Result, *, quick: bool) -> bool:
-    """Say what is not as it should be."""
+    """Print each result that is not as expected."""
     good = True
     if not quick and scans.accuracy < ACCURACY_MIN:
         print(f"digits: below {ACCURACY_MIN:.0%}", file=sys.stderr)

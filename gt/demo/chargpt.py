@@ -67,7 +67,7 @@ class Result:
 
     @property
     def limit(self) -> float:
-        """What the difference must not exceed."""
+        """Largest difference that passes."""
         return LIMITS[self.dtype]
 
 
@@ -86,7 +86,7 @@ def load_text() -> Text:
 
 
 def batches(text: Text, sizes: Sizes, *, steps: int, seed: int) -> Codes:
-    """Random windows [steps, b, t + 1]: t characters and, one further, what follows each."""
+    """Random windows [steps, b, t + 1]: t characters and their successors, shifted by one."""
     generator = np.random.default_rng(seed)
     length = sizes.context + 1
     starts = generator.integers(0, len(text.codes) - length, size=(steps, BATCH, 1))
@@ -121,7 +121,7 @@ def _beside(model: Module, sizes: Sizes, dtype: str) -> tuple[ModuleType, Module
 
 
 def train(lib: ModuleType, model: Module, windows: Codes, *, show_progress: bool) -> Curve:
-    """The same lines train in both libraries."""
+    """Train a model; the lines are the same for both libraries."""
     from tqdm import tqdm
 
     optimizer = lib.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)

@@ -36,7 +36,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Result:
-    """What a training run gave."""
+    """Results of a training run."""
 
     losses: list[float]  # of each step
     accuracy: float  # on the held-out quarter, 0 to 1

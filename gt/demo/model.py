@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the model."""
+    """Sizes of the model."""
 
     vocabulary: int  # v, different characters
     context: int = 64  # t, characters that it sees at most

@@ -74,7 +74,9 @@ _LAZY = {"nn", "optim"}
 
 
 def __getattr__(name: str) -> object:
-    """`nn` and `optim` load at their first use; of what GT has not: an error that says so."""
+    """Loads `nn` and `optim` at their first use; for a missing name, raises an error
+    that says so.
+    """
     if name in _LAZY:
         return importlib.import_module(f"gt.distributed.{name}")
     from gt.missing import attribute_error  # loads at the first miss
@@ -83,5 +85,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,7 +1,7 @@
 """Collectives, for one program that speaks for all workers.
 
-A tensor is its whole value, wherever its shards are; a collective changes where they are and never
-what the value is. So a sum that is made twice by hand is not added twice.
+A tensor is its whole value, wherever its shards are; a collective changes their places and never
+the value. So a sum that a program requests twice is added once.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def reduce_scatter(
 ) -> Tensor | Work:
     """Reduce the members' contributions, and leave each member its shard of `dim`.
 
-    What is not partial is only cut.
+    A tensor that is not partial is only cut.
     """
     for placement in tensor.layout.placements:
         if isinstance(placement, Partial) and placement.op != op:
@@ -129,7 +129,9 @@ def all_to_all(
 def all_to_all(
     tensor: Tensor, dim: int, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Tensor | Work:
-    """Cut along `dim` what was cut along another dimension: from sequence to heads, say."""
+    """Cut along `dim` a tensor that was cut along another dimension (from sequence to
+    heads, say).
+    """
     return _done(_cut(tensor, dim, group), async_op=async_op)
 
 
@@ -207,7 +209,7 @@ def _done(result: Tensor, *, async_op: bool) -> Tensor | Work:
 
 
 def _cut(tensor: Tensor, dim: int, group: ProcessGroup | None) -> Tensor:
-    """Along the group, or along the last dimension of the mesh of tensor."""
+    """The tensor cut along the group, or along the last dimension of its mesh."""
     layout = tensor.layout
     if group is None and layout.mesh.size() == 1:
         return _core.distribute(tensor, dim)

@@ -1,4 +1,6 @@
-"""`gt.explain`: where a tensor is, why, what moved for it, and what that cost."""
+"""`gt.explain`: where a tensor is, the reason for it, and the transfers and costs that
+it caused.
+"""
 
 from dataclasses import dataclass
 
@@ -10,17 +12,17 @@ __all__ = ["Explanation", "explain"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the dispatcher knows of a tensor's place; `print` it.
+    """The dispatcher's account of a tensor's layout; `print` it.
 
     Attributes:
         value: Number, dtype and shape, as in a trace.
         layout: Its layout now.
-        why: Which request, signal, rule or operand it follows from.
+        why: The request, signal, rule or operand from which the layout follows.
         line: The line of the program that made it, where it is known.
-        signal: The scope that it was made in, and what the scope means.
+        signal: The scope in which the tensor was made, and the scope's configuration.
         reshards: Operands whose layouts had to change first.
         moved_bytes: Bytes that its instruction moved between workers.
-        cost: What the planner reckons that cost.
+        cost: The planner's estimate of the cost.
     """
 
     value: str
@@ -41,10 +43,10 @@ class Explanation:
 
 
 def explain(tensor: Tensor) -> Explanation:
-    """Where `tensor` is and why, as far as the dispatcher knows.
+    """The layout of `tensor` and the reason for it, as far as the dispatcher knows.
 
     Raises:
-        WorkerError: it depends on what is known to have failed.
+        WorkerError: the tensor depends on an instruction that is known to have failed.
     """
     lines: dict[str, list[str]] = {}
     for line in _core.explain(tensor).splitlines():

@@ -29,10 +29,11 @@ class Shard:
     """Member k holds shard k of a dimension.
 
     Args:
-        dim: Which one; it may be of any size, also one smaller than the mesh.
-        blocks: Cut each of so many equal blocks, as a fused projection of query, key and value is
-            cut on heads inside each of the three (`blocks=3`).
-        ranges: What each member holds, as (start, end) or a list of those; even if not given.
+        dim: The dimension; it may be of any size, even smaller than the mesh.
+        blocks: Number of equal blocks, each of which is cut (3 for a fused projection of query, key
+            and value, which is cut on heads inside each of the three).
+        ranges: The indices that each member holds, as (start, end) or a list of those; by default
+            equal parts.
     """
 
     dim: int
@@ -120,7 +121,7 @@ def _given(
 def _placements(
     placed: Sequence[tuple[str, int, str, list[list[Interval]] | None]],
 ) -> tuple[Placement, ...]:
-    """What gt._core has parsed."""
+    """Placements from the tuples that gt._core parses from a layout's text."""
     return tuple(
         Replicate() if kind == "replicate" else Partial(op) if op else Shard(dim, None, ranges)
         for kind, dim, op, ranges in placed
@@ -128,11 +129,11 @@ def _placements(
 
 
 class Layout:
-    """Where the shards of a tensor of some shape are.
+    """The distribution of a tensor of some shape over a mesh.
 
     Args:
         mesh: The workers. `mesh["tp"]` means the whole mesh, and `dim` is cut along that dimension.
-        shape: Of the whole tensor.
+        shape: Shape of the whole tensor.
         dim: The dimension to cut over the mesh's last dimension, or over the one that `mesh`
             names; None replicates.
         placements: One for each dimension of the mesh instead of `dim`; absent ones replicate.
@@ -174,12 +175,12 @@ class Layout:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether every member holds all of it."""
+        """True if every member holds the whole tensor."""
         return all(isinstance(one, Replicate) for one in self.placements)
 
     @property
     def is_partial(self) -> bool:
-        """Whether the members' contributions are still to be reduced."""
+        """True if the members' contributions are still to be reduced."""
         return any(isinstance(one, Partial) for one in self.placements)
 
     def local_ranges(self, member: int = 0) -> tuple[tuple[Interval, ...], ...]:
@@ -189,12 +190,12 @@ class Layout:
         for axis in reversed(range(self.mesh.ndim)):
             place, coordinate = divmod(place, self.mesh.shape[axis])
             placement = self.placements[axis]
-            if isinstance(placement, Shard):  # a dimension is cut along one axis at most
+            if isinstance(placement, Shard):  # at most one axis cuts a dimension
                 ranges[placement.dim] = self._shard(placement, axis, coordinate)
         return tuple(ranges)
 
     def _shard(self, placement: Shard, axis: int, coordinate: int) -> tuple[Interval, ...]:
-        """The indices of one shard; the first ones have one more where the size does not divide."""
+        """Indices of one shard; the first shards have one more if the size does not divide."""
         if placement.ranges is not None:
             return placement.ranges[coordinate]
         size, more = divmod(self.shape[placement.dim], self.mesh.shape[axis])
@@ -202,12 +203,12 @@ class Layout:
         return ((start, start + size + int(coordinate < more)),)
 
     def local_shape(self, member: int = 0) -> Size:
-        """The shape of what a member of the mesh holds."""
+        """Shape of the shard that a member of the mesh holds."""
         ranges = self.local_ranges(member)
         return Size([sum(end - start for start, end in one) for one in ranges])
 
     def replaced(self, axis: int, placement: Placement) -> Layout:
-        """The same with another placement along a dimension of the mesh."""
+        """A copy with another placement along one dimension of the mesh."""
         placements = list(self.placements)
         placements[axis] = placement
         return Layout(self.mesh, self.shape, placements=placements)

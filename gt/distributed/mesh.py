@@ -72,7 +72,7 @@ class DeviceMesh:
 
     @property
     def ndim(self) -> int:
-        """How many dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @overload
@@ -118,7 +118,7 @@ class DeviceMesh:
         return hash((self.shape, self.ranks))
 
     def __str__(self) -> str:
-        """As a trace shows it: `[[0,1],[2,3]]`."""
+        """The mesh in a trace's form: `[[0,1],[2,3]]`."""
         rows = [str(rank) for rank in self.ranks]
         for size in reversed(self.shape):
             rows = [

@@ -1,4 +1,4 @@
-"""What every tensor has: its layout, and the methods that change it. `install` attaches them."""
+"""Layout of a tensor, and the methods that change it. `install` attaches them to the class."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["DTensor", "distribute", "install"]
 def distribute(
     tensor: Tensor, layout: Layout | DeviceMesh | int | None = None, dim: int | None = None
 ) -> Tensor:
-    """The same tensor as a layout says; without one spread over all workers.
+    """The tensor in another layout; without one it is cut over all workers.
 
-    What follows stays spread where the operator allows; the numbers are the same either way.
+    Results stay distributed where the operators allow; the numbers are the same either way.
 
     Args:
         tensor: Any tensor.
-        layout: The target. A mesh alone means its last dimension cuts `dim`, or every
-            member holds all of it.
+        layout: The target. A mesh alone cuts `dim` over its last dimension; without `dim` it
+            replicates.
         dim: The dimension to cut; any size will do, also one smaller than the number of workers.
             None replicates.
 
     Raises:
-        ShapeError: The layout is one of another shape.
+        ShapeError: The layout is for another shape.
     """
     if isinstance(layout, DeviceMesh):
         layout = Layout(layout, tensor.shape, dim)
@@ -40,7 +40,7 @@ def distribute(
 
 
 def redistribute(self: Tensor, layout: Layout) -> Tensor:
-    """The same tensor as `layout` says."""
+    """The tensor in `layout`."""
     if not isinstance(layout, Layout):
         raise InvalidType(f"redistribute: expected a Layout, got {type(layout).__name__}")
     if tuple(layout.shape) != tuple(self.shape):
@@ -52,17 +52,17 @@ def redistribute(self: Tensor, layout: Layout) -> Tensor:
 
 
 def shard(self: Tensor, dim: int, group: ProcessGroup | None = None) -> Tensor:
-    """The same tensor cut along `dim`, over the group, its mesh's last dimension or all workers."""
+    """The tensor cut along `dim`, over the group, its mesh's last dimension or all workers."""
     return collective.scatter(self, dim, group)
 
 
 def all_reduce(self: Tensor, op: str = "sum", group: ProcessGroup | None = None) -> Tensor:
-    """The same tensor with its members' contributions reduced: `gt.distributed.all_reduce`."""
+    """The tensor with its members' contributions reduced: `gt.distributed.all_reduce`."""
     return collective.all_reduce(self, op, group)
 
 
 def all_gather(self: Tensor, group: ProcessGroup | None = None) -> Tensor:
-    """The same tensor whole on every member: `gt.distributed.all_gather`."""
+    """The tensor whole on every member: `gt.distributed.all_gather`."""
     return collective.all_gather(self, group)
 
 
@@ -72,7 +72,7 @@ def sync_w_autograd(self: Tensor, op: str = "sum") -> Tensor:
 
 
 def to_local(self: Tensor, member: int = 0) -> Tensor:
-    """What a member of the tensor's mesh holds, as a plain tensor on that worker, detached."""
+    """The shard of one member of the tensor's mesh, as a plain tensor on that worker, detached."""
     layout = self.layout
     members = layout.mesh.size()
     if not -members <= member < members:

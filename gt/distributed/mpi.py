@@ -30,7 +30,7 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class _Rendezvous:
-    """Where the processes of one mpirun find the dispatcher, as words of their commands."""
+    """Address of the dispatcher for the processes of one mpirun, as words of their commands."""
 
     server: list[str]
     worker: list[str]
@@ -45,8 +45,8 @@ def join() -> None:
     processes become workers, and end with the program of rank 0.
 
     Raises:
-        ConfigError: mpirun uses several hosts and a variable is missing by which they meet.
-        NoWorker: not all ranks have come within a minute.
+        ConfigError: mpirun uses several hosts and a variable that they need to meet is missing.
+        NoWorker: Some ranks have not joined within a minute.
     """
     place = config.mpi_rank()
     if place is None or session.is_connected():
@@ -79,10 +79,10 @@ def _rendezvous(place: Rank) -> _Rendezvous:
 
 
 def _private_folder() -> pathlib.Path:
-    """A folder with a short path, as sockets need, in which no other user puts a dispatcher.
+    """A folder with a path short enough for sockets, in which no other user can put a dispatcher.
 
     Raises:
-        ConfigError: another user has made it.
+        ConfigError: Another user owns the folder.
     """
     folder = pathlib.Path(tempfile.gettempdir()) / f"gt-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -96,13 +96,13 @@ def _lead(place: Rank, rendezvous: _Rendezvous) -> None:
     """Rank 0: the dispatcher and worker 0 are processes beside the program."""
     words = list(rendezvous.server)
     if isinstance(rendezvous.socket, str):
-        pathlib.Path(rendezvous.socket).unlink(missing_ok=True)  # of a job that was killed
+        pathlib.Path(rendezvous.socket).unlink(missing_ok=True)  # left by a job that was killed
     else:
         words += ["--token-file", _token_file()]
     server = subprocess.Popen(
         [sys.executable, "-m", "gt.server", *words, "--log-level", "warn", "--end-with-input"],
         env=_environment(),
-        stdin=subprocess.PIPE,  # which ends with this process, however that ends
+        stdin=subprocess.PIPE,  # closes when this process ends, in whatever way
         stdout=subprocess.PIPE,
     )
     assert server.stdout is not None, "a pipe"
@@ -114,7 +114,7 @@ def _lead(place: Rank, rendezvous: _Rendezvous) -> None:
 
 
 def _token_file() -> str:
-    """A file with the token, that only this user reads."""
+    """A file with the token that only this user can read."""
     descriptor, path = tempfile.mkstemp(prefix="gt-mpi-")
     with os.fdopen(descriptor, "w") as file:
         file.write(f"mpi {config.token()}\n")
@@ -123,7 +123,7 @@ def _token_file() -> str:
 
 
 def _end(server: subprocess.Popen[bytes], worker: subprocess.Popen[bytes]) -> None:
-    """The workers of all ranks end when the dispatcher is gone."""
+    """End the dispatcher; the workers of all ranks end with it."""
     session.disconnect()
     server.terminate()
     for process in (server, worker):
@@ -134,7 +134,7 @@ def _serve(place: Rank, rendezvous: _Rendezvous) -> None:
     """Any other rank: this process becomes a worker, as soon as the dispatcher listens.
 
     Raises:
-        NoWorker: it does not; rank 0 has another program, or has failed.
+        NoWorker: It does not listen in time: rank 0 runs another program, or has failed.
     """
     deadline = time.monotonic() + WAIT_SECONDS
     while not _listens(rendezvous.socket):
@@ -163,5 +163,5 @@ def _worker(place: Rank, rendezvous: _Rendezvous) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Of processes that find this GT, also from a checkout."""
+    """Environment of processes that import this GT, also from a checkout."""
     return config.with_settings(PYTHONPATH=config.session_options().python_path)

@@ -26,11 +26,11 @@ __all__ = [
     "scatter",
 ]
 
-functional = sys.modules[__name__]  # PyTorch's file of these
+functional = sys.modules[__name__]  # PyTorch's file of these functions
 sys.modules[f"{__name__}.functional"] = functional
 __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,6 +1,4 @@
-"""`gt.distributed.optim`: PyTorch's optimizer whose state is cut over ranks; here it is where
-its parameters are.
-"""
+"""`gt.distributed.optim`: PyTorch's optimizer with sharded state, in its parameters' layouts."""
 
 # ruff: noqa: ARG002 - PyTorch's arguments that mean nothing here
 
@@ -17,13 +15,13 @@ __all__ = ["ZeroRedundancyOptimizer"]
 class ZeroRedundancyOptimizer(Optimizer):
     """An optimizer of `optimizer_class`, with PyTorch's further methods; the numbers are its own.
 
-    State of a parameter that is cut over workers is cut as it is: cut the parameters, by a rule of
-    the configuration say, and no worker holds the state of all.
+    The state of a parameter has the parameter's layout: cut the parameters (by a configuration
+    rule, for example), and no worker holds the whole state.
 
     Args:
-        params: As any optimizer takes them.
-        optimizer_class: What steps; it is `self.optim`.
-        process_group: Accepted: the parameters' layouts say where they are.
+        params: Parameters, as for any optimizer.
+        optimizer_class: Class of the optimizer that steps; `self.optim` is its instance.
+        process_group: Accepted and ignored: the parameters' layouts determine their workers.
         parameters_as_bucket_view: Accepted.
         overlap_with_ddp: Accepted: reductions overlap with the backward pass anyway.
         defaults: Options of `optimizer_class`.
@@ -51,17 +49,17 @@ class ZeroRedundancyOptimizer(Optimizer):
         self.optim.add_param_group(param_group)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take state and options from what `state_dict()` gave, or that of `optimizer_class`."""
+        """Load state and options from `state_dict()`, or from that of an `optimizer_class`."""
         super().load_state_dict(state_dict)
         self.optim.state = self.state
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Nothing: `state_dict()` has the state of all parameters."""
+        """No effect: `state_dict()` has the state of all parameters."""
 
 
 __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""How a notebook shows a tensor: its text, and for a spread one a grid of who holds which part."""
+"""Display of a tensor in a notebook: its text, and for a distributed one a grid of its shards."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gt.distributed.layout import Interval, Layout
 
 __all__ = ["grid", "tensor_html"]
 
-PARTS_MAX = 16  # along a direction: more would be too small to read
+PARTS_MAX = 16  # along a direction; more would be too small to read
 CELL = "border:1px solid #78909c;padding:2px 10px;text-align:center;color:#000"
 COLOURS = ("#bbdefb", "#ffe0b2", "#c8e6c9", "#e1bee7", "#fff9c4", "#b2dfdb", "#ffcdd2", "#d7ccc8")
-Box = dict[int, Interval]  # a range of some dimensions; the others whole
+Box = dict[int, Interval]  # ranges by dimension; other dimensions are whole
 NO_CUT: Box = {}
-Held = Sequence[tuple[tuple[Interval, ...], ...]]  # of each member, for each dimension
+Held = Sequence[tuple[tuple[Interval, ...], ...]]  # ranges by member and dimension
 
 
 def tensor_html(self: Tensor) -> str:
-    """The repr as HTML, without scripts; below it, of a spread tensor, which worker holds what."""
+    """The repr as HTML without scripts; a distributed tensor adds a table of workers and shards."""
     text = f"<pre>{html.escape(repr(self))}</pre>"
     layout = self.layout
     return text if layout.is_replicated else text + grid(layout)
@@ -50,12 +50,14 @@ def grid(layout: Layout) -> str:
 
 
 def _ends(held: Held, dim: int) -> list[int]:
-    """Where a shard of this dimension starts or ends, in order."""
+    """Starts and ends of the shards along a dimension, in order."""
     return sorted({end for ranges in held for interval in ranges[dim] for end in interval})
 
 
 def _boxes(dims: Sequence[int], ends: Sequence[Sequence[int]]) -> list[Box]:
-    """The parts of one dimension between the ends of shards; without one a box that is all."""
+    """The parts of one dimension between the ends of shards; without a dimension, one
+    box for all.
+    """
     return [
         {dim: part} for dim in dims for part in list(itertools.pairwise(ends[dim]))[:PARTS_MAX]
     ] or [NO_CUT]

@@ -1,4 +1,4 @@
-"""What an asynchronous collective returns."""
+"""Handle of an asynchronous collective."""
 
 from gt._core import Tensor
 
@@ -6,8 +6,8 @@ from gt._core import Tensor
 class Work:
     """A collective in flight.
 
-    Everything in GT is: instructions run when their operands are there, and only a read waits. So
-    `wait()` is an order of the program, as it is on a CUDA stream, and costs nothing.
+    Every operation in GT is asynchronous: instructions run when their operands are ready, and only
+    a read waits. So `wait()` only orders the program, as on a CUDA stream, and costs nothing.
     """
 
     __slots__ = ("_result",)
@@ -16,9 +16,9 @@ class Work:
         self._result = result
 
     def wait(self) -> Tensor:
-        """The collective's result; what uses it runs after the collective."""
+        """Result of the collective; instructions that use it run after it."""
         return self._result
 
     def result(self) -> Tensor:
-        """The same as `wait()`."""
+        """The result of `wait()`."""
         return self._result

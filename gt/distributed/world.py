@@ -1,4 +1,4 @@
-"""Who takes part: the workers of the session, and one program that speaks for them."""
+"""Members of the session: its workers, and the one program that drives them."""
 
 import gt
 from gt import _core
@@ -7,7 +7,7 @@ from gt.errors import InvalidUse
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
-    """How many workers the session has, or a group's line has. Starts them at the first call."""
+    """Number of workers in the session, or in a group's line. Starts them at the first call."""
     if group is not None:
         return group.size()
     gt.init()
@@ -15,7 +15,8 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:  # noqa: ARG001 - PyTorch's
-    """0, always: there is one program, not one for each worker, and what only rank 0 does it does.
+    """Always 0: one program drives all workers, and it does the work that scripts reserve for rank
+    0.
 
     `if get_rank() == 0: save()` is right as it stands; `data[get_rank()::get_world_size()]` is not:
     give the program all the data, and `gt.distribute` it.
@@ -29,7 +30,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a session is open: the first operation opens one, and so does init_process_group."""
+    """True if a session is open: the first operation opens one, and so does init_process_group."""
     return _core.is_connected()
 
 
@@ -46,9 +47,9 @@ def init_process_group(
         also_ignored: PyTorch's.
 
     Raises:
-        InvalidUse: Another rank: one process a rank would be programs that know nothing of each
-            other, each with a model of its own.
-        NoWorker: Not all ranks of mpirun have come within a minute.
+        InvalidUse: Another rank is given: one process per rank would make independent programs,
+            each with its own model.
+        NoWorker: Some ranks of mpirun have not joined within a minute.
     """
     del ignored, also_ignored
     if backend == "mpi":
@@ -71,11 +72,11 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 def barrier(
     group: ProcessGroup | None = None, async_op: bool = False, device_ids: object = None
 ) -> None:
-    """Wait until everything emitted so far has run; raises a failure that nobody has read.
+    """Wait until everything emitted so far has run; raise a failure that was not read yet.
 
     Args:
-        group: Accepted: all workers are waited for.
-        async_op: Accepted: it waits all the same.
+        group: Accepted and ignored: it waits for all workers.
+        async_op: Accepted and ignored: it waits in any case.
         device_ids: Accepted and not needed.
     """
     del group, async_op, device_ids

@@ -152,5 +152,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return [*__all__, "constraints", "kl", "transforms", "utils"]

@@ -16,7 +16,7 @@ class Beta(ExponentialFamily):
 
     Args:
         concentration1: the exponent of the value, plus one; positive.
-        concentration0: that of one minus the value; broadcast with the first.
+        concentration0: The exponent of one minus the value, plus one; broadcast with the first.
         validate_args: whether arguments are checked.
     """
 

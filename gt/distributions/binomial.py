@@ -14,10 +14,10 @@ __all__ = ["Binomial"]
 
 
 class Binomial(ProbsOrLogits):
-    """How many of some trials succeed.
+    """Number of successes in a number of trials.
 
     Args:
-        total_count: how many trials; broadcast with the other parameter.
+        total_count: number of trials; broadcast with the other parameter.
         probs: the probability of success.
         logits: its log-odds, in place of `probs`.
         validate_args: whether arguments are checked.

@@ -20,7 +20,7 @@ class Categorical(ProbsOrLogits):
         validate_args: whether arguments are checked.
 
     Raises:
-        InvalidValue: both of `probs` and `logits`, or none, or one without a dimension.
+        InvalidValue: both of `probs` and `logits`, or none, or a parameter without dimensions.
     """
 
     arg_constraints = {

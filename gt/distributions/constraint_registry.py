@@ -1,4 +1,6 @@
-"""Which transform leads to a constrained region: `biject_to` and `transform_to`."""
+"""Registries of the transforms that lead to a constrained region: `biject_to` and
+`transform_to`.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar, overload
@@ -34,11 +36,11 @@ class ConstraintRegistry:
         """Registers a function for a class of constraints, also as a decorator.
 
         Args:
-            constraint: a class, or a constraint of it.
-            factory: what makes the transform for a constraint of the class.
+            constraint: a class, or an instance of it.
+            factory: function that makes the transform for a constraint of the class.
 
         Raises:
-            InvalidType: something else than a constraint.
+            InvalidType: `constraint` is no constraint.
         """
         if factory is None:
             return lambda function: self.register(constraint, function)
@@ -55,7 +57,7 @@ class ConstraintRegistry:
         """The transform from real numbers to the region.
 
         Raises:
-            NotSupported: nothing is registered for its class.
+            NotSupported: no function is registered for the class.
         """
         factory = self._registry.get(type(constraint))
         if factory is None:
@@ -88,7 +90,7 @@ def _between(c: constraints._Interval) -> Transform:
 
 
 def _fill(registry: ConstraintRegistry) -> None:
-    """What both registries have."""
+    """Register the transforms that both registries have."""
     register = registry.register
     register(constraints.real, lambda _: transforms.identity_transform)
     register(constraints.greater_than, _above)

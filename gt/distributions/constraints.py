@@ -1,6 +1,6 @@
-"""Regions of tensors: what parameters and values of distributions must satisfy.
+"""Regions of tensors that parameters and values of distributions must lie in.
 
-`check(value)` tells for each event of a batch whether it is inside.
+`check(value)` returns for each event of a batch whether it is inside.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,25 +47,25 @@ __all__ = [
 ]
 
 Bound = Tensor | float
-# What is not known before an instance is asked.
+# Value of a property that depends on the instance.
 Unknown = NotImplementedType
 SUM_TOLERANCE = 1e-6
 
 
 def all_of(check: Tensor, dims: int) -> Tensor:
-    """Whether all of the last `dims` dimensions hold."""
+    """True where `check` holds over all of its last `dims` dimensions."""
     return check.reshape((*check.shape[: check.ndim - dims], -1)).all(-1)
 
 
 class Constraint:
     """A region over which a variable is valid."""
 
-    # Whether it holds separate points only, and how many dimensions from the right one event has.
+    # Whether the region consists of separate points; number of trailing dimensions of one event.
     is_discrete: bool = False
     event_dim: int = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Booleans of the batch shape."""
+        """Booleans of the batch shape: True where `value` is in the region."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: object) -> bool:
-    """Whether only an instance of the distribution knows the region."""
+    """True if only an instance of the distribution knows the region."""
     return isinstance(constraint, _Dependent)
 
 
@@ -446,5 +446,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

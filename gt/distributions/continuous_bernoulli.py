@@ -69,7 +69,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _is_apart(self) -> Tensor:
-        """Where p is far enough from a half."""
+        """True where p is far enough from a half for the plain formula."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
     def _apart(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""The base class of distributions: shapes, checks of arguments, and what none needs to repeat."""
+"""Base class of distributions: shapes, checks of arguments, and shared methods."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ class Distribution:
     """A probability distribution over tensors, batched over its parameters.
 
     Args:
-        batch_shape: the shape of the independent distributions that the parameters are.
-        event_shape: the shape of one sample of one of them.
-        validate_args: whether parameters and values are checked, which reads one boolean each
-            time; by default as `set_default_validate_args` says (True, but for `python -O`).
+        batch_shape: shape of the batch of independent distributions.
+        event_shape: shape of one sample of one of them.
+        validate_args: whether parameters and values are checked, which reads one boolean each time;
+            the default is set by `set_default_validate_args` (True, except under `python -O`).
 
     Raises:
         InvalidValue: a parameter outside of its constraint.
@@ -33,12 +33,12 @@ class Distribution:
     has_rsample: bool = False
     has_enumerate_support: bool = False
     _validate_args: bool = __debug__
-    # Parameters that `expand` expands, and of how many dimensions one event's is.
+    # Parameters that `expand` expands, each with the number of dimensions of its event.
     _batched: ClassVar[Mapping[str, int]] = {}
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether distributions that are made from now on check their arguments."""
+        """Set the default of `validate_args` for distributions that are made from now on."""
         if value not in {True, False}:
             raise InvalidValue(f"validate_args must be True or False, got {value!r}")
         Distribution._validate_args = value
@@ -56,7 +56,7 @@ class Distribution:
             self._check_parameters()
 
     def _check_parameters(self) -> None:
-        """All constraints at once: one read."""
+        """Check all constraints with one read."""
         try:
             limits = dict(self.arg_constraints)
         except NotImplementedError:
@@ -83,15 +83,15 @@ class Distribution:
                 )
 
     def _is_given(self, name: str) -> bool:
-        """Whether a parameter is there without computing it from others."""
+        """True if a parameter is set and need not be computed from others."""
         return name in vars(self) or not isinstance(getattr(type(self), name), lazy_property)
 
     def expand(self: Self, batch_shape: Shape, _instance: Self | None = None) -> Self:
-        """The same distribution with its batch expanded to `batch_shape`; nothing is checked.
+        """A copy of the distribution with its batch expanded to `batch_shape`; nothing is checked.
 
         Args:
-            batch_shape: what the parameters are expanded to, as `Tensor.expand` does.
-            _instance: of a subclass that overrides this method: what is filled in.
+            batch_shape: shape to which the parameters are expanded, as by `Tensor.expand`.
+            _instance: from a subclass that overrides this method: the instance to fill in.
         """
         if not self._batched:
             raise NotImplementedError
@@ -100,7 +100,7 @@ class Distribution:
         return self._finished(new, batch_shape)
 
     def _expand_parameters(self: Self, new: Self, batch: Size) -> None:
-        """The parameters of `new`, and what goes with them."""
+        """Set the parameters of `new` and the attributes that go with them."""
         for name, dims in self._batched.items():
             value = vars(self).get(name)
             if isinstance(value, Distribution):
@@ -110,13 +110,13 @@ class Distribution:
         self._copy_rest(new)
 
     def _finished(self: Self, new: Self, batch_shape: Shape) -> Self:
-        """What `expand` has filled in, with its shapes."""
+        """The instance that `expand` has filled in, with its shapes set."""
         Distribution.__init__(new, Size(batch_shape), self._event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 
     def _copy_rest(self: Self, new: Self) -> None:
-        """What `expand` takes over besides the parameters."""
+        """Copy the attributes that `expand` takes over besides the parameters."""
 
     @property
     def batch_shape(self) -> Size:
@@ -135,7 +135,7 @@ class Distribution:
 
     @property
     def support(self) -> Constraint | None:
-        """Where samples lie."""
+        """The region of possible samples."""
         raise NotImplementedError
 
     @property
@@ -263,7 +263,7 @@ class Distribution:
     def _get_checked_instance(
         self: Self, cls: "type[Distribution]", _instance: Self | None = None
     ) -> Self:
-        """What `expand` fills in: a bare instance, unless a subclass gives one."""
+        """The instance that `expand` fills in: a bare one, unless a subclass passes its own."""
         if _instance is not None:
             return _instance
         if type(self).__init__ is not cls.__init__:

@@ -16,8 +16,8 @@ class FisherSnedecor(Distribution):
     """The ratio of two chi-squared values, each over its degrees of freedom.
 
     Args:
-        df1: the degrees of freedom of the upper one, positive.
-        df2: of the lower one; broadcast with the first.
+        df1: degrees of freedom of the numerator, positive.
+        df2: degrees of freedom of the denominator; broadcast with the first.
         validate_args: whether arguments are checked.
     """
 

@@ -59,7 +59,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Shape = (), generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
         value = standard_gamma(self.concentration.expand(shape), generator) / self.rate
-        tiny = gt.finfo(value.dtype).tiny  # the gradient passes: the value is not a limit's
+        tiny = gt.finfo(value.dtype).tiny  # keeps the gradient, unlike a constant limit
         return value + (value.detach().clamp(min=tiny) - value.detach())
 
     def log_prob(self, value: Tensor) -> Tensor:

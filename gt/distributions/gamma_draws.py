@@ -14,8 +14,8 @@ from gt.autograd import Function
 from gt.autograd.function import once_differentiable
 from gt.draws import Generator
 
-# Proposals for a value: each is refused with a probability below 0.05 (0.0483 at the shape 1, less
-# above), so that all of them are with one below 1e-13; then the distribution's mode stands there.
+# Proposals per value: each is rejected with probability below 0.05 (0.0483 for the shape 1, less
+# above), so all are with probability below 1e-13; then the value is the distribution's mode.
 PROPOSALS = 10
 
 

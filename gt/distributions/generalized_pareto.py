@@ -12,7 +12,7 @@ __all__ = ["GeneralizedPareto"]
 
 
 class GeneralizedPareto(Distribution):
-    """What exceeds a threshold: exponential for a concentration of 0, with heavier tails above.
+    """Excesses over a threshold: exponential for a concentration of 0, heavier tails above it.
 
     Args:
         loc: the threshold.
@@ -55,7 +55,9 @@ class GeneralizedPareto(Distribution):
         return self.icdf(gt.rand(shape, dtype=self.loc.dtype))
 
     def _parts(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Units above the threshold, where the concentration is 0, and it or 1 there."""
+        """Scaled distance above the threshold, mask of zero concentrations, and concentrations with
+        1 there.
+        """
         c = self.concentration
         is_zero = c.detach().abs() <= 1e-8
         units = (self._checked(value) - self.loc) / self.scale

@@ -13,7 +13,7 @@ __all__ = ["Geometric"]
 
 
 class Geometric(ProbsOrLogits):
-    """How many trials fail before the first success: 0, 1, 2, ...
+    """Number of failures before the first success: 0, 1, 2, ...
 
     Args:
         probs: the probability of success, above 0.

@@ -1,4 +1,4 @@
-"""What the halves of symmetric distributions share: the absolute value of a sample around 0."""
+"""Base of the halves of symmetric distributions: the absolute value of a sample around 0."""
 
 import math
 

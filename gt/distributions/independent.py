@@ -65,7 +65,7 @@ class Independent(Distribution, Generic[Base]):
 
     @constraints.dependent_property
     def support(self) -> constraints.Constraint | None:
-        """That of the base, over more dimensions."""
+        """The support of the base distribution, over more dimensions."""
         base = self.base_dist.support
         if base is None or not self.reinterpreted_batch_ndims:
             return base

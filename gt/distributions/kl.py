@@ -14,7 +14,7 @@ Class = type[Distribution]
 Formula = TypeVar("Formula", bound=Callable[..., Tensor])
 
 _registered: dict[tuple[Class, Class], Callable[..., Tensor]] = {}
-# What was found for classes lately; emptied when a function is registered.
+# Cache of the functions chosen for pairs of classes; emptied when a function is registered.
 _chosen: dict[tuple[Class, Class], Callable[..., Tensor] | None] = {}
 
 
@@ -58,7 +58,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
 
 
 def _choose(type_p: Class, type_q: Class) -> Callable[..., Tensor] | None:
-    """The function of the nearest classes; where `p` and `q` disagree which, `p` decides."""
+    """The function of the nearest classes; if `p` and `q` disagree, the nearest for `p`."""
     matches = [
         (type_p.__mro__.index(p), type_q.__mro__.index(q), p, q)
         for p, q in _registered
@@ -79,5 +79,5 @@ def _choose(type_p: Class, type_q: Class) -> Callable[..., Tensor] | None:
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

@@ -1,7 +1,7 @@
 """Divergences of two distributions of different classes, as the cross entropy less the entropy.
 
-KL(p || q) = -E_p[log q] - H(p). What E_p[log q] needs of p are the means of x, its square, log x,
-log(1 - x) and exp(-t x): one function a class and mean, one function a class q.
+KL(p || q) = -E_p[log q] - H(p). E_p[log q] needs the means under p of x, its square, log x, log(1 -
+x) and exp(-t x): one function per class of p and mean, and one per class of q.
 """
 
 import math
@@ -160,10 +160,10 @@ CROSS: dict[tuple[Class, Class], Callable[..., Tensor]] = {
     (Uniform, Pareto): _cross_pareto,
     (Uniform, Normal): _cross_normal,
 }
-# Where p has a value outside of q's support although others do not: the divergence is infinite.
+# Conditions of an infinite divergence: p has values outside of q's support.
 OUTSIDE: dict[tuple[Class, Class], Callable[..., Tensor]] = {
     (Beta, Uniform): lambda p, q: (q.low > 0) | (q.high < 1),
-    # PyTorch says infinite where an end of the interval is reached, too.
+    # PyTorch returns infinity where an end of the interval is reached, too.
     (ContinuousBernoulli, Uniform): lambda p, q: (q.low >= 0) | (q.high <= 1),
     (Uniform, ContinuousBernoulli): lambda p, q: (p.high >= 1) | (p.low <= 0),
     (Pareto, Exponential): lambda p, q: p.alpha <= 1,  # no mean
@@ -194,7 +194,7 @@ def infinite(p: Distribution, q: Distribution) -> Tensor:
 
 
 def register_pair(pair: tuple[Class, Class]) -> None:
-    """Registers what CROSS and OUTSIDE have of two classes."""
+    """Registers the functions of CROSS and OUTSIDE for two classes."""
     cross, outside = CROSS[pair], OUTSIDE.get(pair)
 
     def divergence(p: Distribution, q: Distribution) -> Tensor:

@@ -57,7 +57,7 @@ class LKJCholesky(Distribution):
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
         with gt.no_grad():
-            square = self._beta.sample(sample_shape).unsqueeze(-1)  # of a row's length: [..., d, 1]
+            square = self._beta.sample(sample_shape).unsqueeze(-1)  # squared length: [..., d, 1]
             shape, dtype = self._extended_shape(sample_shape), square.dtype
             normal = gt.randn(shape, dtype=dtype).tril(-1)
             length = normal.square().sum(-1, keepdim=True).sqrt()

@@ -1,4 +1,4 @@
-"""What distributions with a location and a scale share."""
+"""Base of distributions with a location and a scale."""
 
 from gt import Tensor
 from gt.distributions import constraints

@@ -19,7 +19,7 @@ class MixtureSameFamily(Distribution):
         validate_args: whether arguments are checked.
 
     Raises:
-        InvalidValue: no categorical distribution, no distribution, or shapes that do not fit.
+        InvalidValue: an argument is no (categorical) distribution, or shapes do not fit.
     """
 
     arg_constraints = {}
@@ -60,7 +60,7 @@ class MixtureSameFamily(Distribution):
 
     @constraints.dependent_property
     def support(self) -> constraints.Constraint:
-        """That of the components."""
+        """The support of the components."""
         base = self._component_distribution.support
         assert base is not None, self._component_distribution
         return constraints.MixtureSameFamilyConstraint(base)
@@ -81,7 +81,7 @@ class MixtureSameFamily(Distribution):
         return -1 - len(self._event_shape)
 
     def _weights(self) -> Tensor:
-        """Of the components, before the dimensions of the event: [..., k, 1 ...]."""
+        """Weights of the components, with dimensions of size 1 for the event: [..., k, 1 ...]."""
         probs = self._mixture_distribution.probs
         return probs.reshape((*probs.shape, *[1] * len(self._event_shape)))
 

@@ -15,10 +15,10 @@ __all__ = ["Multinomial"]
 
 
 class Multinomial(Distribution):
-    """How often each of k classes is drawn in `total_count` draws.
+    """Counts of each of k classes in `total_count` draws.
 
     Args:
-        total_count: how many draws, one number.
+        total_count: number of draws, one integer.
         probs: not negative, [..., k]; divided by their sum.
         logits: logarithms of probabilities up to a constant of each row, in place of `probs`.
         validate_args: whether arguments are checked.

@@ -156,7 +156,7 @@ def mahalanobis(factor: Tensor, vector: Tensor) -> Tensor:
 
 
 def _is_one(factor: Tensor, dim: int, batch: Shape) -> bool:
-    """Whether all of the batch's dimension `dim` share the triangle."""
+    """True if the whole batch dimension `dim` shares one triangle."""
     return factor.shape[dim - len(batch) + factor.ndim - 2] == 1
 
 

@@ -14,7 +14,7 @@ __all__ = ["NegativeBinomial"]
 
 
 class NegativeBinomial(ProbsOrLogits):
-    """How many trials succeed before `total_count` of them fail.
+    """Number of successes before `total_count` failures.
 
     Args:
         total_count: not negative, whole or not; broadcast with the other parameter.
@@ -63,7 +63,7 @@ class NegativeBinomial(ProbsOrLogits):
 
     @lazy_property
     def _gamma(self) -> Gamma:
-        """Of the rates whose Poisson counts the samples are."""
+        """Distribution of the rates of the Poisson counts that the samples are."""
         return Gamma(self.total_count, (-self.logits).exp(), validate_args=False)
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:

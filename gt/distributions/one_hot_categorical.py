@@ -86,7 +86,7 @@ class OneHotCategorical(Distribution):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """The same, with the gradient of `probs` for that of a sample (Bengio and others, 2013)."""
+    """OneHotCategorical whose samples have the gradient of `probs` (Bengio and others, 2013)."""
 
     has_rsample = True
 

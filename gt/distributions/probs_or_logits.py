@@ -1,4 +1,4 @@
-"""What distributions share that take probabilities or logits, but not both."""
+"""Base of distributions that take either probabilities or logits."""
 
 from gt import Size, Tensor
 from gt.distributions.distribution import Distribution
@@ -6,7 +6,7 @@ from gt.distributions.utils import lazy_property, logits_to_probs, probs_to_logi
 
 
 class ProbsOrLogits(Distribution):
-    """A distribution of `probs` or `logits`: the other one is computed when asked for."""
+    """A distribution of `probs` or `logits`; the other one is computed at its first use."""
 
     _batched = {"probs": 0, "logits": 0}
     # Logits are log-odds, else logarithms up to a constant of each row.
@@ -24,7 +24,7 @@ class ProbsOrLogits(Distribution):
 
     @property
     def _param(self) -> Tensor:
-        """A parameter that is there; both have one shape and dtype."""
+        """The parameter that was given; both have one shape and dtype."""
         return self.probs if "probs" in vars(self) else self.logits
 
     @property

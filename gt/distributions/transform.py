@@ -1,4 +1,4 @@
-"""Transforms of values whose densities change with them: the base class, inverses, compositions."""
+"""Transforms of values and their densities: base class, inverses and compositions."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -40,7 +40,7 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
-        """How many dimensions one event has, before and after."""
+        """Number of dimensions of one event, before and after the transform."""
         if self.domain.event_dim != self.codomain.event_dim:
             raise InvalidValue("Please use either .domain.event_dim or .codomain.event_dim")
         return self.domain.event_dim
@@ -58,7 +58,7 @@ class Transform:
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> "Transform":
-        """The same with a cache, or without one."""
+        """The transform with a cache, or without one."""
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is not Transform.__init__:
@@ -130,12 +130,12 @@ class _InverseTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Constraint:
-        """Where the transform's results are."""
+        """The region of the transform's results."""
         return self._forward.codomain
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Constraint:
-        """Where its arguments are."""
+        """The region of the transform's arguments."""
         return self._forward.domain
 
     @property
@@ -185,7 +185,7 @@ class ComposeTransform(Transform):
 
     Args:
         parts: the transforms.
-        cache_size: of each of them.
+        cache_size: for each of them.
     """
 
     def __init__(self, parts: list[Transform], cache_size: int = 0) -> None:
@@ -201,7 +201,7 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Constraint:
-        """That of the first, over as many dimensions as some part's events need."""
+        """The domain of the first part, over as many dimensions as any part's events need."""
         if not self.parts:
             return constraints.real
         dims = self.parts[-1].codomain.event_dim
@@ -213,7 +213,7 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Constraint:
-        """That of the last, likewise."""
+        """The codomain of the last part, over as many dimensions as any part's events need."""
         if not self.parts:
             return constraints.real
         dims = self.parts[0].domain.event_dim
@@ -225,12 +225,12 @@ class ComposeTransform(Transform):
 
     @lazy_property
     def bijective(self) -> bool:
-        """Whether all of them are."""
+        """True if all parts are bijective."""
         return all(part.bijective for part in self.parts)
 
     @lazy_property
     def sign(self) -> int | Tensor:
-        """The product of their signs."""
+        """The product of the parts' signs."""
         sign: int | Tensor = 1
         for part in self.parts:
             sign = sign * part.sign
@@ -350,8 +350,8 @@ class ReshapeTransform(Transform):
     """The last dimensions in another shape.
 
     Args:
-        in_shape: the shape of an event before.
-        out_shape: after.
+        in_shape: shape of an event before the transform.
+        out_shape: shape of an event after it.
         cache_size: as of any transform.
 
     Raises:

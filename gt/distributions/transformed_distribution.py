@@ -14,10 +14,10 @@ __all__ = ["TransformedDistribution"]
 
 
 class TransformedDistribution(Distribution):
-    """What a transform, or several of them, make of the samples of a distribution.
+    """A distribution whose samples pass through one or several transforms.
 
     Args:
-        base_distribution: the distribution of the samples before.
+        base_distribution: the distribution of the samples before the transforms.
         transforms: one, or a list, the first one first.
         validate_args: whether arguments are checked.
 
@@ -71,7 +71,7 @@ class TransformedDistribution(Distribution):
 
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> Constraint | None:
-        """Where the last transform leads."""
+        """The codomain of the last transform."""
         if not self.transforms:
             return self.base_dist.support
         return widened(self.transforms[-1].codomain, len(self.event_shape))
@@ -106,7 +106,9 @@ class TransformedDistribution(Distribution):
         return total + sum_rightmost(base, dims - len(self.base_dist.event_shape))
 
     def _turned(self, share: Tensor) -> Tensor:
-        """A share of the base's from below, or from above where the transforms decrease."""
+        """A probability of the base distribution, from below, or from above where the transforms
+        decrease.
+        """
         sign: int | Tensor = 1
         for transform in self.transforms:
             sign = sign * transform.sign
@@ -126,7 +128,7 @@ class TransformedDistribution(Distribution):
 
 
 def _listed(transforms: object) -> list[Transform]:
-    """PyTorch's errors for what is no transform."""
+    """The transforms as a list; raises PyTorch's errors for anything else."""
     if isinstance(transforms, Transform):
         return [transforms]
     if not isinstance(transforms, list):

@@ -53,7 +53,7 @@ class PowerTransform(Transform):
 
     @lazy_property
     def sign(self) -> int | Tensor:
-        """That of the exponent."""
+        """The sign of the exponent."""
         return self.exponent.sign()
 
     def __eq__(self, other: object) -> bool:
@@ -78,7 +78,7 @@ class PowerTransform(Transform):
 
 
 def same(a: Value, b: Value) -> bool:
-    """Whether all elements are equal; reads them."""
+    """True if all elements are equal; reads them."""
     equal = a == b
     return bool(equal.all()) if isinstance(equal, Tensor) else bool(equal)
 
@@ -237,7 +237,7 @@ class AffineTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """y = the share of `distribution` that is not above x.
+    """y = the probability under `distribution` of a value not above x.
 
     Args:
         distribution: one with `cdf` and `icdf`.

@@ -1,4 +1,4 @@
-"""Transforms of the slices of one dimension, each by one of its own."""
+"""Transforms that apply a transform of its own to each slice of one dimension."""
 
 from collections.abc import Sequence
 
@@ -44,8 +44,8 @@ class CatTransform(_Several):
     Args:
         tseq: the transforms.
         dim: the dimension.
-        lengths: of the slices; by default 1 each.
-        cache_size: of each of them.
+        lengths: lengths of the slices; by default 1 each.
+        cache_size: for each of them.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CatTransform(_Several):
 
     @lazy_property
     def event_dim(self) -> int:
-        """The most dimensions that an event of one of them has."""
+        """The largest event dimension among the transforms."""
         return max(t.event_dim for t in self.transforms)
 
     @lazy_property
@@ -100,18 +100,18 @@ class CatTransform(_Several):
             )
         ]
         dim = (self.dim - x.ndim if self.dim >= 0 else self.dim) + self.event_dim
-        if dim < 0:  # still there after events were summed
+        if dim < 0:  # remains valid after events were summed
             return gt.cat(terms, dim)
         return gt.stack(terms).sum(0)
 
     @constraints.dependent_property
     def domain(self) -> Constraint:
-        """Each transform's, in its slice."""
+        """Domain of each transform in its slice."""
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @constraints.dependent_property
     def codomain(self) -> Constraint:
-        """Each transform's, in its slice."""
+        """Codomain of each transform in its slice."""
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
@@ -121,7 +121,7 @@ class StackTransform(_Several):
     Args:
         tseq: the transforms.
         dim: the dimension.
-        cache_size: of each of them.
+        cache_size: for each of them.
     """
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
@@ -152,10 +152,10 @@ class StackTransform(_Several):
 
     @constraints.dependent_property
     def domain(self) -> Constraint:
-        """Each transform's, at its place."""
+        """Domain of each transform at its place."""
         return constraints.stack([t.domain for t in self.transforms], self.dim)
 
     @constraints.dependent_property
     def codomain(self) -> Constraint:
-        """Each transform's, at its place."""
+        """Codomain of each transform at its place."""
         return constraints.stack([t.codomain for t in self.transforms], self.dim)

@@ -1,4 +1,4 @@
-"""What distributions share: broadcasting of parameters, probabilities and logits, triangles."""
+"""Helpers of distributions: broadcasting of parameters, probabilities and logits, triangles."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -17,13 +17,13 @@ __all__ = [
     "vec_to_tril_matrix",
 ]
 
-euler_constant = 0.57721566490153286061  # Euler and Mascheroni's
+euler_constant = 0.57721566490153286061  # the Euler-Mascheroni constant
 Value = Tensor | float
 Result = TypeVar("Result")
 
 
 def is_number(*values: object) -> bool:
-    """Whether all of them are Python's numbers."""
+    """True if all of them are Python numbers."""
     return all(isinstance(value, (int, float)) for value in values)
 
 
@@ -48,7 +48,7 @@ def broadcast_all(*values: Value) -> tuple[Tensor, ...]:
 
 
 def batch_of(parameter: Tensor, *arguments: object) -> Size:
-    """The shape of a batch: that of the broadcast parameter; none where all are numbers."""
+    """Shape of the batch: that of the broadcast parameter; empty if all arguments are numbers."""
     return gt.Size() if is_number(*arguments) else parameter.shape
 
 
@@ -99,7 +99,7 @@ class lazy_property(Generic[Result]):  # noqa: N801 - PyTorch's name
 
 
 def one_of(probs: Value | None, logits: Value | None) -> str:
-    """Which of the two was given.
+    """The name of the parameter that is not None.
 
     Raises:
         InvalidValue: none or both.
@@ -110,7 +110,7 @@ def one_of(probs: Value | None, logits: Value | None) -> str:
 
 
 def tril_mask(n: int, diag: int) -> Tensor:
-    """Whether a place of a square matrix is on or below its diagonal `diag`."""
+    """A square matrix of booleans: True on and below its diagonal `diag`."""
     at = gt.arange(n)
     return at < at.reshape(-1, 1) + (diag + 1)
 
@@ -144,16 +144,16 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
             "the lower triangular part of a square D x D matrix."
         )
     mask = tril_mask(n, diag).flatten()
-    place = (mask.long().cumsum(0) - 1).clamp(min=0)  # of the element that stands there
+    place = (mask.long().cumsum(0) - 1).clamp(min=0)  # index of the element at each place
     flat = gt.where(mask, vec.index_select(-1, place), gt.zeros((), dtype=vec.dtype))
     return flat.reshape((*vec.shape[:-1], n, n))
 
 
 def _triangle(n: int, diag: int) -> int:
-    """How many places are on or below the diagonal."""
+    """Number of elements on and below the diagonal `diag`."""
     return sum(min(max(row + diag + 1, 0), n) for row in range(n))
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

@@ -12,8 +12,8 @@ from gt.distributions.utils import Value, broadcast_all, lazy_property
 
 __all__ = ["VonMises"]
 
-# Proposals for an angle: each is accepted with a probability above 0.65 (0.6577 in the limit of
-# large concentrations), so that none fits with one below 1e-12; then `loc` stands there.
+# Proposals per angle: each is accepted with probability above 0.65 (0.6577 in the limit of large
+# concentrations), so none is with probability below 1e-12; then the angle is `loc`.
 PROPOSALS = 27
 
 

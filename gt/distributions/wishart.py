@@ -29,14 +29,14 @@ class Wishart(ExponentialFamily):
 
     Args:
         df: the degrees of freedom, above p - 1.
-        covariance_matrix: of the vectors, positive definite, [..., p, p].
+        covariance_matrix: covariance of the vectors, positive definite, [..., p, p].
         precision_matrix: its inverse.
         scale_tril: its lower triangular factor: the cheapest.
         validate_args: whether arguments are checked.
 
     Raises:
-        AssertionError: not exactly one matrix.
-        InvalidValue: one with too few dimensions, or too few degrees of freedom.
+        AssertionError: zero or several matrices are given.
+        InvalidValue: a matrix has too few dimensions, or `df` is too small.
     """
 
     support: constraints.Constraint = constraints.positive_definite
@@ -102,7 +102,7 @@ class Wishart(ExponentialFamily):
         new._dist_chi2 = new._squares(batch)
 
     def _squares(self, batch: gt.Size) -> Chi2:
-        """Of the squares on the diagonal of a standard sample's factor: [..., p]."""
+        """Distribution of the squares on the diagonal of a standard sample's factor: [..., p]."""
         p = self._event_shape[-1]
         df = self.df.unsqueeze(-1) - gt.arange(p, dtype=self.df.dtype)
         return Chi2(df.expand((*batch, p)), validate_args=False)
@@ -160,7 +160,7 @@ class Wishart(ExponentialFamily):
         """A sample that is a differentiable function of the parameters.
 
         Args:
-            sample_shape: before the batch.
+            sample_shape: dimensions before the batch.
             max_try_correction: how often matrices that rounding made singular are drawn again;
                 by default not at all (PyTorch: up to ten times, which reads the samples).
         """

@@ -1,8 +1,8 @@
 """The text of `help()`: arguments, results and an example of functions, methods and classes.
 
-A file for each namespace has it; tools/reference.py writes them, and runs the examples. What Python
-defines gets its text when its namespace loads, which is cheap. A `Function` asks for it when it is
-read, and methods that Rust defines are compiled with it (tools/gen.py).
+Each namespace has a file, which tools/reference.py writes (it also runs the examples). Objects
+defined in Python get their text when their namespace loads, which is cheap. A `Function` looks its
+text up on access, and methods defined in Rust have it compiled in (tools/gen.py).
 """
 
 import functools
@@ -15,14 +15,15 @@ _TAKING = (types.FunctionType, property, type)
 
 
 def text(namespace: str, name: str) -> str | None:
-    """What is written about a function of a namespace, `gt` or `gt.linalg`."""
+    """Help text of a function in a namespace, `gt` or `gt.linalg`."""
     return _texts(namespace).get(name)
 
 
 def attach(namespace: str, members: Mapping[str, object]) -> None:
-    """Gives functions, properties and classes of Python their text, and leaves others alone.
+    """Set the docstrings of functions, properties and classes defined in Python; leave others
+    alone.
 
-    What has several names has the text of its own.
+    An object with several names gets the text of its own name.
     """
     texts = _texts(namespace)
     for name, value in members.items():
@@ -35,9 +36,11 @@ def attach(namespace: str, members: Mapping[str, object]) -> None:
 
 @functools.cache
 def _texts(namespace: str) -> dict[str, str]:
-    """The entries of one namespace: a form feed, the name, and from the next line on the text.
+    """Texts of one namespace, by name. An entry is a form feed and the name, followed by lines of
+    text.
 
-    After the name, and a tab, stand forms of the call where Python shows them by itself.
+    Behind the name, after a tab, stand the call forms for objects whose signature Python shows
+    itself.
     """
     entries = (_FOLDER / f"{namespace}.txt").read_text(encoding="utf-8").split("\f")
     parted = (entry.partition("\n") for entry in entries[1:])

@@ -1,8 +1,8 @@
 """Transforms of functions that follow from the tape: `grad`, `vjp`, `jacrev`, `jvp`, `vmap`, ...
 
-They nest. What they differentiate may be a tensor, or lists, tuples and dictionaries of tensors.
-What PyTorch does by forward mode takes two backward passes here, and a batch of everything is a
-loop: the numbers are PyTorch's.
+Transforms nest. They differentiate by a tensor, or by lists, tuples and dictionaries of tensors.
+Where PyTorch uses forward mode, GT takes two backward passes, and `vmap` is a loop: the numbers are
+the same as PyTorch's.
 """
 
 from gt.func.batching import vmap
@@ -33,5 +33,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this package needs itself is no part of it."""
+    """Lists the public names; imports for the package's own use are left out."""
     return __all__

@@ -1,4 +1,6 @@
-"""`vmap`: a function for each entry of a batch, one after the other, and what results stacked."""
+"""`vmap`: runs a function for each entry of a batch, one after the other, and stacks
+the results.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,14 @@ def vmap(
     dimension of their own are faster.
 
     Args:
-        func: of one entry; returns tensors.
-        in_dims: the dimension of the entries, or None for what all of them get; one for all
-            arguments, or a tuple of one each, with the structure of that argument. Arguments by
-            name are given to all entries.
-        out_dims: where the entries stand in the results; one, or a tuple of one for each result.
-        randomness: of draws in `func`: an "error", "different" ones, or the "same" for each entry.
-        chunk_size: accepted: entries are run one by one.
+        func: function of one entry that returns tensors.
+        in_dims: dimension of the entries, or None for an argument shared by all; one for all
+            arguments, or a tuple of one each, with the structure of that argument. Keyword
+            arguments are shared by all entries.
+        out_dims: dimension of the entries in the results; one, or a tuple of one for each result.
+        randomness: how draws in `func` behave: an "error", "different" ones, or the "same" for each
+            entry.
+        chunk_size: accepted and ignored: entries run one by one.
 
     Raises:
         InvalidValue: dimensions that do not fit, results that are no tensors.
@@ -106,7 +109,9 @@ def _entries(tree: Tree, dims: Dims, call: str) -> list[Tree]:
 
 
 def _taken(tree: Tree, dims: Dims, sizes: list[int], call: str) -> Callable[[int], Tree]:
-    """What gives the tree of an entry; `sizes` gets how many entries each tensor has."""
+    """A function of an entry's index that returns its tree; appends each tensor's number of entries
+    to `sizes`.
+    """
     if isinstance(tree, Mapping | tuple | list):
         return _taken_of_several(tree, dims, sizes, call)
     if dims is None:

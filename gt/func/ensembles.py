@@ -19,10 +19,10 @@ def stack_module_state(
         models: all in training mode, or none of them.
 
     Returns:
-        Parameters and buffers by their names; leaves, with values of their own.
+        Parameters and buffers by name, as leaves with new values.
 
     Raises:
-        InvalidUse: no modules, or modules that differ.
+        InvalidUse: no modules are given, or they differ.
     """
     if not models:
         raise InvalidUse("stack_module_state: Expected at least one model, got 0.")

@@ -1,4 +1,4 @@
-"""Products of a Jacobian with a vector: what PyTorch computes by forward mode, here by two passes.
+"""Jacobian-vector products: PyTorch computes them by forward mode, GT by two backward passes.
 
 The second pass differentiates the first, so the numbers are the same.
 """
@@ -36,11 +36,11 @@ def jvp(
     """The value of `func`, and the product of its Jacobian with the tangents.
 
     Args:
-        func: returns a tensor or a tree of them; with `has_aux`, and anything else.
-        primals: its arguments.
-        tangents: of the structure and shapes of the primals.
-        strict: accepted: what does not depend on the primals has a product of zeros.
-        has_aux: what else `func` returns is returned as the third.
+        func: returns a tensor or a tree of them; with `has_aux`, also an auxiliary result.
+        primals: arguments of `func`.
+        tangents: trees with the structure and shapes of the primals.
+        strict: accepted and ignored: outputs that do not depend on the primals have zero products.
+        has_aux: return the auxiliary result of `func` as the third.
     """
     del strict
     if not primals:
@@ -63,7 +63,7 @@ def linearize(func: Callable[..., Tree], *primals: Tree) -> tuple[Tree, Callable
 
     Args:
         func: returns a tensor or a tree of them.
-        primals: its arguments.
+        primals: arguments of `func`.
     """
     args, chosen = fresh(primals, tuple(range(len(primals))))
     inputs = leaves_of(chosen)
@@ -92,11 +92,11 @@ def jacfwd(
     """`jacrev`: the same Jacobian, a backward pass for each element of the output.
 
     Args:
-        func: returns a tensor or a tree of them; with `has_aux`, and anything else.
-        argnums: the argument, or arguments, by which it is differentiated.
-        has_aux: what else `func` returns is returned beside the Jacobian.
-        chunk_size: accepted: passes run one after the other.
-        randomness: accepted: `func` runs once.
+        func: returns a tensor or a tree of them; with `has_aux`, also an auxiliary result.
+        argnums: index or indices of the arguments to differentiate by.
+        has_aux: return the auxiliary result of `func` beside the Jacobian.
+        chunk_size: accepted and ignored: passes run one after the other.
+        randomness: accepted and ignored: `func` runs once.
     """
     del chunk_size, randomness
     return functools.wraps(func)(jacrev(func, argnums, has_aux=has_aux))

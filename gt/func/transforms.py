@@ -1,7 +1,7 @@
 """Functions that compute derivatives of functions, by passes over the tape.
 
-The arguments that are differentiated become inputs of their own; what else the function uses keeps
-its history, so that results can be differentiated again by whatever they depend on.
+The differentiated arguments are replaced by new inputs; other tensors that the function uses keep
+their history, so that results can be differentiated again by anything that they depend on.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Places: TypeAlias = int | tuple[int, ...]
 def grad(
     func: Callable[..., Tree], argnums: Places = 0, has_aux: bool = False
 ) -> Callable[..., Tree]:
-    """A function that gives the gradient of `func`, which gives one element.
+    """A function that computes the gradient of `func`, whose result has one element.
 
     Args:
-        func: returns a tensor of no dimension; with `has_aux`, and anything else.
-        argnums: the argument, or arguments, by which it is differentiated.
-        has_aux: what else `func` returns is returned beside the gradient.
+        func: returns a tensor without dimensions; with `has_aux`, also an auxiliary result.
+        argnums: index or indices of the arguments to differentiate by.
+        has_aux: return the auxiliary result of `func` beside the gradient.
     """
     both = grad_and_value(func, argnums, has_aux)
 
@@ -43,7 +43,7 @@ def grad(
 def grad_and_value(
     func: Callable[..., Tree], argnums: Places = 0, has_aux: bool = False
 ) -> Callable[..., tuple[Tree, Tree]]:
-    """A function that gives the gradient of `func` and its value; arguments as of `grad`."""
+    """A function that computes the gradient of `func` and its value; arguments as for `grad`."""
 
     @functools.wraps(func)
     def derivative(*args: Tree, **kwargs: Tree) -> tuple[Tree, Tree]:
@@ -67,9 +67,9 @@ def vjp(
     """The value of `func`, and the function that multiplies a cotangent with its Jacobian.
 
     Args:
-        func: returns a tensor or a tree of them; with `has_aux`, and anything else.
-        primals: its arguments.
-        has_aux: what else `func` returns is returned as the third.
+        func: returns a tensor or a tree of them; with `has_aux`, also an auxiliary result.
+        primals: arguments of `func`.
+        has_aux: return the auxiliary result of `func` as the third.
     """
     args, chosen = fresh(primals, tuple(range(len(primals))))
     leaves = leaves_of(chosen)
@@ -104,10 +104,10 @@ def jacrev(
     """A function that gives the Jacobian of `func`, a backward pass for each element of the output.
 
     Args:
-        func: returns a tensor or a tree of them; with `has_aux`, and anything else.
-        argnums: the argument, or arguments, by which it is differentiated.
-        has_aux: what else `func` returns is returned beside the Jacobian.
-        chunk_size: accepted: passes run one after the other.
+        func: returns a tensor or a tree of them; with `has_aux`, also an auxiliary result.
+        argnums: index or indices of the arguments to differentiate by.
+        has_aux: return the auxiliary result of `func` beside the Jacobian.
+        chunk_size: accepted and ignored: passes run one after the other.
     """
     del chunk_size
 
@@ -150,7 +150,7 @@ def _block(output: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
 def gradients(
     outputs: Sequence[Tensor], leaves: Sequence[Tensor], seeds: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Recorded gradients, zeros where nothing depends."""
+    """Recorded gradients; zeros for leaves that no output depends on."""
     pairs = [(x, seed) for x, seed in zip(outputs, seeds, strict=True) if x.requires_grad]
     if not pairs or not leaves:
         return [gt.zeros_like(x) for x in leaves]
@@ -165,7 +165,7 @@ def gradients(
 
 
 def fresh(args: tuple[Tree, ...], argnums: Places) -> tuple[tuple[Tree, ...], Tree]:
-    """The arguments with inputs of their own at the chosen places, and these as chosen."""
+    """The arguments with new inputs at the chosen places, and these inputs."""
     count = len(args)
     places = [argnums] if isinstance(argnums, int) else list(argnums)
     for place in places:
@@ -216,7 +216,7 @@ def rebuilt(tree: Tree, items: Any) -> Tree:  # noqa: ANN401 - an iterator over 
 
 
 def detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
-    """Results without history, where that leads to nothing but the inputs made here."""
+    """Results without their history if it leads only to the inputs made here."""
     made = {_accumulation(x) for x in leaves if x.is_leaf}
     roots = [x.grad_fn for x in results if x.grad_fn is not None]
     seen: set[GradFn] = set()
@@ -237,7 +237,7 @@ def detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor
 
 
 def unrecorded(aux: Tree, leaves: Sequence[Tensor]) -> Tree:
-    """What else a function returned, its tensors without history of the inputs made here."""
+    """A function's auxiliary results; their tensors lose the history of the inputs made here."""
     if isinstance(aux, Mapping):
         return {name: unrecorded(item, leaves) for name, item in aux.items()}
     if type(aux) in (tuple, list):

@@ -1,9 +1,9 @@
 """Guava: a trainer for PyTorch models on GT's workers, on GT's public names alone.
 
-Read it in this order: config.py (what a user says), split.py (how workers are divided),
-orchestrator.py (a run from start to end), training.py (the loop), then what these use: library.py
-(GT's modules or PyTorch's), batches.py, placing.py with tensor_rules.py and stages.py (where
-parameters lie), checkpoint.py, metrics.py, cluster.py (processes) and workers/.
+Read it in this order: config.py (settings), split.py (division of workers), orchestrator.py (a run
+from start to end), training.py (the loop), then their parts: library.py (GT's modules or
+PyTorch's), batches.py, placing.py with tensor_rules.py and stages.py (layouts of parameters),
+checkpoint.py, metrics.py, cluster.py (processes) and workers/.
 """
 
 from gt.guava.config import DistributedConfig
@@ -14,5 +14,5 @@ __all__ = ["DistributedConfig", "NetworkWorker", "Orchestrator"]
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

@@ -1,4 +1,4 @@
-"""Batches of any data loader as a step's micro-batches, and where their shards go."""
+"""Batches of any data loader as a step's micro-batches, and the placement of their shards."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Tree: TypeAlias = Any  # leaves in dictionaries, lists and tuples
 
 @dataclasses.dataclass(frozen=True)
 class MicroBatch:
-    """What a forward takes, and what its loss compares with.
+    """Inputs of one forward pass, and the target that its loss compares with.
 
     Args:
         inputs: one tensor, or a dictionary of the model's arguments.
-        target: None where the inputs hold it.
-        share: of the step's samples.
+        target: None if the inputs hold it.
+        share: fraction of the step's samples.
     """
 
     inputs: Tree
@@ -32,12 +32,12 @@ class MicroBatch:
     share: float
 
     def mapped(self, inputs: Callable[[Leaf], Leaf], target: Callable[[Leaf], Leaf]) -> MicroBatch:
-        """The same with every leaf mapped."""
+        """A copy with every leaf mapped."""
         return MicroBatch(_mapped(self.inputs, inputs), _mapped(self.target, target), self.share)
 
 
 def steps_of(loader: Iterable[Tree], count: int) -> Iterator[list[Tree]]:
-    """Batches of a loader, `count` for each step; the last step takes what is left."""
+    """Batches of a loader, `count` per step; the last step takes the rest."""
     batches: list[Tree] = []
     for batch in loader:
         batches.append(batch)
@@ -52,12 +52,12 @@ def micro_batches(batches: Sequence[Tree], count: int, parts: int) -> list[Micro
     """A step's batches as micro-batches of about equal size.
 
     Args:
-        batches: of the loader.
-        count: how many micro-batches there are, at the most as many as batches.
-        parts: into how many each is cut again, where memory does not suffice.
+        batches: batches of the loader.
+        count: number of micro-batches, at most the number of batches.
+        parts: number of parts into which each is cut again, if memory does not suffice.
 
     Raises:
-        InvalidType: a batch is nothing that a model can take.
+        InvalidType: a batch has a type that no model takes.
     """
     groups = [list(group) for group in np.array_split(np.arange(len(batches)), count) if len(group)]
     joined = [_joined([batches[place] for place in group]) for group in groups]
@@ -68,7 +68,9 @@ def micro_batches(batches: Sequence[Tree], count: int, parts: int) -> list[Micro
 
 
 def placed(leaf: Leaf, mesh: gt.distributed.DeviceMesh) -> gt.Tensor:
-    """A tensor of a batch on the workers of a mesh [data, tensor]: rows have equal parts."""
+    """A tensor of a batch on the workers of a mesh [data, tensor], cut into equal parts of its
+    rows.
+    """
     tensor = gt.as_tensor(leaf)
     if mesh.size() == 1 and not mesh.ranks[0]:
         return tensor
@@ -78,7 +80,7 @@ def placed(leaf: Leaf, mesh: gt.distributed.DeviceMesh) -> gt.Tensor:
 
 
 def rows(tree: Tree) -> int:
-    """How many samples a batch has."""
+    """Number of samples in a batch."""
     while isinstance(tree, Mapping | list | tuple):
         tree = next(iter(tree.values() if isinstance(tree, Mapping) else tree))
     return len(tree)
@@ -98,7 +100,7 @@ def _mapped(tree: Tree, function: Callable[[Leaf], Leaf]) -> Tree:
 
 
 def _joined(trees: Sequence[Tree]) -> Tree:
-    """Batches behind one another along their first dimension."""
+    """Batches concatenated along their first dimension."""
     first = trees[0]
     if isinstance(first, Mapping):
         return {key: _joined([tree[key] for tree in trees]) for key in first}
@@ -120,7 +122,7 @@ def _leaf(value: Leaf) -> np.ndarray[Any, Any]:
 
 
 def _cut(tree: Tree, parts: int) -> list[Tree]:
-    """The same in parts along the first dimension, of which none is empty."""
+    """The tree cut into at most `parts` parts along the first dimension; none is empty."""
     if parts == 1:
         return [tree]
     places = np.array_split(np.arange(rows(tree)), parts)
@@ -133,10 +135,10 @@ def _rows_of(start: int, end: int) -> Callable[[Leaf], Leaf]:
 
 
 def _split(tree: Tree, share: float) -> MicroBatch:
-    """What of a batch is given to the model, and what to the loss.
+    """The inputs of the model and the target of the loss in one batch.
 
     Raises:
-        InvalidType: it has more than two parts.
+        InvalidType: The batch has more than two parts.
     """
     if isinstance(tree, Mapping):
         return MicroBatch(tree, None, share)

@@ -1,4 +1,6 @@
-"""What each stage puts out: shape, mean and largest value for LOG_ACT, all for ALLOW_ACT_REUSE."""
+"""Outputs of stages: shape, mean and largest value for LOG_ACT, whole tensors for
+ALLOW_ACT_REUSE.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ __all__ = ["ActivationCache", "Boundaries"]
 
 
 class Boundaries:
-    """The latest output of each stage's last module; of the model itself where there is one stage.
+    """Latest output of each stage's last module; of the model itself if there is one stage.
 
     Args:
-        model: whose modules are watched.
-        parts: its stages.
+        model: model with the modules to watch.
+        parts: stages of the model.
     """
 
     def __init__(self, model: Model, parts: Sequence[Stage]) -> None:
@@ -25,12 +27,12 @@ class Boundaries:
         self._hooks = _watched(model, parts, self._take)
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Remove the hooks."""
         for hook in self._hooks:
             hook.remove()
 
     def lines(self) -> list[str]:
-        """A line for each; reads the values."""
+        """A line for each output; reads the values."""
         return [
             f"{name} puts out {tuple(value.shape)}: mean {value.float().mean().item():.4g}, "
             f"max {value.float().max().item():.4g}"
@@ -42,12 +44,12 @@ class Boundaries:
 
 
 class ActivationCache:
-    """What each stage but the last has handed on in the last steps; it stays with its workers.
+    """Outputs of each stage but the last in the latest steps; they stay on the stages' workers.
 
     Args:
-        model: whose modules are watched.
-        parts: its stages.
-        steps: how many steps are kept.
+        model: model with the modules to watch.
+        parts: stages of the model.
+        steps: number of steps to keep.
     """
 
     def __init__(self, model: Model, parts: Sequence[Stage], steps: int) -> None:
@@ -56,20 +58,20 @@ class ActivationCache:
         self._hooks = _watched(model, parts[:-1], self._take)
 
     def close(self) -> None:
-        """Watch no longer; what is kept stays."""
+        """Remove the hooks; the stored outputs stay."""
         for hook in self._hooks:
             hook.remove()
 
     def begin(self) -> None:
-        """A step begins, or begins again."""
+        """Begin a step, possibly again."""
         self._step = []
 
     def end(self) -> None:
-        """A step is over."""
+        """End a step."""
         self._steps.append(self._step)
 
     def __len__(self) -> int:
-        """Steps that are kept."""
+        """Number of steps stored."""
         return len(self._steps)
 
     def __iter__(self) -> Iterator[list[Value]]:
@@ -81,7 +83,7 @@ class ActivationCache:
 
 
 def _watched(model: Model, parts: Sequence[Stage], take: Callable[[int, Value], None]) -> list[Any]:
-    """Hooks that give each stage's output, with the stage's number."""
+    """Hooks that pass on each stage's output, with the stage's number."""
     modules = dict(model.named_modules())
     return [
         modules[part.paths[-1]].register_forward_hook(_hook(number, take))

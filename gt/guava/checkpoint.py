@@ -1,7 +1,7 @@
-"""Checkpoints: `step_N/` with the model, the optimizer and where the run stands, as safetensors.
+"""Checkpoints: `step_N/` with the model, the optimizer and the position of the run, as safetensors.
 
-Values are whole there, whatever their layout was, so a run goes on with any number of workers; with
-as many as before to the bit.
+Values are stored whole, whatever their layout, so a run can continue with any number of workers;
+with the same number, it continues bit for bit.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.s
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Position:
-    """Where a run stands.
+    """Progress of a run.
 
     Args:
-        step: steps made.
-        epoch: the epoch that it is in, from 0 on.
-        batches: of the loader, taken in that epoch.
-        epoch_random: the generators' state where the epoch began, from which its order follows.
+        step: number of steps made.
+        epoch: the current epoch, from 0 on.
+        batches: number of batches taken from the loader in that epoch.
+        epoch_random: state of the generators at the start of the epoch, which determines its order.
     """
 
     step: int = 0
@@ -55,7 +55,7 @@ class Position:
 def save(
     folder: Path, library: Library, model: Model, optimizer: Value, position: Position
 ) -> Path:
-    """Write the checkpoint of a step; one that is only half written has no name."""
+    """Write the checkpoint of a step; a partly written one has no final name."""
     target = folder / f"{PREFIX}{position.step}"
     draft = folder / f".{PREFIX}{position.step}.{os.getpid()}"
     shutil.rmtree(draft, ignore_errors=True)
@@ -73,7 +73,7 @@ def load(checkpoint: Path, library: Library, model: Model, optimizer: Value) -> 
     """Read a checkpoint into a model and an optimizer, whose layouts stay as they are.
 
     Returns:
-        Where the run stood; the generators go on there.
+        Position of the run; the generators continue from it.
     """
     state: Any = gt.load(checkpoint / STATE)
     weights: Any = gt.load(checkpoint / MODEL)
@@ -91,7 +91,7 @@ def load(checkpoint: Path, library: Library, model: Model, optimizer: Value) -> 
 
 
 def latest(folder: Path) -> Path | None:
-    """The checkpoint of the most steps in a folder."""
+    """The checkpoint with the most steps in a folder."""
     steps = [
         (int(number), path)
         for path in folder.glob(f"{PREFIX}*")
@@ -101,14 +101,14 @@ def latest(folder: Path) -> Path | None:
 
 
 def found(resume: str | os.PathLike[str] | None, folder: Path) -> Path | None:
-    """The checkpoint that a run goes on from.
+    """The checkpoint from which a run continues.
 
     Args:
         resume: "latest", a step's folder, or None for a new run.
-        folder: where checkpoints are.
+        folder: folder of the checkpoints.
 
     Raises:
-        InvalidValue: there is no such one.
+        InvalidValue: The checkpoint does not exist.
     """
     if resume is None:
         return None
@@ -124,9 +124,9 @@ def found(resume: str | os.PathLike[str] | None, folder: Path) -> Path | None:
 
 
 def random_state() -> dict[str, Any]:
-    """The state of every generator that a loader or a model may draw from."""
+    """State of every generator that a loader or a model may use."""
     version, words, gauss = random.getstate()
-    kind, key, place, has_gauss, cached = np.random.get_state()  # noqa: NPY002 - users' loaders do
+    kind, key, place, has_gauss, cached = np.random.get_state()  # noqa: NPY002 - loaders use it
     state: dict[str, Any] = {
         "gt": gt.get_rng_state().tolist(),
         "python": [version, list(words), gauss],
@@ -137,7 +137,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
-    """Let every generator go on where `random_state` was taken."""
+    """Set every generator to a state from `random_state`."""
     gt.set_rng_state(gt.tensor(state["gt"], dtype=gt.uint8))
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
@@ -149,10 +149,10 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def resumed(loader: Iterable[Any], count: int, begin: Mapping[str, Any]) -> Iterator[Any]:
-    """The batches of an epoch that follow those which it had before its checkpoint.
+    """Batches of an epoch that follow those taken before the checkpoint.
 
-    A loader draws its order where an epoch begins, so the generators stand there while the batches
-    that were taken are drawn again. After it they go on where the checkpoint was written.
+    A loader draws its order at the start of an epoch, so the generators are set to that state and
+    the earlier batches are drawn again. Then the generators continue from the checkpoint.
     """
     now = random_state()
     set_random_state(begin)
@@ -167,7 +167,7 @@ def resumed(loader: Iterable[Any], count: int, begin: Mapping[str, Any]) -> Iter
 
 
 def _moments(optimizer: Value, value: Value) -> list[Value]:
-    """What an optimizer keeps of a parameter in its shape, so that both have one layout."""
+    """Optimizer state of a parameter that has its shape, so that both have one layout."""
     kept = optimizer.state[value].values() if value in optimizer.state else ()
     return [
         one for one in kept if getattr(one, "shape", None) == value.shape
@@ -176,7 +176,7 @@ def _moments(optimizer: Value, value: Value) -> list[Value]:
 
 
 def _left(tree: Any, library: Library) -> Any:  # noqa: ANN401 - of any form
-    """The same with GT's tensors."""
+    """The tree with the library's tensors replaced by GT's."""
     if isinstance(tree, Mapping):
         return {key: _left(value, library) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -188,7 +188,9 @@ def _left(tree: Any, library: Library) -> Any:  # noqa: ANN401 - of any form
 
 
 def _entered(tree: Any, library: Library) -> Any:  # noqa: ANN401 - of any form
-    """The same with the library's tensors; PyTorch's own are on the CPU, as its optimizers ask."""
+    """The tree with GT's tensors replaced by the library's; PyTorch's are on the CPU, as its
+    optimizers expect.
+    """
     if isinstance(tree, Mapping):
         return {key: _entered(value, library) for key, value in tree.items()}
     if isinstance(tree, list | tuple):

@@ -1,4 +1,6 @@
-"""The processes of a run: workers of this machine, or a dispatcher that workers elsewhere join."""
+"""The processes of a run: workers of this machine, or a dispatcher for workers of other
+machines.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,16 @@ from gt.guava import console
 
 __all__ = ["Dispatcher", "join", "start_here", "workers_there"]
 
-JOIN_SECONDS = 86_400.0  # workers are started by people, machine by machine
+JOIN_SECONDS = 86_400.0  # people start workers, machine by machine
 POLL_SECONDS = 0.05
 USER = "guava"
 
 
 def start_here(count: int) -> None:
-    """Let this program have so many workers on this machine.
+    """Set the number of this program's workers on this machine.
 
     Raises:
-        InvalidUse: it has a session with another number of them.
+        InvalidUse: The program has a session with another number of workers.
     """
     if not gt.is_connected():
         gt.gpu_workers(count)
@@ -45,7 +47,7 @@ def start_here(count: int) -> None:
 
 
 def workers_there() -> list[int]:
-    """The indexes of the workers that have joined."""
+    """Indexes of the workers that have joined."""
     return [int(one["worker"]) for one in gt.debug.get_worker_stats()]
 
 
@@ -53,13 +55,13 @@ class Dispatcher:
     """A dispatcher in a process of its own; it ends with this program.
 
     Args:
-        host: where it listens.
-        port: the same; 0 takes a free one.
-        options: further words of its command line.
+        host: address on which it listens.
+        port: port on which it listens; 0 takes a free one.
+        options: further command-line options.
 
     Raises:
-        ConnectionLost: it cannot listen there.
-        InvalidUse: the program has a session.
+        ConnectionLost: It cannot listen there.
+        InvalidUse: The program already has a session.
     """
 
     def __init__(self, host: str, port: int, options: Sequence[str] = ()) -> None:
@@ -97,7 +99,7 @@ class Dispatcher:
         self.address = line.removeprefix("listening on ").strip()
 
     def close(self) -> None:
-        """End it, and with it the workers."""
+        """End the dispatcher, and thereby the workers."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -114,7 +116,7 @@ class Dispatcher:
 
 
 def join(dispatcher: Dispatcher, count: int) -> None:
-    """Connect, and return when so many workers have joined; says how many are there."""
+    """Connect, wait until `count` workers have joined, and report how many there are."""
     host, _, port = dispatcher.address.rpartition(":")
     prefix = "" if dispatcher.token is None else f"GT_TOKEN={dispatcher.token} "
     console.say(f"listening on {dispatcher.address}; on each machine, once for each GPU:")

@@ -1,6 +1,6 @@
-"""DistributedConfig: how a model is trained, on how many workers and split in which way.
+"""DistributedConfig: how a model is trained, on how many workers, and how it is split.
 
-How a run is split over its workers follows from it in split.py.
+split.py derives the division over workers from it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = ["DistributedConfig"]
 class DistributedConfig:
     """The settings of a run. All are optional, and may be changed until training starts.
 
-    An argument beats the environment variable beside it, that the default.
+    An argument takes precedence over its environment variable, which takes precedence over the
+    default.
 
     Args:
         vocab_size: for your model, as are the next six: nothing here reads them.
@@ -42,26 +43,26 @@ class DistributedConfig:
         max_seq_len: tokens.
         dropout: share of values that are zeroed.
         batch_size: samples of a loader's batch; a loader that has another wins, and is named.
-        learning_rate: of the default optimizer, AdamW.
-        weight_decay: of the default optimizer.
-        max_grad_norm: what all gradients together are clipped to; None for no clipping.
+        learning_rate: for the default optimizer, AdamW.
+        weight_decay: for the default optimizer.
+        max_grad_norm: norm to which all gradients together are clipped; None for no clipping.
         use_amp: compute in bfloat16 where that is safe; weights stay in float32.
-        gradient_checkpointing: blocks keep no activations and compute them again in backward.
-        num_workers: on all machines together; 0 is one worker on the CPU.
-        master_ip: where the orchestrator listens.
-        master_port: the same; 0 takes a free port.
+        gradient_checkpointing: recompute the activations of blocks in the backward pass.
+        num_workers: number of workers on all machines; 0 is one worker on the CPU.
+        master_ip: address on which the orchestrator listens.
+        master_port: port on which it listens; 0 takes a free one.
         data_parallel: cut batches over workers (DATA_PARALLEL).
         model_parallel: give each worker some of the layers (MODEL_PARALLEL).
         pipeline_parallel: cut a step into micro-batches, so that stages work at the same time;
             also splits layers as `model_parallel` does (PIPELINE_PARALLEL).
         tensor_parallel: cut matrices over `tensor_parallel_size` workers (TENSOR_PARALLEL).
-        micro_batches: of a step, under `pipeline_parallel` (MICRO_BATCHES).
+        micro_batches: number per step, under `pipeline_parallel` (MICRO_BATCHES).
         tensor_parallel_size: workers that share a matrix (TENSOR_PARALLEL_SIZE).
         checkpoint_dir: the folder of checkpoints and metrics.
         save_interval: steps between two checkpoints; 0 for none.
         compact_log: one line for all workers, else one for each (COMPACT_LOG).
         log_step_every: steps between two lines (LOG_STEP_EVERY).
-        log_act: also shape, mean and largest value of what each stage puts out (LOG_ACT).
+        log_act: also log shape, mean and largest value of each stage's output (LOG_ACT).
         activation_timeout: seconds for which the host of another worker may leave bytes of
             activations or gradients unacknowledged, then that worker is lost; 0 for no limit
             (ACT_TIMEOUT_SEC).
@@ -69,11 +70,11 @@ class DistributedConfig:
             its worker is lost; 0 for no limit (ACK_TIMEOUT_SEC).
         max_resends: probes of a connection without an answer, then it is made anew (RESENDS_MAX).
         resend_probe_interval: seconds of silence before each probe; 0 for none (RESEND_PROBE_SEC).
-        allow_act_reuse: keep what stages hand on beyond its step (ALLOW_ACT_REUSE).
-        act_cache_steps: for so many steps (ACT_CACHE_STEPS).
+        allow_act_reuse: keep the stages' outputs beyond their step (ALLOW_ACT_REUSE).
+        act_cache_steps: number of steps for which they are kept (ACT_CACHE_STEPS).
 
     Raises:
-        ConfigError: a value that means nothing; names the field, or the variable that has it.
+        ConfigError: a value is invalid; the message names the field or its variable.
     """
 
     vocab_size: int = setting(COUNT, 50257)
@@ -118,10 +119,10 @@ class DistributedConfig:
 
     @classmethod
     def from_env(cls) -> DistributedConfig:
-        """The settings of the environment, MASTER_IP and MASTER_PORT too.
+        """Settings from the environment, including MASTER_IP and MASTER_PORT.
 
         Raises:
-            ConfigError: a variable means nothing.
+            ConfigError: a variable is invalid.
         """
         return cls(
             master_ip=environment.read(settings.MASTER_IP),
@@ -129,12 +130,12 @@ class DistributedConfig:
         )
 
     def adapt_to_gpus(self, count: int) -> None:
-        """One worker for each GPU, or one on the CPU where there is none; says what changes.
+        """Use one worker per GPU, or one on the CPU if there is none; print the changes.
 
         The tensor-parallel group shrinks to the largest size that divides the workers.
 
         Args:
-            count: GPUs that there are.
+            count: number of GPUs.
         """
         workers = max(1, int(count))
         changes = [("num_workers", self.num_workers, workers)]
@@ -148,7 +149,7 @@ class DistributedConfig:
                 console.say(f"{name} {before} -> {now}{why}")
 
     def __setattr__(self, name: str, value: object) -> None:
-        """A field's new value is looked at where it is set; a name that is no field is refused."""
+        """Checks a field's new value on assignment; refuses unknown names."""
         field = _fields().get(name)
         if field is None:
             raise AttributeError(f"DistributedConfig has no field {name!r}")

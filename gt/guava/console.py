@@ -1,4 +1,4 @@
-"""What a run says, line by line; a progress bar that is shown stays below."""
+"""Messages of a run, line by line; a progress bar on display stays below them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def say(text: str) -> None:
 
 
 def say_once(text: str) -> None:
-    """Write a line that is no news the second time."""
+    """Write a line unless it was written before."""
     if text not in _said:
         _said.add(text)
         say(text)

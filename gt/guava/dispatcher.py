@@ -1,7 +1,7 @@
 """`python -m gt.guava.dispatcher`: the dispatcher of a run, which ends with the orchestrator.
 
-It is `gt-dispatcher` with the same options. Its standard input is a pipe that the orchestrator
-holds: where that ends, in whatever way, the system closes it.
+It is `gt-dispatcher` with the same options. The orchestrator holds the other end of its standard
+input, a pipe that the system closes when the orchestrator ends in any way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The two libraries that a model may be of: GT's own modules, and PyTorch's on GT's device.
+"""The two libraries that a model may use: GT's own modules, and PyTorch's on GT's device.
 
-Training code is the same for both; what differs is how a tensor enters the library, and is data.
+Training code is the same for both; the differences, such as how a tensor enters the library, are
+data.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ Value: TypeAlias = Any  # a tensor of either library
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Library:
-    """Where a model's tensors, losses and optimizers come from.
+    """The library of a model's tensors, losses and optimizers.
 
     Args:
         module: `gt` or `torch`.
-        device: what a model is moved to, and autocast is asked for.
+        device: device type that a model is moved to and that autocast uses.
         enter: the library's tensor for one of GT's; both are the same values.
         leave: GT's tensor for one of the library's.
     """
@@ -38,7 +39,7 @@ class Library:
     leave: Callable[[Value], gt.Tensor]
 
     def moved(self, model: Model, optimizer: Value | None = None) -> Model:
-        """The model on GT; an optimizer that knows its parameters goes on knowing them."""
+        """The model moved to GT; an optimizer keeps its references to the parameters."""
         before = list(model.parameters())
         model.to(self.device)
         replaced = dict(zip(map(id, before), model.parameters(), strict=True))
@@ -47,7 +48,7 @@ class Library:
         return model
 
     def load(self, model: Model, weights: Mapping[str, Value]) -> None:
-        """Copy weights into a model's parameters, which stay the tensors that they are."""
+        """Copy weights into a model's parameters, which remain the same tensors."""
         model.load_state_dict(weights)
 
     def adamw(self, parameters: Iterable[Value], *, lr: float, weight_decay: float) -> Value:
@@ -55,17 +56,17 @@ class Library:
         return self.module.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay)
 
     def cross_entropy(self, scores: Value, target: Value) -> Value:
-        """The default loss: of scores [..., v] and classes [...], or of probabilities [..., v]."""
+        """The default loss: for scores [..., v] and classes [...], or probabilities [..., v]."""
         if scores.ndim == target.ndim + 1 and not target.is_floating_point():
             scores, target = scores.flatten(0, -2), target.flatten()  # [n, v] and [n]
         return self.module.nn.functional.cross_entropy(scores, target)
 
 
 def library_of(model: Model) -> Library:
-    """The library that a model is written in.
+    """The library in which a model is written.
 
     Raises:
-        InvalidType: it is a module of neither.
+        InvalidType: the model is a module of neither.
     """
     if isinstance(model, gt.nn.Module):
         return Library(module=gt, device="gt", enter=_itself, leave=_itself)

@@ -1,8 +1,8 @@
-"""Links between machines as a configuration wants them: options of the processes at their ends.
+"""Network settings of a configuration as options of the processes at both ends of a link.
 
-The kernel sends again what the other host has not acknowledged, and GT looks every
-`resend_probe_interval` whether that was in vain. After `max_resends` of such looks in a row the
-connection to the dispatcher is given up and made anew, and what had not arrived goes again.
+The kernel resends data that the other host has not acknowledged, and GT checks every
+`resend_probe_interval` whether that helped. After `max_resends` checks in a row without success,
+the connection to the dispatcher is closed and reopened, and undelivered data is sent again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["dispatcher_options", "worker_options"]
 
 
 def dispatcher_options(config: DistributedConfig) -> list[str]:
-    """Words of `gt-dispatcher`'s command line."""
+    """Options for the command line of `gt-dispatcher`."""
     return [
         "--ask-seconds",
         str(config.resend_probe_interval),
@@ -25,5 +25,5 @@ def dispatcher_options(config: DistributedConfig) -> list[str]:
 
 
 def worker_options(config: DistributedConfig) -> list[str]:
-    """Words of `python -m gt.worker`'s command line."""
+    """Options for the command line of `python -m gt.worker`."""
     return [*dispatcher_options(config), "--peer-seconds", str(config.activation_timeout)]

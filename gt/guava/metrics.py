@@ -1,4 +1,4 @@
-"""What a run measures: a record a step, lines for people, JSON lines for programs.
+"""Measurements of a run: a record a step, lines for people, JSON lines for programs.
 
 Losses stay on the workers until a line is due, so that nothing waits in between.
 """
@@ -40,8 +40,8 @@ class Metrics:
     """The records of a run; `losses` are those of its steps.
 
     Args:
-        config: how often and how lines are written.
-        library: whose tensors the values are.
+        config: which lines are written, and how often.
+        library: library of the values' tensors.
     """
 
     def __init__(self, config: DistributedConfig, library: Library) -> None:
@@ -62,7 +62,7 @@ class Metrics:
     def add(
         self, *, step: int, epoch: int, loss: Value, rate: float, norm: Value, samples: int
     ) -> None:
-        """Take a step's values, which are read when a line is due."""
+        """Add a step's values, which are read when a line is due."""
         self._waiting.append((step, epoch, loss, rate, norm, samples))
         if self._bar is not None:
             self._bar.update()
@@ -70,7 +70,7 @@ class Metrics:
             self.flush(is_line_due=True)
 
     def flush(self, *, is_line_due: bool = False) -> None:
-        """Read what waits, and write it down."""
+        """Read the pending values, and write them."""
         if not self._waiting:
             return
         steps, epochs, losses, rates, norms, samples = zip(*self._waiting, strict=True)
@@ -89,11 +89,11 @@ class Metrics:
 
     @contextlib.contextmanager
     def bar(self, total: int | None, first: int) -> Iterator[None]:
-        """Show progress within: tqdm's bar, where it is installed and somebody watches.
+        """Show progress inside the block: tqdm's bar, if it is installed and output is a terminal.
 
         Args:
-            total: steps of the run, where that is known.
-            first: of these, those that were made before.
+            total: number of steps of the run, if known.
+            first: number of steps that were made before.
         """
         try:
             from tqdm import tqdm
@@ -105,7 +105,7 @@ class Metrics:
         self._bar = None
 
     def _read(self, values: Sequence[Value]) -> list[float]:
-        """Numbers in one read, as a worker may be far away."""
+        """Read numbers at once, as a worker may be far away."""
         read: list[float] = self._library.module.stack(values).tolist()
         return read
 
@@ -138,17 +138,17 @@ class Metrics:
 
 
 def held(worker: dict[str, float]) -> float:
-    """Bytes of a worker's values; 0 of one that is silent."""
+    """Bytes of a worker's values; 0 for a worker that does not answer."""
     return worker.get("bytes", 0)
 
 
 def megabytes(count: float) -> str:
-    """A number of bytes as people read it."""
+    """A number of bytes in megabytes, for display."""
     return f"{count / 1e6:.1f} MB"
 
 
 def memory_line(worker: dict[str, float]) -> str:
-    """What a worker holds, and the most that it has held."""
+    """A worker's memory in use, and its peak."""
     return (
         f"memory of worker {worker['worker']:.0f}: allocated {megabytes(held(worker))} in "
         f"{worker.get('values', 0):.0f} values, peak {megabytes(worker.get('bytes_peak', 0))}"

@@ -32,11 +32,11 @@ class Orchestrator:
     Args:
         config: the settings.
         mode: "local" starts `num_workers` workers here; "orchestrator" listens on `master_ip` and
-            `master_port`, and waits until so many have joined, of all machines together.
+            `master_port`, and waits until that many have joined from all machines.
 
     Raises:
-        ConfigError: the workers cannot be divided as asked for.
-        ConnectionLost: nobody can listen there.
+        ConfigError: the workers cannot be divided as requested.
+        ConnectionLost: the address is not available.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Orchestrator:
     ) -> None:
         if mode not in ("local", "orchestrator"):
             raise InvalidValue(f'Orchestrator: mode={mode!r}: expected "local" or "orchestrator"')
-        split(config)  # says what does not fit, before anything starts
+        split(config)  # reports misfits before anything starts
         self.config = config
         self.model: Model | None = None
         self.optimizer: Value | None = None
@@ -64,28 +64,28 @@ class Orchestrator:
 
     @property
     def address(self) -> str | None:
-        """Where workers join; None where they are of this program."""
+        """Address at which workers join; None if they belong to this program."""
         return None if self._dispatcher is None else self._dispatcher.address
 
     @property
     def activations(self) -> Sequence[Sequence[Value]]:
-        """What stages handed on in each of the last steps, with `allow_act_reuse`; else empty."""
+        """Outputs of the stages in each of the last steps, with `allow_act_reuse`; else empty."""
         return [] if self._kept is None else list(self._kept)
 
     def register_model(self, model: Model) -> None:
-        """Take a model, which moves to the workers; its code stays as it is.
+        """Register a model, which moves to the workers; its code is unchanged.
 
         Args:
             model: a torch.nn.Module or a gt.nn.Module.
 
         Raises:
-            InvalidType: it is neither.
+            InvalidType: the model is a module of neither library.
         """
         self._library = library_of(model)
         self.model, self.optimizer, self._placed = model, None, None
 
     def enable_memory_profiling(self) -> None:
-        """Each line of the log tells what every worker holds and has held at the most."""
+        """Log each worker's memory in use and its peak with every line."""
         self._profiles_memory = True
 
     def start_training(
@@ -102,18 +102,20 @@ class Orchestrator:
         Args:
             dataloader: yields `(inputs, target)`, tokens [b, t] of which each is followed by its
                 target, or dictionaries of the model's arguments.
-            num_epochs: how often it is gone through.
+            num_epochs: number of passes over it.
             loss_fn: of the model's output and the target (of a dictionary: the batch); a mean over
                 samples. Without it cross-entropy, or the loss that the model gives.
-            optimizer: of the model's parameters, of the model's library; AdamW without it.
-            resume: "latest" goes on from the last checkpoint, if there is one; or its folder.
+            optimizer: optimizer of the model's parameters, from the model's library; AdamW by
+                default.
+            resume: "latest" continues from the last checkpoint, if there is one; or the folder of a
+                checkpoint.
 
         Returns:
-            What each step measured.
+            Measurements of each step.
 
         Raises:
             InvalidUse: no model was registered.
-            OutOfMemoryError: a step does not fit; says what helps.
+            OutOfMemoryError: a step does not fit; the message suggests remedies.
         """
         if self.model is None or self._library is None:
             raise InvalidUse("start_training: call register_model(model) first")
@@ -142,7 +144,7 @@ class Orchestrator:
         return trainer.metrics
 
     def close(self) -> None:
-        """End the session, and with it the workers; tensors of it are void."""
+        """End the session and its workers; its tensors become invalid."""
         gt.disconnect()
         if self._dispatcher is not None:
             atexit.unregister(self._dispatcher.close)
@@ -161,7 +163,7 @@ class Orchestrator:
         self.close()
 
     def _parts(self, dataloader: Iterable[Any], meshes: Sequence[DeviceMesh]) -> list[Stage]:
-        """The model's stages, whose parameters are where they are computed with."""
+        """The model's stages, with their parameters placed on the workers that compute them."""
         assert self.model is not None
         assert self._library is not None
         if self._placed is None:
@@ -173,7 +175,7 @@ class Orchestrator:
 
     @contextlib.contextmanager
     def _prepared(self, trainer: Trainer, parts: Sequence[Stage]) -> Iterator[None]:
-        """Within, the model is called as the configuration asks; afterwards as before."""
+        """Inside the block, the model is called as configured; afterwards as before."""
         metrics, model = trainer.metrics, trainer.model
         metrics.profiles_memory = self._profiles_memory
         with contextlib.ExitStack() as ends:
@@ -191,7 +193,9 @@ class Orchestrator:
             yield
 
     def _measured(self, dataloader: Iterable[Any], count: int) -> list[Stage]:
-        """Stages by what a batch costs in each module; the generators are as before."""
+        """Stages from the measured cost of a batch in each module; the generators' state is
+        restored.
+        """
         model, library = self.model, self._library
         assert model is not None
         assert library is not None
@@ -212,7 +216,7 @@ class Orchestrator:
         return made
 
     def _optimizer(self, optimizer: Value | None) -> Value:
-        """The one that was passed; of an earlier call; or AdamW."""
+        """The optimizer that was passed, that of an earlier call, or AdamW."""
         assert self._library is not None
         assert self.model is not None
         if optimizer is not None:
@@ -226,7 +230,7 @@ class Orchestrator:
         return self.optimizer
 
     def _position(self, trainer: Trainer, resume: str | os.PathLike[str] | None) -> Position:
-        """Where training begins: at the start, or where a checkpoint was written."""
+        """Position at which training begins: the start, or that of a checkpoint."""
         path = checkpoint.found(resume, Path(self.config.checkpoint_dir))
         if path is None:
             return Position()
@@ -236,7 +240,7 @@ class Orchestrator:
 
 
 def _tell_batch(dataloader: object, config: DistributedConfig, batches_a_step: int) -> None:
-    """A loader whose batches have another size than the configuration says wins."""
+    """Adopt the batch size of the loader if it differs from the configuration's, and report it."""
     size = getattr(dataloader, "batch_size", None)
     if size not in (None, config.batch_size):
         console.say(
@@ -248,8 +252,8 @@ def _tell_batch(dataloader: object, config: DistributedConfig, batches_a_step: i
 
 
 def _steps(dataloader: object, batches_a_step: int, epochs: int) -> int | None:
-    """The steps of a run, where the loader has a length."""
+    """Number of steps in a run, if the loader has a length."""
     try:
         return epochs * -(-len(dataloader) // batches_a_step)  # type: ignore[arg-type]
-    except TypeError:  # a DataLoader of a stream says it where it is asked
+    except TypeError:  # a DataLoader over a stream raises only when asked
         return None

@@ -1,4 +1,4 @@
-"""Where a model's parameters lie, and which workers compute its modules."""
+"""Placement of a model's parameters, and of its modules on workers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def meshes(split: Split, workers: Sequence[int]) -> list[DeviceMesh]:
     """The mesh [data, tensor] of each stage.
 
     Args:
-        split: how workers are divided.
-        workers: their indexes.
+        split: division of the workers.
+        workers: indexes of the workers.
     """
     return [
         DeviceMesh(
@@ -53,7 +53,7 @@ def place(
 def scopes(
     model: Model, stage_meshes: Sequence[DeviceMesh], parts: Sequence[Stage]
 ) -> Iterator[None]:
-    """Within, each stage's modules are computed by the stage's workers."""
+    """Inside the block, each stage's modules run on the stage's workers."""
     if len(parts) == 1:
         yield
         return
@@ -76,7 +76,7 @@ def _tensors(model: Model) -> Iterator[tuple[str, Value]]:
 
 
 def _stage_of(path: str, owners: Mapping[str, int]) -> int:
-    """The stage of the module that a parameter is in; the first for what is in none."""
+    """The stage of the module that contains a parameter; the first if no module does."""
     names = path.split(".")
     prefixes = (".".join(names[:length]) for length in range(len(names), -1, -1))
     return next((owners[prefix] for prefix in prefixes if prefix in owners), 0)

@@ -12,18 +12,18 @@ from gt.guava.library import Library, Model
 
 __all__ = ["recomputed"]
 
-BLOCKS_MIN = 2  # modules of one class behind one another: a stack of layers
+BLOCKS_MIN = 2  # number of consecutive modules of one class: a stack of layers
 
 
 @contextlib.contextmanager
 def recomputed(model: Model, library: Library) -> Iterator[list[str]]:
-    """Within, the blocks of a model keep no activations.
+    """Inside the block, the blocks of a model store no activations.
 
-    Blocks are the modules of one class in a ModuleList or Sequential. Within one nothing else is
-    looked for. A model without any is left as it is, and the run says so.
+    Blocks are the modules of one class in a ModuleList or Sequential; nested ones do not count. A
+    model without blocks is unchanged, and a message says so.
 
     Yields:
-        The blocks' paths.
+        Paths of the blocks.
     """
     checkpoint = library.module.utils.checkpoint.checkpoint
     blocks = _blocks("", model)
@@ -50,7 +50,7 @@ def _checkpointed(forward: Any, checkpoint: Any) -> Any:  # noqa: ANN401 - of ei
 
 
 def _blocks(path: str, module: Model) -> list[tuple[str, Model]]:
-    """The outermost stacks' members."""
+    """Members of the outermost stacks."""
     children = [(f"{path}.{name}" if path else name, one) for name, one in module.named_children()]
     is_list = type(module).__name__ in {"ModuleList", "Sequential"}
     classes = [type(one) for _, one in children if any(True for _ in one.children())]

@@ -1,6 +1,6 @@
-"""The settings of a run as data: what each takes, its default, and the variable that may set it.
+"""The settings of a run as data: accepted values, default, and environment variable of each.
 
-The fields themselves, with their types, stand in config.py.
+config.py declares the fields with their types.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["MASTER_IP", "MASTER_PORT", "check", "setting"]
 T = TypeVar("T")
 FAMILY = "Guava"
 PORT_MAX = 2**16 - 1
-TRIES_MAX, SECONDS_MAX = 1000, 1e6  # more is a slip of the hand
+TRIES_MAX, SECONDS_MAX = 1000, 1e6  # larger values are typing errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What a setting may be.
+    """Type of a setting.
 
     Args:
-        expected: in words, for an error.
-        parse: its value, from a word of the environment; ValueError where that means nothing.
-        accept: its value, from an argument; ValueError where that means nothing.
+        expected: description of the values for an error.
+        parse: converts a word from the environment to a value; ValueError for an invalid word.
+        accept: converts an argument to a value; ValueError for an invalid argument.
     """
 
     expected: str
@@ -41,7 +41,7 @@ class Kind:
 def _whole(least: int, most: float = math.inf) -> Kind:
     def accept(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-            raise ValueError  # noqa: TRY004 - one error for all that is not taken
+            raise ValueError  # noqa: TRY004 - one error for all invalid values
         number = int(value)
         if not least <= number <= most:
             raise ValueError
@@ -60,7 +60,7 @@ def _real(least: float, most: float = math.inf, *, none: bool = False) -> Kind:
         if value is None and none:
             return None
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise ValueError  # noqa: TRY004 - one error for all that is not taken
+            raise ValueError  # noqa: TRY004 - one error for all invalid values
         number = float(value)
         if not (math.isfinite(number) and least <= number <= most):
             raise ValueError
@@ -82,7 +82,7 @@ def _switch() -> Kind:
 
     def accept(value: object) -> bool:
         if not isinstance(value, bool):
-            raise ValueError  # noqa: TRY004 - one error for all that is not taken
+            raise ValueError  # noqa: TRY004 - one error for all invalid values
         return value
 
     return Kind(expected="True or False", parse=parse, accept=accept)
@@ -120,7 +120,9 @@ AMOUNT, SHARE, LIMIT, PORT = _real(0.0), _real(0.0, 1.0), _real(0.0, none=True),
 
 
 def setting(kind: Kind, default: T, variable: str | None = None) -> Any:  # noqa: ANN401 - a field
-    """A field of the configuration: an argument beats the variable, that the default."""
+    """A field of the configuration: an argument takes precedence over the variable, then the
+    default.
+    """
     metadata: dict[str, object] = {"kind": kind, "default": default}
     if variable is None:
         return dataclasses.field(default=default, metadata=metadata)
@@ -141,10 +143,11 @@ def _variable(name: str, kind: Kind, default: T) -> Variable[Any]:
 
 
 def check(field: dataclasses.Field[Any], value: object) -> object:
-    """The value that a field takes.
+    """A field's value in its normal form.
 
     Raises:
-        ConfigError: it means nothing there; names the field and, where it has one, its variable.
+        ConfigError: the value is invalid; the message names the field and its variable, if it has
+            one.
     """
     kind: Kind = field.metadata["kind"]
     try:

@@ -1,4 +1,4 @@
-"""How the workers of a run are divided: tensor-parallel groups, stages, data-parallel rows."""
+"""Division of a run's workers: tensor-parallel groups, stages, data-parallel rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Split", "split"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """The workers, stage by stage; in a stage row by row, of which each takes a part of a batch.
+    """Workers, stage by stage; inside a stage row by row, each of which takes a part of a batch.
 
     Args:
-        stages: how many parts the layers are cut into.
-        data: how many parts a batch is cut into.
-        tensor: how many workers share each matrix.
-        micro_batches: of a step.
+        stages: number of parts of the layers.
+        data: number of parts of a batch.
+        tensor: number of workers that share each matrix.
+        micro_batches: number per step.
     """
 
     stages: int
@@ -32,7 +32,7 @@ class Split:
         return list(range(stage * size, (stage + 1) * size))
 
     def batches_a_step(self) -> int:
-        """How many batches of the loader one step takes."""
+        """Number of the loader's batches in one step."""
         return self.data * self.micro_batches
 
     def __str__(self) -> str:
@@ -43,10 +43,10 @@ class Split:
 
 
 def split(config: DistributedConfig) -> Split:
-    """Tensor-parallel groups first; then stages of all that is left, or else rows of data.
+    """Tensor-parallel groups first; the rest becomes stages, or else data-parallel rows.
 
     Raises:
-        ConfigError: workers are left over; says the numbers.
+        ConfigError: workers are left over; the message gives the numbers.
     """
     workers = config.num_workers
     tensor = config.tensor_parallel_size if config.tensor_parallel else 1

@@ -1,7 +1,7 @@
 """Stages: a model's modules cut into parts of about equal cost, each on workers of its own.
 
-Costs are measured: the model runs once on a batch, and each module's time is taken. A module that
-costs more than a stage may is cut into those inside it.
+Costs are measured: the model runs on a batch, and each module is timed. A module that costs more
+than a stage's share is split into its children.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Stage", "measured", "stages_of", "within"]
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """The modules of one stage, by path, and their part of the whole cost."""
+    """Modules of one stage, by path, and their share of the total cost."""
 
     paths: tuple[str, ...]
     share: float
@@ -31,9 +31,9 @@ def measured(model: Model, run: Callable[[], object], repeats: int = 4) -> dict[
     """Seconds of each module, in the order in which they are called; the first run only warms up.
 
     Args:
-        model: whose modules are meant.
-        run: calls the model once.
-        repeats: how often it is called; the shortest time counts.
+        model: model with the modules to time.
+        run: function that calls the model once.
+        repeats: number of calls; the shortest time counts.
     """
     begun: dict[str, float] = {}
     taken: dict[str, float] = {}
@@ -66,15 +66,15 @@ def measured(model: Model, run: Callable[[], object], repeats: int = 4) -> dict[
 
 
 def stages_of(model: Model, costs: Mapping[str, float], count: int) -> list[Stage]:
-    """The model's modules in `count` contiguous stages, of which the dearest is as cheap as can be.
+    """Split the model's modules into `count` contiguous stages that minimize the largest cost.
 
     Args:
-        model: whose modules are cut.
-        costs: of each module that is called, in the order of calls.
-        count: how many stages there are to be.
+        model: model to split.
+        costs: cost of each module that is called, in the order of calls.
+        count: number of stages.
 
     Raises:
-        ConfigError: the model has fewer modules than that.
+        ConfigError: the model has fewer modules.
     """
     units = _units(model, costs, count)
     if len(units) < count:
@@ -91,7 +91,7 @@ def stages_of(model: Model, costs: Mapping[str, float], count: int) -> list[Stag
 
 
 def within(model: Model, stages: Sequence[Stage], names: Sequence[str]) -> list[Any]:
-    """Each call of a stage's module is made in the stage's scope; returns the hooks."""
+    """Make each call of a stage's module run in the stage's scope; returns the hooks."""
     modules = dict(model.named_modules())
     return [
         handle
@@ -104,7 +104,9 @@ def within(model: Model, stages: Sequence[Stage], names: Sequence[str]) -> list[
 
 
 def around(module: Model, before: Callable[[], None], after: Callable[[], None]) -> list[Any]:
-    """Call these around each forward of a module, also one that raises; returns the hooks."""
+    """Call these before and after each forward of a module, even if it raises; returns
+    the hooks.
+    """
     return [
         module.register_forward_pre_hook(lambda *_: before()),
         module.register_forward_hook(lambda *_: after(), always_call=True),
@@ -112,7 +114,7 @@ def around(module: Model, before: Callable[[], None], after: Callable[[], None])
 
 
 def _units(model: Model, costs: Mapping[str, float], count: int) -> list[str]:
-    """The modules that stages are made of: as large as they may be, in the order of calls."""
+    """Modules that stages consist of, as large as possible, in the order of calls."""
     modules, order = dict(model.named_modules()), {path: place for place, path in enumerate(costs)}
     units, kept = [""], set[str]()
     limit = costs.get("", 0.0) / count
@@ -130,7 +132,7 @@ def _units(model: Model, costs: Mapping[str, float], count: int) -> list[str]:
 
 
 def _called_inside(path: str, module: Model, costs: Mapping[str, float]) -> list[str]:
-    """The nearest modules inside one that are called; a list of modules is not."""
+    """The nearest descendants of a module that are called; lists of modules are not."""
     found: list[str] = []
     for name, child in module.named_children():
         inner = f"{path}.{name}" if path else name
@@ -139,7 +141,7 @@ def _called_inside(path: str, module: Model, costs: Mapping[str, float]) -> list
 
 
 def _ends(costs: Sequence[float], count: int) -> list[int]:
-    """Where stages end but for the last, so that the dearest costs the least; none is empty."""
+    """Ends of all stages but the last, chosen to minimize the largest cost; no stage is empty."""
     sums = [0.0]
     for cost in costs:
         sums.append(sums[-1] + cost)

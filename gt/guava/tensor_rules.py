@@ -1,7 +1,7 @@
-"""Which dimension of which parameter is cut in a tensor-parallel group, found from a model's tree.
+"""Dimension in which each parameter is cut in a tensor-parallel group, found from a model's tree.
 
-A matrix whose outputs are cut is followed by one whose inputs are cut, so that a block exchanges
-one sum. No rule changes a result: what no rule knows stays whole, and the run says so once.
+A matrix with cut outputs is followed by one with cut inputs, so that a block exchanges one sum. No
+rule changes a result: a parameter without a rule stays whole, and a message says so once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ NAMES_SHOWN = 8
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """A parameter's dimension that is cut, in so many equal blocks where several are fused."""
+    """Dimension that cuts a parameter, in a number of equal blocks if several matrices
+    are fused.
+    """
 
     dim: int
     blocks: int | None = None
@@ -28,7 +30,7 @@ class Cut:
 
 COLUMNS, FUSED, ROWS = "columns", "fused columns", "rows"
 
-# A linear layer by the end of its path. The first that matches holds.
+# Role of a linear layer by the end of its path; the first match applies.
 LAYERS = [
     (re.compile(rf"(^|.*[._])({names})$"), role)
     for names, role in (
@@ -61,7 +63,7 @@ def cuts(model: Model) -> dict[str, Cut]:
 
 
 def _found(model: Model) -> Iterator[tuple[str, Cut]]:
-    """Rules by names are the strongest, so they come last."""
+    """Cuts of all parameters; rules by name take precedence, so they come last."""
     modules = dict(model.named_modules())
     tables = {one.num_embeddings for one in modules.values() if _is(one, "Embedding")}
     for path, module in modules.items():
@@ -75,13 +77,13 @@ def _found(model: Model) -> Iterator[tuple[str, Cut]]:
         elif _is(module, "Linear", "Conv1D", "NonDynamicallyQuantizableLinear"):
             role = next((role for names, role in LAYERS if names.match(path)), None)
             if role is None and module.weight.shape[0] in tables:
-                role = COLUMNS  # the head: its outputs are the rows of a table
+                role = COLUMNS  # the head's outputs are the rows of a table
             if role is not None:
                 yield from _layer(path, module, role)
 
 
 def _chain(path: str, chain: Model) -> Iterator[tuple[str, Cut]]:
-    """Of the linear layers of a Sequential the first cuts outputs, the next inputs, and so on."""
+    """Cuts of a Sequential's linear layers: the first of a pair cuts outputs, the second inputs."""
     layers = [(name, one) for name, one in chain.named_children() if _is(one, "Linear")]
     for (first, columns), (second, rows) in zip(layers[::2], layers[1::2], strict=False):
         yield from _layer(_joined(path, first), columns, COLUMNS)
@@ -100,7 +102,7 @@ def _attention(path: str, module: Model) -> Iterator[tuple[str, Cut]]:
 
 
 def _layer(path: str, layer: Model, role: str) -> Iterator[tuple[str, Cut]]:
-    """The cuts of one layer; its weight is [out, in], of a Conv1D [in, out]."""
+    """The cuts of one layer; its weight is [out, in], for a Conv1D [in, out]."""
     outputs, inputs = (1, 0) if _is(layer, "Conv1D") else (0, 1)
     blocks = 3 if role == FUSED and not layer.weight.shape[outputs] % 3 else None
     yield _joined(path, "weight"), Cut(inputs) if role == ROWS else Cut(outputs, blocks)
@@ -110,7 +112,7 @@ def _layer(path: str, layer: Model, role: str) -> Iterator[tuple[str, Cut]]:
 
 
 def _is(module: Model, *names: str) -> bool:
-    """Whether a module is of a class of one of these names, in either library."""
+    """True if a module's class has one of these names, in either library."""
     return any(one.__name__ in names for one in type(module).__mro__)
 
 

@@ -1,4 +1,4 @@
-"""The training loop: one program for all workers, the lines that one writes for a single one."""
+"""The training loop: one program for all workers, written as for a single one."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ from gt.guava.split import Split
 __all__ = ["Trainer", "loss_of", "prediction"]
 
 Loss = Callable[[Any, Any], Value]
-PARTS_MAX = 64  # a batch that does not fit in a 64th of itself is not what is too large
+PARTS_MAX = 64  # if a 64th of a batch does not fit, its size is not the problem
 
 
 @dataclasses.dataclass(kw_only=True)
 class Trainer:
-    """A model, its optimizer and where both are.
+    """A model, its optimizer, and their placement.
 
     Args:
-        config: what was asked for.
-        split: how workers are divided.
-        library: the model's.
-        model: placed.
-        optimizer: of its parameters.
-        loss_fn: of outputs and target, or of outputs and batch where that is a dictionary.
-        meshes: a stage's workers each.
-        metrics: takes each step's values.
-        parts: into how many a micro-batch is cut, where memory does not suffice.
-        made: steps of this run.
-        kept: takes what the stages hand on, if anything does.
+        config: settings of the run.
+        split: division of the workers.
+        library: library of the model.
+        model: placed on the workers.
+        optimizer: for the model's parameters.
+        loss_fn: function of outputs and target, or of outputs and batch if the batch is a
+            dictionary.
+        meshes: mesh of each stage's workers.
+        metrics: receives each step's values.
+        parts: number of parts of a micro-batch, if memory does not suffice.
+        made: number of steps in this run.
+        kept: receives the stages' outputs, if they are kept.
     """
 
     config: DistributedConfig
@@ -59,10 +60,10 @@ class Trainer:
     kept: ActivationCache | None = None
 
     def run(self, loader: Iterable[Any], epochs: int, position: Position) -> None:
-        """Train from where a run stands to the end of the last epoch.
+        """Train from a position to the end of the last epoch.
 
         Raises:
-            OutOfMemoryError: a step does not fit; says what helps.
+            OutOfMemoryError: a step does not fit; the message suggests remedies.
         """
         try:
             self._epochs(loader, epochs, position)
@@ -120,9 +121,9 @@ class Trainer:
         )
 
     def _first(self, step: Sequence[Any]) -> tuple[Value, int]:
-        """The first step: where memory does not suffice, again in smaller parts.
+        """Run the first step; if memory does not suffice, again in smaller parts.
 
-        Nothing has changed yet then but buffers and generators, which are put back.
+        Only buffers and generators have changed by then; they are restored.
         """
         buffers = [(one, one.detach().clone()) for one in self.model.buffers()]
         random = checkpoint.random_state()
@@ -138,7 +139,9 @@ class Trainer:
             console.say(f"out of memory: each micro-batch runs in {self.parts} parts from now")
 
     def _fits(self, step: Sequence[Any]) -> tuple[Value, int] | None:
-        """Forward and backward of a step when all of it has run; None if it may fit in parts."""
+        """Forward and backward of a step, once all of it has run; None if it may fit in smaller
+        parts.
+        """
         try:
             done = self._gradients(step)
             gt.synchronize()
@@ -150,7 +153,7 @@ class Trainer:
         return done
 
     def _gradients(self, step: Sequence[Any]) -> tuple[Value, int]:
-        """The step's loss, and how many samples it had."""
+        """Loss and number of samples of the step."""
         if self.kept is not None:
             self.kept.begin()
         made = batches.micro_batches(step, self.split.micro_batches, self.parts)
@@ -169,7 +172,7 @@ class Trainer:
         return total, sum(batches.rows(batch) for batch in step)
 
     def _forward(self, micro: MicroBatch) -> Value:
-        """The part of a micro-batch in the step's loss."""
+        """Contribution of a micro-batch to the step's loss."""
         placed = micro.mapped(self._upload(self.meshes[0]), self._upload(self.meshes[-1]))
         with self._autocast():
             outputs = prediction(self.model, placed.inputs)
@@ -190,7 +193,9 @@ class Trainer:
 
 
 def prediction(model: Model, inputs: Any) -> Any:  # noqa: ANN401 - what a model takes and gives
-    """What the model gives for a batch: of a dictionary it takes what forward has names for."""
+    """Output of the model for a batch; for a dictionary, forward gets the items that it has names
+    for.
+    """
     if not isinstance(inputs, Mapping):
         return model(inputs)
     parameters = inspect.signature(model.forward).parameters
@@ -202,7 +207,7 @@ def loss_of(outputs: Any, micro: MicroBatch, loss_fn: Loss | None, library: Libr
     """The loss of outputs: by `loss_fn`, the model's own, or cross-entropy.
 
     Raises:
-        InvalidUse: none of these is there.
+        InvalidUse: none of these exists.
     """
     if micro.target is None:
         if loss_fn is not None:
@@ -221,17 +226,17 @@ def loss_of(outputs: Any, micro: MicroBatch, loss_fn: Loss | None, library: Libr
 
 
 def _entry(outputs: Any, name: str) -> Value | None:  # noqa: ANN401 - what a model gives
-    """An entry or attribute of what a model gives."""
+    """An entry or attribute of a model's output."""
     if isinstance(outputs, Mapping):
         return outputs.get(name)
     return getattr(outputs, name, None)
 
 
 def _forget_failures() -> None:
-    """Take what else has failed for want of memory, so that nothing later is told of it."""
+    """Consume the other out-of-memory failures, so that no later call reports them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreadFailureWarning)
-        # Ends: each failure is raised once.
+        # Terminates: each failure is raised once.
         while not _is_quiet():
             pass
 
@@ -244,7 +249,7 @@ def _is_quiet() -> bool:
 
 
 def _out_of_memory(error: OutOfMemoryError, trainer: Trainer) -> OutOfMemoryError:
-    """What can be done, and what filled the memory."""
+    """An out-of-memory error that lists the contents of the memory and remedies."""
     model = list(trainer.model.parameters())
     size = sum(one.numel() * one.element_size() for one in model) / 1e6
     workers = "; ".join(

@@ -3,7 +3,7 @@
     import gt.integrations
     gt.integrations.select_device()
 
-Frameworks are not imported here: each is told when the program imports it. `hugging_face` knows
+Frameworks are not imported here: each is set up when the program imports it. `hugging_face` handles
 Accelerate and the Trainer of transformers, `lightning` Lightning's Trainer and Fabric.
 """
 
@@ -19,15 +19,15 @@ __all__ = ["select_device"]
 
 
 def select_device() -> torch.device:
-    """Has Accelerate, transformers' `Trainer` and Lightning choose the device `mux`; returns it.
+    """Make Accelerate, transformers' `Trainer` and Lightning choose the device `mux`; returns it.
 
-    A program calls it once, before it makes the first `Accelerator`, `TrainingArguments`, `Trainer`
-    or `Fabric`; whether the frameworks are imported before or after makes no difference. A choice
-    that the program writes out (`use_cpu=True`, `accelerator="cpu"`) stays.
+    Call it once, before the first `Accelerator`, `TrainingArguments`, `Trainer` or `Fabric` is
+    made; the frameworks may be imported before or after. An explicit choice of the program
+    (`use_cpu=True`, `accelerator="cpu"`) is kept.
 
     Raises:
         RuntimeError: Accelerate has chosen another device already, or a release of a framework
-            chooses it in a way that is not known here.
+            chooses its device in an unknown way.
     """
     hugging_face.select()
     lightning.select()

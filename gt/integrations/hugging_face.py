@@ -1,7 +1,7 @@
-"""Accelerate and the Trainer of transformers choose the device `mux`.
+"""Make Accelerate and the Trainer of transformers choose the device `mux`.
 
 Accelerate has a property for its default device. The Trainer's arguments ask Accelerate, but prefer
-a GPU of this machine, and count them; so their answer is replaced.
+a GPU of this machine and count GPUs; so their method is replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gt.torch.elements import DEVICE_TYPE
 
 @functools.cache
 def select() -> None:
-    """Tells each library when it is imported.
+    """Set up each library when it is imported.
 
     Raises:
         RuntimeError: Accelerate has chosen another device.
@@ -39,7 +39,7 @@ def _follow_state(module: ModuleType) -> None:
 
 
 def _default_device(state: object) -> torch.device:
-    """The device where the program names none."""
+    """Default device if the program names none."""
     del state
     return torch.device(DEVICE_TYPE, 0)
 
@@ -56,7 +56,7 @@ def _follow_arguments(module: ModuleType) -> None:
         arguments._n_gpu = 1  # noqa: SLF001
         return torch.device(DEVICE_TYPE, 0)
 
-    # `bf16=True` asks it; workers compute in bfloat16 on any device.
+    # `bf16=True` checks it; workers compute in bfloat16 on any device.
     vars(module)["is_torch_bf16_gpu_available"] = lambda: True
     replaced = functools.cached_property(device)
     replaced.__set_name__(kind, "_setup_devices")

@@ -1,7 +1,7 @@
-"""Lightning's Trainer and Fabric choose the device `mux`: the accelerator of that name.
+"""Make Lightning's Trainer and Fabric choose the device `mux`: the accelerator of that name.
 
-It is registered as Lightning's own are. Its rules for `auto` and for the strategy of one device
-know no others than Lightning's, so that the class which holds them is given further answers.
+It is registered like Lightning's own. Lightning's rules for `auto` and for the single-device
+strategy know only its own accelerators, so methods of the class with these rules are replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from gt import import_hooks
 from gt.torch.elements import DEVICE_TYPE
 
-# The modules that choose, by either name under which Lightning is installed.
+# Modules that choose, under both names by which Lightning is installed.
 _TRAINERS = (
     "lightning.pytorch.trainer.connectors.accelerator_connector",
     "pytorch_lightning.trainer.connectors.accelerator_connector",
@@ -27,7 +27,7 @@ _MIXED = ("16-mixed", "bf16-mixed")
 
 @functools.cache
 def select() -> None:
-    """Tells each part of Lightning when it is imported."""
+    """Set up each part of Lightning when it is imported."""
     for name in _TRAINERS:
         chosen = functools.partial(
             _follow,
@@ -62,13 +62,13 @@ def _follow(module: ModuleType, *, registry: str, connector: str, precision: str
     ]
 
     def strategy(self: Any) -> object:  # noqa: ANN401
-        """Of one device, whatever the number of workers."""
+        """The strategy for one device, whatever the number of workers."""
         if not is_here(self):
             return choose_strategy(self)
         return names.SingleDeviceStrategy(device=torch.device(DEVICE_TYPE, 0))
 
     def plugin(self: Any) -> object:  # noqa: ANN401
-        """Casts, and scales losses, on the device; Lightning's default is CUDA."""
+        """Plugin that casts and scales losses on the device; Lightning's default is CUDA."""
         chosen = getattr(self, precision)
         if chosen not in _MIXED or not is_here(self):
             return choose_precision(self)
@@ -82,10 +82,10 @@ def _follow(module: ModuleType, *, registry: str, connector: str, precision: str
 
 
 def _method(kind: Any, name: str) -> Callable[..., object]:  # noqa: ANN401
-    """The method that is about to be replaced.
+    """The method that will be replaced.
 
     Raises:
-        RuntimeError: the class has none.
+        RuntimeError: The class has no such method.
     """
     method: Callable[..., object] | None = getattr(kind, name, None)
     if method is None:
@@ -98,22 +98,22 @@ def _method(kind: Any, name: str) -> Callable[..., object]:  # noqa: ANN401
 
 def _accelerator(base: Any) -> Any:  # noqa: ANN401 - the framework's class
     class MuxAccelerator(base):  # type: ignore[misc]
-        """The device `mux` as Lightning asks for it: one, where on the cluster tensors ever are."""
+        """The device `mux` for Lightning: one device, wherever on the cluster its tensors are."""
 
         def setup_device(self, device: torch.device) -> None:
-            """Nothing: workers start at the first operator."""
+            """No effect: workers start at the first operator."""
 
         def teardown(self) -> None:
-            """Nothing: the session goes on."""
+            """No effect: the session continues."""
 
         def get_device_stats(self, device: object) -> dict[str, object]:
-            """None: `gt top` shows the workers'."""
+            """Empty: `gt top` shows the workers' statistics."""
             del device
             return {}
 
         @staticmethod
         def parse_devices(devices: object) -> list[int]:
-            """One, whatever the program says: workers are no devices of PyTorch's."""
+            """One device, whatever the program requests: workers are not devices of PyTorch."""
             del devices
             return [0]
 

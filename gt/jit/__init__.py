@@ -1,4 +1,4 @@
-"""`gt.jit`: functions and modules stay Python, which gives the same numbers; nothing is saved."""
+"""`gt.jit`: functions and modules remain Python, with equal results; nothing can be saved."""
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
@@ -35,22 +35,22 @@ isinstance = isinstance  # noqa: PLW0127 - PyTorch's name of it
 
 
 def script(obj: F, *args: object, **options: object) -> F:
-    """`obj` itself, which runs as Python; says so where GT_VERBOSE is set."""
+    """Returns `obj`, which runs as Python; prints a message if GT_VERBOSE is set."""
     return say_unchanged(obj)
 
 
 def trace(func: F, example_inputs: object = None, *args: object, **options: object) -> F:
-    """`func` itself: unlike a trace it keeps its branches, so it is right for all inputs."""
+    """Returns `func`: unlike a trace it keeps its branches, so it is right for all inputs."""
     return say_unchanged(func)
 
 
 def trace_module(mod: F, inputs: object, *args: object, **options: object) -> F:
-    """`mod` itself, as `trace`."""
+    """Returns `mod`, like `trace`."""
     return say_unchanged(mod)
 
 
 def script_if_tracing(fn: F) -> F:
-    """`fn` itself."""
+    """Returns `fn`."""
     return fn
 
 
@@ -63,7 +63,7 @@ def ignore(drop: bool | F = False, **options: object) -> Any:  # noqa: ANN401 - 
 
 
 def freeze(mod: F, *args: object, **options: object) -> F:
-    """`mod` itself."""
+    """Returns `mod`."""
     return mod
 
 
@@ -71,17 +71,17 @@ optimize_for_inference = freeze
 
 
 def annotate(the_type: object, the_value: F) -> F:
-    """`the_value`."""
+    """Returns `the_value`."""
     return the_value
 
 
 def is_scripting() -> bool:
-    """False: nothing is a script here."""
+    """False: there are no scripts in GT."""
     return False
 
 
 def is_tracing() -> bool:
-    """False: nothing is traced here."""
+    """False: there are no traces in GT."""
     return False
 
 
@@ -111,5 +111,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -249,7 +249,7 @@ def _settings(words: Sequence[str], described: Engine) -> dict[str, str]:
 
 
 def _check_programs(described: Engine, program: Sequence[str]) -> None:
-    """What is missing is told before anything starts."""
+    """Report missing programs before anything starts."""
     missing = described.missing()
     if program and shutil.which(program[0]) is None:
         missing.append(program[0])

@@ -1,8 +1,8 @@
-"""What a launcher describes: an engine as data, and the plan of one launch that it is given.
+"""Data types for launchers: an engine as data, and the plan of one launch.
 
-Two kinds of engine: one whose commands run beside `gt launch`, which holds the dispatcher and the
-program (Attached), and one to which a text is submitted that holds all of them (Submitted). Nothing
-here starts anything.
+There are two kinds of engine: an Attached engine has commands that run beside `gt launch`, which
+runs the dispatcher and the program; a Submitted engine gets a text that contains all of them.
+Nothing here starts a process.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 LOOPBACK = "127.0.0.1"
 HERE = ("localhost", LOOPBACK, "::1")
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - only ever with a token file
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - only used with a token file
 
 
 class LaunchError(ValueError):
-    """Why nothing can be launched so, for the person who asks."""
+    """The reason why a launch is impossible, as text for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +35,19 @@ class Plan:
     """One launch.
 
     Args:
-        name: of the job, where an engine names jobs.
-        workers: how many.
-        gpus: of each worker, where an engine hands them out; 0 asks for none.
-        program: its words; empty for a cluster that stays.
-        hosts: where, in order; empty leaves it to the engine.
+        name: name of the job, for engines that name jobs.
+        workers: number of workers.
+        gpus: number per worker, for engines that allocate GPUs; 0 requests none.
+        program: words of the command; empty for a cluster that stays.
+        hosts: hosts in order; empty leaves the choice to the engine.
         address: HOST:PORT of the dispatcher, as workers call it.
-        python: the interpreter on the workers' hosts.
-        folder: the working directory of what is started.
-        environment: variables that go with the workers to other hosts.
-        settings: the engine's, all of them.
-        options: words for the engine's own command, as they are.
-        token: of the launch, for a text that has to hold it; empty where it travels by GT_TOKEN.
-        address_file: where a cluster that stays leaves its address, on what its hosts share.
+        python: interpreter on the workers' hosts.
+        folder: working directory of the started processes.
+        environment: variables that are passed to workers on other hosts.
+        settings: all settings of the engine.
+        options: options for the engine's own command, unchanged.
+        token: token of the launch, if the text must contain it; empty if it is passed in GT_TOKEN.
+        address_file: file for the address of a cluster that stays, on storage that its hosts share.
     """
 
     name: str
@@ -66,17 +66,17 @@ class Plan:
 
     @property
     def host(self) -> str:
-        """The dispatcher's."""
+        """Host of the dispatcher's address."""
         return self.address.rpartition(":")[0]
 
     @property
     def port(self) -> str:
-        """The dispatcher's."""
+        """Port of the dispatcher's address."""
         return self.address.rpartition(":")[2]
 
     @property
     def is_here(self) -> bool:
-        """Whether no other host is named."""
+        """True if no other host is named."""
         return all(host.name in HERE for host in self.hosts)
 
     def worker(self, *words: str) -> list[str]:
@@ -84,7 +84,9 @@ class Plan:
         return [self.python, "-m", "gt.worker", *words]
 
     def one_worker(self) -> list[str]:
-        """The same for an engine that starts each by itself: a parent tells its end at once."""
+        """Command of a worker that an engine starts individually: a parent process reports its end
+        at once.
+        """
         return self.worker("--launch", "auto", "--count", "1")
 
     def launcher(self, *words: str) -> list[str]:
@@ -98,9 +100,9 @@ class Command:
     """One command that starts workers.
 
     Args:
-        label: who it is, where its end is reported.
-        words: as typed. GT_ADDRESS and GT_TOKEN are in its environment.
-        takes_token: whether it reads the token as the first line of its input, which stays open.
+        label: name of the process in reports about its end.
+        words: words of the command. GT_ADDRESS and GT_TOKEN are in its environment.
+        takes_token: whether it reads the token from the first line of its input, which stays open.
     """
 
     label: str
@@ -110,15 +112,15 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What starts workers.
+    """Description of an engine, which starts workers.
 
     Args:
-        name: the word of `--on`.
+        name: value of `--on`.
         summary: one line.
         needs: programs that must be on the path.
-        modules: of Python, that must be installed.
-        settings: names and defaults of `--set`.
-        python: the interpreter where workers are; empty for the one here.
+        modules: Python modules that must be installed.
+        settings: names and defaults for `--set`.
+        python: interpreter on the workers' hosts; empty for the current one.
     """
 
     name: str
@@ -129,19 +131,19 @@ class Engine:
     python: str = ""
 
     def missing(self) -> list[str]:
-        """Programs and modules that are not here."""
+        """Programs and modules that are missing."""
         programs = [name for name in self.needs if shutil.which(name) is None]
         return programs + [name for name in self.modules if importlib.util.find_spec(name) is None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attached(Engine):
-    """Starts workers by commands that run as long as they do.
+    """An engine whose commands start workers and run as long as they do.
 
     Args:
-        commands: which, of a plan whose address is known.
-        takes_hosts: whether `--hosts` may say where.
-        reaches_out: whether workers come from other hosts even where the plan names none.
+        commands: function from a plan with a known address to the commands.
+        takes_hosts: whether `--hosts` is allowed.
+        reaches_out: whether workers run on other hosts even if the plan names none.
     """
 
     commands: Callable[[Plan], Sequence[Command]]
@@ -151,14 +153,14 @@ class Attached(Engine):
 
 @dataclass(frozen=True, kw_only=True)
 class Submitted(Engine):
-    """Starts everything from a text.
+    """An engine that starts everything from a text.
 
     Args:
-        text: what is submitted.
-        submit: the command that reads it; the first word that it prints is the job.
-        follow: the command that prints the job's output and ends with it and its status.
-        cancel: the command that ends the job and leaves nothing of it.
-        address: of the dispatcher where it is known before it runs, else empty.
+        text: function from a plan to the text to submit.
+        submit: command that reads the text; the first word that it prints is the job.
+        follow: command that prints the job's output, and ends with it and its status.
+        cancel: command that ends the job and removes it.
+        address: address of the dispatcher if it is known before it runs, else empty.
     """
 
     text: Callable[[Plan], str]

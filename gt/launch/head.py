@@ -26,27 +26,27 @@ from gt.launch import watch
 from gt.launch.engine import EVERYWHERE, LOOPBACK, Attached, Command, LaunchError, Plan
 
 LISTENING = "listening on "
-# Lines of the dispatcher's log. Its names are users', so only what stands around them counts.
+# Lines of the dispatcher's log. The names in them come from users, so only the text around counts.
 JOINED = re.compile(r"\b(?:INFO|WARN) worker (\d+) \(.*\) is connected")
 GONE = re.compile(r"\bWARN worker (\d+) is gone")
 QUIET = re.compile(r" (?:INFO|DEBUG) |^gt\.worker: worker \d+ has joined ")
 USER = "launch"
 DISPATCHER = "the dispatcher"
-FOLLOWS_SECONDS = 3.0  # that workers take to end when their dispatcher has
+FOLLOWS_SECONDS = 3.0  # time for workers to end after their dispatcher
 
 
 class EarlyEndError(LaunchError):
-    """A process has ended before it should: its last words."""
+    """A process has ended too early; the message has its last words."""
 
 
 class Head:
     """One launch.
 
     Args:
-        plan: whose address may have port 0, for a free one.
-        engine: what starts the workers.
-        join_seconds: how long all of them may take to join; None for ever.
-        address_file: where address and token go when all have joined.
+        plan: plan of the launch; its address may have port 0, for a free one.
+        engine: engine that starts the workers.
+        join_seconds: time for all of them to join; None for no limit.
+        address_file: file for address and token, written when all have joined.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Head:
             start_new_session=True,
         )
         if process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # how it ended is told
+            with contextlib.suppress(BrokenPipeError):  # its end is reported elsewhere
                 process.stdin.write(f"{self._token}\n".encode())
                 process.stdin.flush()
         assert process.stdout is not None
@@ -138,7 +138,9 @@ class Head:
         return config.with_settings(**more, **settings)
 
     def _program_environment(self) -> dict[str, str]:
-        """Of the program, which runs beside the dispatcher whatever address others have."""
+        """Environment of the program, which runs beside the dispatcher whatever address others
+        have.
+        """
         host = LOOPBACK if self._plan.host == EVERYWHERE else self._plan.host
         return self._environment({}) | {"GT_ADDRESS": f"{host}:{self._plan.port}"}
 
@@ -177,12 +179,14 @@ class Head:
                     raise EarlyEndError("no worker is left")
 
     def _look(self) -> None:
-        """Ends where somebody asked for it and no program is left that has to end first."""
+        """Ends if requested, unless a program is left that must end first."""
         if self._is_asked_to_end and self._program is None:
             raise _Stopped
 
     def _on_signal(self, number: int) -> None:
-        """Leaves Ctrl-C to the program, which has it too; passes a request on, and insists."""
+        """Leaves Ctrl-C to the program, which receives it too; passes on a request to end, and
+        repeats it.
+        """
         if self._program is None:
             self._is_asked_to_end = True
         elif number == signal.SIGINT:
@@ -194,7 +198,7 @@ class Head:
             self._program.send_signal(number)
 
     def _stop(self) -> None:
-        """The dispatcher first: workers end with it, and it mourns none."""
+        """Ends the dispatcher first: workers end with it, and it logs no lost worker."""
         if self._dispatcher is not None:
             self._dispatcher.terminate()
             self._is_verbose = False
@@ -223,14 +227,14 @@ class _Stopped(Exception):
 
 
 def write_secret(path: Path, facts: Mapping[str, str]) -> None:
-    """Write facts as JSON that nobody else can read; the file is there whole or not at all."""
+    """Write facts as JSON that no other user can read; the file appears whole or not at all."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:  # mode 0600
         json.dump(facts, file)
     Path(file.name).replace(path)
 
 
 def _taken(pipe: IO[bytes]) -> int:
-    """The descriptor of a pipe, without the object that would close it."""
+    """The descriptor of a pipe, detached from the object that would close it."""
     descriptor = os.dup(pipe.fileno())
     pipe.close()
     return descriptor

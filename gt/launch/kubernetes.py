@@ -20,8 +20,8 @@ Node = dict[str, object]
 LABEL = "app.kubernetes.io/instance"
 PART = "app.kubernetes.io/component"
 QUEUE = "kueue.x-k8s.io/queue-name"  # Kueue admits the job when there is quota
-WAIT_SECONDS = "600"  # that pods of one launch may start apart, while images are pulled
-KEPT_SECONDS = 3600  # of a job that has ended, so that its log can be read
+WAIT_SECONDS = "600"  # time in which pods of one launch may start, while images are pulled
+KEPT_SECONDS = 3600  # time for which an ended job is kept, so that its log can be read
 
 
 def _text(plan: Plan) -> str:
@@ -40,14 +40,14 @@ def _text(plan: Plan) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what stands twice in a manifest twice."""
+    """Writes repeated parts of a manifest in full, without anchors."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
 
 
 def _job_set(plan: Plan) -> list[Node]:
-    """Names of pods are theirs for the whole network: the head is the first of its job."""
+    """Names of pods are known in the whole network: the head is the first of its job."""
     head = _head_name(plan)
     jobs = [
         {"name": "head", "replicas": 1, "template": {"spec": _job(plan, 1, _head(plan), "head")}},
@@ -68,7 +68,7 @@ def _job_set(plan: Plan) -> list[Node]:
 
 
 def _leader_worker_set(plan: Plan) -> list[Node]:
-    """For a cluster that stays, whose pods are started again; the leader has a worker too."""
+    """For a cluster that stays, with pods that are restarted; the leader has a worker too."""
     if plan.program:
         raise LaunchError("a LeaderWorkerSet stays: use gt up, or --set kind=jobset")
     leader, worker = _head(plan), _worker(plan, "$(LWS_LEADER_ADDRESS)")
@@ -85,7 +85,7 @@ def _leader_worker_set(plan: Plan) -> list[Node]:
 
 
 def _jobs(plan: Plan) -> list[Node]:
-    """Of Kubernetes alone: a name for the head, its job, and that of the workers."""
+    """Objects of plain Kubernetes: a name for the head, the head's job, and the workers' job."""
     head = _head_name(plan)
     service: Node = {
         "clusterIP": "None",
@@ -145,7 +145,7 @@ def _object(plan: Plan, version: str, kind: str, name: str, specification: Node)
 
 
 def _job(plan: Plan, pods: int, pod: Node, part: str) -> Node:
-    """Pods numbered from 0, none of which is started again: their tensors would be gone."""
+    """A job of pods numbered from 0 that are not restarted: their tensors would be lost."""
     return {
         "parallelism": pods,
         "completions": pods,
@@ -175,7 +175,7 @@ def _worker(plan: Plan, head: str) -> Node:
     container = _container(plan, "worker", plan.worker(*words))
     if plan.gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": each * plan.gpus}}
-    # What containers have by default is too small for NCCL and for data loaders.
+    # The default shared memory of containers is too small for NCCL and for data loaders.
     container["volumeMounts"] = [{"name": "shared-memory", "mountPath": "/dev/shm"}]  # noqa: S108
     volume = {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}
     return {"containers": [container], "volumes": [volume]}

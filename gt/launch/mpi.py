@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gt.launch.engine import Attached, Command, LaunchError, Plan
 
-# How each mpirun is told which variables go to other hosts, and on which hosts it runs.
+# Options of each mpirun that name the variables for other hosts, and the hosts to run on.
 DIALECTS = {
     "openmpi": ("-x", "--host"),
     "mpich": ("-genvlist", "-hosts"),
@@ -19,7 +19,7 @@ def _commands(plan: Plan) -> list[Command]:
     variable, hosts = DIALECTS[dialect]
     names = [*SENT, *plan.environment]
     words = ["mpirun", "-n", str(plan.workers)]
-    # By name, so that no value, the token above all, stands on a command line.
+    # Passed by name, so that no value (above all the token) appears on a command line.
     if dialect == "mpich":
         words += [variable, ",".join(names)]
     else:

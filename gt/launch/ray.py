@@ -16,8 +16,8 @@ from gt import config
 from gt.launch import watch
 from gt.launch.engine import Attached, Command, Plan
 
-WORD_LINES = 12  # of a worker's last words
-READY_SECONDS = 600.0  # that Ray may take to find or start machines for all bundles
+WORD_LINES = 12  # number of lines of a worker's last words
+READY_SECONDS = 600.0  # time for Ray to find or start machines for all bundles
 
 
 def _commands(plan: Plan) -> list[Command]:
@@ -38,7 +38,7 @@ ENGINE = Attached(
 
 
 class Worker:
-    """What an actor does: it runs one worker, which ends when the actor does."""
+    """An actor that runs one worker; the worker ends with the actor."""
 
     def run(self, words: Sequence[str], variables: Mapping[str, str]) -> tuple[int, list[str]]:
         """Returns the worker's exit code and its last words."""
@@ -54,7 +54,7 @@ class Worker:
         assert process.stdout is not None
         for line in process.stdout:
             lines = [*lines[1 - WORD_LINES :], line.rstrip()]
-            sys.stderr.write(line)  # Ray brings it to the launch
+            sys.stderr.write(line)  # Ray forwards it to the launch
         return process.wait(), lines
 
 
@@ -105,7 +105,7 @@ def _worker(index: int, names: Sequence[str]) -> tuple[list[str], dict[str, str]
 
 
 def _watched(ray: ModuleType, runs: dict[object, int]) -> int:
-    """Returns when all have ended, or the first badly."""
+    """Returns when all have ended, or one has failed."""
     while runs:
         (ended, *_), _ = ray.wait(list(runs), num_returns=1)
         index = runs.pop(ended)

@@ -15,13 +15,13 @@ import time
 
 from gt.launch.engine import Attached, Command, Plan, Submitted
 
-WARNING_SECONDS = 120  # between SIGTERM to the program, which may save, and the end of the time
-LOOK_SECONDS = 1.0  # between two questions to the controller, which many users ask
+WARNING_SECONDS = 120  # from SIGTERM to the program, which may save, to the end of the time limit
+LOOK_SECONDS = 1.0  # between two queries to the controller, which many users share
 OUTPUT = "{name}-{job}.out"
 # Settings that are options of sbatch by these names.
 SETTINGS = ("account", "constraint", "cpus-per-task", "mem", "nodes", "partition", "qos", "time")
 UNKNOWN = "Invalid job id"
-INTERRUPTED = 130  # what a shell makes of Ctrl-C
+INTERRUPTED = 130  # a shell's exit status for Ctrl-C
 EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")
 
 
@@ -32,7 +32,7 @@ def _steps(plan: Plan) -> list[Command]:
 
 
 def _script(plan: Plan) -> str:
-    """A batch script: what it asks for, and one command."""
+    """A batch script: its resource requests, and one command."""
     wanted = {
         "job-name": plan.name,
         "ntasks": str(plan.workers),
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _asked(*words: str) -> str:
-    """What the controller answers, who may be busy or away for a while; empty of an unknown job."""
+    """The controller's answer, retried while it is busy or away; empty for an unknown job."""
     while True:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if not done.returncode:

@@ -10,7 +10,7 @@ import shlex
 
 from gt.launch.engine import Attached, Command, LaunchError, Plan
 
-# No question can be answered: there is no terminal behind the connection.
+# Nobody can answer a prompt: there is no terminal behind the connection.
 OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 
 
@@ -27,7 +27,7 @@ def _commands(plan: Plan) -> list[Command]:
 
 
 def _remote(plan: Plan, first: int, count: int) -> str:
-    """The command of one host, for whatever shell its user has."""
+    """Command for one host, valid in any shell."""
     variables = {"GT_ADDRESS": plan.address, **plan.environment}
     exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     words = ["--count", str(count), "--id", str(first), "--end-with-input"]

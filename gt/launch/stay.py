@@ -22,21 +22,21 @@ from gt.launch import submission
 from gt.launch.engine import Engine, LaunchError, Plan, Submitted
 from gt.launch.head import write_secret
 
-STOP_SECONDS = 30.0  # within these a launch has killed who does not end
+STOP_SECONDS = 30.0  # a launch kills unresponsive processes within this time
 LOOK_SECONDS = 0.05
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def up(engine: Engine, plan: Plan, words: Sequence[str]) -> int:
-    """Start a cluster; print what a shell needs to use it.
+    """Start a cluster; print the settings that a shell needs to use it.
 
     Args:
-        engine: its engine.
-        plan: without a program.
-        words: of the command line, which `gt launch` understands too.
+        engine: engine of the cluster.
+        plan: plan without a program.
+        words: words of the command line, which `gt launch` accepts too.
 
     Raises:
-        LaunchError: it did not start.
+        LaunchError: the cluster did not start.
     """
     cluster = Cluster(plan.name)
     if isinstance(engine, Submitted):
@@ -49,7 +49,9 @@ def up(engine: Engine, plan: Plan, words: Sequence[str]) -> int:
 
 
 def shown(name: str) -> bool:
-    """Whether a cluster of that name is up; if so, prints what a shell needs to use it."""
+    """True if a cluster of that name is up; then prints the settings that a shell needs
+    to use it.
+    """
     cluster = Cluster(name)
     if not cluster.is_up():
         return False
@@ -62,17 +64,17 @@ def down(name: str) -> int:
     """End a cluster, and wait until it has ended.
 
     Raises:
-        LaunchError: there is none of that name, or it does not end.
+        LaunchError: there is no cluster of that name, or it does not end.
     """
     Cluster(name).end()
     return 0
 
 
 class Cluster:
-    """Files of one cluster: what ends it, its address and token, its log.
+    """Files of one cluster: the means to end it, its address and token, its log.
 
     Args:
-        name: of the cluster.
+        name: name of the cluster.
     """
 
     def __init__(self, name: str) -> None:
@@ -85,7 +87,7 @@ class Cluster:
         self._log = self._folder / f"{name}.log"
 
     def is_up(self) -> bool:
-        """Whether its process lives, or it is a job."""
+        """True if its process is alive, or if it is a job."""
         facts = _read(self._state)
         return "end" in facts or (bool(facts) and _is_alive(facts))
 
@@ -102,7 +104,7 @@ class Cluster:
         return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in pairs.items())
 
     def submit(self, engine: Submitted, plan: Plan) -> None:
-        """Hand the text of a cluster in."""
+        """Submit the text of a cluster."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.address_file.unlink(missing_ok=True)
         job = submission.submit(engine, plan)
@@ -116,7 +118,7 @@ class Cluster:
         """Start `gt launch` and wait until its workers have joined.
 
         Raises:
-            LaunchError: it ended instead, with what it said.
+            LaunchError: it ended instead; the message has its output.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.address_file.unlink(missing_ok=True)
@@ -129,7 +131,7 @@ class Cluster:
         write_secret(self._state, {"process": str(process.pid), "start": _start_time(process.pid)})
         try:
             self._wait_for_address(process)
-        except BaseException:  # Ctrl-C too: half a cluster is none
+        except BaseException:  # Ctrl-C too: a partial cluster is removed
             self.end()
             raise
 
@@ -140,10 +142,10 @@ class Cluster:
             time.sleep(LOOK_SECONDS)
 
     def end(self) -> None:
-        """End it and wait until it has ended; nothing of it is left but the log.
+        """End it and wait until it has ended; only the log is kept.
 
         Raises:
-            LaunchError: there is none, or it does not end.
+            LaunchError: the cluster does not exist, or does not end.
         """
         facts = _read(self._state)
         if not facts:
@@ -171,12 +173,12 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _is_alive(facts: Mapping[str, str]) -> bool:
-    """Whether the process lives: one of that number that began when it did, and is no zombie."""
+    """True if the process is alive: number and start time match, and it is no zombie."""
     return _start_time(int(facts["process"])) == facts["start"] != ""
 
 
 def _start_time(pid: int) -> str:
-    """When a process began, in ticks since the machine's start; empty of one that has ended."""
+    """Start time of a process in ticks since boot; empty if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

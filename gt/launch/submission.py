@@ -11,10 +11,10 @@ from gt.launch.engine import LaunchError, Plan, Submitted
 
 
 def run(engine: Submitted, plan: Plan) -> int:
-    """Submit, print what the program prints, end with its status; a signal cancels the job.
+    """Submit, print the program's output, and end with its status; a signal cancels the job.
 
     Raises:
-        LaunchError: it was not taken.
+        LaunchError: the text was rejected.
     """
     job = submit(engine, plan)
     try:
@@ -27,10 +27,10 @@ def run(engine: Submitted, plan: Plan) -> int:
 
 
 def submit(engine: Submitted, plan: Plan) -> str:
-    """Hand the text in; returns the job's name.
+    """Submit the text; returns the job's name.
 
     Raises:
-        LaunchError: it was not taken, with what the engine says.
+        LaunchError: the text was rejected; the message has the engine's output.
     """
     done = subprocess.run(
         engine.submit(plan),
@@ -49,7 +49,7 @@ def submit(engine: Submitted, plan: Plan) -> str:
 
 
 def cancel(words: Sequence[str]) -> None:
-    """End a job; one that has ended already is no mistake."""
+    """End a job; a job that has ended already is no error."""
     subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 

@@ -1,6 +1,7 @@
-"""Supervision of processes: their lines as they come, their ends at once, with their last words.
+"""Supervision of processes: their output line by line, and their ends at once, with the last lines.
 
-Standard library only, and no meaning of what is watched: workers, engines, programs.
+Only the standard library is used, and nothing here depends on the kind of process: workers, engines
+or programs.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-LOOK_SECONDS = 0.25  # for an end that closes no pipe: a grandchild holds it
-LINES_MAX = 12  # of last words: a traceback's end
-LINE_BYTES_MAX = 4096  # a longer one is cut, so that a process that writes no newline fills nothing
+LOOK_SECONDS = 0.25  # for an end that closes no pipe, as a grandchild holds it
+LINES_MAX = 12  # number of last lines: the end of a traceback
+LINE_BYTES_MAX = 4096  # a longer line is cut, so that output without newlines fills no memory
 READ_BYTES = 65536
 PATIENCE_SECONDS = 10.0  # between a request to end and SIGKILL
 
 
 class Process(Protocol):
-    """Any process of ours, as `subprocess.Popen` has it."""
+    """A process, with the interface of `subprocess.Popen`."""
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Process id."""
 
     def poll(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
@@ -37,7 +38,7 @@ class Process(Protocol):
 
 @dataclass(kw_only=True)
 class Watched:
-    """One process, and what it said lately."""
+    """One process, and its last lines of output."""
 
     label: str
     process: Process
@@ -48,7 +49,7 @@ class Watched:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How one ended."""
+    """The end of one process: its exit code and its last words."""
 
     label: str
     pid: int
@@ -56,7 +57,7 @@ class Ended:
     last_words: tuple[str, ...]
 
     def sentence(self) -> str:
-        """For a person: who, how, and the last lines, indented."""
+        """For a person: label, kind of end, and the last lines, indented."""
         text = f"{self.label} (process {self.pid}) has ended {manner(self.code)}"
         if not self.last_words:
             return f"{text}, without a word"
@@ -76,7 +77,7 @@ class Watch:
     """Processes that are watched together.
 
     Args:
-        on_line: is told each line, with the label of who wrote it.
+        on_line: called with each line and the label of its process.
     """
 
     def __init__(self, on_line: Callable[[str, str], None]) -> None:
@@ -85,7 +86,9 @@ class Watch:
         self.processes: list[Watched] = []
 
     def add(self, label: str, process: Process, *pipes: int) -> Watched:
-        """Watch one more, whose output comes by descriptors that this closes at their end."""
+        """Watch one more process; its output comes from descriptors that this closes at
+        their end.
+        """
         watched = Watched(label=label, process=process, pipes=set(pipes))
         for pipe in pipes:
             os.set_blocking(pipe, False)
@@ -94,7 +97,7 @@ class Watch:
         return watched
 
     def step(self, seconds: float = LOOK_SECONDS) -> list[Ended]:
-        """Wait for a line or an end, at most so long; returns who has ended meanwhile."""
+        """Wait for a line or an end, at most that long; returns the processes that have ended."""
         if self._selector.get_map():
             for key, _ in self._selector.select(seconds):
                 self._read(key.data, key.fd)
@@ -116,7 +119,7 @@ class Watch:
         return ended
 
     def wait(self, seconds: float) -> list[Ended]:
-        """Wait until all have ended, at most so long; returns those that have."""
+        """Wait until all have ended, at most that long; returns those that have."""
         ended: list[Ended] = []
         deadline = time.monotonic() + seconds
         while self.processes and (left := deadline - time.monotonic()) > 0:
@@ -124,7 +127,7 @@ class Watch:
         return ended
 
     def forget(self) -> None:
-        """Drop all without a word: in a child, which watches nobody."""
+        """Forget all processes: in a forked child, which watches none."""
         self._selector.close()
         for watched in self.processes:
             for pipe in watched.pipes:
@@ -132,7 +135,7 @@ class Watch:
         self.processes = []
 
     def _read(self, watched: Watched, pipe: int) -> bool:
-        """Take what is there; returns whether anything was."""
+        """Read the available output; returns whether there was any."""
         try:
             data = os.read(pipe, READ_BYTES)
         except BlockingIOError:
@@ -164,7 +167,7 @@ class Watch:
         for pipe in tuple(watched.pipes):
             while pipe in watched.pipes and self._read(watched, pipe):
                 pass
-            if pipe in watched.pipes:  # somebody else holds its other end
+            if pipe in watched.pipes:  # another process holds its other end
                 self._close(watched, pipe)
         self.processes.remove(watched)
         words = tuple(line for line in watched.lines if line)
@@ -183,9 +186,9 @@ def send(process: Process, number: signal.Signals) -> None:
 
 
 def end_with_input() -> None:
-    """See to it that this process gets SIGTERM when its standard input ends.
+    """Make this process receive SIGTERM when its standard input ends.
 
-    Whoever started it holds the other end, so it cannot outlive them, however they end.
+    The process that started it holds the other end, so this one cannot outlive it.
     """
     threading.Thread(target=_read_to_end, args=(sys.stdin.fileno(),), daemon=True).start()
 
@@ -198,9 +201,9 @@ def _read_to_end(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def on_signal(handler: Callable[[int], None], *numbers: signal.Signals) -> Iterator[None]:
-    """Call the handler for these signals within the block; programs started there have defaults.
+    """Call the handler for these signals inside the block; programs started there have defaults.
 
-    A signal that is ignored stays so, as `nohup` means it.
+    An ignored signal stays ignored, as under `nohup`.
     """
     before = {
         number: signal.signal(number, lambda received, _frame: handler(received))

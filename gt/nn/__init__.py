@@ -1,4 +1,4 @@
-"""Modules with PyTorch's names; losses and activations are here as functions too."""
+"""Modules with PyTorch's names; losses and activations are also here as functions."""
 
 from gt import documentation as _documentation
 from gt import misses
@@ -437,5 +437,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

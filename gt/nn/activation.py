@@ -116,13 +116,13 @@ class GELU(Module):
 
 
 class PReLU(Module):
-    """input where positive, else weight * input, with a weight that is trained.
+    """input where positive, else weight * input, with a trained weight.
 
     Args:
         num_parameters: One weight for all, or one for each channel (dimension 1).
-        init: The weight's first value.
+        init: Initial value of the weight.
         device: Accepted and ignored.
-        dtype: Of the weight.
+        dtype: Dtype of the weight.
     """
 
     def __init__(
@@ -357,7 +357,7 @@ class Hardshrink(_Shrink):
 
 
 class Softshrink(_Shrink):
-    """input moved towards 0 by `lambd`; 0 where its magnitude is less."""
+    """input moved toward 0 by `lambd`; 0 where its magnitude is less."""
 
     def forward(self, input: Tensor) -> Tensor:
         result: Tensor = call("softshrink", (input, self.lambd), {})

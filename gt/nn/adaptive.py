@@ -1,4 +1,6 @@
-"""AdaptiveLogSoftmaxWithLoss: classes in clusters, of which rare ones are computed when needed."""
+"""AdaptiveLogSoftmaxWithLoss: a softmax over classes in clusters, with smaller layers for rare
+ones.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from gt.nn.module import Module
 
 
 class OutputAndLoss(NamedTuple):
-    """The log probability of each target, and the mean of their negatives."""
+    """The log probability of each target, and the mean of the negative ones."""
 
     output: Tensor
     loss: Tensor
@@ -24,20 +26,20 @@ class OutputAndLoss(NamedTuple):
 class AdaptiveLogSoftmaxWithLoss(Module):
     """A softmax over many classes: a head of frequent ones, and clusters of the others.
 
-    PyTorch computes each cluster for the elements whose target it contains; GT computes each for
-    all elements, so that nothing is read and a batch that is cut stays cut.
+    PyTorch computes each cluster for the elements whose target it contains; GT computes each one
+    for all elements, so that nothing is read and a cut batch stays cut.
 
     Args:
         in_features: Size of the input's last dimension.
-        n_classes: Classes, the frequent ones first.
-        cutoffs: Where clusters begin.
-        div_value: By how much each cluster's inner width is less than that of the one before.
+        n_classes: Number of classes, the frequent ones first.
+        cutoffs: First class of each cluster.
+        div_value: Ratio of the inner widths of successive clusters.
         head_bias: Whether the head has a bias.
         device: Accepted and ignored.
-        dtype: Of the parameters.
+        dtype: Dtype of the parameters.
 
     Raises:
-        ValueError: Cutoffs that are not rising whole numbers between 1 and n_classes - 1.
+        ValueError: Cutoffs that are not increasing integers from 1 to n_classes - 1.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
         Args:
             input_: [batch, in_features] or [in_features].
-            target_: [batch] or [], classes; one outside of them fails on the worker, as in gather.
+            target_: [batch] or [], classes; one out of range fails on the worker, as in gather.
 
         Raises:
             ShapeError: Shapes that do not fit.
@@ -114,5 +116,5 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return gt.cat(parts, -1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """[batch, in_features] -> [batch], the likeliest classes."""
+        """[batch, in_features] -> [batch], the most probable classes."""
         return self.log_prob(input).argmax(-1)

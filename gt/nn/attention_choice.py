@@ -1,4 +1,4 @@
-"""Which kernels attention may take: taken down, and changing nothing, as a worker chooses."""
+"""Choice of attention kernels: accepted and recorded without effect, since a worker chooses."""
 
 import contextlib
 import enum
@@ -8,7 +8,7 @@ from gt.backends import cuda
 
 
 class SDPBackend(enum.IntEnum):
-    """Kernels of scaled dot-product attention, numbered as PyTorch numbers them."""
+    """Kernels of scaled dot-product attention, with PyTorch's numbers."""
 
     ERROR = -1
     MATH = 0
@@ -18,7 +18,7 @@ class SDPBackend(enum.IntEnum):
     OVERRIDEABLE = 4
 
 
-# The names of gt.backends.cuda.
+# Names in gt.backends.cuda.
 _KINDS = {
     SDPBackend.MATH: "math",
     SDPBackend.FLASH_ATTENTION: "flash",
@@ -31,16 +31,16 @@ _KINDS = {
 def sdpa_kernel(
     backends: SDPBackend | list[SDPBackend], set_priority: bool = False
 ) -> Iterator[None]:
-    """Within it, `gt.backends.cuda` says that only these kernels are allowed.
+    """Within the `with`, `gt.backends.cuda` reports only these kernels as allowed.
 
-    A worker chooses its kernel all the same, and so the numbers stay what they are.
+    A worker chooses its kernel independently of it, so the results do not change.
 
     Args:
         backends: One or several.
         set_priority: Accepted and ignored.
 
     Raises:
-        AssertionError: Neither a kernel nor a list.
+        AssertionError: `backends` is neither a kernel nor a list.
     """
     assert isinstance(backends, SDPBackend | list), (
         "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "

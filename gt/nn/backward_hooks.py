@@ -1,7 +1,7 @@
-"""The backward hooks of one call of a module: what tells them the gradients of both its ends.
+"""Backward hooks of one call of a module, which get the gradients of its inputs and outputs.
 
-Arguments and outputs that are tensors pass through a function of the tape that changes nothing;
-what arrives there in the backward pass is what the hooks get.
+Tensors among arguments and outputs pass through an identity function on the tape; the hooks get the
+gradients that arrive there in the backward pass.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ UserHook: TypeAlias = Callable[..., Any]
 
 
 class BackwardHookFunction(Function):
-    """Passes tensors on, and shows `watch` the gradients that arrive for them."""
+    """Passes tensors on, and calls `watch` with the gradients that arrive for them."""
 
-    _guards_views = False  # what is written through them has its gradient here
+    _guards_views = False  # a write through them has its gradient here
 
     @staticmethod
     def forward(
@@ -53,7 +53,7 @@ class BackwardHooks:
         self._grad_outputs: Gradients | None = None
 
     def inputs(self, args: tuple[object, ...]) -> tuple[object, ...]:
-        """The arguments, watched where one requires a gradient."""
+        """The arguments, watched if one requires a gradient."""
         self._count = len(args)
         watched = _through(self._at_inputs, args)
         if watched is not args:
@@ -61,7 +61,7 @@ class BackwardHooks:
         return watched
 
     def outputs(self, result: object) -> object:
-        """What the module returns, watched where it is a tensor or a tuple with one."""
+        """The module's result, watched if it is a tensor or a tuple with one."""
         if isinstance(result, tuple):
             places = [place for place, x in enumerate(result) if isinstance(x, Tensor)]
             return _through(lambda found: self._at_outputs(found, places, len(result)), result)
@@ -94,7 +94,7 @@ class BackwardHooks:
         return _replaced(gradients, changed) if self._before else gradients
 
     def _without_inputs(self, grad_outputs: Gradients) -> None:
-        """No argument requires a gradient: the hooks are called with those of the outputs."""
+        """Calls the hooks with the gradients of the outputs, if no argument requires one."""
         if self._after:
             warnings.warn(
                 "Full backward hook is firing when gradients are computed with respect to module "
@@ -114,13 +114,11 @@ class BackwardHooks:
 
     def _at_inputs(self, gradients: Gradients) -> Gradients:
         grad_outputs, self._grad_outputs = self._grad_outputs, None
-        if (
-            grad_outputs is None or not self._after
-        ):  # a second derivative: not by way of the outputs
+        if grad_outputs is None or not self._after:  # a second derivative: not through the outputs
             return gradients
         assert self._kinds is not None, self._module
         places = [place for place, kind in enumerate(self._kinds) if kind is not None]
-        # As in PyTorch, a tensor that gets no gradient shows zeros.
+        # PyTorch shows zeros for a tensor that gets no gradient.
         known = [
             gt.zeros(self._kinds[place][0], dtype=self._kinds[place][1]) if x is None else x  # type: ignore[index]
             for x, place in zip(gradients, places, strict=True)
@@ -142,7 +140,7 @@ class BackwardHooks:
 def attach_to_last_operation(
     module: object, hooks: list[UserHook], args: object, result: object
 ) -> None:
-    """PyTorch's old backward hooks: on the node that made the first tensor of `result`."""
+    """Attaches PyTorch's old backward hooks to the node of the first tensor in `result`."""
     first: Any = result
     while not isinstance(first, Tensor):
         tensors = isinstance(first, dict) and [x for x in first.values() if isinstance(x, Tensor)]
@@ -157,7 +155,7 @@ def attach_to_last_operation(
 
 
 def _what_is_missing(args: object, result: object, node: GradFn) -> str | None:
-    """Which gradients an old hook does not get, if any; the texts begin as PyTorch's."""
+    """The gradients that an old hook does not get, if any; the texts begin as PyTorch's."""
     results, given = _tensors(result), _tensors(args)
     kinds = "a single Tensor or a tuple of Tensors"
     if results is None:
@@ -191,7 +189,7 @@ def _tensors(value: object) -> tuple[Tensor, ...] | None:
 def _through(
     watch: Callable[[Gradients], Gradients], values: tuple[object, ...]
 ) -> tuple[object, ...]:
-    """`values` with their tensors watched; themselves where none requires a gradient."""
+    """`values` with their tensors watched; unchanged if none requires a gradient."""
     places = [place for place, x in enumerate(values) if isinstance(x, Tensor)]
     tensors: list[Any] = [values[place] for place in places]
     if not gt.is_grad_enabled() or not any(x.requires_grad for x in tensors):
@@ -202,7 +200,7 @@ def _through(
 
 
 def _spread(found: Gradients, places: list[int], count: int) -> Gradients:
-    """`found` at its places among `count`, None elsewhere."""
+    """`found` at `places` in a tuple of `count`, None elsewhere."""
     spread: list[Tensor | None] = [None] * count
     for place, gradient in zip(places, found, strict=True):
         spread[place] = gradient
@@ -210,7 +208,7 @@ def _spread(found: Gradients, places: list[int], count: int) -> Gradients:
 
 
 def _replaced(before: Gradients, after: Gradients) -> Gradients:
-    """`after` with the checks of a hook on a node: the same shapes and dtypes."""
+    """`after`, checked like a node hook's result: equal shapes and dtypes."""
 
     def hook(_inputs: Gradients, _outputs: Gradients) -> Gradients:
         return after

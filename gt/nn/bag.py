@@ -15,21 +15,21 @@ from gt.nn.parameter import Parameter
 
 
 class EmbeddingBag(Module):
-    """Sums, means or maxima of bags of rows of the weight.
+    """Sums, means or maxima over bags of rows of the weight.
 
     Args:
-        num_embeddings: Rows.
+        num_embeddings: Number of rows.
         embedding_dim: Width.
-        max_norm: Longer rows are shortened to it when they are used.
-        norm_type: The p of that length.
-        scale_grad_by_freq: Divide each row's gradient by how often the input names it.
+        max_norm: Norm to which longer rows are scaled down when they are used.
+        norm_type: The p of that norm.
+        scale_grad_by_freq: Divide each row's gradient by the row's count in the input.
         mode: "sum", "mean" or "max".
         sparse: Accepted: gradients are dense.
         _weight: The rows; drawn if not given.
         include_last_offset: Whether offsets end with the length of the input.
         padding_idx: A row that no bag contains; it starts as zeros.
         device: Accepted and ignored.
-        dtype: Of the weight.
+        dtype: Dtype of the weight.
     """
 
     weight: Parameter
@@ -82,7 +82,7 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """Bags of these rows, [rows, width]; not trained if `freeze`."""
+        """Bags of the given rows, [rows, width]; not trained if `freeze`."""
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, width = embeddings.shape
@@ -147,14 +147,14 @@ class Bilinear(Module):
 
     Args:
         in1_features: Size of the first input's last dimension.
-        in2_features: Size of the second's.
-        out_features: Size of the output's.
+        in2_features: Size of the second input's last dimension.
+        out_features: Size of the output's last dimension.
         bias: Whether to add one.
         device: Accepted and ignored.
-        dtype: Of weight and bias.
+        dtype: Dtype of weight and bias.
 
     Raises:
-        ValueError: No features of the first input.
+        ValueError: in1_features is 0 or less.
     """
 
     weight: Parameter
@@ -184,7 +184,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw both from the uniform distribution within 1 / sqrt(in1_features)."""
+        """Draw weight and bias from the uniform distribution within 1 / sqrt(in1_features)."""
         bound = 1 / math.sqrt(self.in1_features)
         with signal.part("whole"):
             for param in self.parameters():

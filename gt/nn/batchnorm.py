@@ -37,16 +37,17 @@ class _ChannelNorm(Module):
 
 
 class _NormBase(_ChannelNorm):
-    """A norm over the batch, channel by channel; over the whole one also where it is cut.
+    """A norm over the batch, channel by channel; over the whole batch even if it is cut.
 
     Args:
-        num_features: Channels.
+        num_features: Number of channels.
         eps: Added to the variance.
-        momentum: How far the running mean and variance go; None is the mean over all batches.
+        momentum: Fraction by which running mean and variance move; None for the mean over all
+            batches.
         affine: Whether weight and bias exist.
-        track_running_stats: Whether eval() uses running values; else the batch's there, too.
+        track_running_stats: Whether eval() uses running values; otherwise it uses the batch's.
         device: Accepted and ignored.
-        dtype: Of parameters and running values.
+        dtype: Dtype of parameters and running values.
         bias: Whether a bias exists beside the weight.
     """
 
@@ -127,7 +128,7 @@ class _NormBase(_ChannelNorm):
         local_metadata: dict[str, Any],
         *rest: Any,  # noqa: ANN401 - the base class has them by name
     ) -> None:
-        """States of version 1 have no num_batches_tracked: it stays as it is."""
+        """States of version 1 have no num_batches_tracked, which is then unchanged."""
         tracked, key = self.num_batches_tracked, f"{prefix}num_batches_tracked"
         if local_metadata.get("version", 1) < 2 and tracked is not None:
             state_dict.setdefault(key, tracked.detach())
@@ -144,7 +145,7 @@ class _NormBase(_ChannelNorm):
 
 
 class _BatchNorm(_NormBase):
-    """What programs ask `isinstance` of: the norms of batches, not those of instances."""
+    """Base for `isinstance`: norms over batches, not those over instances."""
 
 
 class BatchNorm1d(_BatchNorm):
@@ -164,17 +165,17 @@ class BatchNorm2d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """The norm of a batch of two dimensions or more, which is one over all workers anyway.
+    """The norm of a batch of two dimensions or more, which covers all workers anyway.
 
     Args:
-        num_features: Channels.
+        num_features: Number of channels.
         eps: Added to the variance.
-        momentum: How far the running mean and variance go.
+        momentum: Fraction by which running mean and variance move.
         affine: Whether weight and bias exist.
         track_running_stats: Whether eval() uses running values.
         process_group: Accepted and ignored.
         device: Accepted and ignored.
-        dtype: Of parameters and running values.
+        dtype: Dtype of parameters and running values.
         bias: Whether a bias exists beside the weight.
     """
 
@@ -198,7 +199,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
-        """`module` as it is: its norms are over the whole batch already."""
+        """`module` unchanged: its norms cover the whole batch already."""
         del process_group
         return module
 
@@ -208,15 +209,15 @@ class SyncBatchNorm(_BatchNorm):
 
 
 class GroupNorm(_ChannelNorm):
-    """A norm over groups of channels, for each element of the batch by itself.
+    """A norm over groups of channels, for each element of the batch separately.
 
     Args:
-        num_groups: Groups of equally many channels.
-        num_channels: Channels.
+        num_groups: Number of groups of equally many channels.
+        num_channels: Number of channels.
         eps: Added to the variance.
         affine: Whether weight and bias exist.
         device: Accepted and ignored.
-        dtype: Of weight and bias.
+        dtype: Dtype of weight and bias.
         bias: Whether a bias exists beside the weight.
 
     Raises:

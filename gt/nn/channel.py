@@ -98,10 +98,10 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """LocalResponseNorm as Torch7 had it; of [batch, channels, height, width].
+    """LocalResponseNorm as in Torch7, for [batch, channels, height, width].
 
-    As in PyTorch, sums from the second on never let go of the first channel. Its gradient is that
-    of what it computes, which PyTorch's is not.
+    As in PyTorch, sums for the second and later channels never drop the first channel. Its gradient
+    is that of this computation, unlike PyTorch's.
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
@@ -154,14 +154,14 @@ class AlphaDropout(Dropout):
 
 
 class FeatureAlphaDropout(Dropout):
-    """As AlphaDropout, of whole channels of [batch, channels, ...]."""
+    """AlphaDropout of whole channels of [batch, channels, ...]."""
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.feature_alpha_dropout(input, self.p, self.training)
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between two inputs along `dim`; short lengths count as `eps`."""
+    """The cosine of the angle between two inputs along `dim`; norms below `eps` count as `eps`."""
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Modules that hold others by position or by name; parameters: parameter_containers.py."""
+"""Modules that hold others by position or by name; those of parameters are in
+parameter_containers.py.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from gt.nn.parameter_containers import pairs_of
 
 
 class _ModuleSequence(Module):
-    """Children named "0", "1", …: what Sequential and ModuleList share."""
+    """Base of Sequential and ModuleList: children named "0", "1", …"""
 
     def _items(self) -> list[Module]:
         return [child for child in self._modules.values() if child is not None]
@@ -54,10 +56,10 @@ class _ModuleSequence(Module):
         return self
 
     def insert(self, index: int, module: Module) -> _ModuleSequence:
-        """Add `module` before the one at `index`.
+        """Add `module` before the module at `index`.
 
         Raises:
-            IndexError: There is no such place.
+            IndexError: The index is out of range.
         """
         children = self._items()
         if not -len(children) <= index <= len(children):
@@ -67,7 +69,7 @@ class _ModuleSequence(Module):
         return self
 
     def pop(self, key: int | slice = -1) -> Module:
-        """Take out the module at `key`, or those of a slice."""
+        """Remove and return the module at `key`, or those of a slice."""
         child: Module = self[key]
         del self[key]
         return child
@@ -149,7 +151,7 @@ class ModuleList(_ModuleSequence):
     """A list of modules whose parameters count as this module's.
 
     Args:
-        modules: The first ones.
+        modules: The initial modules.
     """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
@@ -198,7 +200,7 @@ class ModuleDict(Module):
     """A dictionary of modules whose parameters count as this module's.
 
     Args:
-        modules: The first ones, by name.
+        modules: The initial modules, by name.
     """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
@@ -239,11 +241,11 @@ class ModuleDict(Module):
         return self._modules.values()
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Module:
-        """Take one out."""
+        """Remove and return a module."""
         module = self[key]
         del self[key]
         return module

@@ -19,11 +19,11 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What all convolutions have: sizes, a weight and a bias."""
+    """Base of all convolutions: sizes, a weight and a bias."""
 
     weight: Parameter
     bias: Parameter | None
-    # Dimensions that the window moves over.
+    # Number of dimensions over which the window moves.
     _spatial = 0
     transposed = False
 
@@ -81,7 +81,9 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw both from the uniform distribution within 1 / sqrt(inputs of one output)."""
+        """Draw weight and bias from the uniform distribution within 1 / sqrt(inputs of
+        one output).
+        """
         with signal.part("whole"):
             init.kaiming_uniform_(self.weight, a=math.sqrt(5))
             if self.bias is not None:
@@ -117,14 +119,14 @@ class _Conv(_ConvNd):
         in_channels: Channels of the input.
         out_channels: Channels of the output.
         kernel_size: The window.
-        stride: From window to window.
-        padding: At both ends of each dimension; "valid" is none, "same" keeps the sizes.
-        dilation: From element to element of a window.
-        groups: Of channels that are convolved by themselves.
+        stride: Distance of two windows.
+        padding: Width at both ends of each dimension; "valid" is none, "same" keeps the sizes.
+        dilation: Distance of two elements of a window.
+        groups: Number of groups of channels that are convolved separately.
         bias: Whether to add one.
         padding_mode: "zeros", "reflect", "replicate" or "circular".
         device: Accepted and ignored.
-        dtype: Of weight and bias.
+        dtype: Dtype of weight and bias.
 
     Raises:
         ValueError: Groups that do not divide the channels, or an unknown padding.
@@ -163,7 +165,7 @@ class _Conv(_ConvNd):
         return convolved
 
     def _pads(self) -> list[int]:
-        """(before, after) of each dimension, from the last one."""
+        """Padding (before, after) of each dimension, from the last one."""
         if self.padding == "valid":
             return [0, 0] * self._spatial
         if isinstance(self.padding, str):
@@ -191,21 +193,21 @@ class Conv3d(_Conv):
 
 
 class _ConvTranspose(_ConvNd):
-    """A transposed convolution, the gradient of a convolution by its input.
+    """A transposed convolution, the gradient of a convolution with respect to its input.
 
     Args:
         in_channels: Channels of the input.
         out_channels: Channels of the output.
         kernel_size: The window.
-        stride: From window to window, in the output.
-        padding: Cut from both ends of the output.
-        output_padding: Added at one end of the output.
-        groups: Of channels that are convolved by themselves.
+        stride: Distance of two windows in the output.
+        padding: Width removed from both ends of the output.
+        output_padding: Width added at one end of the output.
+        groups: Number of groups of channels that are convolved separately.
         bias: Whether to add one.
-        dilation: From element to element of a window.
+        dilation: Distance of two elements of a window.
         padding_mode: "zeros".
         device: Accepted and ignored.
-        dtype: Of weight and bias.
+        dtype: Dtype of weight and bias.
 
     Raises:
         ValueError: Groups that do not divide the channels, or another padding mode.
@@ -249,7 +251,7 @@ class _ConvTranspose(_ConvNd):
         return convolved
 
     def _extra(self, input: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
-        """The output padding that makes `output_size`."""
+        """The output padding that leads to `output_size`."""
         count = self._spatial
         other = 2 if input.ndim == count + 2 else 1
         wanted = output_size[other:] if len(output_size) == other + count else output_size

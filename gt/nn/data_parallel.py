@@ -1,7 +1,7 @@
 """PyTorch's wrappers for data parallelism: the program's one batch is cut over the workers.
 
-GT's program speaks for all workers, so a wrapper neither copies the module nor sums gradients: it
-says where the batch goes, and the rest follows. The numbers are those of the module alone.
+GT's program drives all workers, so a wrapper neither copies the module nor sums gradients: it cuts
+the batch, and everything else follows from that. The numbers are those of the module alone.
 """
 
 # ruff: noqa: ARG002 - PyTorch's arguments that mean nothing here
@@ -21,21 +21,21 @@ __all__ = ["DataParallel", "DistributedDataParallel"]
 
 
 class DataParallel(Module):
-    """`module` on a batch that is cut along `dim` over all workers.
+    """Calls `module` on a batch that is cut along `dim` over all workers.
 
-    Tensors among the arguments, in lists, tuples and dicts too, are cut; those that have fewer
-    dimensions, or that are not cut evenly but smaller than the number of workers, stay whole. With
-    one worker the module is called as it is. Results keep their layout: what is read is whole.
+    Tensors among the arguments, also in lists, tuples and dicts, are cut; those without the
+    dimension, or with a smaller batch than the number of workers, stay whole. With one worker the
+    module is called directly. Results keep their layout: a read gives the whole.
 
     Args:
         module: any module; it is `self.module`, so the names in a state dictionary begin with
             `module.`, as PyTorch's do.
-        device_ids: accepted: the workers have the devices.
-        output_device: accepted: results are read from wherever they are.
+        device_ids: accepted without effect: the workers have the devices.
+        output_device: accepted without effect: results can be read anywhere.
         dim: the dimension of the batch.
 
     Raises:
-        TypeError: `module` is no Module.
+        TypeError: `module` is not a Module.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class DataParallel(Module):
         self.dim = dim
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the module's
-        """What the module gives for the cut arguments."""
+        """The module's result for the cut arguments."""
         if get_world_size() == 1:
             return self.module(*args, **kwargs)
         return self.module(*self._cut(args), **self._cut(kwargs))
@@ -69,16 +69,16 @@ class DataParallel(Module):
 
 
 class DistributedDataParallel(DataParallel):
-    """DataParallel by PyTorch's other name: the batch of this program is the batch of all workers.
+    """DataParallel under PyTorch's other name: this program's batch is the batch of all workers.
 
     A script that cuts its data by rank gets all of it here: `get_rank()` is 0, and a
     `DistributedSampler` without arguments has one replica.
 
     Args:
         module: any module.
-        device_ids: accepted, like the arguments after `dim`: gradients are summed when they are
-            needed, in buckets.
-        output_device: accepted.
+        device_ids: accepted without effect, like the arguments behind `dim`: gradients are summed
+            in buckets when they are needed.
+        output_device: accepted without effect.
         dim: the dimension of the batch.
     """
 
@@ -101,5 +101,5 @@ class DistributedDataParallel(DataParallel):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients are summed where they are read, so there is nothing to put off."""
+        """Does nothing: gradients are summed when they are read, so there is no sum to defer."""
         yield

@@ -1,4 +1,4 @@
-"""The decoder half of the transformer, and the whole of it."""
+"""The decoder half of the transformer, and the whole transformer."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from gt.nn.transformer import TransformerEncoder, TransformerEncoderLayer, activ
 
 
 class TransformerDecoderLayer(Module):
-    """Self-attention, attention to a memory and a feed-forward net; a residual and a norm each.
+    """Self-attention, attention to a memory and a feed-forward net, each with a residual and a
+    norm.
 
     Args:
         d_model: Width.
-        nhead: Heads.
+        nhead: Number of heads.
         dim_feedforward: Width of the net's inner layer.
-        dropout: In training.
+        dropout: Probability of dropping an element, in training.
         activation: "relu", "gelu" or a function.
-        layer_norm_eps: Of the norms.
+        layer_norm_eps: eps of the norms.
         batch_first: Tensors are [b, t, d] instead of [t, b, d].
         norm_first: Whether norms come before attention and net instead of after the residual.
         bias: Whether linear layers and norms have one.
         device: Accepted and ignored.
-        dtype: Of the parameters.
+        dtype: Dtype of the parameters.
     """
 
     def __init__(
@@ -77,15 +78,15 @@ class TransformerDecoderLayer(Module):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The next layer's targets.
+        """The targets for the next layer.
 
         Args:
             tgt: [t, b, d], [b, t, d] (batch_first) or [t, d].
-            memory: [s, b, d] likewise, the encoder's result.
+            memory: [s, b, d], [b, s, d] or [s, d], the encoder's result.
             tgt_mask: [t, t] or [b * heads, t, t]: bool (True is left out) or added to the scores.
-            memory_mask: [t, s] likewise.
+            memory_mask: [t, s] or [b * heads, t, s], like tgt_mask.
             tgt_key_padding_mask: [b, t]: bool (True is left out) or added to the scores.
-            memory_key_padding_mask: [b, s] likewise.
+            memory_key_padding_mask: [b, s], like tgt_key_padding_mask.
             tgt_is_causal: A hint that tgt_mask is causal.
             memory_is_causal: A hint that memory_mask is causal.
         """
@@ -133,9 +134,9 @@ class TransformerDecoder(Module):
     """Copies of one layer, one after the other.
 
     Args:
-        decoder_layer: What is copied.
-        num_layers: How often.
-        norm: Applied at the end, if given.
+        decoder_layer: The layer to copy.
+        num_layers: Number of copies.
+        norm: A norm at the end, if given.
     """
 
     def __init__(
@@ -173,24 +174,24 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder that attends to what the encoder makes.
+    """An encoder, and a decoder that attends to the encoder's result.
 
     Args:
         d_model: Width.
-        nhead: Heads.
-        num_encoder_layers: Layers of the encoder.
-        num_decoder_layers: Layers of the decoder.
+        nhead: Number of heads.
+        num_encoder_layers: Number of layers in the encoder.
+        num_decoder_layers: Number of layers in the decoder.
         dim_feedforward: Width of the layers' inner nets.
-        dropout: In training.
+        dropout: Probability of dropping an element, in training.
         activation: "relu", "gelu" or a function.
-        custom_encoder: In place of the encoder.
-        custom_decoder: In place of the decoder.
-        layer_norm_eps: Of the norms.
+        custom_encoder: Module in place of the encoder.
+        custom_decoder: Module in place of the decoder.
+        layer_norm_eps: eps of the norms.
         batch_first: Tensors are [b, t, d] instead of [t, b, d].
         norm_first: Whether norms come before attention and net instead of after the residual.
         bias: Whether linear layers and norms have one.
         device: Accepted and ignored.
-        dtype: Of the parameters.
+        dtype: Dtype of the parameters.
     """
 
     def __init__(
@@ -246,7 +247,7 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The decoder's targets.
+        """The decoder's result for the targets.
 
         Args:
             src: [s, b, d], [b, s, d] (batch_first) or [s, d].
@@ -262,7 +263,7 @@ class Transformer(Module):
             memory_is_causal: A hint that memory_mask is causal.
 
         Raises:
-            RuntimeError: Batches or widths that differ.
+            RuntimeError: Different batch sizes or widths.
         """
         batch = 0 if self.batch_first else 1
         if src.ndim == 3 and src.shape[batch] != tgt.shape[batch]:
@@ -291,5 +292,5 @@ class Transformer(Module):
     def generate_square_subsequent_mask(
         sz: int, device: object = None, dtype: gt.dtype | None = None
     ) -> Tensor:
-        """[sz, sz]: 0 where a source does not stand after its target, minus infinity elsewhere."""
+        """[sz, sz]: 0 for sources up to the target's position, minus infinity for later ones."""
         return gt.full((sz, sz), -math.inf, dtype=dtype, device=device).triu(1)

@@ -14,17 +14,17 @@ class Embedding(Module):
     """Row i of the weight for index i.
 
     Args:
-        num_embeddings: Rows.
+        num_embeddings: Number of rows.
         embedding_dim: Width.
         padding_idx: A row that starts as zeros and receives no gradient.
-        max_norm: Longer rows are shortened to it when they are used.
-        norm_type: The p of that length.
-        scale_grad_by_freq: Divide each row's gradient by how often the input names it.
+        max_norm: Norm to which longer rows are scaled down when they are used.
+        norm_type: The p of that norm.
+        scale_grad_by_freq: Divide each row's gradient by the row's count in the input.
         sparse: Accepted: gradients are dense.
-        _weight: The rows, where none are to be drawn.
-        _freeze: Do not train them.
+        _weight: The rows; drawn if not given.
+        _freeze: Whether the rows are not trained.
         device: Accepted and ignored.
-        dtype: Of the weight.
+        dtype: Dtype of the weight.
     """
 
     weight: Parameter
@@ -72,7 +72,7 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """An embedding of these rows, [rows, width]; not trained if `freeze`."""
+        """An embedding with the given rows, [rows, width]; not trained if `freeze`."""
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, width = embeddings.shape
@@ -94,7 +94,7 @@ class Embedding(Module):
         self.clear_padding()
 
     def clear_padding(self) -> None:
-        """Make the padding row zeros, where there is one."""
+        """Set the padding row to zeros, if there is one."""
         if self.padding_idx is not None:
             with gt.no_grad():
                 self.weight[self.padding_idx] = 0.0

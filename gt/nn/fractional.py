@@ -11,14 +11,14 @@ from gt.nn.module import Module
 
 
 class _FractionalMaxPool(Module):
-    """The largest element of windows whose places are drawn.
+    """The largest element of windows at random places.
 
     Args:
         kernel_size: The window.
-        output_size: Of the windowed dimensions; or
-        output_ratio: its share of the input's, between 0 and 1.
-        return_indices: Whether to return (values, places) instead of values.
-        _random_samples: [batch, channels, dimensions], where windows stand; drawn if not given.
+        output_size: Sizes of the windowed dimensions; or
+        output_ratio: their ratio to the input's, between 0 and 1.
+        return_indices: Whether to return (values, indices) instead of values.
+        _random_samples: [batch, channels, dimensions], the windows' places; drawn if not given.
 
     Raises:
         ValueError: Both or none of output_size and output_ratio, or a ratio outside of (0, 1).

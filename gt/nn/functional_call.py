@@ -21,16 +21,17 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Argument:
-    """Calls a module with tensors in place of parameters and buffers; the module stays as it is.
+    """Calls a module with tensors in place of its parameters and buffers; the module does not
+    change.
 
     Args:
-        module: whose forward is called.
-        parameter_and_buffer_dicts: tensors by the names that `named_parameters` and
-            `named_buffers` give; or several such dictionaries.
+        module: the module whose forward is called.
+        parameter_and_buffer_dicts: tensors by the names in `named_parameters` and `named_buffers`;
+            or several such dictionaries.
         args: the forward's arguments, a tuple, or the only one.
         kwargs: the forward's keyword arguments.
-        tie_weights: other names of a parameter that is given get the same tensor.
-        strict: every parameter and buffer must be given.
+        tie_weights: True gives other names of a given parameter the same tensor.
+        strict: True requires every parameter and buffer.
 
     Raises:
         KeyError: a name that the module does not have, or with `strict` a missing one.
@@ -64,7 +65,7 @@ def functional_call(
 def _replace(
     module: Module, name: str, tensor: Tensor
 ) -> tuple[dict[str, Any], str, Tensor | None]:
-    """Puts a tensor in a place of the module; the place, and what was there."""
+    """Replaces a tensor of the module; returns its table, its name there, and the former tensor."""
     path, _, last = name.rpartition(".")
     owner: Any = module
     for part in path.split(".") if path else []:

@@ -1,4 +1,4 @@
-"""Hooks that are called with every module: `torch.nn.modules.module.register_module_*`."""
+"""Hooks that are called for every module: `torch.nn.modules.module.register_module_*`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gt.nn.hooks import HookHandle, Hooks, registered
 T = TypeVar("T")
 Function = Callable[..., object]
 
-# What is called around every module's forward and backward, and where something is registered.
+# Hooks around every module's forward and backward, and at registrations.
 FORWARD_PRE: Hooks = {}
 FORWARD: Hooks = {}
 BACKWARD_PRE: Hooks = {}
@@ -61,27 +61,27 @@ def register_module_backward_hook(hook: Function) -> HookHandle:
 
 
 def register_module_parameter_registration_hook(hook: Function) -> HookHandle:
-    """Call `hook(module, name, parameter)` where one is registered; what it returns is taken."""
+    """Call `hook(module, name, parameter)` at a registration; its result replaces the parameter."""
     return registered(PARAMETER, hook)
 
 
 def register_module_buffer_registration_hook(hook: Function) -> HookHandle:
-    """Call `hook(module, name, buffer)` where one is registered; what it returns is taken."""
+    """Call `hook(module, name, buffer)` at a registration; its result replaces the buffer."""
     return registered(BUFFER, hook)
 
 
 def register_module_module_registration_hook(hook: Function) -> HookHandle:
-    """Call `hook(module, name, child)` where one is registered; what it returns is taken."""
+    """Call `hook(module, name, child)` at a registration; its result replaces the child."""
     return registered(MODULE, hook)
 
 
 def hooks_are_there() -> bool:
-    """Whether a call of a module has hooks of all modules to call."""
+    """True if a call of any module has global hooks to run."""
     return bool(FORWARD_PRE or FORWARD or BACKWARD_PRE or BACKWARD or OLD_BACKWARD)
 
 
 def at_registration(hooks: Hooks, module: object, name: str, value: T) -> T:
-    """What the hooks of a registration make of `value`."""
+    """`value` after the hooks of its registration."""
     for hook in list(hooks.values()):
         changed = hook(module, name, value)
         value = value if changed is None else changed  # type: ignore[assignment] # the hook's word

@@ -1,7 +1,7 @@
-"""What registers hooks on a module: around its forward, its backward, its saving and its loading.
+"""Registration of hooks on a module: around its forward, its backward, its saving and its loading.
 
-Module calls those of saving and loading, hooked_call.py the others; hooks.py has what a registered
-hook is. The tables have PyTorch's names, because programs ask whether they are empty.
+Module calls the hooks of saving and loading, hooked_call.py the others; hooks.py defines their
+tables. The tables have PyTorch's names, because programs test if they are empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TABLES = (
 
 
 class Hooked:
-    """The part of Module that programs hang functions on."""
+    """The part of Module on which programs register hooks."""
 
     _forward_pre_hooks: Hooks
     _forward_hooks: Hooks
@@ -33,14 +33,14 @@ class Hooked:
     _state_dict_hooks: Hooks
     _load_state_dict_pre_hooks: Hooks
     _load_state_dict_post_hooks: Hooks
-    _is_full_backward_hook: bool | None = None  # of which kind those of _backward_hooks are
+    _is_full_backward_hook: bool | None = None  # full, or False: old
 
     def register_forward_pre_hook(
         self, hook: Callable[..., object], *, prepend: bool = False, with_kwargs: bool = False
     ) -> HookHandle:
         """Call `hook(module, args)` before each forward.
 
-        What it returns, if not None, replaces the arguments.
+        A result that is not None replaces the arguments.
         """
         table = self._forward_pre_hooks
         return HookHandle(table, hook, prepend=prepend, with_kwargs=with_kwargs)
@@ -55,8 +55,8 @@ class Hooked:
     ) -> HookHandle:
         """Call `hook(module, args, output)` after each forward.
 
-        What it returns, if not None, replaces the output. With `always_call` it is called after a
-        forward that raised too, with None.
+        A result that is not None replaces the output. With `always_call` it is also called after a
+        forward that raised, with None.
         """
         return HookHandle(
             self._forward_hooks,
@@ -71,21 +71,22 @@ class Hooked:
     ) -> HookHandle:
         """Call `hook(module, grad_output)` in a backward pass before the module's gradients.
 
-        `grad_output` is a tuple with the gradient of each output, None for those that are no
-        tensors or get none; a tuple that the hook returns replaces it.
+        `grad_output` is a tuple with the gradient of each output, None for one that is no tensor or
+        gets none; a returned tuple replaces it.
         """
         return HookHandle(self._backward_pre_hooks, hook, prepend=prepend, with_kwargs=False)
 
     def register_full_backward_hook(
         self, hook: Callable[..., object], prepend: bool = False
     ) -> HookHandle:
-        """Call `hook(module, grad_input, grad_output)` when the module's gradients are there.
+        """Call `hook(module, grad_input, grad_output)` once the module's gradients are computed.
 
-        Both are tuples over the positional arguments and over the outputs, None where there is no
-        tensor; a tuple that the hook returns replaces `grad_input`. Where no argument requires a
-        gradient, the hook is called with the gradients of the outputs. Writing an argument or an
-        output in place, which PyTorch refuses beside such a hook, has its gradient here, and the
-        hook gets those of the tensors that the module was called with and that it returned.
+        Both are tuples over the positional arguments and over the outputs, with None for each that
+        is no tensor; a returned tuple replaces `grad_input`. If no argument requires a gradient,
+        the hook is called with the gradients of the outputs. PyTorch refuses in-place writes to
+        arguments or outputs of a module with such a hook; here they are differentiated, and the
+        hook gets the gradients of the tensors with which the module was called and of those that it
+        returned.
 
         Raises:
             RuntimeError: the module has hooks of `register_backward_hook`.
@@ -96,8 +97,8 @@ class Hooked:
     def register_backward_hook(self, hook: Callable[..., object]) -> HookHandle:
         """Call `hook(module, grad_input, grad_output)` with the gradients of the last operation.
 
-        PyTorch's old form: what `grad_input` has depends on that operation, whose operands GT may
-        order or fuse otherwise; `register_full_backward_hook` says what its name says.
+        This is PyTorch's old form: the content of `grad_input` depends on that operation, whose
+        operands GT may order or fuse otherwise; `register_full_backward_hook` is reliable.
 
         Raises:
             RuntimeError: the module has hooks of `register_full_backward_hook`.
@@ -123,7 +124,7 @@ class Hooked:
         It may change the dictionary in place.
 
         Raises:
-            RuntimeError: at the save, where the hook returns something.
+            RuntimeError: at the save, if the hook returns something.
         """
 
         def checked(*given: object) -> None:
@@ -133,14 +134,14 @@ class Hooked:
         return registered(self._state_dict_hooks, checked)
 
     def _register_state_dict_hook(self, hook: Callable[..., object]) -> HookHandle:
-        """As register_state_dict_post_hook, but what the hook returns replaces the dictionary."""
+        """Call `hook` after state_dict(); its result replaces the dictionary."""
         return registered(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., object]) -> HookHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, ...)` before a load.
 
-        The rest are the lists of missing keys, unexpected keys and errors. It may change the
-        dictionary, which is a copy.
+        The other arguments are the lists of missing keys, unexpected keys and errors. It may change
+        the dictionary, which is a copy.
         """
         return registered(self._load_state_dict_pre_hooks, hook)
 
@@ -151,7 +152,7 @@ class Hooked:
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., object], with_module: bool = False
     ) -> HookHandle:
-        """As the public one, but the hook is called without the module."""
+        """Call `hook` before a load as the public method does, but without the module."""
         if with_module:
             return registered(self._load_state_dict_pre_hooks, hook)
         return registered(self._load_state_dict_pre_hooks, lambda _module, *given: hook(*given))

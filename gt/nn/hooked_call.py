@@ -1,4 +1,4 @@
-"""The call of a module that has hooks, or while there are hooks of all modules."""
+"""The call of a module that has hooks, or while there are global hooks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def call_hooked(
     args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> object:
-    """Run the forward of `module` between its hooks; those of all modules come first."""
+    """Run the forward of `module` between its hooks; global ones come first."""
     called: set[int] = set()
     output: object = None
     try:
@@ -50,7 +50,7 @@ def _both(everywhere: Hooks, own: Hooks) -> list[tuple[int, Function]]:
 
 
 def _backward_hooks(module: Hooked) -> tuple[BackwardHooks | None, list[Function]]:
-    """The backward hooks of this call, and those of the old kind."""
+    """The backward hooks of this call, and the hooks of the old kind."""
     own = module._backward_hooks.values()
     full, old = [*global_hooks.BACKWARD.values()], [*global_hooks.OLD_BACKWARD.values()]
     (full if module._is_full_backward_hook else old).extend(own)
@@ -102,10 +102,12 @@ def _call_after_failure(
     kwargs: dict[str, object],
     output: object,
 ) -> object:
-    """As after a forward; what the hook itself raises is a warning, for the first error counts."""
+    """Calls a hook after a failed forward; the hook's own error is a warning, for the first error
+    counts.
+    """
     try:
         return _call_after(key, hook, module, args, kwargs, output)
-    except Exception as error:  # noqa: BLE001 - the forward's is raised
+    except Exception as error:  # noqa: BLE001 - the forward's error is raised
         what = "global module" if key in global_hooks.FORWARD else "module"
         warnings.warn(
             f"{what} forward hook with ``always_call=True`` raised an exception that was silenced "

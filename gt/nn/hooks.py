@@ -1,8 +1,8 @@
-"""Hooks of modules and optimizers: tables of functions, and the handles that take them out again.
+"""Hooks of modules and optimizers: tables of functions, and handles that remove them.
 
 Nothing here calls a hook or knows a module; hooked_call.py does. A table is a dictionary of the
-functions themselves, as programs that look for their hooks expect; how a function is called follows
-from its number.
+plain functions, as programs that look for their hooks expect; the bits of a function's number tell
+how it is called.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ _next_id = itertools.count(0, 4)
 
 
 def registered(table: Hooks, function: Callable[..., object]) -> HookHandle:
-    """`function` at the end of `table`, called with what the table's hooks get."""
+    """Adds `function` at the end of `table`, to be called with the arguments of the
+    table's hooks.
+    """
     return HookHandle(table, function, prepend=False, with_kwargs=False)
 
 
 class HookHandle:
-    """What registering a hook gives: `remove()`, or leaving a `with`, takes the hook out again."""
+    """Handle of a registered hook: `remove()`, or the end of a `with` block, removes the hook."""
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class HookHandle:
                 table[known] = table.pop(known)
 
     def remove(self) -> None:
-        """Take the hook out; again is harmless."""
+        """Remove the hook; a second call does nothing."""
         self._table.pop(self.id, None)
 
     def __enter__(self) -> HookHandle:

@@ -1,4 +1,6 @@
-"""Initial values, in place: PyTorch's distributions from GT's generator (a seed repeats them)."""
+"""Initial values, in place: PyTorch's distributions from GT's generator (a seed
+reproduces them).
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,14 @@ _LINEAR_LIKE = ("linear", "conv1d", "conv2d", "conv3d", "sigmoid")
 def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform values in [a, b)."""
+    """Fill with uniform values from [a, b)."""
     return _random(tensor, "uniform", a, b, generator)
 
 
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Normally distributed values."""
+    """Fill with normally distributed values."""
     if not is_finite(tensor.dtype, mean, std):
         with gt.no_grad():
             return tensor.normal_(mean, std, generator=generator)
@@ -74,15 +76,16 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normally distributed values within [a, b], by the inverse of the distribution's function.
+    """Fill with normally distributed values within [a, b], by inversion of the distribution
+    function.
 
-    erfinv is not in the instruction table, so the quantiles come from a search by halves on erf.
+    erfinv has no instruction, so the quantiles come from bisection on erf.
     """
     low, high = (math.erf((end - mean) / (std * math.sqrt(2.0))) for end in (a, b))
     with gt.no_grad():
         values = _drawn(tensor, "uniform", gt.float64, low, high, generator)
         below, above = gt.full_like(values, -6.0), gt.full_like(values, 6.0)
-        for _ in range(52):  # a float64's bits
+        for _ in range(52):  # bits of a float64
             middle = (below + above) * 0.5
             less = middle.erf() < values
             below, above = gt.where(less, middle, below), gt.where(less, above, middle)
@@ -91,23 +94,23 @@ def trunc_normal_(
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """`val` everywhere."""
+    """Fill with `val`."""
     with gt.no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Fill with ones."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Fill with zeros."""
     return constant_(tensor, 0.0)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity matrix."""
+    """Set to the identity matrix."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with gt.no_grad():
@@ -115,7 +118,9 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The identity as a kernel of a convolution [out, in, ...] of one to three dimensions."""
+    """Set to the identity as a kernel of a convolution [out, in, ...] of one to three
+    dimensions.
+    """
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     out, into, *field = tensor.shape
@@ -132,12 +137,13 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """An orthogonal matrix times `gain`: rows, or columns where there are more rows.
+    """Set to an orthogonal matrix times `gain`: with orthonormal rows, or columns if there are more
+    rows.
 
     Args:
-        tensor: [n, ...], filled in place; the rest counts as one dimension.
-        gain: By what the matrix is multiplied.
-        generator: Whose draw it is; the default one's if not given.
+        tensor: [n, ...], filled in place; the other dimensions count as one.
+        gain: Factor of the matrix.
+        generator: Generator to draw from; the default one if not given.
     """
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -148,7 +154,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
         flat = tensor.new_empty((rows, columns))
         normal_(flat, generator=generator)
         q, r = gt.linalg.qr(flat.t() if rows < columns else flat)
-        q = q * r.diagonal().sign()  # so that each is as likely as any other
+        q = q * r.diagonal().sign()  # all orthogonal matrices are then equally likely
         q = q.t() if rows < columns else q
         return tensor.copy_(q.reshape(tensor.shape) * gain)
 
@@ -156,13 +162,13 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
 def sparse_(
     tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None
 ) -> Tensor:
-    """Normally distributed values, of each column the share `sparsity` zero.
+    """Fill with normally distributed values, a fraction `sparsity` of each column with zeros.
 
     Args:
         tensor: [rows, columns], filled in place.
-        sparsity: The share of zeros, rounded up to whole elements.
-        std: The deviation of the others.
-        generator: Whose draws they are; the default one's if not given.
+        sparsity: Fraction of zeros, rounded up to whole elements.
+        std: Standard deviation of the other values.
+        generator: Generator to draw from; the default one if not given.
     """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -177,14 +183,14 @@ def sparse_(
 def xavier_uniform_(
     tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform with variance 2 gain^2 / (fan in + fan out)."""
+    """Fill with uniform values of variance 2 gain^2 / (fan in + fan out)."""
     fan_in, fan_out = fans(tensor)
     bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal with variance 2 gain^2 / (fan in + fan out)."""
+    """Fill with normal values of variance 2 gain^2 / (fan in + fan out)."""
     fan_in, fan_out = fans(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
@@ -196,14 +202,14 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform with variance gain^2 / fan.
+    """Fill with uniform values of variance gain^2 / fan.
 
     Args:
         tensor: [out, in, ...], filled in place.
-        a: The negative slope of the leaky_relu that follows.
-        mode: "fan_in" keeps the forward pass's variance, "fan_out" the backward pass's.
-        nonlinearity: What follows; see calculate_gain.
-        generator: Whose draw it is; the default one's if not given.
+        a: Negative slope of the following leaky_relu.
+        mode: "fan_in" keeps the variance in the forward pass, "fan_out" in the backward pass.
+        nonlinearity: The following function; see calculate_gain.
+        generator: Generator to draw from; the default one if not given.
     """
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
@@ -216,12 +222,12 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal with variance gain^2 / fan; arguments as in kaiming_uniform_."""
+    """Fill with normal values of variance gain^2 / fan; arguments as in kaiming_uniform_."""
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much weights must be larger so that variance survives `nonlinearity`."""
+    """Factor of weights that keeps the variance constant over `nonlinearity`."""
     if nonlinearity in _LINEAR_LIKE:
         return 1.0
     if nonlinearity == "tanh":
@@ -237,7 +243,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs and outputs one element of a weight [out, in, ...] joins."""
+    """Number of inputs and of outputs that one element of a weight [out, in, ...] joins."""
     if tensor.ndim < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
@@ -272,12 +278,12 @@ def _drawn(
     second: float,
     generator: Generator | None,
 ) -> Tensor:
-    """The next draw of the shape of `like`, in its layout."""
+    """The next draw in the shape and layout of `like`."""
     return drawn_like(like, kind, dtype, generator, (first, second))
 
 
 def _older(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """The name of `function` without the underscore, which PyTorch warns of."""
+    """`function` under its name without the underscore, with PyTorch's warning."""
     name = function.__name__
 
     @functools.wraps(function)
@@ -301,5 +307,5 @@ kaiming_uniform, kaiming_normal = _older(kaiming_uniform_), _older(kaiming_norma
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""Lazy modules: layers whose input's size the first call says."""
+"""Lazy modules: layers that take their input's size from the first call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Self = TypeVar("Self", bound="LazyModuleMixin")  # typing.Self is Python 3.11's
 
 
 class LazyModuleMixin(Module):
-    """Makes parameters at the first call, and becomes the module that it is the lazy form of.
+    """Makes parameters at the first call, and then becomes the module of which it is the lazy form.
 
     Subclasses override `initialize_parameters`, and set `cls_to_become` if there is such a class.
     """
@@ -43,11 +43,11 @@ class LazyModuleMixin(Module):
             f"initialize_parameters is not implemented for {type(self).__name__}"
         )
 
-    # Gives parameters and buffers their shapes by the first call's arguments.
+    # Gives parameters and buffers their shapes from the first call's arguments.
     initialize_parameters: Callable[..., None] = _not_said
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or buffer waits for its shape."""
+        """True if a parameter or buffer waits for its shape."""
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
     def _call(self, *args: object, **kwargs: object) -> object:
@@ -78,13 +78,13 @@ class LazyModuleMixin(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """Linear whose in_features are the size of the first input's last dimension.
+    """Linear with the size of the first input's last dimension as in_features.
 
     Args:
         out_features: Size of the output's last dimension.
         bias: Whether to add one.
         device: Accepted and ignored.
-        dtype: Of weight and bias.
+        dtype: Dtype of weight and bias.
     """
 
     cls_to_become = Linear
@@ -102,12 +102,12 @@ class LazyLinear(LazyModuleMixin, Linear):
         self.register_parameter("bias", UninitializedParameter(dtype=dtype) if bias else None)
 
     def reset_parameters(self) -> None:
-        """As Linear's, once the shapes are known."""
+        """Reset as Linear does, once the shapes are known."""
         if not self.has_uninitialized_params():
             Linear.reset_parameters(self)
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Give weight and bias their shapes, and draw them."""
+        """Give weight and bias their shapes and initial values."""
         is_new, self.in_features = self.has_uninitialized_params(), input.shape[-1]
         with signal.part("transposed"):
             self._place("weight", (self.out_features, self.in_features))
@@ -124,19 +124,19 @@ class LazyLinear(LazyModuleMixin, Linear):
 
 
 class _LazyConvNd(LazyModuleMixin, _ConvNd):
-    """A convolution whose in_channels are those of its first input."""
+    """A convolution with the channels of its first input as in_channels."""
 
     def _wait(self, dtype: gt.dtype | None, *, bias: bool) -> None:
         self.weight = UninitializedParameter(dtype=dtype)
         self.register_parameter("bias", UninitializedParameter(dtype=dtype) if bias else None)
 
     def reset_parameters(self) -> None:
-        """As the convolution's, once the shapes are known."""
+        """Reset as the convolution does, once the shapes are known."""
         if not self.has_uninitialized_params():
             _ConvNd.reset_parameters(self)
 
     def initialize_parameters(self, input: Tensor, output_size: object = None) -> None:
-        """Give weight and bias their shapes, and draw them."""
+        """Give weight and bias their shapes and initial values."""
         del output_size
         unbatched = self._spatial + 1
         if input.ndim not in (unbatched, unbatched + 1):
@@ -158,7 +158,9 @@ class _LazyConvNd(LazyModuleMixin, _ConvNd):
 
 
 class _LazyConv(_LazyConvNd, _Conv):
-    """A convolution whose in_channels are those of its first input; other arguments are Conv's."""
+    """A convolution with the channels of its first input as in_channels; other arguments are
+    Conv's.
+    """
 
     def __init__(
         self,
@@ -181,25 +183,25 @@ class _LazyConv(_LazyConvNd, _Conv):
 
 
 class LazyConv1d(_LazyConv, Conv1d):
-    """Conv1d whose in_channels are those of its first input."""
+    """Conv1d with the channels of its first input as in_channels."""
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConv, Conv2d):
-    """Conv2d whose in_channels are those of its first input."""
+    """Conv2d with the channels of its first input as in_channels."""
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConv, Conv3d):
-    """Conv3d whose in_channels are those of its first input."""
+    """Conv3d with the channels of its first input as in_channels."""
 
     cls_to_become = Conv3d
 
 
 class _LazyConvTranspose(_LazyConvNd, _ConvTranspose):
-    """A transposed convolution whose in_channels are those of its first input."""
+    """A transposed convolution with the channels of its first input as in_channels."""
 
     def __init__(
         self,
@@ -225,25 +227,25 @@ class _LazyConvTranspose(_LazyConvNd, _ConvTranspose):
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
-    """ConvTranspose1d whose in_channels are those of its first input."""
+    """ConvTranspose1d with the channels of its first input as in_channels."""
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
-    """ConvTranspose2d whose in_channels are those of its first input."""
+    """ConvTranspose2d with the channels of its first input as in_channels."""
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
-    """ConvTranspose3d whose in_channels are those of its first input."""
+    """ConvTranspose3d with the channels of its first input as in_channels."""
 
     cls_to_become = ConvTranspose3d
 
 
 class _LazyNorm(LazyModuleMixin, _BatchNorm):
-    """A norm whose channels are those of its first input; other arguments are the norm's."""
+    """A norm with the channels of its first input; other arguments are the norm's."""
 
     def __init__(
         self,
@@ -270,12 +272,12 @@ class _LazyNorm(LazyModuleMixin, _BatchNorm):
         )
 
     def reset_parameters(self) -> None:
-        """As the norm's, once the shapes are known."""
+        """Reset as the norm does, once the shapes are known."""
         if not self.has_uninitialized_params():
             _BatchNorm.reset_parameters(self)
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Give weight, bias and running values their shapes and first values."""
+        """Give weight, bias and running values their shapes and initial values."""
         is_new, self.num_features = self.has_uninitialized_params(), input.shape[1]
         with signal.part("whole"):
             for name in ("weight", "bias", "running_mean", "running_var"):
@@ -285,36 +287,36 @@ class _LazyNorm(LazyModuleMixin, _BatchNorm):
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
-    """BatchNorm1d whose channels are those of its first input."""
+    """BatchNorm1d with the channels of its first input."""
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """BatchNorm2d whose channels are those of its first input."""
+    """BatchNorm2d with the channels of its first input."""
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """BatchNorm3d whose channels are those of its first input."""
+    """BatchNorm3d with the channels of its first input."""
 
     cls_to_become = BatchNorm3d
 
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
-    """InstanceNorm1d whose channels are those of its first input."""
+    """InstanceNorm1d with the channels of its first input."""
 
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
-    """InstanceNorm2d whose channels are those of its first input."""
+    """InstanceNorm2d with the channels of its first input."""
 
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
-    """InstanceNorm3d whose channels are those of its first input."""
+    """InstanceNorm3d with the channels of its first input."""
 
     cls_to_become = InstanceNorm3d

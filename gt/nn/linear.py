@@ -1,4 +1,4 @@
-"""Linear and the layers that only change shapes."""
+"""Linear, and layers that only change shapes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gt.nn.parameter import Parameter
 
 
 class Identity(Module):
-    """Its input; any arguments are accepted and ignored."""
+    """Returns its input; any arguments are accepted and ignored."""
 
     def __init__(self, *ignored: object, **also_ignored: object) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Linear(Module):
         out_features: Size of the output's last dimension.
         bias: Whether to add one.
         device: Accepted and ignored.
-        dtype: Of weight and bias.
+        dtype: Dtype of weight and bias.
     """
 
     weight: Parameter
@@ -60,7 +60,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw both from the uniform distribution within 1 / sqrt(in_features)."""
+        """Draw weight and bias from the uniform distribution within 1 / sqrt(in_features)."""
         with signal.part("transposed"):
             init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
@@ -79,7 +79,7 @@ class Linear(Module):
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear by another name: PyTorch's class of an attention's output projection."""
+    """Linear under the name of PyTorch's class for an attention's output projection."""
 
 
 class Flatten(Module):
@@ -101,8 +101,8 @@ class Unflatten(Module):
     """Splits one dimension into several.
 
     Args:
-        dim: Which one.
-        unflattened_size: The sizes it becomes.
+        dim: The dimension to split.
+        unflattened_size: The resulting sizes.
     """
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Walks over trees of modules, of any class. Read only, but for clear_gradient."""
+"""Iterations over trees of modules, of any class. They only read, except clear_gradient."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Member = TypeVar("Member", bound="Tensor")
 
 
 class ParameterListing:
-    """A module's parameters, read anew by each loop; has a length; `next()` walks them once."""
+    """A module's parameters, listed anew by each loop; has a length; `next()` iterates once."""
 
     def __init__(self, named: Callable[[], Iterator[tuple[str, Parameter]]]) -> None:
         self._named = named
@@ -53,7 +53,7 @@ def named_modules(
 
 
 def named_children(children: Mapping[str, Node | None]) -> Iterator[tuple[str, Node]]:
-    """(name, module) of those that there are, each module once."""
+    """(name, module) for each child that is not None, each module once."""
     seen: set[Node] = set()
     for name, child in children.items():
         if child is not None and child not in seen:
@@ -64,7 +64,7 @@ def named_children(children: Mapping[str, Node | None]) -> Iterator[tuple[str, N
 def members(
     tables: Iterable[tuple[str, Mapping[str, Member | None]]], *, unique: bool
 ) -> Iterator[tuple[str, Member]]:
-    """(dotted name, entry) of the modules' tables; absent entries are left out."""
+    """(dotted name, entry) of the modules' tables, without absent entries."""
     seen: set[int] = set()
     for owner_name, table in tables:
         for name, member in table.items():
@@ -86,10 +86,10 @@ def clear_gradient(param: Tensor, *, to_none: bool) -> None:
 
 
 def indented(text: str) -> str:
-    """`text` with all lines but the first moved right by two."""
+    """`text` with all lines except the first indented by two spaces."""
     return text.replace("\n", "\n  ")
 
 
 def joined(prefix: str, name: str) -> str:
-    """The dotted name of what is called `name` below `prefix`."""
+    """The dotted name of `name` below `prefix`."""
     return f"{prefix}.{name}" if prefix else name

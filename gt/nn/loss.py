@@ -9,10 +9,10 @@ from gt.nn.module import Module
 
 
 class _Loss(Module):
-    """A loss with a reduction.
+    """Base of losses with a reduction.
 
     Args:
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
         reduce: See size_average.
         reduction: "mean", "sum" or "none".
     """
@@ -28,7 +28,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """A loss with a weight, which moves with the module as a buffer."""
+    """Base of losses with a weight, which is a buffer of the module."""
 
     weight: Tensor | None
 
@@ -133,7 +133,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """The cross entropy of probabilities against 0 to 1."""
+    """The cross entropy of probabilities against targets from 0 to 1."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return functional.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
@@ -211,7 +211,7 @@ class SoftMarginLoss(_Loss):
 
 
 class _MarginLoss(_Loss):
-    """A loss with a margin."""
+    """Base of losses with a margin."""
 
     default_margin = 0.0
 
@@ -257,11 +257,11 @@ class TripletMarginLoss(_Loss):
     """max(0, |anchor - positive| - |anchor - negative| + margin) of p-norms.
 
     Args:
-        margin: By how much the negative shall be farther.
-        p: Which norm.
-        eps: Added to the differences.
-        swap: Whether the negative counts from the positive where it is nearer to that.
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
+        margin: Minimum difference of the distances.
+        p: The p of the norm.
+        eps: Summand of the differences.
+        swap: Whether the negative's distance is from the positive if that is smaller.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
         reduce: See size_average.
         reduction: "mean", "sum" or "none".
     """

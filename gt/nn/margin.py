@@ -1,4 +1,4 @@
-"""Losses of several classes, of sequences and of a layer's logits, as modules."""
+"""Losses for several classes, for sequences and for a layer's logits, as modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gt.nn.loss import NLLLoss, _Loss, _WeightedLoss
 
 
 class NLLLoss2d(NLLLoss):
-    """PyTorch's older name of NLLLoss for images."""
+    """PyTorch's older name for NLLLoss on images."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class NLLLoss2d(NLLLoss):
 
 
 class GaussianNLLLoss(_Loss):
-    """The negative log likelihood under normal distributions with these means and variances."""
+    """The negative log likelihood under normal distributions with the given means and variances."""
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -53,9 +53,9 @@ class MultiMarginLoss(_WeightedLoss):
 
     Args:
         p: 1 or 2.
-        margin: As above.
-        weight: [classes], of each target's loss.
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
+        margin: The margin in the formula.
+        weight: [classes], factor of each target's loss.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
         reduce: See size_average.
         reduction: "mean", "sum" or "none".
 
@@ -108,9 +108,9 @@ class TripletMarginWithDistanceLoss(_Loss):
     """max(0, margin + distance(anchor, positive) - distance(anchor, negative)).
 
     Args:
-        distance_function: Of two tensors; PairwiseDistance() if not given.
-        margin: By how much the negative shall be farther.
-        swap: Whether the negative counts from the positive where it is nearer to that.
+        distance_function: A function of two tensors; PairwiseDistance() if not given.
+        margin: Minimum difference of the distances.
+        swap: Whether the negative's distance is from the positive if that is smaller.
         reduction: "mean", "sum" or "none".
 
     Raises:

@@ -1,6 +1,6 @@
-"""The tables of a module, parameters, buffers and children, as its attributes.
+"""The tables of a module, for parameters, buffers and children, as its attributes.
 
-Nothing here walks the tree: tree.py does.
+Iterations over the tree are in tree.py.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _ABSENT = object()
 
 
 class Members(Hooked, Generic[M]):
-    """The part of Module that registers what is assigned, and finds it by name."""
+    """The part of Module that registers assigned values, and finds them by name."""
 
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, M | None]
-    _non_persistent_buffers_set: set[str]  # buffers that state_dict leaves out
+    _non_persistent_buffers_set: set[str]  # buffers that state_dict omits
     call_super_init = False  # whether __init__ passes its arguments on to the next class
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the next class's
@@ -54,12 +54,12 @@ class Members(Hooked, Generic[M]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for table in TABLES:  # of a module that was saved before it had them
+        for table in TABLES:  # the module may have been saved before it had them
             self.__dict__.setdefault(table, {})
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add `param` under `name`; None keeps the name free for later."""
+        """Register `param` under `name`; None reserves the name."""
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
         check_name("parameter", name, taken=self._is_taken(name, self._parameters))
@@ -77,11 +77,11 @@ class Members(Hooked, Generic[M]):
         self._parameters[name] = at_registration(PARAMETER, self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that moves and is saved with the module but is not trained.
+        """Register a tensor that moves and is saved with the module but is not trained.
 
         Args:
             name: The attribute's name.
-            tensor: The value; None keeps the name free for later.
+            tensor: The value; None reserves the name.
             persistent: Whether state_dict contains it.
         """
         if "_buffers" not in self.__dict__:
@@ -99,7 +99,7 @@ class Members(Hooked, Generic[M]):
             self._non_persistent_buffers_set.add(name)
 
     def register_module(self, name: str, module: object) -> None:
-        """Add `module` as a child under `name`."""
+        """Register `module` as a child under `name`."""
         if module is not None and not isinstance(module, Members):
             raise TypeError(f"{typename(module)} is not a Module subclass{foreign(module)}")
         check_name("module", name, taken=self._is_taken(name, self._modules))

@@ -1,7 +1,7 @@
 """Module: a tree of parameters, buffers and child modules with a forward method.
 
-Its parts stand below it, a file each, and know no modules: members.py has the tables, tree.py the
-walks, saved.py the state dictionaries, hooked.py the hooks. Nothing here emits instructions.
+Its parts are files below it, which know no modules: members.py has the tables, tree.py the
+iterations, saved.py the state dictionaries, hooked.py the hooks. Nothing here emits instructions.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ class _HasForward(Protocol[P, R_co]):
 
 
 class Module(Saved["Module"]):
-    """The base of layers and models: assign parameters and modules, and override `forward`."""
+    """The base class of layers and models: assign parameters and modules, and override
+    `forward`.
+    """
 
-    _layout_rules: tuple[Rule, ...] = ()  # that gave parameters here and below their layouts
-    _orientation = "[in, out]"  # how it stores its own weights: `[out, in]`, or `table`
+    _layout_rules: tuple[Rule, ...] = ()  # applied to parameters here and below
+    _orientation = "[in, out]"  # orientation of its own weights: also `[out, in]` or `table`
 
     # ---- calling ----
 
@@ -60,7 +62,7 @@ class Module(Saved["Module"]):
             return self.forward(*args, **kwargs)
         return call_hooked(self, self.forward, args, kwargs)
 
-    if TYPE_CHECKING:  # a call has the types of `forward`
+    if TYPE_CHECKING:  # calls have the type of `forward`
 
         def __call__(self: _HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R: ...
 
@@ -80,11 +82,11 @@ class Module(Saved["Module"]):
                     yield placing.Stored(path, parameter, owner._orientation)
 
     def _redistribute(self, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) -> list[str]:
-        """Give parameters the layouts that `rules` say; the paths of all parameters.
+        """Give parameters the layouts of `rules`; returns the paths of all parameters.
 
         Args:
-            rules: of those that match the last holds.
-            mark: the rules that need not be looked at again when the module is called.
+            rules: the rules; the last one that matches applies.
+            mark: rules that need not be checked again when the module is called.
         """
         stored = list(self._stored())
         placing.redistribute(stored, rules)
@@ -123,7 +125,7 @@ class Module(Saved["Module"]):
         """Cast floating-point parameters and buffers; a device is accepted and places nothing.
 
         Args:
-            target: A device, a dtype, both in this order, or a tensor whose dtype is taken.
+            target: A device, a dtype, both in this order, or a tensor with the target dtype.
             device: Accepted and ignored.
             dtype: The dtype to cast to.
             non_blocking: Accepted and ignored: nothing ever waits.
@@ -141,13 +143,13 @@ class Module(Saved["Module"]):
         return self._apply(lambda t: t.to(dtype_target) if t.is_floating_point() else t)
 
     def to_empty(self: Self, *, device: object, recurse: bool = True) -> Self:
-        """Returns self with its values: none is on a meta device."""
+        """Returns self with its values: there is no meta device."""
         del recurse
         check_device(device)
         return self
 
     def compile(self, *args: object, **options: object) -> None:
-        """Nothing, as `gt.compile`: it runs eagerly as it is."""
+        """Does nothing, like `gt.compile`: the module runs eagerly."""
 
     def cuda(self: Self, device: object = None) -> Self:
         """Returns self unchanged; the dispatcher decides placement."""
@@ -194,7 +196,7 @@ class Module(Saved["Module"]):
         return self.train(mode=False)
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
-        """Say of every parameter whether backward() fills its grad."""
+        """Set if backward() fills the grad of every parameter."""
         for param in self.parameters():
             param.requires_grad_(requires_grad)
         return self
@@ -228,7 +230,7 @@ class Module(Saved["Module"]):
 
 def _replace(param: Parameter, convert: Callable[[Tensor], Tensor]) -> None:
     converted = convert(param.data)
-    param.data = converted  # the parameter keeps its identity: optimizers hold it
+    param.data = converted  # the parameter keeps its identity, since optimizers hold it
     if param.grad is not None:
         requires_grad = param.grad.requires_grad
         param.grad = convert(param.grad.detach()).requires_grad_(requires_grad)

@@ -1,8 +1,10 @@
-"""Names as PyTorch's error texts write them, and the check of an attribute's name."""
+"""Names in PyTorch's error texts, and the check of an attribute's name."""
 
 
 def typename(value: object) -> str:
-    """The class of `value`, or `value` where that is one, with its module; builtins without."""
+    """The name of the class of `value`, or of `value` if it is a class, with its module unless
+    builtin.
+    """
     kind = value if isinstance(value, type) else type(value)
     return (
         kind.__qualname__
@@ -12,7 +14,9 @@ def typename(value: object) -> str:
 
 
 def foreign(value: object) -> str:
-    """How PyTorch's tensor or module becomes GT's, to follow an error; nothing for other values."""
+    """Hint for an error: the conversion of PyTorch's tensor or module to GT's; empty for other
+    values.
+    """
     classes = [kind.__qualname__ for kind in type(value).__mro__ if kind.__module__[:5] == "torch"]
     if "TensorBase" in classes:
         return ": gt.from_torch(x) makes a GT tensor of it"
@@ -24,11 +28,11 @@ def foreign(value: object) -> str:
 
 
 def check_name(kind: str, name: object, *, taken: bool) -> None:
-    """Raise PyTorch's errors where `name` cannot name a parameter, buffer or module.
+    """Raise PyTorch's errors if `name` cannot name a parameter, buffer or module.
 
     Raises:
-        TypeError: Not a string.
-        KeyError: Empty, dotted or in use.
+        TypeError: It is not a string.
+        KeyError: It is empty, has a dot, or is in use.
     """
     if not isinstance(name, str):
         raise TypeError(f"{kind} name should be a string. Got {typename(name)}")

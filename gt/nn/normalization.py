@@ -22,7 +22,7 @@ class LayerNorm(Module):
         elementwise_affine: Whether weight and bias exist.
         bias: Whether a bias exists beside the weight.
         device: Accepted and ignored.
-        dtype: Of weight and bias.
+        dtype: Dtype of weight and bias.
     """
 
     weight: Parameter | None
@@ -78,7 +78,7 @@ class RMSNorm(Module):
         eps: Added to the mean; the dtype's smallest step at 1 if not given.
         elementwise_affine: Whether a weight exists.
         device: Accepted and ignored.
-        dtype: Of the weight.
+        dtype: Dtype of the weight.
     """
 
     weight: Parameter | None

@@ -1,4 +1,4 @@
-"""Padding as modules: of zeros or another value, mirrored, repeated, or from the other end."""
+"""Padding as modules: with zeros or another value, mirrored, replicated, or circular."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _ConstantPad(_Pad):
 
     Args:
         padding: Pairs (before, after) from the last dimension backwards, or one number for all.
-        value: Of the padding.
+        value: Value of the padding.
     """
 
     def __init__(self, padding: Sizes, value: float) -> None:
@@ -50,10 +50,10 @@ class _ConstantPad(_Pad):
 
 
 class _CircularPad(_Pad):
-    """Padding of the last dimensions from their other ends.
+    """Padding of the last dimensions from their opposite ends.
 
     Raises:
-        ValueError: By forward: an input of other dimensions.
+        ValueError: In forward: an input with another number of dimensions.
     """
 
     _mode = "circular"
@@ -68,13 +68,13 @@ class _CircularPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Padding of the last dimension with `value`; negative cuts."""
+    """Padding of the last dimension with `value`; negative padding crops."""
 
     _spatial = 1
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Padding of the last dimension with zeros; negative cuts."""
+    """Padding of the last dimension with zeros; negative padding crops."""
 
     def __init__(self, padding: Sizes) -> None:
         super().__init__(padding, 0.0)
@@ -98,19 +98,19 @@ class ReplicationPad1d(_Pad):
 
 
 class CircularPad1d(_CircularPad):
-    """Padding of the last dimension from the other ends."""
+    """Padding of the last dimension from the opposite end."""
 
     _spatial = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """Padding of the last two dimensions with `value`; negative cuts."""
+    """Padding of the last two dimensions with `value`; negative padding crops."""
 
     _spatial = 2
 
 
 class ZeroPad2d(ConstantPad2d):
-    """Padding of the last two dimensions with zeros; negative cuts."""
+    """Padding of the last two dimensions with zeros; negative padding crops."""
 
     def __init__(self, padding: Sizes) -> None:
         super().__init__(padding, 0.0)
@@ -134,19 +134,19 @@ class ReplicationPad2d(_Pad):
 
 
 class CircularPad2d(_CircularPad):
-    """Padding of the last two dimensions from the other ends."""
+    """Padding of the last two dimensions from the opposite ends."""
 
     _spatial = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """Padding of the last three dimensions with `value`; negative cuts."""
+    """Padding of the last three dimensions with `value`; negative padding crops."""
 
     _spatial = 3
 
 
 class ZeroPad3d(ConstantPad3d):
-    """Padding of the last three dimensions with zeros; negative cuts."""
+    """Padding of the last three dimensions with zeros; negative padding crops."""
 
     def __init__(self, padding: Sizes) -> None:
         super().__init__(padding, 0.0)
@@ -170,6 +170,6 @@ class ReplicationPad3d(_Pad):
 
 
 class CircularPad3d(_CircularPad):
-    """Padding of the last three dimensions from the other ends."""
+    """Padding of the last three dimensions from the opposite ends."""
 
     _spatial = 3

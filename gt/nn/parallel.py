@@ -1,7 +1,7 @@
-"""Layers whose parameters are cut over workers, as Megatron-LM cuts them.
+"""Layers whose parameters are cut over workers, as in Megatron-LM.
 
-They are thin: they compute what Linear, Embedding and cross_entropy compute; a program that uses
-the latter has the same numbers.
+They compute exactly what Linear, Embedding and cross_entropy compute; a program with the latter has
+the same numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class _Line:
-    """One dimension of a mesh, along which a layer works; other dimensions stay as they are."""
+    """One dimension of a mesh, along which a layer works; other dimensions do not change."""
 
     def __init__(self, mesh: DeviceMesh | ProcessGroup | None) -> None:
         if mesh is None:
@@ -44,13 +44,13 @@ class _Line:
         self.group = group
 
     def redistribute(self, x: Tensor, word: str) -> Tensor:
-        """x placed by `word` along this dimension; `reduce` and `keep` follow from its layout."""
+        """x placed by `word` along this dimension; `reduce` and `keep` depend on its layout."""
         words = ["keep"] * self.group.mesh.ndim
         words[self.group.axes[0]] = word
         return _core.distribute(x, None, f"{','.join(words)}@{self.group.mesh}")
 
     def shard_parameter(self, parameter: Parameter, placement: Placement) -> None:
-        """Cut for good: the parameter stays the same object."""
+        """Cuts a parameter for good; it stays the same object."""
         placements: list[Placement] = [Replicate()] * self.group.mesh.ndim
         placements[self.group.axes[0]] = placement
         layout = Layout(self.group.mesh, parameter.shape, placements=placements)
@@ -58,16 +58,16 @@ class _Line:
 
 
 class ColumnLinear(Linear):
-    """A Linear whose output features are cut: each worker computes its own, and nothing moves.
+    """A Linear with cut output features: each worker computes its own, and no data moves.
 
     Args:
         in_features: Size of the input's last dimension, which every worker has whole.
         out_features: Size of the output's last dimension; the workers need not divide it.
-        bias: Whether to add one; it is cut as the output is.
+        bias: Whether to add one, cut like the output.
         mesh: The workers, or `mesh["tp"]`; all workers of the session if not given.
         gather_output: Gather the output on every worker.
-        blocks: Cut each of so many equal blocks of the output, as for a fused query, key and value.
-        dtype: Of weight and bias.
+        blocks: Cuts each of this many equal blocks of the output, for a fused query, key and value.
+        dtype: Dtype of weight and bias.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class ColumnLinear(Linear):
 
 
 class RowLinear(Linear):
-    """A Linear whose input features are cut: one all-reduce makes its output whole everywhere.
+    """A Linear with cut input features: one all-reduce makes its output whole on every worker.
 
     Args:
-        in_features: Size of the input's last dimension, cut as a ColumnLinear leaves it.
+        in_features: Size of the input's last dimension, cut as in the result of ColumnLinear.
         out_features: Size of the output's last dimension.
         bias: Whether to add one; every worker has it, and it is added once.
         mesh: The workers, or `mesh["tp"]`; all workers of the session if not given.
-        dtype: Of weight and bias.
+        dtype: Dtype of weight and bias.
     """
 
     def __init__(
@@ -125,14 +125,14 @@ class RowLinear(Linear):
 
 
 class VocabParallelEmbedding(Embedding):
-    """An Embedding whose rows are cut: each worker looks its own up, and one all-reduce adds them.
+    """An Embedding with cut rows: each worker looks up its own, and one all-reduce adds them.
 
     Args:
-        num_embeddings: Rows; the workers need not divide them.
+        num_embeddings: Number of rows; the number of workers need not divide it.
         embedding_dim: Width.
         padding_idx: A row that starts as zeros and receives no gradient.
         mesh: The workers, or `mesh["tp"]`; all workers of the session if not given.
-        dtype: Of the weight.
+        dtype: Dtype of the weight.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class VocabParallelEmbedding(Embedding):
         self.line = _Line(mesh)
         self.line.shard_parameter(self.weight, Shard(0))
         self.padding_idx = row_index(padding_idx, num_embeddings)
-        self.clear_padding()  # only now: a write makes the table, and it is to be made cut
+        self.clear_padding()  # only now: a write makes the table, which must be cut when it is made
 
     def forward(self, input: Tensor) -> Tensor:
         return self.line.redistribute(
@@ -162,8 +162,8 @@ class DColumnLinear(ColumnLinear):
     Args:
         mesh: The workers.
         pg: The group along which the layer is cut: `mesh.get_process_group(0)`.
-        batch: A hint that is not needed: any batch will do.
-        sequence: Likewise.
+        batch: Accepted without effect: any batch size works.
+        sequence: Accepted without effect.
         in_features: Size of the input's last dimension.
         out_features: Size of the output's last dimension.
         bias: Whether to add one.
@@ -214,24 +214,24 @@ def parallel_cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The cross-entropy of logits [..., classes], whose classes may be cut over workers or not.
+    """The cross-entropy of logits [..., classes], whose classes may be cut over workers.
 
-    The value is the same either way, and so is the number of classes that the workers need not
-    divide. Of cut logits nothing is gathered: three numbers a token travel.
+    The value does not depend on the cut, and the number of workers need not divide that of classes.
+    Cut logits are not gathered: three numbers for each token are exchanged.
 
     Args:
         logits: [..., classes].
         targets: Class indexes [...], or probabilities [..., classes].
-        weight: Of each class.
-        ignore_index: A class index whose tokens do not count.
-        reduction: `mean` over all tokens that count, `sum`, or `none`.
-        label_smoothing: The share of the target that is spread over all classes.
+        weight: Weight of each class.
+        ignore_index: A class index whose tokens are not counted.
+        reduction: `mean` over all counted tokens, `sum`, or `none`.
+        label_smoothing: Fraction of the target that is spread over all classes.
 
     Returns:
-        The loss, of one number; [...] where `reduction` is `none`.
+        The loss, one number; [...] with `reduction="none"`.
 
     Raises:
-        ShapeError: The shapes do not belong together.
+        ShapeError: The shapes do not match.
 
     Example:
         >>> gt.parallel_cross_entropy(gt.tensor([[0.0, 0.0]]), gt.tensor([1]))

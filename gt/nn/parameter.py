@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a module trains. Nothing here knows modules."""
+"""Parameter: a tensor that a module trains. It does not depend on modules."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from gt.reading import memory_copy
 
 
 def _writable(value: Tensor) -> Tensor:
-    """A part of a complex tensor is a value of its own: as a module's it has memory of its own."""
+    """The value in memory of its own if it is a part of a complex tensor, which could not be
+    written.
+    """
     return value.clone() if _core.is_read_only(value) else value
 
 
 class Parameter(Tensor):
-    """A tensor that a Module registers when assigned; it shares the value it is made from.
+    """A tensor that a Module registers when it is assigned; it shares its source's value.
 
     Args:
         data: The value, of any shape; an empty tensor if not given.
@@ -43,12 +45,12 @@ class Parameter(Tensor):
 
 
 class UninitializedParameter(Parameter):
-    """A parameter whose shape a lazy module's first call says; until then it has no elements.
+    """A parameter that gets its shape in a lazy module's first call; until then it has no elements.
 
     Args:
         requires_grad: Whether backward() fills its grad.
         device: Accepted and ignored.
-        dtype: Of the values to come.
+        dtype: Dtype of the later values.
     """
 
     def __new__(
@@ -60,7 +62,7 @@ class UninitializedParameter(Parameter):
     def materialize(
         self, shape: Sequence[int], device: object = None, dtype: gt.dtype | None = None
     ) -> None:
-        """Become a Parameter of `shape`, whose values are still to be set."""
+        """Become a Parameter of `shape` with values still to be set."""
         self.data = gt.empty(tuple(shape), device=device, dtype=dtype or self.dtype)
         self.__class__ = Parameter  # type: ignore[assignment]
 
@@ -74,7 +76,8 @@ class UninitializedParameter(Parameter):
 
 
 class Buffer(Tensor):
-    """A tensor that a Module registers as a buffer when assigned; it shares the value.
+    """A tensor that a Module registers as a buffer when it is assigned; it shares its source's
+    value.
 
     Args:
         data: The value, of any shape; an empty tensor if not given.
@@ -100,7 +103,7 @@ class Buffer(Tensor):
 
 
 class UninitializedBuffer(Tensor):
-    """A buffer whose shape a lazy module's first call says; until then it has no elements."""
+    """A buffer that gets its shape in a lazy module's first call; until then it has no elements."""
 
     is_initialized = False
 
@@ -111,14 +114,14 @@ class UninitializedBuffer(Tensor):
         dtype: gt.dtype | None = None,
         persistent: bool = True,
     ) -> UninitializedBuffer:
-        del persistent  # register_buffer says it
+        del persistent  # register_buffer has it
         value = gt.empty(0, device=device, dtype=dtype)
         return super().__new__(cls, value, requires_grad=requires_grad)
 
     def materialize(
         self, shape: Sequence[int], device: object = None, dtype: gt.dtype | None = None
     ) -> None:
-        """Become a tensor of `shape`, whose values are still to be set."""
+        """Become a tensor of `shape` with values still to be set."""
         self.data = gt.empty(tuple(shape), device=device, dtype=dtype or self.dtype)
         self.is_initialized = True
 
@@ -133,7 +136,7 @@ class UninitializedBuffer(Tensor):
 
 
 def is_lazy(value: object) -> bool:
-    """Whether a parameter or buffer still waits for its shape."""
+    """True if a parameter or buffer still waits for its shape."""
     if isinstance(value, UninitializedBuffer):
         return not value.is_initialized
     return isinstance(value, UninitializedParameter)

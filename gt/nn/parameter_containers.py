@@ -1,4 +1,6 @@
-"""Parameters by position or by name, as a part of a module; those of modules are containers.py."""
+"""Parameters by position or by name, as a part of a module; those of modules are in
+containers.py.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class ParameterList(Module):
     """A list of parameters that count as this module's; tensors become parameters.
 
     Args:
-        values: The first ones. What is no tensor is kept as it is.
+        values: The initial values. Those that are no tensors are kept unchanged.
     """
 
     def __init__(self, values: Iterable[Value] | None = None) -> None:
@@ -28,7 +30,7 @@ class ParameterList(Module):
             self.extend(values)
 
     def _get_abs_string_index(self, idx: int) -> str:
-        """The attribute's name of a place, which may count from the end."""
+        """The attribute's name for an index, which may count from the end."""
         place = operator.index(idx)
         if not -self._size <= place < self._size:
             raise IndexError(f"index {place} is out of range")
@@ -49,13 +51,13 @@ class ParameterList(Module):
         setattr(self, self._get_abs_string_index(index), _as_parameter(value))
 
     def append(self, value: Value) -> ParameterList:
-        """Add one at the end."""
+        """Append a value."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Value]) -> ParameterList:
-        """Add some at the end."""
+        """Append several values."""
         given: object = values
         if not isinstance(given, Iterable) or isinstance(given, Tensor):
             raise TypeError(
@@ -82,8 +84,8 @@ class ParameterDict(Module):
     """A dictionary of parameters that count as this module's; tensors become parameters.
 
     Args:
-        parameters: The first ones, by name, or pairs. Of a plain dictionary the names are sorted,
-            as in PyTorch.
+        parameters: The initial parameters, by name, or pairs. The names of a plain dictionary are
+            sorted, as in PyTorch.
     """
 
     def __init__(
@@ -163,37 +165,37 @@ class ParameterDict(Module):
         return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Value = None) -> Value:
-        """The parameter of this name, which is added if it is not there."""
+        """The parameter of this name; a missing one is set to `default`."""
         if key not in self._keys:
             self[key] = default
         return self[key]
 
     def pop(self, key: str) -> Value:
-        """Take one out."""
+        """Remove and return a parameter."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Value]:
-        """Take the last one out, with its name."""
+        """Remove the last parameter; returns its name and the parameter."""
         if not self._keys:
             raise KeyError("popitem(): dictionary is empty")
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all parameters."""
         for key in list(self._keys):
             del self[key]
 
     def fromkeys(self, keys: Iterable[str], default: Value = None) -> ParameterDict:
-        """A dictionary with `default` under each of these names."""
+        """A dictionary with `default` for each of these names."""
         return ParameterDict((key, default) for key in keys)
 
     def update(
         self, parameters: Mapping[str, Value] | ParameterDict | Iterable[tuple[str, Value]]
     ) -> None:
-        """Add or replace parameters; of a plain dictionary in the order of its names."""
+        """Add or replace parameters; those of a plain dictionary in the order of their names."""
         if not isinstance(parameters, Iterable):
             raise TypeError(
                 "ParametersDict.update should be called with an iterable of key/value pairs, "
@@ -213,8 +215,8 @@ def pairs_of(kind: str, given: Any) -> list[tuple[str, Value]]:  # noqa: ANN401 
     """The pairs of a dictionary or of a sequence of pairs.
 
     Raises:
-        TypeError: an element is no pair.
-        ValueError: one has not two elements.
+        TypeError: an element is not a pair.
+        ValueError: one does not have two elements.
     """
     if isinstance(given, OrderedDict | ParameterDict):
         return list(given.items())
@@ -233,7 +235,7 @@ def pairs_of(kind: str, given: Any) -> list[tuple[str, Value]]:  # noqa: ANN401 
 
 
 def _line(name: str, value: Value, type_of: Callable[[Tensor], object]) -> str:
-    """What a container prints of one entry."""
+    """The line for one entry in a container's repr."""
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"

@@ -1,7 +1,7 @@
-"""Gives a model's parameters layouts by rules of their paths, so that its code needs no signals.
+"""Gives a model's parameters layouts by rules for their paths, so that its code needs no signals.
 
-The rules are in gt/config/rules.py; here they meet parameters. What a module is, is not known here:
-it lists its parameters, each with the orientation in which it stores them.
+The rules are in gt/config/rules.py; here they are applied. Modules are not known here: a module
+lists its parameters, each with the orientation in which it stores them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Layout = str | Sequence[str] | ShardConfig
 
 
 class Stored(NamedTuple):
-    """A parameter at its path, as its module stores it: `[in, out]`, `[out, in]` or `table`."""
+    """A parameter with its path and its orientation: `[in, out]`, `[out, in]` or `table`."""
 
     path: str
     parameter: Parameter
@@ -32,7 +32,7 @@ class Stored(NamedTuple):
 
 
 class Redistributable(Protocol):
-    """What has parameters to redistribute: a module."""
+    """An object with parameters to redistribute: a module."""
 
     def _redistribute(self, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) -> list[str]: ...
 
@@ -57,7 +57,7 @@ def redistribute(stored: Sequence[Stored], rules: tuple[Rule, ...]) -> None:
 
     Args:
         stored: all parameters of a module.
-        rules: of those that match the last holds.
+        rules: the rules; the last one that matches applies.
 
     Raises:
         ConfigError: a rule cuts a dimension that a parameter does not have; nothing is moved then.
@@ -77,23 +77,23 @@ def redistribute(stored: Sequence[Stored], rules: tuple[Rule, ...]) -> None:
 
 
 def _log(paths: list[str], rules: tuple[Rule, ...]) -> None:
-    """Write down which rules mean a parameter, where somebody asks for it."""
+    """Logs the rules that match a parameter, if a file is configured for it."""
     file = config.rule_log()
     if file is None:
         return
     meant = [rule.place for rule in rules if any(map(rule.matches, paths))]
-    with Path(file).open("a", encoding="utf-8") as log:  # of all processes of a program
+    with Path(file).open("a", encoding="utf-8") as log:  # shared by all processes of a program
         log.write("".join(f"{place}\n" for place in meant))
 
 
 def _text(layout: ShardConfig, there: Sequence[int]) -> str:
-    """A layout as an instruction says it, over the workers that there are."""
+    """A layout in the form of an instruction, over the existing workers."""
     named = there if layout.workers is None else layout.workers
     workers = [index for index in named if index in there] or list(there)
     sizes = [*(layout.mesh or {}).values()]
     words = [_word(word, layout.blocks) for word in layout.placements or ()]
     if math.prod(sizes) != len(workers) or len(sizes) != len(words):
-        # a line of workers: what the mesh would have cut first
+        # a line of workers: the first cut of the mesh
         sizes, words = [], [next((word for word in words if word != REPLICATE), REPLICATE)]
     return f"{','.join(words)}@{_nested(workers, sizes[1:])}"
 
@@ -103,7 +103,7 @@ def _word(word: str, blocks: int | None) -> str:
 
 
 def _nested(workers: list[int], sizes: list[int]) -> str:
-    """`[[0,1],[2,3]]`: the rows of a mesh whose first size is left out."""
+    """The rows of a mesh without its first size: `[[0,1],[2,3]]`."""
     if not sizes:
         return f"[{','.join(map(str, workers))}]"
     row = math.prod(sizes)
@@ -112,7 +112,7 @@ def _nested(workers: list[int], sizes: list[int]) -> str:
 
 
 def _rule(pattern: str, layout: Layout) -> Rule:
-    """A rule of a program."""
+    """A rule made by a program."""
     style = layout if isinstance(layout, str) and layout in STYLES else None
     if style is not None:
         shard = ShardConfig()

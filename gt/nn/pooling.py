@@ -17,10 +17,10 @@ class _MaxPool(Module):
 
     Args:
         kernel_size: The window.
-        stride: From window to window; as the window if not given.
-        padding: Of minus infinity at both ends.
-        dilation: From element to element of a window.
-        return_indices: Whether to return (values, places) instead of values.
+        stride: Distance of two windows; as the window if not given.
+        padding: Width of minus infinity at both ends.
+        dilation: Distance of two elements of a window.
+        return_indices: Whether to return (values, indices) instead of values.
         ceil_mode: Whether windows may begin inside and end outside.
     """
 
@@ -64,7 +64,7 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """As MaxPool1d, of [batch, channels, height, width] or without a batch."""
+    """The largest element of each window of [batch, channels, height, width] or without a batch."""
 
     def forward(self, input: Tensor) -> Pooled:
         return functional.max_pool2d(
@@ -79,7 +79,9 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """As MaxPool1d, of [batch, channels, depth, height, width] or without a batch."""
+    """The largest element of each window of [batch, channels, depth, height, width], also
+    unbatched.
+    """
 
     def forward(self, input: Tensor) -> Pooled:
         return functional.max_pool3d(
@@ -94,12 +96,12 @@ class MaxPool3d(_MaxPool):
 
 
 class _MaxUnpool(Module):
-    """What was pooled, at its places; zero elsewhere.
+    """The inverse of a max pool: values at their places, zero elsewhere.
 
     Args:
         kernel_size: The window that was pooled.
-        stride: From window to window; as the window if not given.
-        padding: At both ends.
+        stride: Distance of two windows; as the window if not given.
+        padding: Width at both ends.
     """
 
     _spatial = 0
@@ -115,7 +117,7 @@ class _MaxUnpool(Module):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """What MaxPool1d pooled, at the places that it returned; zero elsewhere."""
+    """The inverse of MaxPool1d: values at the places that it returned, zero elsewhere."""
 
     _spatial = 1
 
@@ -128,7 +130,7 @@ class MaxUnpool1d(_MaxUnpool):
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """What MaxPool2d pooled, at the places that it returned; zero elsewhere."""
+    """The inverse of MaxPool2d: values at the places that it returned, zero elsewhere."""
 
     _spatial = 2
 
@@ -141,7 +143,7 @@ class MaxUnpool2d(_MaxUnpool):
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """What MaxPool3d pooled, at the places that it returned; zero elsewhere."""
+    """The inverse of MaxPool3d: values at the places that it returned, zero elsewhere."""
 
     _spatial = 3
 
@@ -178,8 +180,8 @@ class AvgPool1d(_AvgPool):
 
     Args:
         kernel_size: The window.
-        stride: From window to window; as the window if not given.
-        padding: Of zeros at both ends.
+        stride: Distance of two windows; as the window if not given.
+        padding: Width of zeros at both ends.
         ceil_mode: Whether windows may begin inside and end outside.
         count_include_pad: Whether the padding counts in the mean.
     """
@@ -210,11 +212,11 @@ class AvgPool2d(_AvgPool):
 
     Args:
         kernel_size: The window.
-        stride: From window to window; as the window if not given.
-        padding: Of zeros at both ends.
+        stride: Distance of two windows; as the window if not given.
+        padding: Width of zeros at both ends.
         ceil_mode: Whether windows may begin inside and end outside.
         count_include_pad: Whether the padding counts in the mean.
-        divisor_override: By which to divide, instead of the window's size.
+        divisor_override: Divisor, instead of the window's size.
     """
 
     _spatial = 2
@@ -241,7 +243,7 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(AvgPool2d):
-    """As AvgPool2d, of [batch, channels, depth, height, width] or without a batch."""
+    """The mean of each window of [batch, channels, depth, height, width] or without a batch."""
 
     _spatial = 3
 
@@ -250,8 +252,8 @@ class _AdaptiveMaxPool(Module):
     """The largest element of windows that are as large as makes the output's size.
 
     Args:
-        output_size: Of the windowed dimensions; None keeps the input's.
-        return_indices: Whether to return (values, places) instead of values.
+        output_size: Sizes of the windowed dimensions; None keeps the input's.
+        return_indices: Whether to return (values, indices) instead of values.
     """
 
     def __init__(self, output_size: OptionalSizes, return_indices: bool = False) -> None:
@@ -271,14 +273,18 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """As AdaptiveMaxPool1d, of [batch, channels, height, width] or without a batch."""
+    """The largest elements of [batch, channels, height, width], also unbatched, as many as
+    output_size.
+    """
 
     def forward(self, input: Tensor) -> Pooled:
         return functional.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """As AdaptiveMaxPool1d, of [batch, channels, depth, height, width] or without a batch."""
+    """The largest elements of [batch, channels, depth, height, width], also unbatched, as many as
+    output_size.
+    """
 
     def forward(self, input: Tensor) -> Pooled:
         return functional.adaptive_max_pool3d(input, self.output_size, self.return_indices)
@@ -288,7 +294,7 @@ class _AdaptiveAvgPool(Module):
     """The mean of windows that are as large as makes the output's size.
 
     Args:
-        output_size: Of the windowed dimensions; None keeps the input's.
+        output_size: Sizes of the windowed dimensions; None keeps the input's.
     """
 
     def __init__(self, output_size: OptionalSizes) -> None:
@@ -308,14 +314,16 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """As AdaptiveAvgPool1d, of [batch, channels, height, width] or without a batch."""
+    """The means of [batch, channels, height, width], also unbatched, as many as output_size."""
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """As AdaptiveAvgPool1d, of [batch, channels, depth, height, width] or without a batch."""
+    """The means of [batch, channels, depth, height, width], also unbatched, as many as
+    output_size.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.adaptive_avg_pool3d(input, self.output_size)
@@ -327,7 +335,7 @@ class _LPPool(Module):
     Args:
         norm_type: p.
         kernel_size: The window.
-        stride: From window to window; as the window if not given.
+        stride: Distance of two windows; as the window if not given.
         ceil_mode: Whether windows may begin inside and end outside.
 
     Raises:
@@ -366,7 +374,7 @@ class LPPool1d(_LPPool):
 
 
 class LPPool2d(_LPPool):
-    """As LPPool1d, of [batch, channels, height, width] or without a batch."""
+    """The p-norm of each window of [batch, channels, height, width] or without a batch."""
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.lp_pool2d(
@@ -375,7 +383,7 @@ class LPPool2d(_LPPool):
 
 
 class LPPool3d(_LPPool):
-    """As LPPool1d, of [batch, channels, depth, height, width] or without a batch."""
+    """The p-norm of each window of [batch, channels, depth, height, width] or without a batch."""
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.lp_pool3d(

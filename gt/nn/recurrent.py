@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU over sequences. What one step computes stands in recurrent_step.py."""
+"""RNN, LSTM and GRU over sequences. The computation of one step is in recurrent_step.py."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Step: TypeAlias = Callable[[Tensor, State, Tensor, Tensor | None], State]
 
 
 class _Kind(NamedTuple):
-    gates: int  # how many blocks of hidden_size the weights have
-    step: Step  # what one step computes
-    sequence: Sequence  # the same for all steps, as one instruction
-    state_size: int  # how many tensors the state has
+    gates: int  # number of blocks of hidden_size in the weights
+    step: Step  # computes one step
+    sequence: Sequence  # computes all steps by one instruction
+    state_size: int  # number of tensors in the state
 
 
 _KINDS = {
@@ -79,10 +79,10 @@ def _check_options(
 
 
 class RNNBase(Module):
-    """What the three share: the parameters, the layers and directions, and the loop over time.
+    """Base of RNN, GRU and LSTM: parameters, layers and directions, and the loop over time.
 
     Args:
-        mode: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM". The others are those of the three.
+        mode: "RNN_TANH", "RNN_RELU", "GRU" or "LSTM". The other arguments are those of the three.
     """
 
     def __init__(
@@ -148,16 +148,16 @@ class RNNBase(Module):
         return [[self._weight(name) for name in names] for names in self._all_weights]
 
     def reset_parameters(self) -> None:
-        """Draw all from the uniform distribution within 1 / sqrt(hidden_size)."""
+        """Draw all parameters from the uniform distribution within 1 / sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for param in self.parameters():
             init.uniform_(param, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Nothing: there is no memory to arrange."""
+        """Does nothing: there is no memory to arrange."""
 
     def _run(self, input: Sequences, state: State | None) -> tuple[Sequences, State]:
-        """Input [t, b, i] (batch first, unbatched, packed) to the output and the final state."""
+        """Input [t, b, i] (or batch first, unbatched, packed) to the output and the final state."""
         if isinstance(input, PackedSequence):
             self._check_width(input.data)
             return run_packed(self, input, state)
@@ -190,16 +190,16 @@ class RNNBase(Module):
         return (output.transpose(0, 1) if self.batch_first else output), last
 
     def _weight(self, name: str) -> Tensor:
-        """A weight or bias: a parameter, or what a hook or a parametrization computes."""
+        """A weight or bias: a parameter, or the value that a hook or a parametrization computes."""
         weight: Tensor = getattr(self, name)
         return weight
 
     def _projection(self, suffix: str) -> Tensor | None:
-        """[p, h], of the hidden states; None without proj_size."""
+        """The projection [p, h] of the hidden states; None without proj_size."""
         return self._weight("weight_hr" + suffix) if self.proj_size else None
 
     def _sequence_with(self, projection: Tensor | None) -> Sequence:
-        """What runs all steps at once."""
+        """The function that runs all steps at once."""
         if projection is None:
             return self._sequence
         return functools.partial(projected_sequence, projection)
@@ -277,14 +277,14 @@ class RNN(RNNBase):
     Args:
         input_size: Width of the input.
         hidden_size: Width of state and output.
-        num_layers: Layers on top of each other.
+        num_layers: Number of stacked layers.
         nonlinearity: "tanh" or "relu".
-        bias: Whether b and c exist.
+        bias: Whether the biases b and c exist.
         batch_first: Input and output are [b, t, …] instead of [t, b, …].
-        dropout: Between layers, in training.
-        bidirectional: A second chain runs backwards; outputs are concatenated.
+        dropout: Probability of dropping an element between layers, in training.
+        bidirectional: Whether a second chain runs backwards; outputs are concatenated.
         device: Accepted and ignored.
-        dtype: Of the parameters.
+        dtype: Dtype of the parameters.
     """
 
     def __init__(
@@ -371,7 +371,7 @@ class GRU(RNNBase):
 class LSTM(RNNBase):
     """The long short-term memory; arguments as RNN's, without nonlinearity.
 
-    With proj_size, a linear layer without bias makes each hidden state, and each output, as wide.
+    With proj_size, a linear layer without bias projects each hidden state and output to that width.
     """
 
     def __init__(

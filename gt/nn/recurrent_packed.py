@@ -1,8 +1,8 @@
 """Recurrent layers over packed sequences.
 
-All steps are one instruction over the padded sequences, whose padding stands behind the elements
-and so changes none of them; in the other direction each sequence is turned round first. Where that
-instruction is not there, each step computes the sequences that still go on.
+All steps are one instruction over the padded sequences: padding follows the elements and so does
+not affect them; for the other direction each sequence is reversed first. Without that instruction,
+each step computes the sequences that have not ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RecurrentLayers(Protocol):
-    """What packed sequences need of RNN, LSTM and GRU."""
+    """Attributes of RNN, LSTM and GRU that packed sequences need."""
 
     num_layers: int
     bias: bool
@@ -46,15 +46,15 @@ def run_packed(
     """The packed output and the final state, whose parts are [layers * directions, b, h].
 
     Args:
-        layers: the layer, whose parameters and step are used.
+        layers: the layer with the parameters and the step.
         packed: the input; its batch sizes are read.
-        state: of the sequences in their own order, or None for zeros.
+        state: state in the sequences' own order, or None for zeros.
     """
     sizes: list[int] = packed.batch_sizes.tolist()
     if state is not None and packed.sorted_indices is not None:
         state = tuple(part.index_select(1, packed.sorted_indices) for part in state)
     starts = layers._starts(packed.data[: sizes[0]].unsqueeze(0), state, batched=True)
-    paddings: dict[bool, _Padding] = {}  # by direction; all layers have the same
+    paddings: dict[bool, _Padding] = {}  # by direction; equal for all layers
     finals: list[State] = []
     output = packed.data  # [elements, i]
     for layer in range(layers.num_layers):
@@ -78,19 +78,19 @@ def run_packed(
 
 
 class _Padding(NamedTuple):
-    """Between elements as they are packed and [t, b], row by row."""
+    """Maps between packed elements and [t, b], row by row."""
 
     length: int
-    # For each place of [t, b], its element; for padding the sequence's last one, so that what is
-    # no number stays in its sequence.
+    # Element for each place of [t, b]; padding has the sequence's last one, so that a NaN stays in
+    # its sequence.
     elements: Tensor
-    # For each element its place, and for each sequence that of its last element.
+    # Place of each element, and of each sequence's last element.
     places: Tensor
     lasts: Tensor
 
 
 def _padding(sizes: list[int], *, reverse: bool) -> _Padding:
-    """Args: sizes, of each step; reverse, whether each sequence is turned round."""
+    """Args: sizes, of each step; reverse, whether each sequence is reversed."""
     batch = sizes[0]
     lengths = [sum(size > place for size in sizes) for place in range(batch)]
     places = [
@@ -110,7 +110,7 @@ def _padding(sizes: list[int], *, reverse: bool) -> _Padding:
 def _at_once(
     layers: RecurrentLayers, input: Tensor, padding: _Padding, state: State, suffix: str
 ) -> tuple[Tensor, State] | None:
-    """As _direction, in one instruction; None where there is none."""
+    """The result of _direction by one instruction; None if no instruction does it."""
     weights = (layers._weight("weight_ih" + suffix), layers._weight("weight_hh" + suffix))
     names = ("bias_ih" + suffix, "bias_hh" + suffix) if layers.bias else ()
     biases = tuple(map(layers._weight, names)) or (None, None)
@@ -144,7 +144,7 @@ def _direction(
         ahead = layers._step(moment, tuple(part[:size] for part in state), weight, bias)
         ahead = projected(ahead, projection)  # [b, h] -> [b, p]
         outputs.append(ahead[0])
-        # The shorter sequences have ended, or have not begun in the other direction.
+        # The shorter sequences have ended, or in the other direction have not begun.
         state = tuple(
             new if size == old.shape[0] else gt.cat([new, old[size:]])
             for new, old in zip(ahead, state, strict=True)

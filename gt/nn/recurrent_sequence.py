@@ -1,7 +1,7 @@
 """A recurrent layer over a whole sequence as one instruction, in one direction.
 
-Workers with torch have these operators (gt/aten/own.txt). Where they are not there a layer goes
-step by step, by the functions of recurrent_step.py, which define what is computed.
+Workers with torch have these operators (gt/aten/own.txt). On other workers a layer goes step by
+step, by the functions of recurrent_step.py, which define the computation.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def run(
     *,
     reverse: bool,
 ) -> State | None:
-    """What `sequence` gives; None where no worker has the operator, or there is no step.
+    """The states of `sequence`; None if no worker has the operator, or there is no step.
 
-    Nor under autocast, but for LSTM: there a step of the others works in several dtypes.
+    Under autocast only LSTM runs as a sequence: a step of the others works in several dtypes.
     """
     is_cast = sequence is not lstm_sequence and _core.autocast_region() is not None
     if is_cast or not input.shape[0]:
@@ -55,7 +55,7 @@ def lstm_sequence(
     bias_state: Tensor | None,
     reverse: bool,
 ) -> State:
-    """LSTM; both biases are added with the input's part."""
+    """LSTM; both biases are added to the input's part."""
     gates = functional.linear(input, weight, _sum(bias, bias_state))
     hidden, cell, weight_state = _like(gates, *state, weight_state)
     output, cells, _ = call("lstm_layer", (gates, hidden, cell, weight_state, reverse), {})
@@ -72,7 +72,7 @@ def projected_sequence(
     bias_state: Tensor | None,
     reverse: bool,
 ) -> State:
-    """LSTM whose hidden state is `projection` [p, h] of what the cell gives."""
+    """LSTM whose hidden state is the cell's output times `projection` [p, h]."""
     gates = functional.linear(input, weight, _sum(bias, bias_state))
     given = _like(gates, *state, weight_state, projection)
     output, cells = call("lstm_projected", (gates, *given, reverse), {})
@@ -103,7 +103,7 @@ def rnn_sequence(
     bias_state: Tensor | None,
     reverse: bool,
 ) -> State:
-    """RNN; both biases are added with the input's part."""
+    """RNN; both biases are added to the input's part."""
     gates = functional.linear(input, weight, _sum(bias, bias_state))
     return (call("rnn_layer", (gates, state[0], weight_state, relu, reverse), {}),)
 
@@ -117,5 +117,5 @@ def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 
 
 def _like(gates: Tensor, *values: Tensor) -> State:
-    """In the dtype of `gates`, which autocast may have lowered."""
+    """The values in the dtype of `gates`, which autocast may have lowered."""
     return tuple(x if x.dtype == gates.dtype else x.to(gates.dtype) for x in values)

@@ -1,4 +1,4 @@
-"""One step of each recurrent layer, and the cells that are one step.
+"""One step of each recurrent layer, and the cells that consist of one step.
 
 `gates` is the input's part, W x + b, [b, gates * h]; `state` is (h,) or (h, c), each [b, h].
 """
@@ -47,14 +47,16 @@ def lstm_step(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) 
 
 
 def projected(state: State, projection: Tensor | None) -> State:
-    """The state whose first part [b, h] is `projection` [p, h] of it, if there is one."""
+    """The state with its first part [b, h] projected by `projection` [p, h], if there is one."""
     if projection is None:
         return state
     return functional.linear(state[0], projection), *state[1:]
 
 
 class RNNCellBase(Module):
-    """The parameters of one step; `num_chunks` says how many gates their rows have."""
+    """Base of the cells: parameters of one step; `num_chunks` is the number of gates in
+    their rows.
+    """
 
     weight_ih: Parameter
     weight_hh: Parameter
@@ -83,7 +85,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all from the uniform distribution within 1 / sqrt(hidden_size)."""
+        """Draw all parameters from the uniform distribution within 1 / sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
         for param in self.parameters():
             init.uniform_(param, -bound, bound)

@@ -1,4 +1,4 @@
-"""state_dict and load_state_dict of a module; the entries themselves are state.py's."""
+"""state_dict and load_state_dict of a module; entries are handled by state.py."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Metadata = dict[str, Any]
 
 
 class Saved(Tree[M]):
-    """The part of Module that gives its state and takes it back."""
+    """The part of Module that saves and loads its state."""
 
-    _version: int = 1  # of what the class saves: `version` in the metadata
+    _version: int = 1  # format of the class's state: `version` in the metadata
 
     def state_dict(
         self,
@@ -30,10 +30,10 @@ class Saved(Tree[M]):
         """Parameters and persistent buffers by dotted name, sharing their values.
 
         Args:
-            args: The three that follow, with a warning, as PyTorch still takes them.
-            destination: Where they are added; a new dictionary if not given.
-            prefix: Put before each name.
-            keep_vars: Give the parameters themselves instead of detached aliases.
+            args: The next three, by position and with a warning, as PyTorch still accepts them.
+            destination: Dictionary to add to; a new one if not given.
+            prefix: Prefix of each name.
+            keep_vars: Whether to return the parameters themselves instead of detached aliases.
         """
         if args:
             warnings.warn(
@@ -67,19 +67,19 @@ class Saved(Tree[M]):
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
-        """Add what this module itself saves."""
+        """Add the values that this module itself saves."""
         destination.update(state.collect(self._own_entries(prefix), keep_vars=keep_vars))
         if self._has_extra_state():
             destination[f"{prefix}{_EXTRA}"] = self.get_extra_state()
 
     def get_extra_state(self) -> Any:  # noqa: ANN401 - whatever the subclass keeps
-        """What a subclass saves beside tensors; `set_extra_state` takes it back."""
+        """State that a subclass saves beside tensors; `set_extra_state` takes it back."""
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called."
         )
 
     def set_extra_state(self, state: Any) -> None:  # noqa: ANN401
-        """Take back what `get_extra_state` gave."""
+        """Restore the state that `get_extra_state` returned."""
         del state
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called."
@@ -94,12 +94,12 @@ class Saved(Tree[M]):
         """Copy the values of `state_dict` into parameters and buffers.
 
         Args:
-            state_dict: Tensors by dotted name, as state_dict() gives them.
-            strict: Missing and unexpected names are errors.
-            assign: Take the given tensors themselves instead of copying.
+            state_dict: Tensors by dotted name, as in the result of state_dict().
+            strict: Whether missing and unexpected names are errors.
+            assign: Whether to take the given tensors themselves instead of copying.
 
         Raises:
-            RuntimeError: Names or shapes that do not fit, after all that fits was copied.
+            RuntimeError: Names or shapes that do not match, after all that match were copied.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
@@ -147,16 +147,16 @@ class Saved(Tree[M]):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load what this module itself has; subclasses override it to read older states.
+        """Load the values of this module itself; subclasses override it to read older states.
 
         Args:
             state_dict: The values of this module and those below; it may be changed.
-            prefix: What the names of this module's values begin with.
-            local_metadata: The `version` that was saved, if any.
-            strict: Whether names are listed that are missing or not expected.
-            missing_keys: Names that are missing are added.
-            unexpected_keys: Names of no entry and no child are added.
-            error_msgs: What did not fit is added.
+            prefix: Prefix of the names of this module's values.
+            local_metadata: The saved `version`, if any.
+            strict: Whether to list missing and unexpected names.
+            missing_keys: List to which missing names are added.
+            unexpected_keys: List to which names of no entry and no child are added.
+            error_msgs: List to which messages about mismatches are added.
         """
         lists = (missing_keys, unexpected_keys, error_msgs)
         for hook in list(self._load_state_dict_pre_hooks.values()):
@@ -201,4 +201,4 @@ class Saved(Tree[M]):
 
 
 _EXTRA = "_extra_state"
-_ASSIGN = "assign_to_params_buffers"  # PyTorch's word in the metadata of a load
+_ASSIGN = "assign_to_params_buffers"  # PyTorch's key in the metadata of a load

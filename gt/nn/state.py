@@ -20,16 +20,16 @@ from gt.nn.parameter import (
 
 
 class Entry(NamedTuple):
-    """A parameter or buffer that is saved: where it is, and what its owner calls it."""
+    """A parameter or buffer that is saved: its table, and its name there."""
 
-    name: str  # dotted, from the module that is saved
+    name: str  # dotted, relative to the saved module
     owner: object
     attribute: str
     value: Tensor
 
 
 class IncompatibleKeys(NamedTuple):
-    """Names that a load did not use, and names that it did not find."""
+    """Names that a load did not find, and names that it did not use."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -54,12 +54,12 @@ def collect(entries: Iterable[Entry], *, keep_vars: bool) -> dict[str, Tensor]:
 def finish(
     kind: str, keys: IncompatibleKeys, problems: list[str], *, strict: bool
 ) -> IncompatibleKeys:
-    """The names that a load did not use and did not find; raises where something did not fit.
+    """The names that a load did not use and did not find; raises if something did not match.
 
     Args:
-        kind: the name of the module's class, for the error.
+        kind: name of the module's class, for the error.
         keys: the names.
-        problems: what did not fit, a text each.
+        problems: messages about mismatches.
         strict: whether the names are errors.
     """
     problems = [*(_key_problems(keys) if strict else []), *problems]
@@ -70,7 +70,7 @@ def finish(
 
 
 def load_one(entry: Entry, source: object, *, assign: bool) -> str | None:
-    """Copy one value, or put it in the entry's place; the text of what does not fit."""
+    """Copy one value, or put it in the entry's place; returns a message if it does not match."""
     name, owner, attribute, value = entry
     if isinstance(source, Recorded) and not isinstance(source, Tensor):  # PyTorch's
         source = as_tensor(source)  # type: ignore[arg-type]
@@ -97,14 +97,14 @@ def load_one(entry: Entry, source: object, *, assign: bool) -> str | None:
 
 
 def with_layout_of(tensor: Tensor, like: Tensor) -> Tensor:
-    """`tensor` in the layout of `like`: a loaded model is cut, and on the stages, as it was before.
+    """`tensor` in the layout of `like`: a loaded model is cut, and on the stages, as before.
 
     Args:
         tensor: a tensor of the same shape.
-        like: what it is going to replace, or to belong to.
+        like: the tensor that it will replace or belong to.
 
     Returns:
-        `tensor` itself where there is one worker, or `like` is partial.
+        `tensor` itself if there is one worker, or `like` is partial.
     """
     if not _core.has_begun() or len(_core.workers()) < 2 or tensor.shape != like.shape:
         return tensor

@@ -20,16 +20,16 @@ class TransformerEncoderLayer(Module):
 
     Args:
         d_model: Width.
-        nhead: Heads.
+        nhead: Number of heads.
         dim_feedforward: Width of the net's inner layer.
-        dropout: In training.
+        dropout: Probability of dropping an element, in training.
         activation: "relu", "gelu" or a function.
-        layer_norm_eps: Of both norms.
+        layer_norm_eps: eps of both norms.
         batch_first: Tensors are [b, t, d] instead of [t, b, d].
         norm_first: Whether norms come before attention and net instead of after the residual.
         bias: Whether linear layers and norms have one.
         device: Accepted and ignored.
-        dtype: Of the parameters.
+        dtype: Dtype of the parameters.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class TransformerEncoder(Module):
     """Copies of one layer, one after the other.
 
     Args:
-        encoder_layer: What is copied.
-        num_layers: How often.
-        norm: Applied at the end, if given.
+        encoder_layer: The layer to copy.
+        num_layers: Number of copies.
+        norm: A norm at the end, if given.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        del enable_nested_tensor, mask_check  # PyTorch's; they change speed there, never a result
+        del enable_nested_tensor, mask_check  # they affect only speed, in PyTorch
         self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
         self.num_layers = num_layers
         self.norm = norm
@@ -141,7 +141,7 @@ class TransformerEncoder(Module):
 def activation_named(
     activation: str | Callable[[Tensor], Tensor],
 ) -> Callable[[Tensor], Tensor]:
-    """relu or gelu by name; a function as it is."""
+    """relu or gelu by name; a function unchanged."""
     if not isinstance(activation, str):
         return activation
     known: dict[str, Callable[[Tensor], Tensor]] = {

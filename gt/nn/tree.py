@@ -1,4 +1,4 @@
-"""Walks over the tree of modules, and what is looked up by dotted names."""
+"""Iterations over the tree of modules, and look-ups by dotted names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ M = TypeVar("M", bound="Tree[Any]")  # the class of modules
 
 
 class Tree(Members[M]):
-    """The part of Module that lists what is in it and below."""
+    """The part of Module that lists the members here and below."""
 
     def parameters(self, recurse: bool = True) -> ParameterListing:
-        """All parameters; may be looped over again, has a length, and answers next()."""
+        """All parameters; may be iterated again, has a length, and supports next()."""
         return ParameterListing(lambda: self.named_parameters(recurse=recurse))
 
     def named_parameters(
@@ -75,7 +75,9 @@ class Tree(Members[M]):
         recurse: bool = True,
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
-        """(dotted name, what `get_members_fn` gives of each module), for PyTorch's extensions."""
+        """(dotted name, member) for each member that `get_members_fn` returns, for PyTorch's
+        extensions.
+        """
         owners = self._owners(prefix, recurse=recurse, unique=remove_duplicate)
         tables = ((name, dict(get_members_fn(owner))) for name, owner in owners)
         return listing.members(tables, unique=remove_duplicate)
@@ -91,7 +93,7 @@ class Tree(Members[M]):
         return module
 
     def set_submodule(self, target: str, module: M, strict: bool = False) -> None:
-        """Put `module` at this dotted name; `strict` asks that something is there already."""
+        """Put `module` at this dotted name; `strict` requires that something is there already."""
         if not target:
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Tree):

@@ -1,4 +1,4 @@
-"""Images as modules: other sizes, blocks as columns, channels as pixels."""
+"""Images as modules: resizing, blocks as columns, channels as pixels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Factors = float | tuple[float, ...]
 
 
 class Upsample(Module):
-    """The input at another size; arguments as in nn.functional.interpolate."""
+    """The input resized; arguments as in nn.functional.interpolate."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """[batch, channels, height, width] at another size, each element as its nearest."""
+    """[batch, channels, height, width] resized by nearest elements."""
 
     def __init__(self, size: Sizes | None = None, scale_factor: Factors | None = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """[batch, channels, height, width] at another size, linear between elements, corners kept."""
+    """[batch, channels, height, width] resized by linear interpolation, with fixed corners."""
 
     def __init__(self, size: Sizes | None = None, scale_factor: Factors | None = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
@@ -141,10 +141,10 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """[batch, groups * c, ...] -> the same shape, with channel c of all groups next to each other.
+    """[batch, groups * c, ...] in the same shape, with channel c of all groups adjacent.
 
     Args:
-        groups: Of channels.
+        groups: Number of groups of channels.
     """
 
     def __init__(self, groups: int) -> None:

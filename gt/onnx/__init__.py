@@ -1,4 +1,4 @@
-"""`gt.onnx`: what scripts ask; an export is refused, with the way that PyTorch has to it."""
+"""`gt.onnx`: queries of scripts; exports are refused, with a pointer to PyTorch's exporter."""
 
 from typing import NoReturn
 
@@ -30,5 +30,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

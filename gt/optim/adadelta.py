@@ -1,4 +1,4 @@
-"""Adadelta: gradients over the root of their running square, times that of the updates."""
+"""Adadelta: gradients divided by the root of their running square, times that of the updates."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Adadelta(PerParameter):
 
     Args:
         params: Parameters or groups.
-        lr: What the update is multiplied by.
-        rho: How much of the running squares each step keeps.
-        eps: Added to both of them under their roots.
+        lr: Factor of the update.
+        rho: Fraction of the running squares that each step keeps.
+        eps: Added to both running squares under their roots.
         weight_decay: lambda of the L2 penalty that the gradient gains.
         foreach: Accepted and ignored, as are `capturable` and `differentiable`.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(

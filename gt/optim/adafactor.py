@@ -1,4 +1,4 @@
-"""Adafactor: running squares of matrices held as a row and a column."""
+"""Adafactor: running squares of matrices, stored as a row and a column."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gt.optim.optimizer import (
 
 
 class Adafactor(PerParameter):
-    """Adafactor, in PyTorch's numerics; the norms it needs stay on the workers.
+    """Adafactor, in PyTorch's numerics; the norms that it needs stay on the workers.
 
     Args:
         params: Parameters or groups.
         lr: Upper bound of the relative step size.
-        beta2_decay: Power of the step's number that the newest square weighs.
+        beta2_decay: Exponent of the step's number in the weight of the newest square.
         eps: Least running square (None: the dtype's epsilon) and least norm of a parameter.
         d: Largest root mean square of an update.
-        weight_decay: Of the parameter itself.
+        weight_decay: Decay of the parameter itself.
         foreach: Accepted and ignored.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Adafactor(PerParameter):
 
     @staticmethod
     def _square(state: dict[str, Tensor], grad: Tensor, weight: float, least: float) -> Tensor:
-        """The running square of the gradient, after this one; that of a matrix is of rank one."""
+        """The running square including this gradient; that of a matrix has rank one."""
         square = grad * grad
         if grad.dim() <= 1:
             return state["variance"].lerp_(square, weight)

@@ -1,4 +1,4 @@
-"""Adagrad: gradients over the root of the sum of their squares."""
+"""Adagrad: gradients divided by the root of the sum of their squares."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Adagrad(PerParameter):
         lr: Learning rate.
         lr_decay: The rate of step n is lr / (1 + (n - 1) * lr_decay).
         weight_decay: lambda of the L2 penalty that the gradient gains.
-        initial_accumulator_value: Where the sums of squares start.
+        initial_accumulator_value: Initial value of the sums of squares.
         eps: Added to their roots.
         foreach: Accepted and ignored, as are `differentiable` and `fused`.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Adagrad(PerParameter):
 
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
         state = self.state[param]
-        if not state:  # of a group added later
+        if not state:  # the group was added later
             self._begin(group, param)
         step = next_step(state)
         if group["weight_decay"]:

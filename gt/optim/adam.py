@@ -26,13 +26,13 @@ class Adam(Optimizer):
     Args:
         params: Parameters or groups.
         lr: Learning rate.
-        betas: How much of the running mean and of the running square each step keeps.
+        betas: Fractions of the running mean and of the running square that each step keeps.
         eps: Added to the root of the running square.
         weight_decay: lambda of the L2 penalty (AdamW: of the decay of the parameter itself).
         amsgrad: Divide by the largest running square so far.
         foreach: Accepted and ignored, as are `capturable`, `differentiable` and `fused`.
-        maximize: Go up instead of down.
-        decoupled_weight_decay: Decay the parameter itself, which makes this AdamW.
+        maximize: Whether to maximize instead of minimize.
+        decoupled_weight_decay: Whether to decay the parameter itself, which makes this AdamW.
     """
 
     _entries = Entries
@@ -100,7 +100,7 @@ class Adam(Optimizer):
         )
 
     def _record(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        """The same by plain operators, which autograd follows."""
+        """The update of one parameter by plain operators, which autograd follows."""
         (state,) = self._states_of([param], amsgrad=bool(group["amsgrad"]))
         step = next_step(state)
         lr, decay = factor(group, "lr"), factor(group, "weight_decay")

@@ -22,11 +22,11 @@ class Adamax(PerParameter):
     Args:
         params: Parameters or groups.
         lr: Learning rate.
-        betas: How much of the running mean and of the running maximum each step keeps.
+        betas: Fractions of the running mean and of the running maximum that each step keeps.
         eps: Added to the absolute gradient.
         weight_decay: lambda of the L2 penalty that the gradient gains.
         foreach: Accepted and ignored, as are `capturable` and `differentiable`.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(

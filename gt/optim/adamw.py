@@ -1,4 +1,4 @@
-"""`gt.optim.adamw.AdamW`: PyTorch's path to it; the class stands in adam.py."""
+"""`gt.optim.adamw.AdamW`, PyTorch's path to the class, which is in adam.py."""
 
 from gt.optim.adam import AdamW
 

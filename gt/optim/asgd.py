@@ -1,4 +1,4 @@
-"""ASGD: gradient descent that averages the parameters it went through."""
+"""ASGD: gradient descent that averages the parameters of all steps."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class ASGD(PerParameter):
     Args:
         params: Parameters or groups.
         lr: Learning rate.
-        lambd: How much of the parameter each step takes away, in learning rates.
-        alpha: Power by which the rate falls.
+        lambd: Fraction of the parameter that each step subtracts, in learning rates.
+        alpha: Exponent by which the rate falls.
         t0: Step at which averaging starts.
         weight_decay: lambda of the L2 penalty that the gradient gains.
         foreach: Accepted and ignored, as are `capturable` and `differentiable`.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(

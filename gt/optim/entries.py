@@ -1,9 +1,9 @@
-"""A parameter's state, whose numbers are tensors to who reads them and numbers to an update.
+"""State of a parameter, whose numbers are tensors to a reader and numbers to an update.
 
-PyTorch holds the count of steps, and a few factors, as tensors without dimensions. A step of GT's
-needs them as numbers, and an instruction more for each parameter would be felt. So a tensor is made
-when somebody asks for it; from then on it is brought up to date with the number, and the number
-with what is written into it, until nobody has it any more.
+PyTorch holds the count of steps, and a few factors, as tensors without dimensions. A step of GT
+needs them as numbers, and one more instruction for each parameter would be felt. So a tensor is
+made when somebody asks for it; from then on tensor and number follow each other's writes, until
+nobody has the tensor any more.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import gt
 from gt._core import Tensor
 
 NUMBERS = frozenset({"step", "mu_product", "eta", "mu"})
-_WRITTEN = -1  # no version: what was put in is read before it is used
+_WRITTEN = -1  # no version: the value is read before its next use
 _get, _put = dict.__getitem__, dict.__setitem__
 
 
 class Entries(dict[str, Any]):
-    """What an optimizer keeps of one parameter."""
+    """State that an optimizer keeps of one parameter."""
 
     __slots__ = ("_dtypes", "_shown")
 
     def __init__(self, entries: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
         super().__init__()
-        # The tensors that stand for numbers, and the count of writes when they were equal.
+        # The tensors that stand for numbers, with the count of writes at which both were equal.
         self._shown: dict[str, tuple[Tensor, int]] = {}
         self._dtypes: dict[str, gt.dtype] = {}  # of these tensors
         self.update(entries)
 
     def number(self, name: str) -> Any:  # noqa: ANN401 - int or float; a tensor with a gradient
-        """A number, as it is after writes into the tensor that stands for it."""
+        """A number, with the writes into the tensor that stands for it."""
         if self._shown:
             self._take_writes()
         return _get(self, name)
@@ -50,7 +50,7 @@ class Entries(dict[str, Any]):
         return value
 
     def dtype(self, name: str) -> gt.dtype:
-        """That of the tensor that stands for a number."""
+        """The dtype of the tensor that stands for a number."""
         return self._dtypes[name]
 
     def _take_writes(self) -> None:
@@ -62,7 +62,7 @@ class Entries(dict[str, Any]):
 
     def _show_again(self, name: str, value: float) -> None:
         held = weakref.ref(self._shown.pop(name)[0])
-        tensor = held()  # None where nobody else has it
+        tensor = held()  # None if nobody else has it
         if tensor is not None:
             with gt.no_grad():
                 tensor.fill_(value)
@@ -96,41 +96,41 @@ class Entries(dict[str, Any]):
         self._shown.pop(name, None)
         super().__delitem__(name)
 
-    def __iter__(self) -> Iterator[str]:  # of a class that has it `dict()` asks for each entry
+    def __iter__(self) -> Iterator[str]:  # without it, `dict()` of such a class reads each entry
         return iter(self.keys())
 
     def items(self) -> Any:  # noqa: ANN401 - a dictionary's
-        """Names and what they stand for, numbers as tensors."""
+        """Names and values, numbers as tensors."""
         return self.copy().items()
 
     def values(self) -> Any:  # noqa: ANN401 - a dictionary's
-        """What the names stand for, numbers as tensors."""
+        """The entries' values, numbers as tensors."""
         return self.copy().values()
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - a dictionary's
-        """What `name` stands for, a number as a tensor; else `default`."""
+        """The value of `name`, a number as a tensor; else `default`."""
         return self[name] if name in self else default  # noqa: SIM401 - this is its definition
 
     def pop(self, name: str, *default: Any) -> Any:  # noqa: ANN401 - a dictionary's
-        """The same, and takes it out."""
+        """The value of `name`, which is removed."""
         value = self[name] if name in self else default[0] if default else _get(self, name)
         if name in self:
             del self[name]
         return value
 
     def setdefault(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - a dictionary's
-        """What `name` stands for, which is `default` from now on if there was nothing."""
+        """The value of `name`; a missing one is set to `default`."""
         if name not in self:
             self[name] = default
         return self[name]
 
     def update(self, *entries: Any, **named: Any) -> None:  # noqa: ANN401 - a dictionary's
-        """Takes entries from others."""
+        """Takes entries from other mappings."""
         for name, value in dict(*entries, **named).items():
             self[name] = value
 
     def clear(self) -> None:
-        """Takes everything out."""
+        """Removes all entries."""
         self._shown.clear()
         super().clear()
 
@@ -151,7 +151,7 @@ class Entries(dict[str, Any]):
 
 
 def number(state: dict[str, Any], name: str) -> Any:  # noqa: ANN401 - int or float
-    """A number of a state, which a program may have replaced by a dictionary of its own."""
+    """A number of a state, which a program may have replaced by a plain dictionary."""
     if isinstance(state, Entries):
         return state.number(name)
     value = state[name]
@@ -159,7 +159,7 @@ def number(state: dict[str, Any], name: str) -> Any:  # noqa: ANN401 - int or fl
 
 
 def set_number(state: dict[str, Any], name: str, value: Any) -> Any:  # noqa: ANN401 - as above
-    """Puts a number into a state, and says what it is there, of the dtype that it has."""
+    """Stores a number in a state, and returns it in the stored dtype."""
     if isinstance(state, Entries):
         return state.set_number(name, value)
     state[name] = value
@@ -167,21 +167,25 @@ def set_number(state: dict[str, Any], name: str, value: Any) -> Any:  # noqa: AN
 
 
 def multiplied(state: dict[str, Any], name: str, by: Any) -> Any:  # noqa: ANN401 - as above
-    """Multiplies a number of a state as a tensor is, whose dtype a factor takes first."""
+    """Multiplies a number of a state as PyTorch multiplies the tensor, in whose dtype the factor is
+    taken.
+    """
     is_double = isinstance(state, Entries) and state.dtype(name) == gt.float64
     by = by if is_double else _rounded(by, gt.float32)
     return set_number(state, name, number(state, name) * by)
 
 
 def plain(state: dict[str, Any]) -> dict[str, Any]:
-    """The entries, numbers as numbers."""
+    """The entries, with numbers as numbers."""
     if not isinstance(state, Entries):
         return dict(state)
     return {name: state.number(name) for name in state}
 
 
 def put_back(state: dict[str, Any], before: dict[str, Any]) -> None:
-    """Makes the entries what plain() gave before; tensors that stand for numbers stay those."""
+    """Restores the entries that plain() returned; tensors that stand for numbers stay the same
+    objects.
+    """
     for name in [*state]:
         if name not in before:
             del state[name]
@@ -193,20 +197,20 @@ def put_back(state: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def tensors(states: list[dict[str, Any]], name: str) -> list[Tensor]:
-    """An entry of each state, which is no number: without a call of Python's for each."""
+    """An entry of each state that is no number, without a Python call for each."""
     return [*map(_get, states, itertools.repeat(name))]
 
 
 def next_step(state: dict[str, Any]) -> int:
-    """Counts a step, and says which it is."""
+    """Increments the step count, and returns it."""
     return next_steps([state])[0]
 
 
 def next_steps(states: list[dict[str, Any]]) -> list[int]:
-    """Counts a step in each state, and says which they are."""
+    """Increments the step count of each state, and returns them."""
     steps = []
     for state in states:
-        if type(state) is Entries and not state._shown:  # noqa: SLF001 - what every step does
+        if type(state) is Entries and not state._shown:  # noqa: SLF001 - the common case
             step = _get(state, "step") + 1
             _put(state, "step", step)
         else:
@@ -217,7 +221,7 @@ def next_steps(states: list[dict[str, Any]]) -> list[int]:
 
 
 def _scalar_dtype() -> gt.dtype:
-    """That of numbers without one, as PyTorch's optimizers choose it."""
+    """The dtype of numbers without one, as PyTorch's optimizers choose it."""
     return gt.float64 if gt.get_default_dtype() == gt.float64 else gt.float32
 
 

@@ -1,4 +1,4 @@
-"""What an update is multiplied with: numbers, or tensors where a step is recorded."""
+"""Factors of an update: numbers, or tensors where a step is recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Factor = float | Tensor
 
 
 def factor(group: dict[str, Any], option: str) -> Factor:
-    """An option as a number; as it is where a differentiable step has a gradient for it."""
+    """An option as a number; unchanged if a differentiable step has a gradient for it."""
     value = group[option]
     if isinstance(value, Tensor) and group["differentiable"] and value.requires_grad:
         return value.reshape(())
@@ -19,12 +19,12 @@ def factor(group: dict[str, Any], option: str) -> Factor:
 
 
 def kept(x: Tensor) -> Tensor:
-    """What a later step overwrites, as a value of its own where a gradient may read it."""
+    """A copy of a tensor that a later step overwrites, if a gradient may read it."""
     return x.clone() if gt.is_grad_enabled() else x
 
 
 def decayed(grad: Tensor, param: Tensor, decay: Factor) -> Tensor:
-    """grad + decay * param, the gradient with an L2 penalty's."""
+    """grad + decay * param: the gradient with an L2 penalty."""
     if isinstance(decay, Tensor):
         return grad.addcmul(kept(param), decay)
     return grad.add(param, alpha=decay) if decay else grad

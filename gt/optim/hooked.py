@@ -1,6 +1,6 @@
-"""What registers hooks on an optimizer, and what calls those around a step.
+"""Registration of hooks on an optimizer, and the calls of them around a step.
 
-A subclass's own `step` is wrapped where the class is made, so its hooks are called, too.
+A subclass's own `step` is wrapped when the class is created, so its hooks are called, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gt.nn.hooks import HookHandle, Hooks
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
-# What is called around every optimizer's steps.
+# Hooks around every optimizer's steps.
 STEP_PRE: Hooks = {}
 STEP: Hooks = {}
 
@@ -29,7 +29,7 @@ def register_optimizer_step_post_hook(hook: Callable[..., object]) -> HookHandle
 
 
 class Hooked:
-    """The part of Optimizer that programs hang functions on."""
+    """The part of Optimizer on which programs register hooks."""
 
     _step_pre_hooks: Hooks
     _step_hooks: Hooks
@@ -37,8 +37,8 @@ class Hooked:
     _save_hooks: Hooks
     _load_pre_hooks: Hooks
     _load_hooks: Hooks
-    _opt_called: bool = False  # whether it has stepped: schedules ask
-    _stepping: bool = False  # within a step: that of a base class calls no hooks again
+    _opt_called: bool = False  # True once it has stepped, for schedules
+    _stepping: bool = False  # True within a step: a base class's step then calls no hooks again
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - a metaclass's
         super().__init_subclass__(**options)
@@ -51,9 +51,9 @@ class Hooked:
         self._load_pre_hooks, self._load_hooks = {}, {}
 
     def register_step_pre_hook(self, hook: Callable[..., object]) -> HookHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step, whose arguments these are.
+        """Call `hook(optimizer, args, kwargs)` before each step, with the step's arguments.
 
-        What it returns, if not None, replaces both; `args` begins with the optimizer.
+        A result that is not None replaces both; `args` begins with the optimizer.
         """
         return HookHandle(self._step_pre_hooks, hook, prepend=False, with_kwargs=True)
 
@@ -104,7 +104,7 @@ class Hooked:
         return result
 
     def _changed(self, hooks: Hooks, state_dict: dict[str, Any]) -> dict[str, Any]:
-        """What the hooks make of a state dictionary."""
+        """The state dictionary after the hooks."""
         for hook in list(hooks.values()):
             changed: Any = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
@@ -112,7 +112,7 @@ class Hooked:
 
 
 def hooked(step: Step) -> Step:
-    """`step` between the hooks of the optimizer that it is called on."""
+    """`step` wrapped in the hooks of the optimizer on which it is called."""
 
     @functools.wraps(step)
     def between(self: Hooked, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as `step`

@@ -10,25 +10,25 @@ from gt._core import Tensor
 from gt.optim.optimizer import Optimizer, Params, check_rate
 from gt.optim.wolfe import Point, search
 
-CURVATURE_MIN = 1e-10  # of a step that is worth remembering, PyTorch's
+CURVATURE_MIN = 1e-10  # least curvature of a step that is remembered, as in PyTorch
 
 
 class LBFGS(Optimizer):
-    """LBFGS, in PyTorch's numerics. One group only.
+    """LBFGS, in PyTorch's numerics, for one group.
 
     A step reads values: one read for each evaluation of the closure (loss, slope and largest
-    gradient together) and two for each direction. Numbers of the state are Python numbers.
+    gradient together) and two for each direction. Numbers in the state are Python numbers.
 
     Args:
         params: Parameters.
-        lr: Step length, or where the line search starts.
-        max_iter: Iterations of each step.
-        max_eval: Evaluations of each step (None: max_iter * 1.25).
-        tolerance_grad: End where no entry of the gradient is larger.
-        tolerance_change: End where neither loss nor parameters change by more.
-        history_size: How many steps are remembered.
+        lr: Step length, or first length of the line search.
+        max_iter: Limit of iterations in a step.
+        max_eval: Limit of evaluations in a step (None: max_iter * 1.25).
+        tolerance_grad: Stop if no entry of the gradient is larger.
+        tolerance_change: Stop if neither loss nor parameters change by more.
+        history_size: Number of steps that are remembered.
         line_search_fn: `strong_wolfe` or None.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class LBFGS(Optimizer):
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
-        """Go on by up to max_iter iterations.
+        """Run up to max_iter iterations.
 
         Args:
-            closure: Evaluates the model anew, calls backward() and returns the loss. Needed.
+            closure: Evaluates the model again, calls backward() and returns the loss. Required.
 
         Returns:
             The loss before the step.
@@ -120,12 +120,12 @@ class LBFGS(Optimizer):
         *,
         last: bool,
     ) -> tuple[Point, int]:
-        """Go along the direction; the point there and how often the model was evaluated."""
+        """Moves along the direction; returns the point there and the number of evaluations."""
         group = self.param_groups[0]
         state = self.state[group["params"][0]]
         if group["line_search_fn"] is None:
             self._add(direction, state["t"])
-            if last:  # nobody asks for the loss there
+            if last:  # nobody needs the loss there
                 return start, 0
             return self._evaluate(closure, state["t"], direction)[1], 1
         if group["line_search_fn"] != "strong_wolfe":
@@ -147,7 +147,7 @@ class LBFGS(Optimizer):
 
     @staticmethod
     def _direction(state: dict[str, Any], gradient: Tensor, history_size: int) -> Tensor:
-        """Minus the gradient, times what the remembered steps tell of the curvature."""
+        """Minus the gradient, times the curvature estimate from the remembered steps."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return -gradient
@@ -179,7 +179,7 @@ class LBFGS(Optimizer):
     def _evaluate(
         self, closure: Callable[[], Tensor], t: float, direction: Tensor | None
     ) -> tuple[Tensor, Point]:
-        """The closure's loss, and the point with its numbers: one read."""
+        """The closure's loss, and the point with its numbers, by one read."""
         with gt.enable_grad():
             loss = closure()
         gradient = self._gradient()
@@ -207,7 +207,7 @@ class LBFGS(Optimizer):
 
 
 def _numbers(*values: Tensor) -> list[float]:
-    """The values in one read."""
+    """The values as numbers, by one read."""
     listed = gt.stack([value.to(gt.float64) for value in values]).tolist()
     assert isinstance(listed, list), listed
     return listed

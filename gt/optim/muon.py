@@ -1,4 +1,4 @@
-"""Muon: momentum of matrices, made orthogonal before each step."""
+"""Muon: momentum of matrices, orthogonalized before each step."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Muon(PerParameter):
     Args:
         params: Parameters or groups, each [m, n].
         lr: Learning rate.
-        weight_decay: Of the parameter itself.
-        momentum: How much of the running mean each step keeps.
-        nesterov: Look ahead along the momentum.
-        ns_coefficients: Of the polynomial of degree five that each iteration applies.
-        eps: Least norm that the running mean is divided by.
-        ns_steps: How many iterations.
-        adjust_lr_fn: How the rate follows the matrix's size: `original` (None),
+        weight_decay: Decay of the parameter itself.
+        momentum: Fraction of the running mean that each step keeps.
+        nesterov: Whether to look ahead along the momentum.
+        ns_coefficients: Coefficients of the polynomial of degree five in each iteration.
+        eps: Lower bound of the norm by which the running mean is divided.
+        ns_steps: Number of iterations.
+        adjust_lr_fn: Dependence of the rate on the matrix's size: `original` (None),
             `match_rms_adamw` or `spectral_unclamped`.
     """
 
@@ -73,7 +73,7 @@ class Muon(PerParameter):
         update = grad.lerp(mean, momentum) if group["nesterov"] else mean
         update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
         param.mul_(1 - lr * group["weight_decay"])
-        # bfloat16 first widened: PyTorch's add rounds only the result
+        # bfloat16 is widened first: PyTorch's add rounds only the result.
         rate = lr * _ratio(group["adjust_lr_fn"], param)
         param.add_(update.to(param.dtype), alpha=-rate)
 
@@ -81,7 +81,7 @@ class Muon(PerParameter):
 def _orthogonal(
     matrix: Tensor, coefficients: tuple[float, float, float], iterations: int, eps: float
 ) -> Tensor:
-    """About U V^T of the matrix's U S V^T, by Newton's and Schulz's iteration in bfloat16."""
+    """Approximately U V^T for a matrix U S V^T, by the Newton-Schulz iteration in bfloat16."""
     if iterations > ITERATIONS_MAX:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if len(coefficients) != 3:

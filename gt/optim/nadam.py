@@ -22,13 +22,13 @@ class NAdam(PerParameter):
     Args:
         params: Parameters or groups.
         lr: Learning rate.
-        betas: How much of the running mean and of the running square each step keeps.
+        betas: Fractions of the running mean and of the running square that each step keeps.
         eps: Added to the root of the running square.
         weight_decay: lambda of the L2 penalty.
-        momentum_decay: How fast the momentum nears its end value.
-        decoupled_weight_decay: Decay the parameter itself, as AdamW does.
+        momentum_decay: Rate at which the momentum approaches its final value.
+        decoupled_weight_decay: Whether to decay the parameter itself, as AdamW does.
         foreach: Accepted and ignored, as are `capturable` and `differentiable`.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Optimizer: groups, state, saving and loading. Subclasses say how a step updates."""
+"""Optimizer: groups, state, saving and loading. Subclasses define the update of a step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameters
 Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
 
-HELD = {"t", "ro"}  # numbers of LBFGS's state that PyTorch holds as tensors
+HELD = {"t", "ro"}  # numbers in LBFGS's state that PyTorch holds as tensors
 UNORDERED = (
     "optimizer parameters need to be organized in ordered collections, but the ordering of "
     "tensors in sets will change between runs. Please use a list instead."
@@ -45,12 +45,12 @@ class Optimizer(Hooked):
     """The base of all optimizers.
 
     Args:
-        params: Parameters, (name, parameter) pairs, or groups: dictionaries with "params" and
-            options of their own.
-        defaults: The options of groups that do not give theirs.
+        params: Parameters, (name, parameter) pairs, or groups: dictionaries with "params" and their
+            own options.
+        defaults: Options for groups that do not set theirs.
     """
 
-    _entries: type[dict[str, Any]] = dict  # what holds the state of a parameter
+    _entries: type[dict[str, Any]] = dict  # class of a parameter's state
     param_groups: list[Group]
     state: defaultdict[Tensor, dict[str, Any]]
 
@@ -80,8 +80,8 @@ class Optimizer(Hooked):
         """Update all parameters that have a gradient.
 
         Args:
-            closure: Evaluates the model anew, calls backward() and returns the loss, which step()
-                then returns.
+            closure: Evaluates the model again, calls backward() and returns the loss, which step()
+                returns in turn.
         """
         loss = None
         if closure is not None:
@@ -108,12 +108,12 @@ class Optimizer(Hooked):
     # ---- groups ----
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add parameters with options of their own.
+        """Add parameters with their own options.
 
         Raises:
-            TypeError: Not a dictionary of tensors.
-            ValueError: A parameter that is in another group, or is no leaf, unless it retains
-                its gradient or steps are differentiable.
+            TypeError: It is not a dictionary of tensors.
+            ValueError: A parameter is in another group, or is no leaf, unless it retains its
+                gradient or steps are differentiable.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
@@ -155,7 +155,7 @@ class Optimizer(Hooked):
     # ---- saving ----
 
     def state_dict(self) -> dict[str, Any]:
-        """State by the parameter's place, and the groups with places instead of parameters."""
+        """State by the parameter's index, and the groups with indices instead of parameters."""
         for hook in list(self._save_pre_hooks.values()):
             hook(self)
         places: dict[int, int] = {}
@@ -174,10 +174,10 @@ class Optimizer(Hooked):
         return self._changed(self._save_hooks, saved)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take state and options from what state_dict() gave; tensors are copied.
+        """Restore state and options that state_dict() returned; tensors are copied.
 
         Raises:
-            ValueError: Other groups than this optimizer's.
+            ValueError: The groups differ from this optimizer's.
         """
         state_dict = self._changed(self._load_pre_hooks, dict(state_dict))
         saved = state_dict["param_groups"]
@@ -194,7 +194,8 @@ class Optimizer(Hooked):
         ours = itertools.chain.from_iterable(group["params"] for group in self.param_groups)
         theirs = itertools.chain.from_iterable(group["params"] for group in saved)
         by_place = dict(zip(theirs, ours, strict=True))
-        # PyTorch casts numbers but `step`: its resumed runs are not quite the whole ones.
+        # PyTorch casts all numbers except `step`: its resumed runs differ slightly from
+        # uninterrupted ones.
         uncast = NUMBERS if self._entries is Entries else {"step"}
         state: defaultdict[Tensor, dict[str, Any]] = defaultdict(self._entries)  # type: ignore[arg-type] # called without any
         for place, entries in state_dict["state"].items():
@@ -221,7 +222,7 @@ class Optimizer(Hooked):
 
 
 class PerParameter(Optimizer):
-    """The base of optimizers that update each parameter by itself, from plain operators."""
+    """The base of optimizers that update each parameter separately, by plain operators."""
 
     _entries = Entries
 
@@ -230,15 +231,15 @@ class PerParameter(Optimizer):
             self._update_one(group, param, -grad if group.get("maximize") else grad)
 
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        """Update `param` by `grad`, whose sign is that of going down."""
+        """Update `param` by `grad`, which is negated already for `maximize`."""
         raise NotImplementedError
 
 
 def check_fused(*, fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
-    """Raise PyTorch's error for options of which it has no implementation together.
+    """Raise PyTorch's error for options that it does not implement together.
 
     Raises:
-        InvalidUse: `fused` beside one of the others.
+        InvalidUse: `fused` is set with one of the others.
     """
     if fused and differentiable:
         raise InvalidUse("`fused` does not support `differentiable`")
@@ -247,10 +248,10 @@ def check_fused(*, fused: bool | None, foreach: bool | None, differentiable: boo
 
 
 def check_rate(lr: float | Tensor, text: str = "Invalid learning rate") -> None:
-    """Raise PyTorch's error for a rate below zero, or a tensor of several.
+    """Raise PyTorch's error for a negative rate, or for a tensor of several.
 
     Raises:
-        ValueError: `text` and the rate.
+        ValueError: The error has `text` and the rate.
     """
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
@@ -262,7 +263,7 @@ def check_betas(betas: tuple[Factor, Factor]) -> None:
     """Raise PyTorch's error for the first of the two that is outside [0, 1).
 
     Raises:
-        ValueError: Naming place and value.
+        ValueError: The error names position and value.
     """
     for place, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
@@ -270,10 +271,10 @@ def check_betas(betas: tuple[Factor, Factor]) -> None:
 
 
 def check_at_least_zero(**options: Factor) -> None:
-    """Raise PyTorch's error for the first option below zero (or not a number).
+    """Raise PyTorch's error for the first option below zero (or NaN).
 
     Raises:
-        ValueError: Naming option and value.
+        ValueError: The error names option and value.
     """
     names = {"momentum": "momentum value", "eps": "epsilon value"}
     names["weight_decay"] = "weight_decay value"
@@ -283,7 +284,7 @@ def check_at_least_zero(**options: Factor) -> None:
 
 
 def _split_names(params: object) -> tuple[list[Tensor], list[str]]:
-    """The tensors, and their names where they come as (name, tensor)."""
+    """The tensors, and their names if they come as (name, tensor)."""
     if isinstance(params, Tensor):
         return [params], []
     if isinstance(params, set):

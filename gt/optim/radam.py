@@ -1,4 +1,4 @@
-"""RAdam: Adam that leaves its divisor out until the running square has seen enough."""
+"""RAdam: Adam without its divisor until the running square has averaged enough steps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class RAdam(PerParameter):
     Args:
         params: Parameters or groups.
         lr: Learning rate.
-        betas: How much of the running mean and of the running square each step keeps.
+        betas: Fractions of the running mean and of the running square that each step keeps.
         eps: Added to the root of the running square.
         weight_decay: lambda of the L2 penalty.
-        decoupled_weight_decay: Decay the parameter itself, as AdamW does.
+        decoupled_weight_decay: Whether to decay the parameter itself, as AdamW does.
         foreach: Accepted and ignored, as are `capturable` and `differentiable`.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RAdam(PerParameter):
         mean = state["exp_avg"].lerp_(grad, 1 - beta1)
         square = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         unbiased, seen = mean / (1 - beta1**step), 1 - beta2**step
-        most = 2 / (1 - beta2) - 1  # the length of the average after many steps
+        most = 2 / (1 - beta2) - 1  # length of the average after many steps
         length = most - 2 * step * beta2**step / seen
         if length > 5.0:
             span = (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)

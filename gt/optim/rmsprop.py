@@ -1,4 +1,4 @@
-"""RMSprop: gradients over the root of their running square."""
+"""RMSprop: gradients divided by the root of their running square."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class RMSprop(PerParameter):
     Args:
         params: Parameters or groups.
         lr: Learning rate.
-        alpha: How much of the running square each step keeps.
-        eps: Added to its root.
+        alpha: Fraction of the running square that each step keeps.
+        eps: Added to the root of the running square.
         weight_decay: lambda of the L2 penalty that the gradient gains.
-        momentum: Of the running step that replaces the step; 0 is none.
-        centered: Take the square of the running mean off the running square.
-        maximize: Go up instead of down.
+        momentum: Factor of the running step that replaces the step; 0 is none.
+        centered: Whether to subtract the square of the running mean from the running square.
+        maximize: Whether to maximize instead of minimize.
         foreach: Accepted and ignored, as are `capturable` and `differentiable`.
     """
 

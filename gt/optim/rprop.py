@@ -1,4 +1,4 @@
-"""Rprop: steps of their own for each entry, by the signs of two gradients in a row."""
+"""Rprop: a step size for each entry, by the signs of two successive gradients."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Rprop(PerParameter):
 
     Args:
         params: Parameters or groups.
-        lr: Where the step sizes start.
-        etas: Factors of a step size where the sign changed and where it stayed.
-        step_sizes: The smallest and the largest.
+        lr: Initial step size.
+        etas: Factors of a step size for a changed sign and for an unchanged one.
+        step_sizes: The smallest and the largest step size.
         capturable: Accepted and ignored, as are `foreach` and `differentiable`.
-        maximize: Go up instead of down.
+        maximize: Whether to maximize instead of minimize.
     """
 
     def __init__(

@@ -21,11 +21,11 @@ class SGD(Optimizer):
     Args:
         params: Parameters or groups.
         lr: Learning rate.
-        momentum: Of the running gradient that replaces the gradient; 0 is none.
-        dampening: How much of the new gradient the running one leaves out.
+        momentum: Factor of the running gradient that replaces the gradient; 0 is none.
+        dampening: Fraction of the new gradient that the running one omits.
         weight_decay: lambda of the L2 penalty that the gradient gains.
-        nesterov: Look ahead along the momentum.
-        maximize: Go up instead of down.
+        nesterov: Whether to look ahead along the momentum.
+        maximize: Whether to maximize instead of minimize.
         foreach: Accepted and ignored, as are `differentiable` and `fused`.
     """
 
@@ -83,7 +83,7 @@ class SGD(Optimizer):
             state["momentum_buffer"] = buffer
 
     def _record(self, group: Group, param: Tensor, grad: Tensor) -> None:
-        """The same by plain operators, which autograd follows."""
+        """The update of one parameter by plain operators, which autograd follows."""
         grad = decayed(grad, param, factor(group, "weight_decay"))
         momentum = float(group["momentum"])
         if momentum:

@@ -1,4 +1,4 @@
-"""Averages of a model's weights over training, and the schedule that goes with them."""
+"""Averages of a model's weights over training, and the schedule for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MultiAverage: TypeAlias = Callable[[Sequence[Tensor], Sequence[Tensor], "Tensor 
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAverage:
-    """Moves lists of averages by an exponential moving average, in place."""
+    """A function that updates lists of averages by an exponential moving average, in place."""
     _check_decay(decay)
 
     def ema_update(
@@ -51,7 +51,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAverage:
 
 
 def get_swa_multi_avg_fn() -> MultiAverage:
-    """Moves lists of averages towards the mean of all, in place."""
+    """A function that updates lists of averages to the mean of all, in place."""
 
     def swa_update(
         averaged_params: Sequence[Tensor],
@@ -66,7 +66,7 @@ def get_swa_multi_avg_fn() -> MultiAverage:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """The next exponential moving average of one parameter."""
+    """A function that returns the next exponential moving average of one parameter."""
     _check_decay(decay)
 
     def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Tensor | int) -> Tensor:
@@ -78,7 +78,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 
 def get_swa_avg_fn() -> Average:
-    """The next mean of one parameter."""
+    """A function that returns the next mean of one parameter."""
 
     def swa_update(
         averaged_param: Tensor, current_param: Tensor, num_averaged: Tensor | int
@@ -95,13 +95,13 @@ def _check_decay(decay: float) -> None:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages; `update_parameters` takes them further.
+    """A copy of a model whose parameters are averages; `update_parameters` updates them.
 
     Args:
         model: The model that is trained.
-        device: Accepted: it places nothing.
+        device: Accepted without effect.
         avg_fn: The next average from (average, parameter, number averaged); the mean by default.
-        multi_avg_fn: The same of lists, in place.
+        multi_avg_fn: A function that does so for lists, in place.
         use_buffers: Whether buffers are averaged, too; else they are copied.
     """
 
@@ -128,9 +128,9 @@ class AveragedModel(Module):
         return model(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Take the averages further by the parameters of `model`; the first time, copy them.
+        """Update the averages by the parameters of `model`; the first call copies them.
 
-        How many have been averaged is read.
+        The number of averaged models is read.
         """
         averages, currents = (
             _averaged(self.module, self.use_buffers),
@@ -164,12 +164,12 @@ def _averaged(model: Module, use_buffers: bool) -> Iterable[Tensor]:
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: object = None) -> None:
-    """Compute the running statistics of a model's batch norms over `loader` anew.
+    """Recompute the running statistics of a model's batch norms over `loader`.
 
     Args:
         loader: Batches: tensors, or sequences whose first entry is the model's input.
-        model: Left as it was, but for the statistics.
-        device: Accepted: it places nothing.
+        model: The model; only its statistics change.
+        device: Accepted without effect.
     """
     momenta = {module: module.momentum for module in model.modules() if _is_norm(module)}
     if not momenta:
@@ -197,17 +197,17 @@ def _is_norm(module: Any) -> bool:  # noqa: ANN401 - of a tree of modules
 
 
 class SWALR(LRScheduler):
-    """Goes to a constant rate and stays there.
+    """The rate moves to a constant and stays there.
 
     Args:
-        optimizer: Whose groups.
-        swa_lr: The rate in the end; a list has one for each group.
-        anneal_epochs: Steps until then.
+        optimizer: The optimizer whose rates are set.
+        swa_lr: The final rate; a list has one for each group.
+        anneal_epochs: Number of steps to the final rate.
         anneal_strategy: `cos` or `linear`.
-        last_epoch: Where to go on.
+        last_epoch: Epoch at which to continue.
 
     Raises:
-        ValueError: Options that PyTorch refuses too.
+        ValueError: An option that PyTorch also refuses.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Factor]:
-        """The rate of each group: what is left of the way it started from, and the rest."""
+        """The rate of each group: a mix of its initial and its final rate."""
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
@@ -240,17 +240,17 @@ class SWALR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             start = end = group["swa_lr"]
-            if before != 1:  # where it came from, by how far it has got
+            if before != 1:  # the initial rate, from the present one and the progress
                 start = (group["lr"] - before * end) / (1 - before)
             rates.append(end * after + start * (1 - after))
         return rates
 
     def _part(self, step: int) -> float:
-        """How much of the way has been gone at `step`."""
+        """Fraction of the annealing that is done at `step`, from 0 to 1."""
         t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

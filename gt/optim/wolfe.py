@@ -1,4 +1,6 @@
-"""A step length that fulfils the strong Wolfe conditions. Numbers only: no tensor is read here."""
+"""A step length that satisfies the strong Wolfe conditions. Numbers only: no tensor is
+read here.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +10,32 @@ from dataclasses import dataclass
 
 from gt._core import Tensor
 
-DECREASE, CURVATURE = 1e-4, 0.9  # of the two conditions, PyTorch's
+DECREASE, CURVATURE = 1e-4, 0.9  # constants of the two conditions, as in PyTorch
 LENGTH_MIN = 1e-9  # of a bracket, in units of the parameters
 
 
 @dataclass(frozen=True)
 class Point:
-    """A place on the line: how far, the loss there, its gradient, and both as numbers."""
+    """A point on the line: its distance, the loss and gradient there, and both as numbers."""
 
     t: float
     loss: float
     slope: float  # gradient times direction
-    largest: float  # of the gradient's absolute entries
+    largest: float  # largest absolute entry of the gradient
     gradient: Tensor
 
 
 def search(
     evaluate: Callable[[float], Point], start: Point, t: float, longest: float, evaluations: int
 ) -> tuple[Point, int]:
-    """The point to go to, and how often the model was evaluated.
+    """The point to move to, and the number of evaluations.
 
     Args:
-        evaluate: The point at a distance.
+        evaluate: Function that returns the point at a distance.
         start: The point at distance 0.
         t: First distance to try.
         longest: Largest absolute entry of the direction.
-        evaluations: At most so many after the first.
+        evaluations: Limit of evaluations after the first.
     """
     bracket, count, done = _bracket(evaluate, start, t, evaluations)
     low, high = _ordered(bracket)
@@ -57,7 +59,7 @@ def search(
 def _bracket(
     evaluate: Callable[[float], Point], start: Point, t: float, evaluations: int
 ) -> tuple[tuple[Point, Point], int, bool]:
-    """Two points with a fitting one between them, or a fitting one twice and True."""
+    """Two points with a suitable one between them, or a suitable one twice and True."""
     before, new, count = start, evaluate(t), 0
     while count < evaluations:
         low_enough = new.loss <= start.loss + DECREASE * new.t * start.slope
@@ -79,7 +81,7 @@ def _ordered(bracket: tuple[Point, Point]) -> tuple[Point, Point]:
 
 
 def _inside(t: float, left: float, right: float, *, stuck: bool) -> tuple[float, bool]:
-    """`t` away from the bracket's ends where it came too near for the second time."""
+    """`t`, moved away from the bracket's ends if it comes too close for the second time."""
     least, most = min(left, right), max(left, right)
     margin = 0.1 * (most - least)
     if min(most - t, t - least) >= margin:
@@ -90,7 +92,7 @@ def _inside(t: float, left: float, right: float, *, stuck: bool) -> tuple[float,
 
 
 def interpolate(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
-    """Where the cubic through both losses and slopes is least, within the bounds."""
+    """Minimum of the cubic through both losses and slopes, within the bounds."""
     first, second = (a, b) if a.t <= b.t else (b, a)
     least, most = bounds or (first.t, second.t)
     width = second.t - first.t

@@ -1,8 +1,8 @@
-"""Pipelines: schedules as orders of the same instructions, and how long ranks are idle in them.
+"""Pipelines: schedules as orders of the same instructions, and the idle times of ranks in them.
 
-`schedules.py` has a function for each schedule, `plans.py` what they share, `simulation.py` the
-arithmetic of bubbles, `training.py` a step in a plan's order, `measurement.py` when workers
-executed it, and `picture.py` draws that.
+`schedules.py` has a function for each schedule, `plans.py` their common parts, `simulation.py` the
+arithmetic of bubbles, `training.py` a step in a plan's order, `measurement.py` the times at which
+workers executed it, and `picture.py` draws them.
 """
 
 from gt.config.scopes import schedule as configured
@@ -45,5 +45,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What users type; what this package needs itself is no part of it."""
+    """Lists the public names; imports for the package's own use are left out."""
     return __all__

@@ -1,4 +1,6 @@
-"""When workers executed a pipeline's units, from the records beside an instruction log."""
+"""Times at which workers executed a pipeline's units, from the records beside an
+instruction log.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,26 @@ from gt.tools.executions import Execution, executions
 
 WAIT_MS = 0.5
 """A shorter pause between two instructions of a unit is not drawn."""
-# By worker, mark, and whether they are of its unit or behind it.
+# Key: worker, mark, and whether the instructions belong to its unit or follow it.
 Groups: TypeAlias = dict[tuple[int, Mark, bool], list[Execution]]
 
 
 def measured(log: str, plan: Plan, marks: Sequence[Mark]) -> Run:
-    """The units of a plan as workers executed them; waits until all that was emitted has run.
+    """Units of a plan as executed by workers; waits until everything emitted has run.
 
-    A unit is one `Work`, or several where a worker waited in it, busy as long as its instructions
-    took. Collectives are no work: their bytes move beside what computes.
+    A unit is one `Work`, or several if a worker waited inside it; its busy time is that of its
+    instructions. Collectives do not count as work: they run beside the computation.
 
     Args:
-        log: the path of the instruction log.
-        plan: in whose order the units were emitted.
-        marks: a pipeline's.
+        log: path of the instruction log.
+        plan: plan in whose order the units were emitted.
+        marks: marks of the pipeline.
 
     Raises:
         InvalidUse: there are no records.
     """
     synchronize()
-    debug.get_worker_stats()  # workers write down what they have before they answer
+    debug.get_worker_stats()  # workers write their records before they answer
     families = {name: family for name, family, *_ in _core.op_table()}
     firsts = [mark.first for mark in marks]
     groups: Groups = defaultdict(list)
@@ -76,7 +78,9 @@ def _busy(instructions: Sequence[Execution]) -> float:
 
 
 def _ranks(groups: Groups, plan: Plan) -> dict[int, int]:
-    """Whose each worker is: that of the stages that are not spread for which it worked longest."""
+    """Rank of each worker: the one for whose stages, spread ones included in parts, it worked
+    longest.
+    """
     times: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for (worker, mark, _), instructions in groups.items():
         ranks = plan.ranks_of(mark.unit.stage)
@@ -86,7 +90,7 @@ def _ranks(groups: Groups, plan: Plan) -> dict[int, int]:
 
 
 def costs(run: Run) -> Costs:
-    """How long units took, on average over micro-batches and a rank's workers: for `simulate`."""
+    """Mean durations of the units over micro-batches and a rank's workers: input of `simulate`."""
     whole: dict[tuple[int, int, Unit], float] = defaultdict(float)
     for work in run.works:
         if work.unit is not None:

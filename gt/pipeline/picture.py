@@ -17,7 +17,7 @@ TITLES = {
 }
 WHOLE_BACKWARD = "backward (B)"
 ROW_INCHES, WIDTH_INCHES = 0.5, 14.0
-LABEL_SHARE_MIN = 0.012  # of the width: narrower boxes have no room for `F3`
+LABEL_SHARE_MIN = 0.012  # share of the width; narrower boxes have no room for `F3`
 
 
 def png(run: Run, output: str) -> None:

@@ -1,7 +1,7 @@
-"""A schedule for so many ranks and micro-batches: each rank's order, and one order of all of them.
+"""A schedule for given numbers of ranks and micro-batches: each rank's order, and one order of all.
 
-A stage that is spread over all ranks (an embedding, an output head) has no place in the schedules'
-own orders: its units go in where a rank is free, by the costs that are given.
+A stage that is spread over all ranks (an embedding, an output head) is not part of the schedules'
+orders: its units are inserted where a rank is free, according to the costs.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from gt.pipeline.schedules import Kind, Schedule, Unit, named, units
 EMBEDDING = -1
 """The number of a spread stage before the first one."""
 AHEAD = 2
-"""How many micro-batches a spread embedding is ahead: no rank waits for the others' rows."""
+"""Micro-batches by which a spread embedding runs ahead, so that no rank waits for others' rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """How long units take.
+    """Durations of units.
 
     Args:
-        forward: of a stage, by its number; one without an entry takes one over the chunks.
-        backward: to a stage's input.
-        weights: to a stage's weights.
-        transfer: from a stage to the next one, while the ranks go on.
+        forward: duration of a stage's forward, by the stage's number; a missing one is 1 / chunks.
+        backward: duration of the gradient of a stage's input.
+        weights: duration of the gradient of a stage's weights.
+        transfer: duration of a transfer from a stage to the next one, while the ranks go on.
     """
 
     forward: Mapping[int, float] = field(default_factory=dict)
@@ -38,15 +38,15 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What each rank does in a step.
+    """Work of each rank in a step, in order.
 
     Args:
         schedule: a row of the table of schedules.
-        ranks: how many workers, or groups of workers, have stages.
-        microbatches: of a step.
-        embedding: a stage before the first one is spread over all ranks.
-        head: a stage behind the last one is.
-        costs: by which the units of spread stages are placed.
+        ranks: number of workers, or groups of workers, that have stages.
+        microbatches: number of micro-batches in a step.
+        embedding: True for a stage before the first one that is spread over all ranks.
+        head: True for a stage behind the last one that is spread over all ranks.
+        costs: durations by which the units of spread stages are placed.
     """
 
     schedule: Schedule
@@ -56,15 +56,15 @@ class Plan:
     head: bool = False
     costs: Costs = field(default_factory=Costs)
     order: tuple[Unit, ...] = ()
-    """All units, each behind those that it needs; a rank works on its own in this order."""
+    """All units, each after those that it needs; a rank runs its own in this order."""
 
     @property
     def stages(self) -> int:
-        """How many stages there are, without those that are spread."""
+        """Number of stages, without those that are spread over all ranks."""
         return self.schedule.stages(self.ranks)
 
     def ranks_of(self, stage: int) -> tuple[int, ...]:
-        """Who has a stage."""
+        """The ranks that have a stage."""
         if 0 <= stage < self.stages:
             return (self.schedule.rank(stage, self.ranks),)
         return tuple(range(self.ranks))
@@ -89,7 +89,7 @@ class Plan:
             yield Unit(stage, number, "B")
 
     def cost(self, unit: Unit, costs: Costs) -> float:
-        """How long a unit takes on each of its ranks."""
+        """Duration of a unit on each of its ranks."""
         usual = 1.0 / self.schedule.chunks
         weights = costs.weights.get(unit.stage, usual)
         if unit.kind == "F":
@@ -100,8 +100,8 @@ class Plan:
         return backward if self.schedule.splits else backward + weights
 
     def phases(self, rank: int = 0) -> tuple[int, int, int]:
-        """How many forwards a rank has before its first backward follows one, then forwards, and
-        backwards behind the last of these."""
+        """Numbers of a rank's forwards before its steady phase, of forwards in it, and of backwards
+        behind the last forward."""
         own = (unit for unit in self.of_rank(rank) if 0 <= unit.stage < self.stages)
         kinds = [unit.kind for unit in own if unit.kind != "W"]
         warm_up = kinds.index("B") - 1
@@ -118,15 +118,15 @@ def plan(
     head: bool = False,
     costs: Costs | None = None,
 ) -> Plan:
-    """A schedule for so many ranks and micro-batches.
+    """The plan of a schedule for given numbers of ranks and micro-batches.
 
     Args:
         schedule: its name: gpipe, 1f1b, zb-h1, zbv or interleaved.
-        ranks: how many workers, or groups of workers, have stages.
-        microbatches: of a step.
-        embedding: a stage before the first one is spread over all ranks.
-        head: a stage behind the last one is.
-        costs: how long the units take; one over a rank's stages each if not given.
+        ranks: number of workers, or groups of workers, that have stages.
+        microbatches: number of micro-batches in a step.
+        embedding: True for a stage before the first one that is spread over all ranks.
+        head: True for a stage behind the last one that is spread over all ranks.
+        costs: durations of the units; 1 / (stages of a rank) each if not given.
 
     Raises:
         InvalidValue: no such schedule, or no ranks or micro-batches.
@@ -142,10 +142,11 @@ def plan(
 
 
 def _readers_first(plan: Plan) -> Iterator[Unit]:
-    """The same order on each rank; a unit stands right behind what it reads, where its ranks allow.
+    """Units in an order that is the same on each rank, each directly after its operands if its
+    ranks allow.
 
-    What a rank sends to another one, it sends where the reader was emitted: behind all that was
-    emitted for it before.
+    A rank sends a result to another one at the position of the reader, after everything emitted
+    earlier for the rank.
     """
     queues = [deque(plan.of_rank(rank)) for rank in range(plan.ranks)]
     place: dict[Unit, int] = {}
@@ -164,13 +165,15 @@ def _readers_first(plan: Plan) -> Iterator[Unit]:
 
 
 class _Merge:
-    """The ranks' orders as one, by when the units begin; spread stages take their turn at once."""
+    """The ranks' orders merged by start time; spread stages take their turn on all
+    ranks at once.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         ranks = range(plan.ranks)
         own = (plan.schedule.order(rank, plan.ranks, plan.microbatches) for rank in ranks)
-        # Of units that could begin at once the first one does.
+        # Among units that could begin at the same time, the first begins.
         self._queues = [deque(units) for units in (*_spread_units(plan), *own)]
         self._free = [0.0 for _ in ranks]
         self._spans: dict[Unit, tuple[float, float]] = {}
@@ -181,13 +184,15 @@ class _Merge:
             starts = [
                 (start, queue) for queue in queues if (start := self._start(queue[0])) is not None
             ]
-            assert starts, [queue[0] for queue in queues]  # a rank's order does not hold
+            assert starts, [queue[0] for queue in queues]  # a rank's order is not executable
             start, queue = min(starts, key=lambda one: one[0])
             self._place(queue.popleft(), start)
         return self._spans
 
     def _start(self, unit: Unit) -> float | None:
-        """When it could begin on the first of its ranks; None before what it needs is placed."""
+        """Earliest start on the first of its ranks; None until the units that it needs
+        are placed.
+        """
         ranks = self.plan.ranks_of(unit.stage)
         start = min(self._free[rank] for rank in ranks)
         for needed in self.plan.needs(unit):
@@ -209,7 +214,7 @@ class _Merge:
 def _spread_units(plan: Plan) -> Iterator[list[Unit]]:
     """The units of each kind of the stages that are spread."""
     backward: tuple[Kind, ...] = ("B", "W") if plan.schedule.splits else ("B",)
-    if plan.embedding:  # its inputs are no numbers that have gradients
+    if plan.embedding:  # its inputs have no gradients
         yield units("F", EMBEDDING, plan.microbatches)
         yield units(backward[-1], EMBEDDING, plan.microbatches)
     if plan.head:
@@ -218,9 +223,9 @@ def _spread_units(plan: Plan) -> Iterator[list[Unit]]:
 
 
 def _placed_beside(plan: Plan, unit: Unit) -> Unit | None:
-    """The unit at whose start a spread one has its turn, though it reads nothing of it."""
+    """The unit with which a spread one shares its turn, though it does not read its result."""
     if unit.stage == EMBEDDING and unit.kind == "F" and unit.microbatch >= AHEAD:
         return Unit(0, unit.microbatch - AHEAD, "F")
     if unit.stage == plan.stages and unit.kind == "W":
-        return Unit(plan.stages - 1, unit.microbatch, "B")  # which all wait for
+        return Unit(plan.stages - 1, unit.microbatch, "B")  # which all ranks wait for
     return None

@@ -1,7 +1,7 @@
-"""Pipeline schedules: in which order each rank works on its stages' micro-batches.
+"""Pipeline schedules: the order in which each rank works on its stages' micro-batches.
 
-A schedule is an order of the same instructions, so no schedule changes a result. A function for
-each yields the units of one rank; what they share (dependencies, spread stages) is in plans.py.
+A schedule is an order of the same instructions, so no schedule changes a result. Each function
+yields the units of one rank; plans.py has the common parts (dependencies, spread stages).
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class Schedule:
     """A row of the table of schedules.
 
     Args:
-        title: as papers call it.
-        order: the units of a rank, given the rank, how many there are, and micro-batches.
-        chunks: stages that each rank has.
-        splits: the backward is B and W; without it B is the whole backward, and there is no W.
-        is_v: the second half of the stages is on the ranks in reverse, the last stage where the
-            first one is.
+        title: name in papers.
+        order: function from the rank, the number of ranks and the number of micro-batches to the
+            rank's units.
+        chunks: number of stages per rank.
+        splits: whether the backward is split into B and W; otherwise B is the whole backward, and
+            there is no W.
+        is_v: whether the second half of the stages is on the ranks in reverse order, so that the
+            last stage is on the rank of the first.
     """
 
     title: str
@@ -48,17 +50,17 @@ class Schedule:
     is_v: bool = False
 
     def stages(self, ranks: int) -> int:
-        """How many stages so many ranks have."""
+        """Number of stages on `ranks` ranks."""
         return self.chunks * ranks
 
     def rank(self, stage: int, ranks: int) -> int:
-        """Whose a stage is."""
+        """The rank that has a stage."""
         lap, place = divmod(stage, ranks)
         return ranks - 1 - place if self.is_v and lap % 2 else place
 
 
 def gpipe(rank: int, ranks: int, microbatches: int) -> Iterator[Unit]:
-    """All forwards, then all backwards: the simplest, and all activations are held."""
+    """All forwards, then all backwards: the simplest schedule; it holds all activations."""
     del ranks
     for kind in ("F", "B"):
         yield from (Unit(rank, number, kind) for number in range(microbatches))
@@ -72,7 +74,7 @@ def one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> Iterat
 
 def interleaved(rank: int, ranks: int, microbatches: int) -> Iterator[Unit]:
     """1F1B of two stages a rank, which take turns with a group of micro-batches each."""
-    whole = -(-microbatches // ranks) * ranks  # the order is one of full groups
+    whole = -(-microbatches // ranks) * ranks  # the order consists of full groups
     groups = [range(start, start + ranks) for start in range(0, whole, ranks)]
     chunks = [rank, ranks + rank]
     forwards = [Unit(s, i, "F") for group in groups for s in chunks for i in group]
@@ -82,13 +84,14 @@ def interleaved(rank: int, ranks: int, microbatches: int) -> Iterator[Unit]:
 
 
 def zb_h1(rank: int, ranks: int, microbatches: int) -> Iterator[Unit]:
-    """1F1B with a split backward: W fills what was idle, and no more activations are held."""
+    """1F1B with a split backward: W fills idle time, and no more activations are held."""
     warm_up = min(ranks - 1 - rank, microbatches)
     forwards, backwards = units("F", rank, microbatches), units("B", rank, microbatches)
     weights = iter(units("W", rank, microbatches))
     for unit in _alternating(forwards, backwards, warm_up):
         yield unit
-        # Later ranks begin backwards sooner: they put off W until all hold as many activations.
+        # Later ranks begin backwards sooner: they delay W until all hold the same number of
+        # activations.
         if unit.kind == "B" and unit.microbatch >= rank:
             yield next(weights)
     yield from weights
@@ -96,7 +99,7 @@ def zb_h1(rank: int, ranks: int, microbatches: int) -> Iterator[Unit]:
 
 def zb_v(rank: int, ranks: int, microbatches: int) -> Iterator[Unit]:
     """Two stages a rank in a V, backward split: with equal F, B, W no rank idles between steps."""
-    whole = max(microbatches, 2 * ranks)  # the order is one of a full pipeline
+    whole = max(microbatches, 2 * ranks)  # the order is that of a full pipeline
     yield from _only(_zb_v(rank, ranks, whole), microbatches)
 
 
@@ -130,7 +133,7 @@ def _zb_v(rank: int, ranks: int, microbatches: int) -> Iterator[Unit]:
 def _alternating(
     forwards: Iterable[Unit], backwards: Iterable[Unit], warm_up: int
 ) -> Iterator[Unit]:
-    """So many forwards, then one of each in turn, then the backwards that are left."""
+    """`warm_up` forwards, then one of each in turn, then the remaining backwards."""
     forwards, backwards = iter(forwards), iter(backwards)
     yield from itertools.islice(forwards, warm_up)
     for unit in forwards:
@@ -139,12 +142,12 @@ def _alternating(
 
 
 def _only(units: Iterable[Unit], microbatches: int) -> Iterator[Unit]:
-    """Those of the first micro-batches: what is left of an order that holds is one that holds."""
+    """The units of the first micro-batches: a valid order stays valid without the others."""
     return (unit for unit in units if unit.microbatch < microbatches)
 
 
 def units(kind: Kind, stage: int, microbatches: int) -> list[Unit]:
-    """One kind of a stage, of all micro-batches."""
+    """Units of one kind of a stage, for all micro-batches."""
     return [Unit(stage, number, kind) for number in range(microbatches)]
 
 
@@ -162,7 +165,7 @@ def named(name: str) -> Schedule:
     """The schedule of a name.
 
     Raises:
-        InvalidValue: there is none.
+        InvalidValue: the schedule does not exist.
     """
     if name not in SCHEDULES:
         raise InvalidValue(f"no schedule {name!r}: expected one of {', '.join(SCHEDULES)}")

@@ -1,4 +1,4 @@
-"""How long a plan takes, and how long ranks are idle: arithmetic on costs, which runs nothing."""
+"""Duration of a plan and the ranks' idle times: arithmetic on costs, which runs nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gt.pipeline.plans import Costs, Plan
 from gt.pipeline.schedules import Unit
 
 STEADY_STEPS = 6
-"""Steps behind one another until each begins a period behind the one before."""
+"""Consecutive steps after which each begins one period after the previous one."""
 
 
 class Work(NamedTuple):
-    """What a worker did for a unit, or, without a unit, behind one: an optimizer's step."""
+    """Work of a worker for a unit; without a unit, work after one: an optimizer's step."""
 
     step: int
     rank: int
@@ -22,17 +22,17 @@ class Work(NamedTuple):
     start: float
     end: float
     busy: float
-    """Less than from start to end where it waited in between."""
+    """Busy time: less than from start to end if the worker waited in between."""
     worker: int
 
 
 @dataclass(frozen=True)
 class Run:
-    """What ranks did, and when: simulated or measured.
+    """Works of the ranks with their times: simulated or measured.
 
     Attributes:
         works: in any order.
-        ranks: how many there are.
+        ranks: number of ranks.
     """
 
     works: tuple[Work, ...]
@@ -45,30 +45,30 @@ class Run:
 
     @property
     def length(self) -> float:
-        """From the first start to the last end."""
+        """Time from the first start to the last end."""
         return max(work.end for work in self.works) - min(work.start for work in self.works)
 
     def busy(self, rank: int) -> float:
-        """How long a rank worked: the mean of its workers."""
+        """Busy time of a rank: the mean of its workers."""
         works = [work for work in self.works if work.rank == rank]
         return sum(work.busy for work in works) / len({work.worker for work in works})
 
     def idle_shares(self) -> list[float]:
-        """Of each rank the share of the length in which it did not work."""
+        """Idle share of each rank: the fraction of the run's length in which it did not work."""
         return [1.0 - self.busy(rank) / self.length for rank in range(self.ranks)]
 
     @property
     def idle_share(self) -> float:
-        """Of all ranks: the bubble."""
+        """Idle share of all ranks: the bubble."""
         return sum(self.idle_shares()) / self.ranks
 
     def steady_idle_shares(self, first: int, last: int) -> list[float]:
-        """Of each rank the same where steps follow each other: from its start of one to that of
-        another, with all that it did, and not only the units.
+        """Idle share of each rank in steps that follow each other: from its start of one step to
+        its start of another, with all of its work and not only the units.
 
         Args:
-            first: a step.
-            last: a later one, which is not counted.
+            first: number of the first step.
+            last: number of the step that ends the range, which is not counted.
         """
         shares = []
         for rank in range(self.ranks):
@@ -83,7 +83,9 @@ class Run:
 
 
 def peak(plan: Plan, rank: int) -> float:
-    """The most micro-batches of all its stages that a rank holds, from F to the end of backward."""
+    """Peak number of micro-batches over all its stages that a rank holds, from F to the end of
+    backward.
+    """
     last = "W" if plan.schedule.splits else "B"
     held = most = 0
     for stage, _, kind in plan.of_rank(rank):
@@ -94,18 +96,20 @@ def peak(plan: Plan, rank: int) -> float:
 
 
 def simulate(plan: Plan, costs: Costs | None = None, *, steps: int = 1) -> Run:
-    """A plan executed strictly in its order, a rank's next step as soon as it has ended one.
+    """Simulate a plan strictly in its order; a rank begins its next step as soon as it ends one.
 
     Args:
-        plan: in whose order.
-        costs: the plan's own if not given.
-        steps: how many, behind one another.
+        plan: plan to simulate.
+        costs: durations; by default those of the plan.
+        steps: number of consecutive steps.
     """
     return Run(tuple(_works(plan, costs or plan.costs, steps)), plan.ranks)
 
 
 def steady_step(plan: Plan, costs: Costs | None = None) -> float:
-    """How long a step takes where steps follow each other and nothing waits for all of one."""
+    """Duration of a step among steps that follow each other, without a wait for the
+    whole of one.
+    """
     ends = [0.0] * STEADY_STEPS
     for work in simulate(plan, costs, steps=STEADY_STEPS).works:
         ends[work.step] = max(ends[work.step], work.end)
@@ -114,7 +118,7 @@ def steady_step(plan: Plan, costs: Costs | None = None) -> float:
 
 
 def steady_idle_share(plan: Plan, costs: Costs | None = None) -> float:
-    """The bubble where steps follow each other."""
+    """The bubble of consecutive steps."""
     run = simulate(plan, costs)
     busy = sum(run.busy(rank) for rank in range(plan.ranks))
     return 1.0 - busy / (plan.ranks * steady_step(plan, costs))

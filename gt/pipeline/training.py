@@ -1,8 +1,8 @@
 """A training step in the order of a plan: forwards, input gradients and weight gradients of stages.
 
-A stage's input is a leaf of its own, so each stage has a backward pass of its own, and that has two
-parts: to the input (B) and to the weights (W). Nothing is marked in a model for it: a formula of a
-gradient belongs to W where it leads to no input, and what both parts need is computed once.
+A stage's input is a leaf, so each stage has its own backward pass, in two parts: to the input (B)
+and to the weights (W). Models need no annotations: a gradient formula belongs to W if it leads to
+no input, and shared intermediate values are computed once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Mark:
-    """The instructions of a unit: numbers from `first` on, before `end`."""
+    """Instruction numbers of a unit: from `first` to before `end`."""
 
     step: int
     unit: Unit
@@ -35,30 +35,30 @@ class Mark:
 
 @dataclass
 class _Forward:
-    """What one part of a stage has computed for one micro-batch."""
+    """Values of one part of a stage for one micro-batch."""
 
     leaf: Tensor | None
-    """Its input; None where that has no gradient."""
+    """Its input; None for one without a gradient."""
     output: Tensor
 
 
 class Pipeline:
     """A model as stages, trained in the order of a plan.
 
-    All losses and gradients are those of a plain loop over the micro-batches, bit for bit: a
-    schedule says in which order the same instructions run, and a weight's gradients are added in
-    the order of micro-batches in each. A weight belongs to one stage.
+    All losses and gradients equal those of a plain loop over the micro-batches, bit for bit: a
+    schedule only orders the same instructions, and adds a weight's gradients in the order of
+    micro-batches. A weight belongs to one stage.
 
     Args:
-        plan: in whose order.
-        stages: each a function of its input, as many as the plan has.
-        loss: a function of the last stage's output and a micro-batch's targets; behind the last
-            stage, or spread where the plan's `head` is.
-        embedding: a function of a micro-batch's inputs, where these are no numbers with gradients;
-            before the first stage, or spread where the plan's `embedding` is.
-        workers: indexes of each rank's. What a stage has computed, and the gradient of what it was
-            given, then go at once to a rank of one worker, and not only when that reads them. Of
-            several workers the planner knows how they want it.
+        plan: plan with the order.
+        stages: functions of their inputs, as many as the plan has.
+        loss: function of the last stage's output and a micro-batch's targets; it runs after the
+            last stage, or spread if the plan has a `head`.
+        embedding: function of a micro-batch's inputs, if these have no gradients; it runs before
+            the first stage, or spread if the plan has an `embedding`.
+        workers: indexes of each rank's workers. A stage's output and input gradient are then sent
+            at once to a rank of one worker, rather than at the first read. For several workers the
+            planner chooses the layout.
     """
 
     def __init__(
@@ -78,23 +78,23 @@ class Pipeline:
             raise InvalidValue("the plan spreads an embedding, and there is none")
         self.plan = plan
         self.marks: list[Mark] = []
-        """Which instructions belong to which unit, of the steps since it was cleared."""
+        """Instruction ranges of the units, for the steps since it was cleared."""
         self._stages, self._loss, self._embedding = list(stages), loss, embedding
         self._workers = workers
         self._step = 0
         self._work: dict[tuple[int, int], list[_Forward]] = {}
-        # By the stage that they come from, on their way to the next one or the one before.
+        # By source stage: values on their way to the next stage or the previous one.
         self._values: dict[tuple[int, int], Tensor] = {}
         self._gradients: dict[tuple[int, int], Tensor] = {}
         self._weights: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._losses: dict[int, Tensor] = {}
 
     def step(self, inputs: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
-        """Adds the gradients of all micro-batches; returns their mean loss, which nobody has read.
+        """Add the gradients of all micro-batches; returns their mean loss, not read yet.
 
         Args:
-            inputs: of each micro-batch.
-            targets: of each micro-batch.
+            inputs: one tensor for each micro-batch.
+            targets: one tensor for each micro-batch.
         """
         count = self.plan.microbatches
         if len(inputs) != count or len(targets) != count:
@@ -148,7 +148,7 @@ class Pipeline:
             self._values[stage, number] = self._sent(value.detach(), stage + 1)
 
     def _sent(self, value: Tensor, stage: int) -> Tensor:
-        """A value on its way to a stage."""
+        """A value moved towards the workers of a stage."""
         if self._workers is None:
             return value
         indexes = {one for rank in self.plan.ranks_of(stage) for one in self._workers[rank]}
@@ -157,7 +157,7 @@ class Pipeline:
         return _core.distribute(value, None, f"replicate@[{indexes.pop()}]")
 
     def _backward(self, unit: Unit) -> None:
-        """To the input; of a schedule that does not split, to the weights too."""
+        """Backward to the input; if the schedule does not split, to the weights too."""
         stage, number, _ = unit
         gradient = self._gradients.pop((stage + 1, number), None)
         weights: list[Callable[[], None]] = []
@@ -173,7 +173,7 @@ class Pipeline:
 
     def _add_weights(self, unit: Unit) -> None:
         stage, number, _ = unit
-        if stage == EMBEDDING:  # all of its backward is to weights
+        if stage == EMBEDDING:  # its backward is only to weights
             self._backward(unit)
         for add in self._weights.pop((stage, number)):
             add()
@@ -182,7 +182,9 @@ class Pipeline:
 def _split(
     part: _Forward, gradient: Tensor | None, weights: list[Callable[[], None]]
 ) -> Tensor | None:
-    """The gradient of a part's input; what adds those of its weights goes onto the list."""
+    """The gradient of a part's input; functions that add the gradients of its weights
+    are appended.
+    """
     leaves = [] if part.leaf is None else [part.leaf]
     gradients, rest = _core.split_backward([part.output], [gradient], leaves)
     weights.append(rest.accumulate)

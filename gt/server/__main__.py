@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def log_words(words: list[str]) -> list[str]:
-    """The option that GT_INSTRUCTION_LOG stands for."""
+    """Command-line words for GT_INSTRUCTION_LOG."""
     file = instruction_log()
     named = any(word.partition("=")[0] == LOG for word in words)
     return [] if file is None or named else [LOG, file]

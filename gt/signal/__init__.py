@@ -1,8 +1,8 @@
-"""Signals: names for parts of a program, on which placement, pipelining and compilation hang.
+"""Signals: names for parts of a program, which control placement, pipelining and compilation.
 
-A signal never changes a result; it may be taken away again. Instructions carry the scope that they
-were made in, and a trace shows it: `@name`. Each thread and each asynchronous task has its own.
-What a name means is said in a YAML file or by `gt.register_config` (gt/config).
+A signal never changes a result, and may be removed again. Instructions carry the scope in which
+they were made, and a trace shows it: `@name`. Each thread and each asynchronous task has its own. A
+YAML file or `gt.register_config` gives the names a meaning (gt/config).
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from gt.errors import InvalidType, InvalidValue
 
 __all__ = ["context", "enter", "exit", "tensor"]
 
-NAME_BYTES_MAX = 4096  # what a text in an instruction may have
+NAME_BYTES_MAX = 4096  # limit for a text in an instruction
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The open scopes of enter(), innermost last: name, and the id around it.
+# Open scopes of enter(), innermost last: name, and id of the enclosing scope.
 _entered: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("gt.signal.entered", default=())
 
 
 class context:  # noqa: N801 - used like a function
     """Name the instructions that are made in a `with` block, or in each call of a function.
 
-    Inside of another scope a name is a scope of its own: what the configuration does not say of it
-    holds as it does around it. A block that makes no instruction (`x = x`) is a boundary: the log
-    has a line of its name there, and what moves to other workers next is moved for it.
+    Inside another scope, a name is a separate scope: it inherits settings that the configuration
+    does not give it. A block that makes no instruction (`x = x`) is a boundary: the log has a line
+    with its name there, and the next transfers to other workers are made for it.
 
     Args:
-        name: of the scope, as in the configuration.
-        backward: the scope of the block's gradients, if not the same (or as the configuration
-            says).
+        name: name of the scope, as in the configuration.
+        backward: scope of the block's gradients; by default the same, or the one in the
+            configuration.
 
     Raises:
-        ConfigError: what the configuration says of it does not fit the scope around.
+        ConfigError: the configuration of the scope does not fit the enclosing one.
     """
 
     __slots__ = ("_around", "_backward", "_name")
@@ -72,7 +72,7 @@ class context:  # noqa: N801 - used like a function
             _core.signal_left(signal, entered)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, each call of which is made in the scope."""
+        """A function that runs each call in the scope."""
         name, backward = self._name, self._backward
         if inspect.iscoroutinefunction(function):
 
@@ -92,10 +92,10 @@ class context:  # noqa: N801 - used like a function
 
 
 class inner:  # noqa: N801 - as context
-    """The scope that `choose` makes of the one around, for GT's own modules.
+    """The scope that `choose` derives from the enclosing one, for GT's own modules.
 
     Args:
-        choose: the id of the scope from the id of the one around (0: none).
+        choose: function from the id of the enclosing scope (0: none) to that of the scope.
     """
 
     __slots__ = ("_around", "_choose")
@@ -117,7 +117,7 @@ class inner:  # noqa: N801 - as context
 
 
 def part(kind: str) -> inner:
-    """For a parameter stored in another order than [in, out] (scopes.Meaning.part)."""
+    """Scope for a parameter stored in another order than [in, out] (scopes.Meaning.part)."""
     return inner(lambda around: scopes.signal_of_part(around, kind))
 
 
@@ -144,7 +144,7 @@ def exit(name: str) -> None:
 
 
 def tensor(x: Tensor, name: str) -> Tensor:
-    """`x`, named: the same elements by an instruction of its own in the scope `name`."""
+    """`x` under a name: a copy made by an instruction in the scope `name`."""
     if not isinstance(x, Tensor):
         raise InvalidType(f"signal.tensor: expected a Tensor, got {type(x).__name__}")
     with context(name):
@@ -160,7 +160,7 @@ def _check(name: str, backward: str | None) -> None:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__
 
 
@@ -169,7 +169,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """torch.signal has nothing but `windows`, which loads at its first use."""
+    """Loads `windows`, the only name of torch.signal, at its first use."""
     if name == "windows":
         return importlib.import_module("gt.signal.windows")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -123,7 +123,7 @@ def _as(
     layout: object,
     requires_grad: bool,
 ) -> Tensor:
-    """The window in `dtype`, which halves have from float32."""
+    """The window in `dtype`; half-precision windows are computed in float32."""
     if not isinstance(length, int):
         raise InvalidType(
             f"{name}(): argument 'window_length' (position 1) must be int, "

@@ -279,7 +279,7 @@ def _line(length: int, start: float, scale: float, dtype: gt.dtype) -> Tensor:
 def _window(
     make: Callable[[], Tensor], length: int, dtype: gt.dtype, requires_grad: bool, ones_max: int
 ) -> Tensor:
-    """What `make` makes; ones where there are at most `ones_max` elements."""
+    """The window that `make` makes; ones for at most `ones_max` elements."""
     window = gt.ones(length, dtype=dtype) if length <= ones_max else make()
     return window.requires_grad_() if requires_grad else window
 
@@ -288,5 +288,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type."""
+    """Lists the public names."""
     return __all__

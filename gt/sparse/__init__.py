@@ -1,4 +1,6 @@
-"""`gt.sparse`: tensors in coordinate format, of which matrices times dense ones with gradients."""
+"""`gt.sparse`: tensors in coordinate format, with differentiable products of sparse and dense
+matrices.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -142,7 +144,7 @@ def sum(
 
 
 def of_dense(input: Tensor) -> SparseTensor:
-    """What is not zero in a dense tensor, coalesced; how many there are is read.
+    """The elements of a dense tensor that are not zero, coalesced; their number is read.
 
     Raises:
         IndexError: a tensor without dimensions.
@@ -181,5 +183,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,7 +1,7 @@
-"""`SparseTensor`: a tensor in coordinate format, as three things that are there already: indices,
-values, a shape. Its operators are index operators of these, so that gradients go to the values.
+"""`SparseTensor`: a tensor in coordinate format: indices, values and a shape. Its operators are
+index operators on these, so that gradients flow to the values.
 
-What it does not have says so and names the way: `to_dense()`.
+Unsupported operators raise an error that suggests `to_dense()`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SparseTensor:
 
     @property
     def layout(self) -> Layout:
-        """`gt.sparse_coo`."""
+        """Always `gt.sparse_coo`."""
         return sparse_coo
 
     @property
@@ -61,27 +61,27 @@ class SparseTensor:
 
     @property
     def dtype(self) -> gt.dtype:
-        """That of the values."""
+        """Dtype of the values."""
         return self._elements.dtype
 
     @property
     def device(self) -> object:
-        """`gt`, every tensor's."""
+        """`gt`, as for every tensor."""
         return self._elements.device
 
     @property
     def ndim(self) -> int:
-        """How many dimensions."""
+        """Number of dimensions."""
         return len(self._shape)
 
     @property
     def requires_grad(self) -> bool:
-        """Whether the values require a gradient."""
+        """True if the values require a gradient."""
         return self._elements.requires_grad
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the values are a leaf."""
+        """True if the values are a leaf."""
         return self._elements.is_leaf
 
     @property
@@ -95,27 +95,27 @@ class SparseTensor:
         return self.shape if dim is None else self._shape[wrap(dim, self.ndim)]
 
     def dim(self) -> int:
-        """How many dimensions."""
+        """Number of dimensions."""
         return self.ndim
 
     def numel(self) -> int:
-        """How many elements a dense tensor of this shape has."""
+        """Number of elements in a dense tensor of this shape."""
         return math.prod(self._shape)
 
     def sparse_dim(self) -> int:
-        """How many dimensions the indices have: all."""
+        """Number of dimensions that the indices have: all."""
         return self.ndim
 
     def dense_dim(self) -> int:
-        """How many dimensions the values have beside: 0."""
+        """Number of dimensions of one value: 0."""
         return 0
 
     def is_coalesced(self) -> bool:
-        """Whether indices are in order and none is there twice."""
+        """True if the indices are in order and none occurs twice."""
         return self._in_order
 
     def is_floating_point(self) -> bool:
-        """Whether the values are floats."""
+        """True if the values are floats."""
         return self.dtype.is_floating_point
 
     def indices(self) -> Tensor:
@@ -163,7 +163,9 @@ class SparseTensor:
     # ---- other forms ----
 
     def coalesce(self) -> SparseTensor:
-        """In order, with values of equal indices added up; how many there are is read, once."""
+        """Indices in order, with the values of equal indices added up; their number is
+        read once.
+        """
         if self._in_order:
             return self
         places, inverse = gt.unique(self._places(), return_inverse=True)
@@ -186,15 +188,15 @@ class SparseTensor:
         return self
 
     def to(self, *args: object, **named: object) -> SparseTensor:
-        """With values of another dtype; devices place nothing."""
+        """The tensor with values of another dtype; devices are ignored."""
         return self._like(self._elements.to(*args, **named))  # type: ignore[arg-type]
 
     def float(self) -> SparseTensor:
-        """With values of float32."""
+        """The tensor with values of float32."""
         return self.to(gt.float32)
 
     def double(self) -> SparseTensor:
-        """With values of float64."""
+        """The tensor with values of float64."""
         return self.to(gt.float64)
 
     def cpu(self) -> SparseTensor:
@@ -206,11 +208,11 @@ class SparseTensor:
         return self
 
     def detach(self) -> SparseTensor:
-        """Without a gradient."""
+        """The tensor without gradient history."""
         return self._like(self._elements.detach())
 
     def clone(self) -> SparseTensor:
-        """With values of its own."""
+        """The tensor with copied values."""
         return self._like(self._elements.clone())
 
     def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
@@ -219,7 +221,7 @@ class SparseTensor:
         return self
 
     def transpose(self, dim0: int, dim1: int) -> SparseTensor:
-        """With two dimensions exchanged."""
+        """The tensor with two dimensions exchanged."""
         order = list(range(self.ndim))
         first, second = wrap(dim0, self.ndim), wrap(dim1, self.ndim)
         order[first], order[second] = order[second], order[first]
@@ -248,8 +250,8 @@ class SparseTensor:
         return self.t()
 
     def _places(self) -> Tensor:
-        """[n]: each element's place in the dense tensor's row-major order; one that is outside of
-        it for what is outside in some dimension, so that whoever reads it fails.
+        """[n]: row-major index of each element in the dense tensor; for an element outside in some
+        dimension, an index outside, so that reading it fails.
         """
         places = gt.zeros(self._nnz(), dtype=gt.int64)
         outside = gt.zeros(self._nnz(), dtype=gt.bool)
@@ -322,7 +324,9 @@ class SparseTensor:
         return SparseTensor(columns, self._elements, shape).coalesce()
 
     def mul(self, other: Number | Tensor | SparseTensor) -> SparseTensor:
-        """Elementwise with a number or a dense tensor of the same shape (or of one element)."""
+        """Elementwise product with a number or a dense tensor of the same shape (or of one
+        element).
+        """
         if isinstance(other, SparseTensor):
             raise _refusal("mul", "of two sparse tensors")
         if isinstance(other, Tensor) and other.ndim:
@@ -334,7 +338,7 @@ class SparseTensor:
     __mul__ = __rmul__ = mul
 
     def div(self, other: Number | Tensor | SparseTensor) -> SparseTensor:
-        """By a number, or a dense tensor of one element."""
+        """Quotient by a number, or by a dense tensor of one element."""
         if isinstance(other, SparseTensor) or (isinstance(other, Tensor) and other.ndim):
             raise _refusal("div", "by what has several elements")
         return self._like(self._elements / other)
@@ -342,7 +346,7 @@ class SparseTensor:
     __truediv__ = div
 
     def neg(self) -> SparseTensor:
-        """With every value negated."""
+        """The tensor with every value negated."""
         return self._like(-self._elements)
 
     __neg__ = neg
@@ -363,7 +367,7 @@ class SparseTensor:
         return other._beside(self, alpha)  # noqa: SLF001 - of this class
 
     def _beside(self, first: SparseTensor, alpha: Number) -> SparseTensor:
-        """The elements of another tensor and this one's times a number."""
+        """The elements of another tensor, and those of this one times a number."""
         values = self._elements if alpha == 1 else self._elements * alpha
         columns = gt.cat([first._indices(), self._columns], 1)
         values = gt.cat([first._values(), values])
@@ -394,7 +398,7 @@ class SparseTensor:
 
 
 def _refusal(name: str, what: str) -> NotSupported:
-    """What a sparse tensor says of an operator that it does not have."""
+    """The error for an operator that sparse tensors do not have."""
     return NotSupported(
         f"{name} {what} is not supported: GT has products of sparse with dense matrices, "
         "transpose, sum, coalesce, and sums and multiples of sparse tensors; x.to_dense() has "
@@ -403,7 +407,7 @@ def _refusal(name: str, what: str) -> NotSupported:
 
 
 def _title(dtype: gt.dtype) -> str:
-    """A dtype as PyTorch's errors call it."""
+    """A dtype's name in PyTorch's errors."""
     names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"}
     names |= {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte"}
     name = repr(dtype).removeprefix("gt.")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from gt import version
 
-INTERRUPTED = 130  # what a shell makes of Ctrl-C
+INTERRUPTED = 130  # a shell's exit status for Ctrl-C
 # Subcommands with a command line of their own: module, function, summary.
 OWN = {
     "demo": ("gt.demo", "main", "train two small models on real data"),
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: as on the command line; those of the process if not given.
 
     Returns:
-        The exit code: 0 done, 1 the input is wrong, 2 the command line is.
+        Exit code: 0 for success, 1 for wrong input, 2 for a wrong command line.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] and words[0] in OWN:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except BrokenPipeError:
-        # What is still buffered has no reader; without this Python complains while it exits.
+        # Buffered text has no reader left; without this Python would report an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def count(word: str) -> int:
-    """A number from 1 on; argparse makes a line of the error."""
+    """A number of at least 1; argparse turns the error into a message."""
     count = int(word)
     if count < 1:
         raise argparse.ArgumentTypeError(f"{word} is not 1 or more")

@@ -14,12 +14,12 @@ def run(file: str, *, workers: int | None) -> int:
     """Print `file:line:column: error: …` and `warning: …` lines, and one with the sums.
 
     Args:
-        file: a path, or `-` for standard input.
-        workers: how many there are. Indexes from there on are warned of; a mesh of all workers with
-            more places or fewer is an error.
+        file: path, or `-` for standard input.
+        workers: number of workers. Larger indexes cause a warning; a mesh of all workers with
+            another number of places is an error.
 
     Returns:
-        1 where anything is an error, else 0.
+        1 if there is an error, else 0.
     """
     config = document.read_from(sys.stdin.buffer, "-") if file == "-" else document.read(file)
     errors = [*config.mistakes, *_misfits(config)]
@@ -39,7 +39,7 @@ def run(file: str, *, workers: int | None) -> int:
 
 
 def _inside(name: str, config: document.Document) -> str | None:
-    """The entry that a name's scope stands in, by its name: `stage0_colpar` in `stage0`."""
+    """Entry that encloses a name's scope, judged by its name: `stage0_colpar` is in `stage0`."""
     while "_" in name:
         name = name.rpartition("_")[0]
         if name in config.entries:
@@ -48,7 +48,7 @@ def _inside(name: str, config: document.Document) -> str | None:
 
 
 def _misfits(config: document.Document) -> Iterator[ConfigError]:
-    """Entries that do not fit the one they stand in."""
+    """Entries that do not fit the enclosing one."""
     for name, entry in config.entries.items():
         outer = _inside(name, config)
         if outer is None:
@@ -62,7 +62,7 @@ def _misfits(config: document.Document) -> Iterator[ConfigError]:
 
 
 def _other_meshes(config: document.Document, count: int) -> Iterator[ConfigError]:
-    """Meshes of all workers that have not so many places."""
+    """Meshes of all workers with another number of places."""
     for name, entry in config.entries.items():
         if entry.config.shard is not None and not _names_workers(name, config):
             yield from map(entry.mistake, _mistakes(entry.config.shard.mesh, count))
@@ -73,7 +73,7 @@ def _other_meshes(config: document.Document, count: int) -> Iterator[ConfigError
 
 
 def _names_workers(name: str | None, config: document.Document) -> bool:
-    """Whether an entry, or one that it stands in, says which workers."""
+    """True if an entry, or one that encloses it, names its workers."""
     while name is not None:
         if config.entries[name].config.workers is not None:
             return True

@@ -12,13 +12,13 @@ from gt import config
 from gt.config import document
 from gt.tools import log
 
-LAYOUTS_SHOWN = 4  # of a signal; the rest are counted
+LAYOUTS_SHOWN = 4  # layouts per signal; the rest are counted
 OUTSIDE = "(no signal)"
 
 
 @dataclass
 class Row:
-    """What the instructions of one signal did."""
+    """Totals over the instructions of one signal."""
 
     instructions: int = 0
     moved_bytes: int = 0
@@ -26,20 +26,20 @@ class Row:
 
 
 def run(file: str, script: str, arguments: Sequence[str]) -> int:
-    """Run the script, which prints what it prints, then print a table with a line a signal.
+    """Run the script, then print a table with a line for each signal.
 
-    Behind it stand the names that the program never entered, and the rules that meant no parameter.
+    Names that the program never entered, and rules that matched no parameter, follow the table.
 
     Args:
-        file: the YAML file, in place of the one that GT_CONFIG names.
-        script: a Python program, and what it is called with.
+        file: YAML file, in place of the one in GT_CONFIG.
+        script: path of a Python program, run with `arguments`.
 
     Returns:
         The program's exit code.
 
     Raises:
-        ConfigError: the file says something that cannot be meant; nothing has run.
-        ValueError: there is no such program.
+        ConfigError: the file is invalid; nothing has run.
+        ValueError: the program does not exist.
     """
     document_read = document.load(file)
     if not Path(script).is_file():
@@ -76,11 +76,11 @@ def run(file: str, script: str, arguments: Sequence[str]) -> int:
 
 
 def by_signal(entries: Sequence[log.Entry]) -> dict[str, Row]:
-    """A row a signal, in the order in which the program entered them."""
+    """Rows of the signals, in the order in which the program entered them."""
     rows: dict[str, Row] = {}
     for entry in entries:
         if not entry.layouts and not entry.moved_bytes:
-            continue  # it has no result: a name, a read, a free
+            continue  # an instruction without a result: a name, a read, a free
         row = rows.setdefault(entry.signal or OUTSIDE, Row())
         row.instructions += 1
         row.moved_bytes += entry.moved_bytes
@@ -89,7 +89,7 @@ def by_signal(entries: Sequence[log.Entry]) -> dict[str, Row]:
 
 
 def table(rows: dict[str, Row]) -> list[str]:
-    """Lines in columns: signal, instructions, bytes moved, how many results have which layout."""
+    """Lines in columns: signal, instructions, bytes moved, number of results by layout."""
     width = max([len("signal"), *map(len, rows)])
     lines = [f"{'signal':{width}} {'instructions':>12} {'bytes moved':>14}  layouts of results"]
     for name, row in rows.items():

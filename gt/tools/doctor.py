@@ -26,9 +26,9 @@ from gt.tools import environment, top
 OK, NOTE, WRONG = "ok", "note", "wrong"
 TORCH = "pip install 'gt-tensor[worker]'"
 TORCH_OLDEST = (2, 11)
-FILES_MIN = 4096  # descriptors: each peer of a dispatcher costs up to three
-SHARED_BYTES_MIN = 2**28  # of /dev/shm, for NCCL and for data loaders
-SOCKET_BYTES = 2**24  # of a socket's buffer, which fills a slow link
+FILES_MIN = 4096  # descriptors: each peer of a dispatcher takes up to three
+SHARED_BYTES_MIN = 2**28  # size of /dev/shm, for NCCL and for data loaders
+SOCKET_BYTES = 2**24  # size of a socket's buffer that fills a slow link
 CALL_SECONDS = 2.0
 NET = pathlib.Path("/sys/class/net")
 CORE = pathlib.Path("/proc/sys/net/core")
@@ -37,13 +37,13 @@ BUFFERS = ("rmem_max", "wmem_max")
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check found.
+    """Result of one check.
 
     Args:
-        name: of what was looked at.
+        name: the thing that was checked.
         state: `ok`, `note` (something is slower or not possible), or `wrong`.
-        text: what there is.
-        remedy: what to type or do; empty where nothing must be done.
+        text: the state that was found.
+        remedy: a command or change that helps; empty if nothing must be done.
     """
 
     name: str
@@ -56,7 +56,7 @@ def run(*, as_json: bool) -> int:
     """Print all findings.
 
     Returns:
-        0, or 1 where one is wrong.
+        0, or 1 if a finding is wrong.
     """
     findings = [finding for check in CHECKS for finding in check()]
     if as_json:
@@ -67,7 +67,7 @@ def run(*, as_json: bool) -> int:
 
 
 def shown(findings: Iterable[Finding]) -> str:
-    """Lines for a person: state, name, what there is; below it what to do."""
+    """Lines for a person: state, name, finding; below it the remedy."""
     lines = []
     findings = list(findings)
     width = max(len(finding.name) for finding in findings)
@@ -95,7 +95,7 @@ def itself() -> list[Finding]:
 
 
 def pytorch() -> list[Finding]:
-    """What workers compute with."""
+    """PyTorch, which workers compute with."""
     name = "PyTorch"
     try:
         installed = importlib.metadata.version("torch")
@@ -142,7 +142,7 @@ def gpus() -> list[Finding]:
 
 
 def compilers() -> list[Finding]:
-    """What compiles helpers beside a program."""
+    """The compiler that builds helpers beside a program."""
     name, compiler = "C++ compiler", config.cpp_compiler()
     if shutil.which(compiler) is None:
         return [
@@ -170,7 +170,7 @@ def compilers() -> list[Finding]:
 
 
 def cache() -> list[Finding]:
-    """Where helpers and clusters are kept."""
+    """The folder for helpers and clusters."""
     folder = config.cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +213,7 @@ def limits() -> list[Finding]:
 
 
 def ports() -> list[Finding]:
-    """The loopback interface, the port of every example, and a dispatcher that is named."""
+    """The loopback interface, the default port, and the named dispatcher."""
     try:
         with socket.create_server(("127.0.0.1", 0)):
             pass
@@ -247,7 +247,7 @@ def dispatcher() -> list[Finding]:
 
 
 def called(host: str, port: int) -> float | None:
-    """Seconds until a call is taken; None where it is not."""
+    """Seconds until a connection is accepted; None if it is not."""
     start = time.monotonic()
     try:
         socket.create_connection((host, port), CALL_SECONDS).close()
@@ -284,7 +284,7 @@ def links() -> list[Finding]:
 
 
 def speed(interface: pathlib.Path) -> str:
-    """As the driver says it; virtual interfaces say nothing."""
+    """Speed that the driver reports; virtual interfaces report none."""
     megabits = word(interface / "speed")
     return f"{megabits} Mb/s" if megabits.isdigit() else "of unknown speed"
 
@@ -298,7 +298,7 @@ def word(path: pathlib.Path) -> str:
 
 
 def engines() -> list[Finding]:
-    """Which launchers have their programs here."""
+    """Launchers whose programs are installed here."""
     ready: list[str] = []
     missing: list[str] = []
     for name in [*launch.ENGINES, *launch.added()]:

@@ -19,10 +19,10 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
 
 
 def run(*, as_json: bool) -> int:
-    """Print it.
+    """Print the report.
 
     Returns:
-        0, or 1 where a variable means nothing.
+        0, or 1 if a variable is invalid.
     """
     mistakes = wrong(config.with_settings())
     facts = collected() | ({"mistakes": mistakes} if mistakes else {})
@@ -55,7 +55,7 @@ def collected() -> dict[str, str | list[str]]:
 
 
 def settings(environment: Mapping[str, str]) -> list[str]:
-    """What is set of GT's variables, and the default of each."""
+    """GT's variables that are set, each with its default."""
     lines = []
     for variable in variables.VARIABLES:
         if word := environment.get(variable.name):
@@ -65,7 +65,7 @@ def settings(environment: Mapping[str, str]) -> list[str]:
 
 
 def wrong(environment: Mapping[str, str]) -> list[str]:
-    """One line for each variable that means nothing, or changes nothing."""
+    """One line for each variable that is invalid or has no effect."""
     mistakes = [mistake(variable, environment) for variable in variables.VARIABLES]
     alike = variables.misspelt(environment)
     return [
@@ -76,7 +76,7 @@ def wrong(environment: Mapping[str, str]) -> list[str]:
 
 
 def mistake(variable: variables.Variable[object], environment: Mapping[str, str]) -> str:
-    """What is wrong with a variable; empty where nothing is."""
+    """The mistake in a variable's value; empty for none."""
     try:
         variable.value(environment)
     except ValueError as error:
@@ -93,13 +93,13 @@ def installed(name: str) -> str:
 
 
 def own_kernels() -> str:
-    """Whether GT's kernels came with it."""
+    """Presence of GT's kernels in this installation."""
     there = importlib.util.find_spec("gt._kernels") is not None
     return "gt._kernels is there" if there else "gt._kernels is missing: GT was built without csrc"
 
 
 def processor() -> str:
-    """As the kernel names it."""
+    """The processor's name in /proc/cpuinfo."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -109,7 +109,7 @@ def processor() -> str:
 
 
 def shared_memory() -> str:
-    """Free and whole size of the file system that rings and payloads live in."""
+    """Free and total size of the file system for rings and payloads."""
     try:
         usage = shutil.disk_usage(SHARED_MEMORY)
     except OSError as error:
@@ -118,5 +118,5 @@ def shared_memory() -> str:
 
 
 def gibibytes(count: int) -> str:
-    """A size as a person reads it."""
+    """A size in GiB, for display."""
     return f"{count / 2**30:.1f} GiB"

@@ -1,4 +1,4 @@
-"""When workers executed which instruction: the records beside an instruction log."""
+"""Times at which workers executed instructions: the records beside an instruction log."""
 
 import glob
 import re
@@ -21,10 +21,10 @@ class Execution(NamedTuple):
 
 
 def executions(log: str) -> list[Execution]:
-    """What the workers of an instruction log have recorded, each in its order.
+    """The executions that the workers of an instruction log have recorded, each worker's in order.
 
     Args:
-        log: the path of the log; worker 3's record is at the same with `.worker3` behind it.
+        log: path of the log; worker 3's record has the suffix `.worker3`.
     """
     found = []
     for path in sorted(glob.glob(f"{glob.escape(log)}.worker*")):  # noqa: PTH207 - any path

@@ -1,6 +1,6 @@
-"""Lines of an instruction log: where they come from, and what the notes behind `#` say.
+"""Lines of an instruction log: instructions, and the notes after `#`.
 
-What stands before `#` is the instruction, which gt._core parses; notes are for people and tools.
+The text before `#` is the instruction, which gt._core parses; notes are for people and tools.
 """
 
 import contextlib
@@ -30,25 +30,25 @@ class Entry:
     seconds: float | None
     """Time of day."""
     workers: tuple[int, ...]
-    """The layout of its first result; none for what has no results."""
+    """Workers in the layout of its first result; empty without results."""
     layouts: tuple[str, ...]
     """The layout of each result: `shard(0)@[0,1]`."""
     moved_bytes: int
-    """Bytes that went from worker to worker for it."""
+    """Bytes transferred between workers for it."""
 
     @property
     def first(self) -> str:
-        """The name of its first result, without the output's place: `%3`."""
+        """Name of its first result, without the output's number: `%3`."""
         return self.instruction.split(" ", 1)[0].split(".", 1)[0]
 
     @property
     def number(self) -> int | None:
-        """That of an instruction with results."""
+        """Number of an instruction with results; None for others."""
         return int(self.first[1:]) if self.first.startswith("%") else None
 
     @property
     def session(self) -> int | None:
-        """Whose it is, in the log of a dispatcher of several."""
+        """Session of the instruction, in the log of a dispatcher of several sessions."""
         match = SESSION.search(self.notes)
         return int(match[1]) if match else None
 
@@ -58,7 +58,7 @@ class Entry:
 
 
 def entries(file: str) -> list[Entry]:
-    """The instructions of a log; what a worker failed at later is marked as failed."""
+    """Instructions of a log; one that failed on a worker later is marked as failed."""
     results: list[Entry] = []
     broken: set[str] = set()
     for line in lines(file):
@@ -98,7 +98,7 @@ def split(line: str) -> tuple[str, str]:
 
 
 def entry(line: str) -> Entry | None:
-    """What a line says, or None for an empty line or a comment."""
+    """The entry of a line; None for an empty line or a comment."""
     instruction, notes = split(line)
     match = OPERATOR.match(instruction)
     if match is None:

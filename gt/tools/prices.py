@@ -13,17 +13,17 @@ from typing import IO
 
 from gt import safetensors_file
 
-LOOK_SECONDS = 0.5  # between two looks at whether everybody is still alive
+LOOK_SECONDS = 0.5  # between two checks that all processes are alive
 _PAIR = re.compile(r"\s*(message|byte)\s*\[")
 _MEASURED = re.compile(r"measured (\d+) link\(s\)")
 
 
 def run(file: str, *, workers: int) -> int:
-    """Measure anew what messages and bytes cost between each two workers.
+    """Measure the cost of messages and bytes between each two workers.
 
     Args:
-        file: where the prices go; other prices in it stay as they are.
-        workers: how many to start, from 2 on.
+        file: file for the prices; other prices in it stay.
+        workers: number of workers to start, at least 2.
 
     Raises:
         ValueError: fewer than two workers have no link.
@@ -37,7 +37,7 @@ def run(file: str, *, workers: int) -> int:
         text = "".join(f"{line}\n" for line in lines if not _PAIR.match(line)).encode()
         safetensors_file.replace(path, lambda: [text])
     server = [sys.executable, "-m", "gt.server", "-p", "0", "--prices", file, "--probe"]
-    # Without a buffer of ours: what that held, no look at the pipe would find.
+    # Unbuffered: polling the pipe would not see data in a buffer of ours.
     dispatcher = subprocess.Popen(server, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     processes = [dispatcher]
     try:
@@ -62,7 +62,7 @@ def run(file: str, *, workers: int) -> int:
 
 
 def _line(pipe: IO[bytes] | None, processes: Sequence[subprocess.Popen[bytes]]) -> str:
-    """The next line of the dispatcher, as long as nobody has ended."""
+    """Next line from the dispatcher; raises once a process has ended."""
     assert pipe is not None
     while not select.select([pipe], [], [], LOOK_SECONDS)[0]:
         for process in processes:

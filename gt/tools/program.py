@@ -1,7 +1,7 @@
 """Runs a program in this process as `python FILE` and `python -m MODULE` do.
 
 `sys.argv`, `sys.path[0]`, the module `__main__`, the text of a traceback and the exit status are
-those that Python gives it. Nothing here knows of tensors.
+those of Python itself. Nothing here depends on tensors.
 """
 
 import builtins
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 class StartError(Exception):
-    """Why a program cannot start, for the person who starts it; `status` is the exit status."""
+    """The reason why a program cannot start, for the user; `status` is the exit status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -25,10 +25,10 @@ class StartError(Exception):
 
 
 def run_file(file: str, arguments: Sequence[str]) -> None:
-    """Run a script, or a folder or zip file that has a `__main__.py`; what it raises, this raises.
+    """Run a script, or a folder or zip file with a `__main__.py`; its exceptions propagate.
 
     Raises:
-        StartError: there is no such program.
+        StartError: the program does not exist.
     """
     sys.argv = [file, *arguments]
     if not Path(file).exists():
@@ -50,10 +50,10 @@ def run_file(file: str, arguments: Sequence[str]) -> None:
 
 
 def run_module(name: str, arguments: Sequence[str]) -> None:
-    """Run a module by its name, of a package its `__main__`; what it raises, this raises.
+    """Run a module by name, or a package's `__main__`; its exceptions propagate.
 
     Raises:
-        StartError: there is no such module.
+        StartError: the module does not exist.
     """
     sys.argv = ["-m", *arguments]
     _first_on_path(str(Path.cwd()))
@@ -90,7 +90,7 @@ def _run_spec(spec: ModuleSpec) -> None:
 
 
 def _first_on_path(folder: str, *, instead: bool = False) -> None:
-    """Put `folder` where Python puts the program's, which now is that of the command `gt`."""
+    """Put `folder` first on `sys.path`, in place of the folder of the command `gt`."""
     if instead or not getattr(sys.flags, "safe_path", False):  # from Python 3.11 on
         sys.path[0] = folder
 
@@ -112,7 +112,7 @@ def _main(path: str | None, loader: object, spec: ModuleSpec | None) -> dict[str
 
 
 def _execute(code: bytes | types.CodeType, path: str, names: dict[str, object]) -> None:
-    """Run it; a traceback begins at the program."""
+    """Run the code; a traceback begins at the program."""
     try:
         if isinstance(code, bytes):
             code = compile(code, path, "exec", dont_inherit=True)
@@ -125,7 +125,9 @@ def _execute(code: bytes | types.CodeType, path: str, names: dict[str, object]) 
 
 
 def _trim(ours: types.TracebackType | None) -> None:
-    """Let what leaves the program be shown, by whom the program has told to, without our frame."""
+    """Remove our frames from an exception that leaves the program, so that its own hook
+    shows it.
+    """
     show, trace = sys.excepthook, ours and ours.tb_next
 
     def shown(kind: type[BaseException], error: BaseException, _: object) -> None:

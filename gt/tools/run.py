@@ -18,18 +18,18 @@ from gt.tools import program
 from gt.tools.cli import count
 
 FRONT_END = "gt.torch"
-VALUED = ("--layout", "--workers", "--connect")  # the next word is theirs
+VALUED = ("--layout", "--workers", "--connect")  # options with a value
 MISTAKEN = 2
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the program that the command line names; what the program raises, this raises.
+    """Run the program on the command line; its exceptions propagate.
 
     Args:
-        words: those after `gt run`.
+        words: words after `gt run`.
 
     Returns:
-        The exit status, where the program returns; or where it cannot start.
+        Exit status of a program that returns or cannot start.
     """
     own, arguments = split(words)
     parser = _parser()
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our own words, with the program's name as the last, and those of the program."""
+    """Words for `gt run`, ending with the program's name, and those for the program."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         if words[at].startswith("-m"):
@@ -88,10 +88,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _set(options: argparse.Namespace) -> None:
-    """What the options say, as variables: processes that the program starts have them too.
+    """Set variables from the options: processes that the program starts inherit them.
 
     Raises:
-        StartError: the file of layouts says something that cannot be meant.
+        StartError: the layout file has a mistake.
     """
     if options.layout is not None:
         from gt.config import document
@@ -108,10 +108,10 @@ def _set(options: argparse.Namespace) -> None:
 
 
 def _connect(options: argparse.Namespace) -> None:
-    """Connect before the program begins, so that what is wrong is said at once.
+    """Connect before the program begins, so that errors appear at once.
 
     Raises:
-        StartError: no dispatcher answers there, or too few workers have joined it.
+        StartError: no dispatcher answers, or too few workers have joined it.
     """
     from gt import session
 
@@ -122,16 +122,16 @@ def _connect(options: argparse.Namespace) -> None:
 
 
 def _native() -> str:
-    """Let GT answer `import torch`; says so."""
+    """Make `import torch` return GT; prints a message."""
     torch_imports.install()
     return f"natively: `import torch` is gt {version.gt}"
 
 
 def _through_front_end(name: str) -> str:
-    """Let PyTorch find GT's front end; says so.
+    """Make PyTorch load GT's front end; prints a message.
 
     Raises:
-        StartError: there is none.
+        StartError: the front end does not exist.
     """
     if importlib.util.find_spec(FRONT_END) is None:
         text = f"the torch front end ({FRONT_END}) is not in this GT; `gt run --native {name}`"

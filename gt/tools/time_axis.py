@@ -1,6 +1,6 @@
 """Places of times on a line, with round ticks; long waits between instructions are left out.
 
-Without that a second in which the program loads its data would squeeze all else into one place.
+Otherwise a second of data loading would squeeze everything else into one place.
 """
 
 import itertools
@@ -10,34 +10,34 @@ from collections.abc import Iterator, Sequence
 BREAK_WIDTH = 14.0
 BREAKS_MAX = 8
 BREAK_AT = 12  # times the median wait
-BREAK_SHARE = 0.2  # of the time that is drawn: a shorter wait is drawn as it was
+BREAK_SHARE = 0.2  # share of the drawn time; a shorter wait is drawn in full
 TICK_DISTANCE_MIN = 90.0
 ROUND = (1, 2, 5)
-RESOLUTION = 1e-6  # of a log's times; equal times are drawn at one place
-FINER_MAX = 9  # rounder to finer ticks, for a short segment between two breaks
+RESOLUTION = 1e-6  # resolution of a log's times; equal times are drawn at one place
+FINER_MAX = 9  # reductions to finer ticks, for a short segment between two breaks
 
 
 class TimeAxis:
-    """Where times lie between two ends; linear but for the breaks.
+    """Horizontal positions of times between two ends; linear except for breaks.
 
     Args:
-        times: Seconds of day, in the order of a log; one that goes back counts as no time.
-        left: The place of the first.
-        right: The place of the last.
+        times: Seconds of day, in the order of a log; a step back counts as no time.
+        left: Position of the first time.
+        right: Position of the last time.
     """
 
     def __init__(self, times: Sequence[float], left: float, right: float) -> None:
         waits = [max(after - before, 0.0) for before, after in itertools.pairwise(times)]
         self._elapsed = list(itertools.accumulate(waits, initial=0.0))
         self.seconds = self._elapsed[-1]
-        """From the first time to the last."""
+        """Seconds from the first time to the last."""
         cut = _longest(waits)
         drawn = sum(wait for place, wait in enumerate(waits) if place not in cut)
         self._scale = (right - left - BREAK_WIDTH * len(cut)) / max(drawn, RESOLUTION)
         self.places = [left]
-        """One for each time."""
+        """Position of each time."""
         self.breaks: list[tuple[float, float]] = []
-        """The place of each break, and its seconds."""
+        """Place and seconds of each break."""
         for place, wait in enumerate(waits):
             if place in cut:
                 self.breaks.append((self.places[-1], wait))
@@ -46,7 +46,9 @@ class TimeAxis:
         self._cut = sorted(cut)
 
     def ticks(self, letter_width: float) -> Iterator[tuple[float, str]]:
-        """Places of round times, with their milliseconds as text; texts do not touch."""
+        """Places of round times, with their milliseconds as text, spaced so that texts do not
+        overlap.
+        """
         step = _round_step(TICK_DISTANCE_MIN / self._scale)
         free = -math.inf
         for first, last in self._segments():
@@ -65,7 +67,7 @@ class TimeAxis:
 
 
 def _longest(waits: Sequence[float]) -> set[int]:
-    """The waits that are left out: far from usual, and a large share of what would be drawn."""
+    """Waits to leave out: much longer than usual, and a large share of the drawn time."""
     drawn, cut = sum(waits), set()
     usual = sorted(waits)[len(waits) // 2] if waits else 0.0
     for place in sorted(range(len(waits)), key=lambda one: -waits[one])[:BREAKS_MAX]:

@@ -19,12 +19,12 @@ from gt.tools.executions import Execution
 from gt.tools.time_axis import BREAK_WIDTH, TimeAxis
 
 WIDTH = 1200.0
-LEFT, RIGHT = 90.0, 1180.0  # of the first and last instruction: room for the rows' names
-TOP = 30.0  # of the first row: room for the summary
+LEFT, RIGHT = 90.0, 1180.0  # positions of the first and last instruction: room for the rows' names
+TOP = 30.0  # position of the first row: room for the summary
 ROW_HEIGHT = 30.0
 LETTER_WIDTH = 6.6  # about, at this size
 MARK_WIDTH_MIN, MARK_WIDTH_MAX = 0.8, 6.0
-MARKS_MAX = 50_000  # a browser still scrolls; the rest is left out, and that is said
+MARKS_MAX = 50_000  # a browser still scrolls; the rest is left out, with a message
 FAMILIES = {
     "create": ("creation", "#8c564b"),
     "random": ("random numbers", "#9575cd"),
@@ -49,7 +49,7 @@ SIGNAL_COLORS = ("#dce6f2", "#e8dcf2", "#dcf2e4", "#f2ecdc", "#f2dcdf")
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """A filled rectangle, with a text inside it or to be shown when the mouse is over it."""
+    """A filled rectangle, with a text inside it or shown on mouse-over."""
 
     x: float
     y: float
@@ -72,7 +72,7 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """What is drawn, before it has a format."""
+    """Shapes and words to draw, independent of the output format."""
 
     height: float
     boxes: Sequence[Box]
@@ -87,7 +87,7 @@ def draw(file: str, output: str) -> int:
         output: a path that ends with .svg or .png.
 
     Raises:
-        ValueError: another ending, or a log without times.
+        ValueError: the ending is another one, or the log has no times.
     """
     kind = Path(output).suffix.lower()
     if kind not in (".svg", ".png"):
@@ -114,7 +114,7 @@ def draw(file: str, output: str) -> int:
 
 
 def arranged(entries: Sequence[log.Entry]) -> Picture:
-    """The instructions where the dispatcher planned them."""
+    """The instructions at the times when the dispatcher planned them."""
     axis = TimeAxis([item.seconds or 0.0 for item in entries], LEFT, RIGHT)
     workers = {worker for item in entries for worker in item.workers}
     top = _rows(entries, workers)
@@ -125,7 +125,7 @@ def arranged(entries: Sequence[log.Entry]) -> Picture:
 
 
 def executed(entries: Sequence[log.Entry], records: Sequence[Execution]) -> Picture:
-    """The instructions where workers executed them; the program's reads where they were planned."""
+    """The instructions at their execution times; the program's reads at their planned times."""
     of = {(item.session, item.number): item for item in entries}
     pairs = [(one, item) for one in records if (item := of.get((one.session, one.number)))]
     pairs += [(one, item) for one in records if (item := of.get((None, one.number)))]
@@ -155,7 +155,7 @@ def executed(entries: Sequence[log.Entry], records: Sequence[Execution]) -> Pict
 
 
 def _rows(entries: Sequence[log.Entry], workers: Iterable[int]) -> dict[str, float]:
-    """Where each row begins: scopes, each worker, the program's reads, where there are any."""
+    """Top of each row that is present: scopes, each worker, the program's reads."""
     rows = ["signals"] if any(item.signal is not None for item in entries) else []
     rows += [f"worker {worker}" for worker in sorted(workers)]
     rows += ["program"] if any(not item.workers for item in entries) else []
@@ -200,12 +200,12 @@ def _families() -> dict[str, str]:
 
 
 def _family(operator: str, families: dict[str, str]) -> tuple[str, str]:
-    """The words and the colour of an operator's family."""
+    """Label and colour of an operator's family."""
     return FAMILIES.get(families.get(operator, ""), UNKNOWN)
 
 
 def _used(entries: Sequence[log.Entry]) -> set[tuple[str, str]]:
-    """Words and colours of the instructions."""
+    """Labels and colours of the instructions."""
     families = _families()
     used = {_family(item.operator, families) for item in entries if not item.failed}
     return used | ({FAILURE} if any(item.failed for item in entries) else set())
@@ -254,7 +254,7 @@ def _marks(
 def _legend(
     used: Iterable[tuple[str, str]], y: float, *, breaks: bool
 ) -> tuple[list[Box], list[Word], float]:
-    """A colour and its words for each family that was used; where the picture ends."""
+    """Colour and label of each family in use, and the bottom of the legend."""
     shown = [pair for pair in (*FAMILIES.values(), UNKNOWN, FAILURE) if pair in used]
     shown += [("time without instructions, left out", BREAK)] if breaks else []
     boxes, words, x = [], [], LEFT

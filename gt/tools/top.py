@@ -8,16 +8,14 @@ from collections.abc import Iterable, Mapping
 import gt
 from gt import _core, config
 
-ADDRESS = "127.0.0.1:12345"  # the port of every example
-SILENCE_SECONDS = (
-    2.0  # that a worker may take to answer; one that computes answers behind its queue
-)
+ADDRESS = "127.0.0.1:12345"  # the default port
+SILENCE_SECONDS = 2.0  # time for a worker to answer; a busy one answers after its queue
 DISPATCHER = ("workers", "sessions")
 CLEAR = "\x1b[H\x1b[2J"
 
 
 def run(address: str | None, *, once: bool, as_json: bool, interval: float) -> int:
-    """Connect to a dispatcher and print what it counts.
+    """Connect to a dispatcher and print its counters.
 
     Args:
         address: as `gt.connect` takes it; GT_ADDRESS or 127.0.0.1:12345 if not given.
@@ -50,10 +48,10 @@ def snapshot(
     """The counters of the session's dispatcher and of its workers.
 
     Args:
-        seconds: that a worker may take to answer; None waits for all that compute.
+        seconds: time for a worker to answer; None waits for all busy ones.
     """
     workers = _core.worker_stats(seconds)
-    # All else that the dispatcher counts is of one session: here of the one that asks.
+    # The dispatcher's other counters belong to one session: the one that asks.
     dispatcher = {name: n for name, n in _core.stats().items() if name in DISPATCHER}
     return {"dispatcher": dispatcher, "workers": workers}
 

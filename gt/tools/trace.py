@@ -28,10 +28,10 @@ def show(file: str, *, long: bool = False) -> int:
 
 
 def check(file: str) -> int:
-    """Read every line back into an instruction, and print how many of which operator there are.
+    """Parse every line, and print the number of instructions by operator.
 
     Returns:
-        1 where a line is no instruction, or is another one when it is printed again.
+        1 if a line is no instruction, or prints differently after parsing.
     """
     counts: Counter[str] = Counter()
     comments, wrong = 0, 0
@@ -60,7 +60,7 @@ def check(file: str) -> int:
 
 
 def _long(instruction: str) -> str:
-    """The same instruction in the words of the first GT; the parser reads this form too."""
+    """The instruction in the notation of the first GT; the parser reads this form too."""
     results, equals, call = (
         instruction.rpartition(" = ") if " = " in instruction else ("", "", instruction)
     )

@@ -3,20 +3,21 @@
     import gt.torch
     model = model.to("mux")
 
-PyTorch's autograd, layers and optimizers run in the program; each operator that they come to is an
-instruction of GT's, on the same workers, layouts, signals and session as those of `import gt`.
-Tensors of both are one: `wrap` and `unwrap` copy nothing.
+PyTorch's autograd, layers and optimizers run in the program; each operator that they call becomes
+an instruction of GT, on the same workers, layouts, signals and session as those of `import gt`.
+Tensors of both share their values: `wrap` and `unwrap` copy nothing.
 
-`tensor` is the tensor class, `operands` turns arguments and results, `functions` finds what
-computes an operator, `named`, `views` and `writes` are operators by their names, `dispatch` runs
-them, `device` makes PyTorch know the device, `compiled` runs what `torch.compile` captured.
+`tensor` is the tensor class, `operands` converts arguments and results, `functions` looks up the
+function of an operator, `named`, `views` and `writes` are operators by their names, `dispatch` runs
+them, `device` registers the device with PyTorch, `compiled` runs graphs that `torch.compile`
+captured.
 """
 
 
 def autoload() -> None:
-    """For PyTorch's entry-point group `torch.backends`: importing this module was all.
+    """Entry point in PyTorch's group `torch.backends`; importing this module did all the work.
 
-    It stands first: the imports below may be the first of PyTorch, which looks for it then.
+    It is defined first: the imports below may import PyTorch, which looks for it then.
     """
 
 

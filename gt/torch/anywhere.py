@@ -1,7 +1,7 @@
-"""Programs that name another device, or none, on the device `mux`: `gt run`.
+"""Runs programs that name another device, or none, on the device `mux`: `gt run`.
 
-There is one device: what is made on `cpu` or `cuda`, or moved there, is on `mux`, and `numpy()`
-reads. So a program mixes no devices, whatever it says. A DataLoader is the exception: it works on
+There is one device: tensors that a program makes on `cpu` or `cuda`, or moves there, are on `mux`,
+and `numpy()` reads. So a program never mixes devices. A DataLoader is the exception: it works on
 the host, also in its workers, and its batches are uploaded.
 """
 
@@ -24,11 +24,11 @@ from gt.torch.tensor import MuxTensor
 
 Function = Callable[..., Any]
 DEVICES = ("cpu", "cuda", "mps", "xpu")  # `meta` stays
-DEPTH_MAX = 4  # of what a dataset holds, in which its tensors are looked for
+DEPTH_MAX = 4  # depth to which a dataset's attributes are searched for tensors
 
 
 class _State(threading.local):
-    """Whether this thread prepares data on the host now."""
+    """Flag of each thread: true while it prepares data on the host."""
 
     on_host = False
 
@@ -37,7 +37,9 @@ _state = _State()
 
 
 class Anywhere(TorchFunctionMode):
-    """Gives every call of PyTorch's the device `mux` for the one that it names or leaves out."""
+    """Gives every call of PyTorch the device `mux` in place of the device that it names or leaves
+    out.
+    """
 
     def __torch_function__(
         self,
@@ -65,7 +67,7 @@ def _constructors() -> frozenset[Function]:
 
 
 def _here(device: Any) -> Any:  # noqa: ANN401 - what a program says of a device, or something else
-    """`mux` for one of DEVICES or a number of a GPU."""
+    """`mux` in place of one of DEVICES or of a GPU's number; other values unchanged."""
     if isinstance(device, bool):
         return device
     if isinstance(device, int):
@@ -106,9 +108,9 @@ _FUNCTIONS: Mapping[Function, Function] = {
 
 
 def install() -> None:
-    """Let this thread's program run on `mux` from here on, for the rest of the process."""
+    """Runs this thread's program on `mux` from here on, for the rest of the process."""
     elsewhere.uploads_operands = True
-    MuxTensor.saved_device = "cpu"  # what is saved can be read without GT
+    MuxTensor.saved_device = "cpu"  # saved tensors can be read without GT
     Anywhere().__enter__()  # type: ignore[no-untyped-call] # PyTorch's
     for owner, name, replacement in (
         (torch, "from_numpy", _uploaded),
@@ -133,7 +135,9 @@ def _around(function: Function, replacement: Function) -> Function:
 
 
 def _uploaded(function: Function, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
-    """What the program makes of memory; GT and PyTorch themselves mean the host."""
+    """A tensor that the program makes from host memory, uploaded; GT and PyTorch themselves mean
+    the host.
+    """
     made: torch.Tensor = function(*args, **kwargs)
     caller = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - behind `around`
     is_program = caller.partition(".")[0] not in {"gt", "torch"}
@@ -147,7 +151,9 @@ def _parameter(
     requires_grad: bool = True,
     **kwargs: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
-    """`Parameter(torch.Tensor(3, 4))`: no call of PyTorch's tells of a tensor that a type makes."""
+    """Makes a parameter; no call of PyTorch tells of a tensor made by a type, as in
+    `Parameter(torch.Tensor(3, 4))`.
+    """
     if isinstance(data, torch.Tensor) and data.device.type in DEVICES and not _state.on_host:
         data = data.to(DEVICE_TYPE)
     return function(kind, data, requires_grad, **kwargs)
@@ -160,7 +166,7 @@ def _loaded(
     *args: Any,  # noqa: ANN401
     **kwargs: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
-    """Read to the host, from where operators upload."""
+    """Loads a file to the host, from where operators upload."""
     if map_location is None or isinstance(map_location, str | torch.device):
         map_location = "cpu"
     before, _state.on_host = _state.on_host, True
@@ -171,7 +177,7 @@ def _loaded(
 
 
 def _begun(function: Function, loader: Any) -> Any:  # noqa: ANN401 - a DataLoader
-    """An iterator of a DataLoader; its workers are forked on the host, too."""
+    """An iterator of a DataLoader, whose workers are forked while this thread is on the host."""
     loader.pin_memory = False
     if loader.num_workers and _holds_mux(loader.dataset, DEPTH_MAX):
         loader.num_workers, loader.timeout = 0, 0
@@ -204,7 +210,7 @@ def _cast(
     *args: Any,  # noqa: ANN401
     **kwargs: Any,  # noqa: ANN401
 ) -> None:
-    """The dtype is that of the device which the program names."""
+    """Sets up an autocast whose default dtype is that of the device which the program names."""
     if device_type in DEVICES:
         dtype = dtype or torch.get_autocast_dtype(device_type)
         device_type = DEVICE_TYPE
@@ -227,7 +233,7 @@ def _holds_mux(value: object, depth: int) -> bool:
 
 
 def _moved_all(value: Any) -> Any:  # noqa: ANN401 - a batch, or what a file holds
-    """The same with tensors of the host uploaded; what holds none is left as it is."""
+    """A value with its host tensors uploaded; a value without tensors is returned as it is."""
     if isinstance(value, torch.Tensor):
         moved = value.to(DEVICE_TYPE)
         is_parameter = isinstance(value, torch.nn.Parameter)

@@ -1,8 +1,8 @@
-"""Attention as one instruction in either pass, behind PyTorch's `scaled_dot_product_attention`.
+"""Attention as one instruction in each pass, behind PyTorch's `scaled_dot_product_attention`.
 
-PyTorch records an operator for devices whose attention is their own; it keeps what the gradient
-reads. Where the instruction does not fit (`gt.nn.functional.attention`), and for derivatives that
-PyTorch gives of its composition alone, the operator is composed as everywhere.
+For devices with an attention of their own, PyTorch records one operator, which saves the gradient's
+operands. If the instruction does not fit (`gt.nn.functional.attention`), or for derivatives that
+PyTorch has only for the composition, the operator is composed as elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gt.torch.tensor import MuxTensor
 
 _COMPOSED: Any = torch.ops.aten.scaled_dot_product_attention.default
 _FORWARD: Any = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default  # noqa: SLF001
-# Instructions of gradients that are kept: the oldest goes.
+# Limit of gradient instructions that are kept; the oldest is dropped.
 _KEPT_MAX = 256
 _kept: dict[Hashable, Callable[..., Any]] = {}
 
@@ -52,7 +52,7 @@ def scaled_dot_product_attention(
             output: torch.Tensor = _FORWARD(q, k, v, attn_mask, dropout_p, is_causal, scale=scale)[
                 0
             ]
-        except NotSupported:  # by workers without PyTorch
+        except NotSupported:  # raised by workers without PyTorch
             pass
         else:
             return output if query.dim() == 4 else output.squeeze(0)
@@ -72,7 +72,7 @@ def composed_gradients(
     *rest: Any,  # noqa: ANN401 - what the forward operator returned, and its options
     scale: float | None = None,
 ) -> tuple[torch.Tensor | None, ...]:
-    """What `_fused_backward` gives, of operators that PyTorch's autograd records.
+    """The gradients of `_fused_backward`, by operators that PyTorch's autograd records.
 
     Raises:
         NotImplementedError: weights were dropped, and the composition would drop others.
@@ -93,7 +93,7 @@ def composed_gradients(
 
 
 def _for_heads(x: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
-    """Keys or values of each head of the queries; as they are where they do not fit."""
+    """Keys or values repeated for each head of the queries; unchanged if they do not fit."""
     heads, groups = query.shape[1], x.shape[1]
     is_even = groups and groups != heads and heads % groups == 0
     return x.repeat_interleave(heads // groups, 1) if is_even else x
@@ -108,10 +108,10 @@ def _is_one(
     is_causal: bool,
 ) -> bool:
     if (mask is not None and is_causal) or forward_ad._current_level >= 0:  # noqa: SLF001
-        return False  # refused; or forward mode, which knows the composition
+        return False  # refused; forward mode knows only the composition
     tensors = (query, key, value) if mask is None else (query, key, value, mask)
     if not all(type(x) is MuxTensor for x in tensors) or not 0.0 <= dropout_p <= 1.0:
-        return False  # a transform looks at the composition
+        return False  # a transform follows only the composition
     if query.dim() == key.dim() == value.dim() == 3 and (mask is None or mask.dim() == 2):
         query, key, value = (x.unsqueeze(0) for x in (query, key, value))  # [1, h, t, k]
     return ours.is_one_instruction(query, key, value, mask, dropout_p, boolean=torch.bool)
@@ -128,8 +128,10 @@ def _fused(
     *,
     scale: float | None = None,
 ) -> tuple[Tensor | int | None, ...]:
-    """The output, and in the places of what PyTorch keeps the sums and the seeds of the dropout."""
-    del return_debug_mask  # of kernels that have one
+    """The output, then the sums and the dropout's seeds in the places of PyTorch's
+    saved results.
+    """
+    del return_debug_mask  # only some kernels have one
     seeds = ours.seeds_of(query) if dropout_p else None
     output, sums = call(
         "attention",
@@ -164,7 +166,7 @@ def _fused_backward(
     *rest: Any,  # noqa: ANN401 - what else the forward operator returned, and its options
     scale: float | None = None,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of query, key and value; a mask that needs one does not come here."""
+    """The gradients of query, key and value; a mask that needs one never reaches this."""
     _, _, _, _, dropout_p, is_causal, seeds, _ = rest
     options = _options(query, attn_bias, seeds, is_causal, dropout_p, scale)
     bound = gradients.distinct((query, key, value, *options))

@@ -1,7 +1,7 @@
-"""`torch.autocast("mux")`: casts before operators, as gt/amp/policies.txt has them of GPUs.
+"""`torch.autocast("mux")`: casts before operators, by the GPU list of gt/amp/policies.txt.
 
-PyTorch has autocast kernels for its own devices alone; they are made here when an autocast of the
-device is first asked for.
+PyTorch has autocast kernels for its own devices only; those of `mux` are made when an autocast of
+the device is first used.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gt.torch.elements import DEVICE_TYPE
 _KEY = "AutocastPrivateUse1"
 _WIDE = frozenset({torch.float32, torch.float64})
 _NARROW = frozenset({torch.float16, torch.bfloat16})
-# Registrations end with the objects that made them.
+# Registrations, which end with their library objects.
 _libraries: list[torch.library.Library] = []
 
 
 @functools.cache
 def register() -> None:
-    """Makes a kernel for every overload of every operator that the list treats."""
+    """Makes a kernel for every overload of every operator in the list."""
     rest: Any = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
     rest.fallback(torch.library.fallthrough_kernel, _KEY)
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
@@ -46,7 +46,9 @@ def _within(
     *args: object,
     **kwargs: object,
 ) -> object:
-    """The operator on what its operands become, with autocast off for what it is made of."""
+    """Runs the operator on cast operands, with autocast off for the operators of its
+    composition.
+    """
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))  # noqa: SLF001
     with torch._C._ExcludeDispatchKeyGuard(keys):  # noqa: SLF001 - it has no public name
         floats: list[torch.Tensor] = []
@@ -59,7 +61,7 @@ def _within(
 
 
 def _collect(value: object, floats: list[torch.Tensor]) -> None:
-    """The tensors of the device that an autocast may cast."""
+    """Collects the tensors of the device that an autocast may cast."""
     if isinstance(value, list | tuple):
         for entry in value:
             _collect(entry, floats)
@@ -91,7 +93,7 @@ def _float32(floats: list[torch.Tensor]) -> torch.dtype | None:
 
 
 def _promote(floats: list[torch.Tensor]) -> torch.dtype | None:
-    """The widest of them."""
+    """The widest of their dtypes."""
     dtypes = {x.dtype for x in floats}
     if torch.float32 in dtypes or len(dtypes) > 1:
         return torch.float32

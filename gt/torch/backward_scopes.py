@@ -1,8 +1,8 @@
-"""Scopes of backward passes: a gradient is computed in the scope of what it is the gradient of.
+"""Scopes of backward passes: a gradient is computed in the scope of its forward operator.
 
-PyTorch numbers the nodes that it records in a thread. Where the scope (gt/signal) has changed
-between two operators of a thread, the number is kept, so that a node's number says its scope.
-Nothing of it runs before the first scope of a process is made.
+PyTorch numbers the nodes that it records in a thread. When the scope (gt/signal) changes between
+two operators of a thread, the number is kept, so that a node's number determines its scope. None of
+this runs before the first scope of a process is made.
 """
 
 from __future__ import annotations
@@ -18,35 +18,36 @@ from torch.autograd.graph import Node
 from gt import _core
 from gt.config import scopes
 
-# Changes of scope that a thread keeps, a thousand steps of a small pipeline; older nodes have none.
+# Limit of scope changes that a thread keeps, a thousand steps of a small pipeline; older nodes have
+# no scope.
 CHANGES_MAX = 1 << 16
-_LAST_NUMBER = (1 << 63) - 1  # above it are nodes without one, which add to a parameter's gradient
+_LAST_NUMBER = (1 << 63) - 1  # nodes above have no number: they add to a parameter's gradient
 
-# PyTorch's own names: nothing public tells which node runs, and how many there are.
+# PyTorch's private functions for the running node and the number of nodes; it has no public ones.
 _current_node: Callable[[], Node | None] = torch._C._current_autograd_node  # noqa: SLF001
 _next_number = torch._C._autograd._get_sequence_nr  # noqa: SLF001
 
-# The scopes that there are: dispatch.py looks whether it is empty.
+# The existing scopes; dispatch.py tests if there are any.
 made: Mapping[int, object] = scopes.state.by_signal
 
 
 class _History(local):
-    """The scopes of the nodes of the thread that asks.
+    """The scopes of the calling thread's nodes.
 
     Args:
-        numbers: rising; from each of them nodes are of another scope.
-        signals: the ids of these scopes, 0 for none.
-        opened: the id that a pass has opened last, which is the current one but where the program
-            opens scopes within the pass (a block that is computed again).
+        numbers: rising numbers; the scope changes at a node of such a number.
+        signals: the ids of the scopes from these numbers on, 0 for none.
+        opened: the id that a pass has opened last; it is the current one unless the program opens
+            scopes within the pass (a block that is computed again).
     """
 
     def __init__(self) -> None:
         self.numbers, self.signals = [0], [0]
         self.opened = 0
-        self._since = _LAST_NUMBER  # the scope that is opened holds from this number on
+        self._since = _LAST_NUMBER  # number from which the open scope holds
 
     def follow(self, node: Node) -> None:
-        """Open the scope of a node that runs, once for all nodes behind one another in it."""
+        """Opens the scope of a running node, once for successive nodes in it."""
         number = node._sequence_nr()  # noqa: SLF001 - its only name
         if number > _LAST_NUMBER or scopes.current.get() != self.opened:
             return
@@ -58,7 +59,7 @@ class _History(local):
 
     @contextmanager
     def within_pass(self) -> Iterator[None]:
-        """Around a pass, which may be inside of another; the scope is afterwards as before."""
+        """Context of a pass, which may be nested; restores the scope afterwards."""
         opened, since, signal = self.opened, self._since, scopes.current.get()
         self.opened, self._since = signal, _LAST_NUMBER
         try:
@@ -68,7 +69,7 @@ class _History(local):
             scopes.current.set(signal)
 
     def note(self, number: int, signal: int) -> None:
-        """From this number on nodes are of another scope."""
+        """Records that nodes have another scope from this number on."""
         if len(self.numbers) == CHANGES_MAX:
             half = CHANGES_MAX // 2
             self.numbers, self.signals = [0, *self.numbers[half:]], [0, *self.signals[half:]]
@@ -83,19 +84,21 @@ history = _History()
 
 
 def look(args: Sequence[object], kwargs: Mapping[str, object] | None) -> None:
-    """Before an operator: open the scope of the node that it is part of, or note its own."""
+    """Called before an operator: opens the scope of the running node, or records the operator's
+    own.
+    """
     node = _current_node()
     if node is not None:
         history.follow(node)
     signal = scopes.current.get()
     if signal != history.signals[-1] and (node is None or torch.is_grad_enabled()):
         operands = (*args, *kwargs.values()) if kwargs else args
-        has_node = any(map(_is_recorded, operands))  # it has been made, and has its number
+        has_node = any(map(_is_recorded, operands))  # the node exists, with its number
         history.note(_next_number() - has_node, signal)
 
 
 def of_pass() -> AbstractContextManager[None]:
-    """Around a backward pass of this thread: each node runs in its scope."""
+    """Context of this thread's backward pass, in which each node runs in its scope."""
     return history.within_pass() if made else nullcontext()
 
 

@@ -1,6 +1,6 @@
-"""Operators by which PyTorch's own library checks values and draws: its distributions, its layers.
+"""Operators with which PyTorch's own library checks values and draws: its distributions and layers.
 
-Nothing public calls them, so that none of PyTorch's samples of operators holds them.
+They have no public callers, so PyTorch's operator samples do not contain them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gt._core import Tensor
 from gt.distributions import gamma_draws
 from gt.torch.tensor import MuxTensor
 
-# Kinds of a mask that `_masked_softmax` takes.
+# Numbers of the kinds of mask in `_masked_softmax`.
 OF_ATTENTION, OF_PADDING = 0, 1
 
 
 def assert_async(self: Tensor, assert_msg: str | None = None) -> None:
-    """The check of a condition, which is read: the error is raised at the line that asks.
+    """Checks a condition, which is read: the error is raised at the calling line.
 
     Raises:
-        RuntimeError: the condition does not hold, or is of several values.
+        RuntimeError: the condition is false, or has several values.
     """
     message = "Expected Tensor with single nonzero value, but got zero"
     if self.numel() != 1:
@@ -34,16 +34,16 @@ def assert_async(self: Tensor, assert_msg: str | None = None) -> None:
 
 
 def functional_assert_async(self: Tensor, assert_msg: str, dep_token: Tensor) -> Tensor:
-    """`assert_async` with a result, by which a graph keeps the order."""
+    """`assert_async` with a result, which keeps the order in a graph."""
     assert_async(self, assert_msg)
     return dep_token.clone()
 
 
 def assert_tensor_metadata(args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """The check of what the program knows of a tensor: nothing is read.
+    """Checks a tensor's metadata: nothing is read.
 
     Raises:
-        RuntimeError: the tensor is another.
+        RuntimeError: the metadata differ.
     """
     names = ("a", "size", "stride", "dtype")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -59,13 +59,13 @@ def assert_tensor_metadata(args: Sequence[object], kwargs: Mapping[str, object])
 def masked_softmax(
     self: Tensor, mask: Tensor, dim: int | None = None, mask_type: int | None = None
 ) -> Tensor:
-    """The softmax of scores whose masked elements are left out; rows of none are zeros.
+    """The softmax of scores without masked elements; fully masked rows are zeros.
 
     Args:
         self: Scores, [b, h, s, t] or of the mask's shape.
         mask: True where an element is left out, [s, t] or [b, t].
-        dim: Of the softmax; the last.
-        mask_type: Whether the mask is one of attention, of padding or of the scores' shape.
+        dim: Dimension of the softmax; the last one.
+        mask_type: Kind of the mask: attention, padding or the scores' shape.
     """
     if mask_type == OF_ATTENTION:
         mask = mask.expand(self.shape)
@@ -87,7 +87,7 @@ def masked_softmax_backward(
 
 
 def _is_left_aligned(self: Tensor, mask: Tensor) -> bool:
-    """No, whatever the mask: what follows from a yes are nested tensors, which GT has not."""
+    """False for any mask: True would lead to nested tensors, which GT does not have."""
     del self, mask
     return False
 

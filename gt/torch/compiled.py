@@ -1,9 +1,9 @@
-"""`torch.compile` of what is on the device `mux`: a backend that runs what PyTorch captured.
+"""`torch.compile` for the device `mux`: a backend that runs the graphs that PyTorch captured.
 
-The captured graph becomes operators of the level at which GT has them, forward and backward,
-without autograd and PyTorch's dispatcher between them, in the order of the eager program. `linear`,
-`matmul` and attention are in it as PyTorch composes them. Code for a GPU of this machine (inductor)
-is not written: workers have the elements.
+A captured graph becomes operators at the level of GT's, forward and backward, without autograd and
+PyTorch's dispatcher between them, in the order of the eager program. It contains `linear`, `matmul`
+and attention as PyTorch composes them. No code is generated for a GPU of this machine (inductor):
+workers have the elements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Compiled = Callable[..., Any]
 
 
 def install() -> None:
-    """Tells PyTorch's compiler, when it is imported."""
+    """Registers with PyTorch's compiler, when that is imported."""
     import_hooks.follow("torch._dynamo.trace_rules", _follow_rules)
     import_hooks.follow("torch._dynamo.variables.builder", _follow_builder)
     import_hooks.follow("torch._dynamo.backends.registry", _follow_registry)
@@ -32,12 +32,14 @@ def install() -> None:
 
 
 def _follow_rules(module: ModuleType) -> None:
-    """GT's own functions run as they are."""
+    """Makes the compiler run GT's own functions without tracing them."""
     vars(module)["add"]("gt")
 
 
 def _follow_builder(module: ModuleType) -> None:
-    """Graphs take tensors of the device, as they take those of classes that are made of others."""
+    """Makes graphs accept tensors of the device, as they accept classes composed of
+    other tensors.
+    """
     is_known = vars(module)["is_traceable_wrapper_subclass"]
     vars(module)["is_traceable_wrapper_subclass"] = lambda x: (
         isinstance(x, MuxTensor) or is_known(x)
@@ -49,7 +51,7 @@ def _follow_registry(module: ModuleType) -> None:
 
 
 def _follow_inductor(module: ModuleType) -> None:
-    """The default backend passes on what is not for it."""
+    """Makes the default backend pass on graphs that are not for it."""
     code_of = vars(module)["compile_fx"]
 
     @functools.wraps(code_of)
@@ -64,11 +66,11 @@ def _follow_inductor(module: ModuleType) -> None:
 def compile(graph: torch.fx.GraphModule, inputs: Sequence[object], **_: object) -> Compiled:
     """The backend: a function that runs a captured graph.
 
-    Where PyTorch cannot separate forward from backward, the graph runs eagerly, which is said once;
-    and where it has activation checkpoints.
+    A graph runs eagerly, with one message, if PyTorch cannot separate forward from backward, or if
+    it has activation checkpoints.
     """
     if any(str(node.target) == "tag_activation_checkpoint" for node in graph.graph.nodes):
-        return graph.forward  # computed twice with the same draws, which eager checkpoints do
+        return graph.forward  # these compute twice with equal draws, as eager checkpoints do
     from torch._functorch import aot_autograd, partitioners
 
     captured = [node for node in graph.graph.nodes if node.op == "placeholder"]
@@ -79,7 +81,7 @@ def compile(graph: torch.fx.GraphModule, inputs: Sequence[object], **_: object) 
             fakes,
             fw_compiler=_program,
             bw_compiler=_program,
-            partition_fn=partitioners.default_partition,  # which computes nothing twice
+            partition_fn=partitioners.default_partition,  # it computes nothing twice
         )
     except Exception as error:  # noqa: BLE001 - whatever PyTorch's tracers raise
         _say(f"torch.compile: graphs run eagerly, for PyTorch cannot separate passes: {error}")
@@ -93,7 +95,7 @@ def _say(text: str) -> None:
 
 
 def _program(gm: torch.fx.GraphModule, example_inputs: Sequence[object]) -> Compiled:
-    """A graph of operators with each that is for the device called by its function."""
+    """A graph whose operators for the device are called by their functions."""
     del example_inputs
     from torch._functorch._aot_autograd.utils import make_boxed_func
 

@@ -1,9 +1,9 @@
-"""Operators that PyTorch composes of others, as operators of the device with a gradient of theirs.
+"""Operators that PyTorch composes of others, as single operators of the device with gradients.
 
 PyTorch's autograd has kernels that record `linear` and `matmul` whole, for devices with kernels of
-their own, and composes them of half a dozen operators elsewhere. Here the former are called where
-they give the same: forward mode, transforms and complex numbers know only the composition.
-Attention has a choice of its own (`attention`).
+their own, and composes them of half a dozen operators elsewhere. The former are called here if the
+result is the same: forward mode, transforms and complex numbers know only the composition.
+Attention has its own choice (`attention`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gt.torch.tensor import MuxTensor
 _Formula = Callable[..., tuple[Any, ...]]
 _RECORDS = torch._C.DispatchKey.Autograd  # noqa: SLF001 - its only name
 _WHOLE = ("linear", "matmul")
-# Gradients as PyTorch's operators, which its autograd and its transforms follow.
+# Gradients as PyTorch's operators, which its autograd and its transforms can follow.
 _PRODUCTS: dict[str, _Formula] = {
     "linear_backward": products.linear_backward,
     "matmul_backward": products.matmul_backward,
@@ -29,12 +29,12 @@ _PRODUCTS: dict[str, _Formula] = {
 _GRADIENTS = _PRODUCTS | {
     "_scaled_dot_product_fused_attention_overrideable_backward": attention.composed_gradients
 }
-# Registrations end with the objects that made them.
+# Registrations, which end with their library objects.
 _libraries: list[torch.library.Library] = []
 
 
 def install() -> None:
-    """Makes the operators of the device known to PyTorch."""
+    """Registers the device's operators with PyTorch."""
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     for name in _WHOLE:
         library.impl(name, _recorded(functions.overload(name)), "AutogradPrivateUse1")
@@ -58,7 +58,7 @@ def _recorded(operator: Any) -> Callable[..., object]:  # noqa: ANN401 - it has 
         for x in operands:
             if x is not None and (type(x) is not MuxTensor or x.dtype.is_complex):
                 return operator.decompose(*operands)
-        # Autograd does not tell the gradient of `linear` what shape its bias has.
+        # Autograd does not pass the shape of its bias to the gradient of `linear`.
         if len(operands) == 3 and operands[2] is not None and operands[2].ndim > 1:
             return operator.decompose(*operands)
         return record(_RECORDS, *operands)
@@ -72,7 +72,7 @@ def _gradient(
     *args: Any,  # noqa: ANN401
     **kwargs: Any,  # noqa: ANN401
 ) -> object:
-    """Of GT's tensors; of PyTorch's where its autograd records or a transform runs."""
+    """The gradient on GT's tensors; on PyTorch's if its autograd records or a transform runs."""
     if torch.is_grad_enabled() or not all(type(x) is MuxTensor for x in args[:3]):
         return formula(*args, **kwargs)
     return dispatch.run(operator, args, kwargs)

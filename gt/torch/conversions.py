@@ -1,8 +1,8 @@
-"""Modules while they are converted: the method by which PyTorch knows classes to keep tied.
+"""Conversion of modules: a method by which PyTorch recognizes classes whose parameters stay tied.
 
-`Module.to` exchanges parameters in place, which keeps weights tied, for classes that say how to
-make a tensor of its parts. One of `mux` has no parts, and a tracer shall see a plain tensor of the
-device; so the method is there only while `Module.to` runs.
+`Module.to` swaps parameters in place, which keeps weights tied, for classes with a method that
+makes a tensor of its parts. A tensor of `mux` has no parts, and a tracer must see a plain tensor of
+the device; so the method exists only while `Module.to` runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 
 class _State(threading.local):
-    """How many conversions of modules this thread is in."""
+    """Number of nested module conversions that this thread is in."""
 
     conversions = 0
 
@@ -39,7 +39,7 @@ def counted(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Remake:
-    """`__tensor_unflatten__`, while there is a use for it."""
+    """Descriptor of `__tensor_unflatten__`, which exists only during a conversion."""
 
     def __get__(self, tensor: object, kind: type) -> Callable[..., torch.Tensor]:
         if state.conversions:

@@ -1,4 +1,4 @@
-"""The device `mux` made known to PyTorch: its name, its module `torch.mux`, tensors made on it."""
+"""Registers the device `mux` with PyTorch: its name, its module `torch.mux`, tensors made on it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from gt.torch import (
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
 
-# Operators that PyTorch's C++ calls on tensors whose class it leaves aside.
+# Operators that PyTorch's C++ calls below the level of tensor classes.
 _BELOW = ("_copy_from", "_copy_from_and_resize", "_local_scalar_dense", "_to_copy")
-# Tensors that PyTorch makes of numbers alone, which are few: they are made on the host.
+# Operators by which PyTorch makes small tensors from numbers alone: they run on the host.
 _FROM_HOST = (
     "kaiser_window",
     "kaiser_window.beta",
@@ -38,19 +38,21 @@ _FROM_HOST = (
     "tril_indices",
     "triu_indices",
 )
-# Registrations end with the objects that made them.
+# Registrations, which end with their library objects.
 _libraries: list[torch.library.Library] = []
 
 
 class Module:
-    """What PyTorch asks of `torch.mux`, and programs of `torch.cuda`: the cluster is one device."""
+    """Attributes that PyTorch asks of `torch.mux`, and programs of `torch.cuda`: the cluster is one
+    device.
+    """
 
     def is_available(self) -> bool:
         """True: workers start at the first operator."""
         return True
 
     def is_initialized(self) -> bool:
-        """Whether a session has begun."""
+        """True if a session has begun."""
         return _core.is_connected()
 
     def init(self) -> None:
@@ -58,61 +60,61 @@ class Module:
         _core.init()
 
     def device_count(self) -> int:
-        """One: where tensors are on the cluster is the dispatcher's decision."""
+        """1: the dispatcher decides where tensors are on the cluster."""
         return 1
 
     def current_device(self) -> int:
-        """0."""
+        """0, the only device."""
         return 0
 
     def set_device(self, device: object) -> None:
-        """Nothing: there is one."""
+        """Does nothing: there is one device."""
 
     class device:  # noqa: N801 - PyTorch's name
-        """A context in which the device is the current one: it always is."""
+        """A context in which the device is the current one; it always is."""
 
         def __init__(self, device: object) -> None:
             del device  # there is one
 
         def __enter__(self) -> None:
-            """Nothing."""
+            """Does nothing."""
 
         def __exit__(self, *_: object) -> None:
-            """Nothing."""
+            """Does nothing."""
 
     def synchronize(self, device: object = None) -> None:  # noqa: ARG002 - there is one
-        """Waits until everything that was queued has run; raises what failed."""
+        """Waits until all queued work has run; raises its errors."""
         gt.synchronize()
 
     def _is_in_bad_fork(self) -> bool:
         return False
 
     def manual_seed(self, seed: int) -> None:
-        """Starts the default generator again; GT's own Philox draws from it."""
+        """Restarts the default generator at its first draw; GT's Philox draws from it."""
         gt.manual_seed(seed)
 
     manual_seed_all = manual_seed
 
     def get_rng_state(self, device: object = DEVICE_TYPE) -> torch.Tensor:  # noqa: ARG002
-        """Seed and draw, as 16 bytes on the host."""
+        """Seed and draw number, as 16 bytes on the host."""
         state: torch.Tensor = gt.to_torch(gt.get_rng_state())
         return state
 
     def set_rng_state(self, new_state: torch.Tensor, device: object = DEVICE_TYPE) -> None:  # noqa: ARG002
-        """Goes on where `get_rng_state` was asked."""
+        """Restores a state that `get_rng_state` returned."""
         gt.set_rng_state(gt.from_torch(new_state))
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        """What an autocast may compute in; an autocast that is made asks."""
+        """Dtypes that an autocast may compute in; a new autocast asks for them."""
         autocasting.register()
         return [torch.bfloat16, torch.float16]
 
     def empty_cache(self) -> None:
-        """Nothing: workers keep what they reuse."""
+        """Does nothing: workers keep memory that they reuse."""
 
 
 class _Guard(torch._C._acc.DeviceGuard):  # noqa: SLF001 - PyTorch's class for it
-    # Asked from C++ all the time, where an error of Python's may be on its way (passes.py).
+    # C++ reads it often, possibly while a Python error is pending (passes.py).
     type_: Any = _core.ErrorKeeper(torch._C._autograd.DeviceType.PrivateUse1)  # noqa: SLF001
 
 
@@ -128,10 +130,10 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):  # noqa: SLF001 - PyTorch's class 
 
 
 def register() -> None:
-    """Names PyTorch's free device `mux`, once a process.
+    """Gives PyTorch's free device the name `mux`, once in a process.
 
     Raises:
-        RuntimeError: another library has named it.
+        RuntimeError: another library has given it a name.
     """
     name = torch._C._get_privateuse1_backend_name()  # noqa: SLF001 - nothing public tells
     if name != "privateuseone":
@@ -157,7 +159,9 @@ def register() -> None:
 
 
 def _register_kernels() -> None:
-    """For calls whose operands are no MuxTensors, or where PyTorch looks past their class."""
+    """Registers kernels for calls without MuxTensors, and for calls below the level of
+    their class.
+    """
     aten: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     aten.impl("empty.memory_format", _empty, "PrivateUse1")
     aten.impl("empty_strided", _empty_strided, "PrivateUse1")
@@ -173,7 +177,7 @@ def _register_kernels() -> None:
 
 
 def _pinned(pin: Any, keys: Any, source: torch.Tensor, device: Any = None) -> torch.Tensor:  # noqa: ANN401
-    """A copy of a tensor of the host: uploads gain nothing by pages that stay."""
+    """A plain copy of a host tensor: page-locked memory would not speed up uploads."""
     if elsewhere.is_here(device):
         return source.clone()
     pinned: torch.Tensor = pin.call_boxed(keys, source, device)
@@ -196,6 +200,6 @@ def _empty(size: list[int], *, dtype: torch.dtype | None = None, **_: object) ->
 def _empty_strided(
     size: list[int], stride: list[int], *, dtype: torch.dtype | None = None, **_: object
 ) -> torch.Tensor:
-    """Contiguous, whatever `stride` says."""
+    """A contiguous tensor, for any `stride`."""
     del stride
     return _empty(size, dtype=dtype)

@@ -1,7 +1,7 @@
-"""Operators of PyTorch's as calls of GT's, found once an overload and kept.
+"""PyTorch's operators as calls of GT's functions, looked up once for each overload and kept.
 
-A schema says which way: operators that write (`writes`), views (`views`), and all others, which
-have a function (`functions`) or are what PyTorch itself composes them of.
+The schema selects the module: operators that write (`writes`), views (`views`), and all others,
+which have a function (`functions`) or PyTorch's own composition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gt.torch.functions import (
 from gt.torch.operands import Named, operand, results, words
 from gt.torch.tensor import MuxTensor, of_value
 
-# By the identity of an overload, whose hash is a call of Python; the overloads are kept, too.
+# Functions by the id of an overload, since its hash is a Python call; the overloads are kept alive.
 _runs: dict[int, Run] = {}
 _overloads: list[Overload] = []
 this_thread = passes.this_thread
@@ -36,7 +36,7 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
     """Runs an overload on tensors of the device `mux`.
 
     Raises:
-        NotImplementedError: nothing here runs it.
+        NotImplementedError: GT has nothing that runs it.
     """
     if not this_thread.has_entered:
         passes.enter_thread()
@@ -54,7 +54,7 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
 
 
 def _kept(operator: Overload) -> Run:
-    """What runs an overload, from now on."""
+    """The function that runs an overload, found once and kept."""
     _overloads.append(operator)
     found = _runs[id(operator)] = _found(operator)
     return found
@@ -78,7 +78,9 @@ def _found(operator: Overload) -> Run:
 
 
 def _of_function(operator: Overload) -> Run | None:
-    """What runs an operator by a function that neither writes nor views its operands."""
+    """A function for an operator that neither writes nor views its operands; None if GT
+    has none.
+    """
     function = function_of(operator)
     if function is None:
         return None
@@ -99,7 +101,7 @@ def _of_function(operator: Overload) -> Run | None:
 
 
 def _composed(operator: Overload) -> Run:
-    """PyTorch's own composition of other operators, where it has one."""
+    """PyTorch's own composition of other operators, if it has one."""
     if _is_composite(operator):
         return lambda args, kwargs: operator.decompose(*args, **kwargs)
     decomposition = _decompositions().get(operator)

@@ -1,4 +1,4 @@
-"""Element types and devices of PyTorch as GT has them."""
+"""Correspondence of PyTorch's dtypes and devices with GT's."""
 
 import torch
 
@@ -24,10 +24,10 @@ TORCH_DTYPES = {ours: theirs for theirs, ours in DTYPES.items()}
 
 
 def dtype_of(dtype: torch.dtype | None) -> _core.dtype:
-    """GT's dtype; of None the default.
+    """GT's dtype; the default one for None.
 
     Raises:
-        NotImplementedError: GT has no such elements.
+        NotImplementedError: GT has no such dtype.
     """
     if dtype is None:
         dtype = torch.get_default_dtype()

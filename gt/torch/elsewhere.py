@@ -12,12 +12,12 @@ from gt.torch import layouts
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
 
-# Whether operators take tensors of other devices beside those of `mux`: a copy of them.
+# True if operators accept tensors of other devices beside those of `mux`: they are copied.
 uploads_operands = False
 
 
 def is_here(device: object) -> bool:
-    """Whether a `device=` means the device `mux`, or says nothing."""
+    """True if a `device=` is the device `mux` or None."""
     if device is None:
         return True
     return torch.device(device).type == DEVICE_TYPE  # type: ignore[call-overload,no-any-return]
@@ -28,7 +28,7 @@ def created(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> object:
-    """A tensor on another device like one here, whose elements nobody reads."""
+    """A tensor on another device with the metadata of one here; no elements are read."""
     likes = [_like(x, kwargs["device"]) if isinstance(x, MuxTensor) else x for x in args]
     return operator(*likes, **kwargs)
 
@@ -78,13 +78,13 @@ def copy_(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tensor:
 
 
 def copy_from(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tensor:
-    """`aten::_copy_from`: the same with the source first."""
+    """`aten::_copy_from`: `copy_` with the source first."""
     source, target = args[:2]
     return copy_((target, source), kwargs)
 
 
 def item(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-    """`aten::_local_scalar_dense`: reads."""
+    """`aten::_local_scalar_dense`: reads one element."""
     del kwargs
     (x,) = args
     assert isinstance(x, MuxTensor)

@@ -1,4 +1,4 @@
-"""Attention and encoder layers that PyTorch runs as one operator where nobody differentiates."""
+"""Attention and encoder layers that PyTorch runs as one operator when no gradient is needed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """What attends to what, [b, s, d], and with which weights, [b, s, t] or [b, h, s, t]."""
-    del embed_dim  # the weights' size
+    """Attention's output [b, s, d] and its weights, [b, s, t] or [b, h, s, t]."""
+    del embed_dim  # it follows from the weights
     parts = zip((query, key, value), qkv_weight.chunk(3, 0), qkv_bias.chunk(3, 0), strict=True)
     q, k, v = [
         F.linear(x, weight, bias).unflatten(-1, (num_head, -1)).transpose(1, 2)

@@ -1,7 +1,8 @@
-"""`torch.load(file, map_location="mux")`: what a file's tensors become on the device.
+"""`torch.load(file, map_location="mux")`: makes a file's tensors on the device.
 
-PyTorch moves memory to a device before it makes tensors of it; the device has tensors alone. So the
-memory stays on the host under the device's name until a tensor is made of it, which is uploaded.
+PyTorch moves memory to a device before it makes tensors of it, but this device has tensors only. So
+the memory stays on the host under the device's name until a tensor is made of it, and then
+uploaded.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from gt.torch.elements import DEVICE_TYPE
 from gt.torch.storages import HostStorage
 from gt.torch.tensor import MuxTensor, become
 
-# Before PyTorch's own, which copy to the device's memory.
+# Priority before PyTorch's own function, which copies to the device's memory.
 _PRIORITY = 5
 
 
 def register() -> None:
-    """Has `torch.load` know the device."""
+    """Registers the device with `torch.load`."""
     torch.serialization.register_package(_PRIORITY, _location, _restored)
 
 
@@ -40,7 +41,7 @@ def _restored(storage: Any, location: str) -> torch.UntypedStorage | None:  # no
 
 
 def set_(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-    """`aten::set_` of memory with sizes and strides."""
+    """`aten::set_` from memory with sizes and strides."""
     del kwargs
     target, storage, *geometry = args
     assert isinstance(target, MuxTensor)
@@ -53,7 +54,7 @@ def set_(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
 
 
 def share(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-    """`aten::set_` of another tensor, whose memory the first one has then."""
+    """`aten::set_` from another tensor, whose memory the first one takes."""
     del kwargs
     target, source = args
     assert isinstance(target, MuxTensor)

@@ -1,7 +1,7 @@
-"""Functions of GT's by PyTorch's operators: what computes an overload's results from GT tensors.
+"""GT functions by PyTorch's operators: each computes an overload's results from GT tensors.
 
-They are, in this order, one of `named` or `gradients`, a method or function of GT's by PyTorch's
-name, and the generic instruction by the schema.
+They are, in this order: one of `named` or `gradients`; a method or function of GT with PyTorch's
+name; the generic instruction by the schema.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from gt.aten import call, composed, schemas
 from gt.torch import attention, gradients, named, products
 from gt.torch.operands import Named
 
-# PyTorch's overload; it has no public type.
+# An overload of PyTorch, which has no public type.
 Overload = Any
 Run = Callable[[Sequence[object], Named], object]
 Function = Callable[..., object]
 
 
 def overload(name: str) -> Overload:
-    """The overload of a name such as `add.Tensor` or `relu`."""
+    """The overload with a name such as `add.Tensor` or `relu`."""
     title, _, word = name.partition(".")
     return getattr(getattr(torch.ops.aten, title), word or "default")
 
 
 def overload_name(operator: Overload) -> str:
-    """`add.Tensor`; of the overload without a name `relu`."""
+    """Name of an overload such as `add.Tensor`, or `relu` for one without a name."""
     name: str = operator._schema.name.partition("::")[2]  # noqa: SLF001 - nothing public tells
     overload: str = operator._overloadname  # noqa: SLF001
     return name if overload == "default" else f"{name}.{overload}"
 
 
 def own_function(name: str) -> Function | None:
-    """What is written here for the overload of a name."""
+    """The function of this package for the overload of a name; None if it has none."""
     for table in (named.FUNCTIONS, gradients.FUNCTIONS, products.FUNCTIONS, attention.FUNCTIONS):
         if name in table:
             return table[name]
@@ -46,7 +46,7 @@ def own_function(name: str) -> Function | None:
 
 
 def function_of(operator: Overload) -> Function | None:
-    """What computes an operator's results from GT tensors; None where GT has nothing for it."""
+    """The function that computes an operator's results from GT tensors; None if GT has none."""
     name = overload_name(operator)
     own = own_function(name)
     if own is not None or operator.namespace != "aten":
@@ -54,7 +54,7 @@ def function_of(operator: Overload) -> Function | None:
     title = name.partition(".")[0]
     schema = operator._schema  # noqa: SLF001 - PyTorch's only way to ask
     is_allowed = name in schemas.overloads_allowed()
-    # Functions may leave out results that nobody asks for, and take tensors one by one.
+    # Public functions may omit results that nobody asks for, or take tensors one by one.
     by_schema = is_allowed and title not in _rows() and _is_special(schema)
     public = None if by_schema else public_of(title, schema)
     if public is not None:
@@ -73,7 +73,7 @@ def _is_special(schema: Overload) -> bool:
 
 
 def public_of(title: str, schema: Overload) -> Function | None:
-    """GT's method, or function, that programs call by an operator's name."""
+    """GT's public method or function with the name of an operator."""
     if title.startswith("_") and title not in foreach.NAMES:
         return None
     first = schema.arguments[0] if schema.arguments else None

@@ -1,7 +1,7 @@
-"""`torch.Generator(device="mux")`: PyTorch makes generators of its own devices alone.
+"""`torch.Generator(device="mux")`: PyTorch makes generators only for its own devices.
 
-One of the device is one of the host by another name; a draw on the device takes one of its numbers
-as the seed of GT's, so that draws follow from its state.
+A generator of the device is one of the host under another name; a draw on the device takes one of
+its numbers as the seed of GT's generator, so that draws depend on its state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Kind(type(_Generator)):  # type: ignore[misc] # PyTorch's class is known 
 
 
 class Generator(_Generator, metaclass=_Kind):  # type: ignore[misc]
-    """PyTorch's generator, of the device `mux` too."""
+    """PyTorch's generator, also for the device `mux`."""
 
     def __new__(cls, device: Any = "cpu") -> Any:  # noqa: ANN401 - another class for other devices
         """A generator of `device`."""
@@ -37,5 +37,5 @@ class Generator(_Generator, metaclass=_Kind):  # type: ignore[misc]
 
 
 def install() -> None:
-    """Puts the class in PyTorch's place."""
+    """Replaces PyTorch's class."""
     torch.Generator = Generator  # type: ignore[misc]

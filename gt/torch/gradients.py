@@ -1,7 +1,7 @@
-"""Backward operators of PyTorch's: products with the derivative of the operator before `_backward`.
+"""PyTorch's backward operators, as products with the derivative of the operator before `_backward`.
 
-The generic instruction `aten_vjp` names the forward operator, whose gradients a worker knows; the
-forward operator does not run again where it has a backward operator (gt/aten/backward.txt).
+The generic instruction `aten_vjp` names the forward operator, whose gradients a worker computes;
+the forward operator does not run again if it has a backward operator (gt/aten/backward.txt).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from gt.aten.schemas import Schema
 
 Gradients = tuple[Tensor | None, ...]
 
-# Arguments of backward operators that say what follows from the others.
+# Arguments of backward operators that follow from the other arguments.
 _DERIVED = frozenset({"buffer", "is_target", "output_mask"})
 _END = -1
-# What an operand or a result may have in place of a dimension (ops.toml, the row aten).
+# Codes that stand for an operand's or result's dimension (ops.toml, the row aten).
 _WHOLE, _ADDED, _FIRST = -1, -2, -3
 
 
 def product(
     schema: Schema, bound: Sequence[object], gradient: Tensor, wanted: Sequence[bool]
 ) -> Gradients:
-    """The gradients of an operator's tensors, in its arguments' order; None where none is wanted.
+    """The gradients of an operator's tensors, in its arguments' order; None for unwanted ones.
 
     Args:
-        schema: Of the forward operator, which has one result.
-        bound: Its arguments, in order.
-        gradient: Of its result.
-        wanted: Of its first tensors, whether each one's gradient is.
+        schema: Schema of the forward operator, which has one result.
+        bound: The forward operator's arguments, in order.
+        gradient: Gradient of its result.
+        wanted: True for each of its first tensors whose gradient is wanted.
     """
     bound = distinct(bound)
     given = [x for x in bound if isinstance(x, Tensor)]
@@ -50,7 +50,9 @@ def product(
 
 
 def distinct(bound: Sequence[object]) -> list[object]:
-    """The arguments with a view for a tensor that stands there again: each has its gradient."""
+    """The arguments with a view in place of each repeated tensor, so that each has its own
+    gradient.
+    """
     seen: list[object] = []
     for x in bound:
         is_again = isinstance(x, Tensor) and any(x is other for other in seen)
@@ -65,16 +67,16 @@ def prepared(
     results: Sequence[int],
     saved: Sequence[int] = (),
 ) -> tuple[Callable[..., Any], list[Tensor]]:
-    """The instruction that gives the gradients of `chosen`, and the operator's operands.
+    """The instruction that computes the gradients of `chosen`, and the operator's operands.
 
-    After those it takes the gradient of each result, and then the results that are `saved`.
+    Behind these it takes the gradient of each result, and then the results that are `saved`.
 
     Args:
-        schema: Of the forward operator.
-        bound: Its arguments, in order.
-        chosen: Those of its tensors whose gradients are wanted.
-        results: The results' metadata, as instructions state them.
-        saved: The places of the results that the gradients read.
+        schema: Schema of the forward operator.
+        bound: The forward operator's arguments, in order.
+        chosen: Tensors among them whose gradients are wanted.
+        results: Metadata of the results, in the form of an instruction.
+        saved: Indices of the results that the gradients read.
     """
     text, operands = binding.written(schema, bound)
     places = [next(at for at, operand in enumerate(operands) if operand is x) for x in chosen]
@@ -95,17 +97,19 @@ def prepared(
 
 
 def described(*tensors: Tensor) -> list[int]:
-    """Dtype, dimensions and sizes of each, as instructions state results."""
+    """Dtype, number of dimensions and sizes of each tensor, in the form of an instruction's
+    results.
+    """
     return [number for x in tensors for number in (DTYPES[x.dtype], x.ndim, *x.shape)]
 
 
 def _cuts(
     forward: Sequence[int], counts: tuple[int, int], saved: Sequence[int], places: Sequence[int]
 ) -> list[int]:
-    """Along which dimensions the product runs on shards, from those of the operator.
+    """The dimensions along which the product runs on shards, from those of the operator.
 
-    For each letter the dimension of each operand and of each result, of which there are `counts`:
-    cut dimensions stay cut, and the gradient of a whole operand is the sum of the members'.
+    A letter has a dimension of each operand and of each result, `counts` in number: cut dimensions
+    stay cut, and the gradient of a whole operand is the sum of the members' gradients.
     """
     found: list[int] = []
     operands, results = counts
@@ -120,7 +124,7 @@ def _cuts(
 
 
 def found(operator: Any) -> Callable[..., object] | None:  # noqa: ANN401 - it has no public type
-    """What runs a backward operator whose forward operator takes the same arguments."""
+    """The function for a backward operator whose forward operator takes the same arguments."""
     schema = operator._schema  # noqa: SLF001 - PyTorch's only way to ask
     name = schema.name.partition("::")[2]
     title = name.removesuffix("_backward")
@@ -145,7 +149,7 @@ def found(operator: Any) -> Callable[..., object] | None:  # noqa: ANN401 - it h
 
 
 def _fits(forward: Schema, words: Sequence[str]) -> bool:
-    """Whether all arguments are there, under the same names, and nothing else."""
+    """True if all arguments of the forward are among `words`, and nothing else."""
     names = {x.name for x in forward.arguments}
     needed = {x.name for x in forward.arguments if x.is_required}
     absent = needed - set(words)
@@ -153,7 +157,7 @@ def _fits(forward: Schema, words: Sequence[str]) -> bool:
 
 
 def _bound(forward: Schema, named: Mapping[str, object]) -> list[object]:
-    """The forward operator's arguments; a tensor of which only the sizes are known is of zeros."""
+    """The forward operator's arguments; a tensor known only by its sizes is zeros."""
     bound = []
     for argument in forward.arguments:
         value = named.get(argument.name, argument.default)
@@ -174,7 +178,7 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> tuple[Schema, list[object]]:
-    """The operator of so many dimensions, whose layouts are known, and what follows the bias."""
+    """The convolution operator for this number of dimensions, and the arguments behind the bias."""
     dimensions = weight.ndim - 2
     if transposed:
         name = f"conv_transpose{dimensions}d{'.input' if dimensions > 1 else '.default'}"
@@ -231,14 +235,14 @@ def _pooled(name: str, gradient: Tensor, self: Tensor, dimensions: int) -> Tenso
 
 
 def _to_places(gradient: Tensor, self: Tensor, indices: Tensor, dimensions: int) -> Tensor:
-    """What arrives at a maximum goes to its place among the last dimensions."""
+    """Scatters a maximum's gradient to its place among the last dimensions."""
     flat = gt.zeros_like(self).flatten(-dimensions)
     moved = flat.scatter_add(-1, indices.flatten(-dimensions), gradient.flatten(-dimensions))
     return moved.view(self.shape)
 
 
 def _of_maxima(dimensions: int) -> Callable[..., object]:
-    """The backward operator of a pool that gives indices, which are its last argument."""
+    """The backward operator of a pool with indices, which are its last argument."""
 
     def backward(grad_output: Tensor, self: Tensor, *rest: object, **named: object) -> Tensor:
         indices = named.get("indices", rest[-1] if rest else None)
@@ -266,7 +270,7 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tens
 
 
 def masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The gradient of the source, whose first elements were taken; reads their count."""
+    """The gradient of the source, whose first elements were used; reads their number."""
     taken = grad_output.masked_select(mask.expand(grad_output.shape))
     result = gt.zeros(math.prod(sizes), dtype=grad_output.dtype)
     result[: taken.shape[0]] = taken

@@ -1,4 +1,4 @@
-"""Products of groups of rows or columns, as mixtures of experts have them: `aten::_grouped_mm`."""
+"""Products of groups of rows or columns, as in mixtures of experts: `aten::_grouped_mm`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def _grouped_mm(
     bias: Tensor | None = None,
     out_dtype: _core.dtype | None = None,
 ) -> Tensor:
-    """Products of groups of rows, columns or both, which end where `offs` says: it is read."""
+    """Products of groups of rows, columns or both, which end at the indices in `offs`, which are
+    read.
+    """
     _check(self, mat2, offs, bias, out_dtype)
     if offs is None:
         product = self @ mat2
@@ -34,7 +36,9 @@ def _grouped_mm(
 
 
 def _of_groups(left: Tensor, right: Tensor, groups: list[tuple[int, int]]) -> Tensor:
-    """Rows or columns behind the last group, which PyTorch leaves as they are, are zeros."""
+    """The product of each group; rows or columns behind the last one, which PyTorch leaves unset,
+    are 0.
+    """
     if left.ndim == right.ndim == 2:  # [m, k], [k, n] -> [g, m, n]
         return gt.stack([left[:, begin:end] @ right[begin:end] for begin, end in groups])
     if left.ndim == 2:  # [m, k], [g, k, n] -> [m, n]
@@ -54,11 +58,11 @@ def _check(
     bias: Tensor | None,
     out_dtype: _core.dtype | None,
 ) -> None:
-    """Raise PyTorch's errors, in its order."""
+    """Raises PyTorch's errors, in its order."""
     names = [str(x.dtype).rpartition(".")[2] for x in (left, right)]
     kinds = [_NAMES.get(name, name) for name in names]
     are_stacks = left.ndim == right.ndim == _STACK
-    is_whole = _STACK in (left.ndim, right.ndim)  # a group has whole rows or columns
+    is_whole = _STACK in (left.ndim, right.ndim)  # each group has whole rows or columns
     text: str | None
     if left.dtype != right.dtype:
         text = f"Expected mat_a and mat_b to have the same dtype, got {kinds[0]} and {kinds[1]}"
@@ -85,7 +89,7 @@ def _check(
 
 
 def _misfit(left: Tensor, right: Tensor, offs: Tensor | None) -> str | None:
-    """What is wrong with the number of groups."""
+    """The mismatch in the numbers of groups; None if they agree."""
     if offs is None:
         return None if left.shape[0] == right.shape[0] else "batched dimension has to match"
     if offs.ndim != 1:

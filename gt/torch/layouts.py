@@ -1,7 +1,7 @@
-"""Layouts of a PyTorch model's parameters by rules of their paths, as YAML files have them.
+"""Layouts of a PyTorch model's parameters by rules for their paths, as in YAML files.
 
-A model needs no change: when it is called first while rules are in force, its parameters get the
-layouts that the rules say (gt/config/rules.py).
+A model needs no change: at its first call while rules are in force, its parameters get the layouts
+of these rules (gt/config/rules.py).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gt.config.rules import Rule
 from gt.nn import placing
 from gt.torch.tensor import MuxTensor
 
-# Modules whose weight is no [out, in], by the names of their classes: Conv1D is of transformers.
+# Modules whose weight is not [out, in], by the names of their classes; Conv1D is from transformers.
 _ORIENTATIONS = {"Embedding": "table", "EmbeddingBag": "table", "Conv1D": "[in, out]"}
 _MARK = "_mux_rules"
 
 
 def watch() -> None:
-    """Has modules look at the rules, from when there are some."""
+    """Makes modules check the rules, once there are some."""
     if scopes.rules_in_force:
         _install()
 
@@ -40,7 +40,7 @@ def _look(module: torch.nn.Module, args: object) -> None:
 
 
 def redistribute(module: torch.nn.Module, rules: tuple[Rule, ...]) -> list[str]:
-    """Gives the parameters of the device `mux` the layouts that `rules` say; their paths."""
+    """Gives the parameters on `mux` the layouts of `rules`; returns their paths."""
     stored = list(_stored(module))
     placing.redistribute(stored, rules)
     for below in module.modules():

@@ -1,4 +1,4 @@
-"""Arguments and results of PyTorch's operators as GT's functions take and give them."""
+"""Conversion of arguments and results between PyTorch's operators and GT's functions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gt.torch.tensor import MuxTensor, of_value
 
 Named = Mapping[str, object]
 
-# Arguments that say where and how memory is; a worker decides.
+# Arguments about the place and form of memory, which a worker decides.
 PLACES = frozenset({"device", "layout", "pin_memory", "memory_format", "implicit", "non_blocking"})
 _PLAIN = frozenset({int, float, bool, str, complex, type(None)})
 
 
 def operand(x: object) -> object:
-    """An argument as GT's functions take it.
+    """An argument in the form for GT's functions.
 
     Raises:
-        RuntimeError: a tensor of another device that is no number.
+        RuntimeError: the tensor is of another device and is no number.
     """
     kind = type(x)
     if kind is MuxTensor:
@@ -55,7 +55,7 @@ def written(x: object) -> _core.Tensor:
     """The operand that an operator writes.
 
     Raises:
-        RuntimeError: a tensor of another device: the other operands are of `mux`.
+        RuntimeError: the tensor is of another device than the other operands, which are on `mux`.
     """
     if not isinstance(x, MuxTensor):
         raise _devices_differ(x)
@@ -70,12 +70,12 @@ def _devices_differ(x: Any) -> RuntimeError:  # noqa: ANN401 - a tensor of anoth
 
 
 def words(kwargs: Named) -> dict[str, object]:
-    """Keyword arguments as GT's functions take them."""
+    """Keyword arguments in the form for GT's functions."""
     return {name: operand(value) for name, value in kwargs.items() if name not in PLACES}
 
 
 def results(result: object) -> object:
-    """What a function of GT's returned, with PyTorch's tensors in place of GT's."""
+    """The results of a GT function, with PyTorch's tensors in place of GT's."""
     if isinstance(result, _core.Tensor):
         return of_value(result)
     if isinstance(result, list | tuple):

@@ -1,4 +1,4 @@
-"""`DistributedDataParallel` of a model on the device `mux`: one program has all workers already."""
+"""`DistributedDataParallel` for a model on `mux`, where one program has all workers already."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXT = (
 
 
 def install() -> None:
-    """Has the class look at where a model is."""
+    """Makes the class check if a model is on `mux`."""
     wrapper: Any = DistributedDataParallel
     wrapper.__init__ = _looking(wrapper.__init__)
     wrapper.forward = _passing(wrapper.forward)
@@ -37,7 +37,7 @@ def _looking(init: Callable[..., None]) -> Callable[..., None]:
             raise RuntimeError(_TEXT)
         torch.nn.Module.__init__(self)
         self.module = module
-        self.require_backward_grad_sync = True  # which no_sync() sets
+        self.require_backward_grad_sync = True  # no_sync() sets it
 
     return looking
 

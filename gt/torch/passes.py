@@ -1,12 +1,13 @@
-"""PyTorch's backward passes over tensors of `mux`: where they run, and what fails in them.
+"""PyTorch's backward passes over tensors of `mux`: their threads and scopes, and their errors.
 
-A pass runs in the thread that asks for it, so that it has that thread's call site, and a node the
-scope that its operator had (backward_scopes.py).
+A pass runs in the thread that starts it, so that it has that thread's call site, and a node has the
+scope of its operator (backward_scopes.py).
 
-An error of Python's that leaves an operator or a hook in a pass would end the process: before
-PyTorch takes it, the device's stream guard calls Python again, from C++ that may not fail. So an
-operator's error waits here, and it returns what C++ refuses without Python; a hook's is kept by the
-guard's function (`gt._core.ErrorKeeper`). Who asked for the pass gets the error.
+A Python error that leaves an operator or a hook in a pass would end the process: before PyTorch
+handles it, the device's stream guard calls Python again, from C++ that may not fail. So an
+operator's error is kept here, and the operator returns a value that C++ refuses without Python; a
+hook's error is kept by the guard's function (`gt._core.ErrorKeeper`). The error is raised to the
+pass's caller.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from torch.autograd import graph
 from gt import _core
 from gt.torch import backward_scopes
 
-# What is no result of any operator.
+# Sentinel that is no operator's result.
 REFUSED = object()
 
 _waiting: dict[int, BaseException] = {}
 
 
 class _Thread(threading.local):
-    """The thread that asks; one that begins later may have the number of one that has ended."""
+    """State of one thread; a later thread may have the number of one that has ended."""
 
     has_entered = False
 
@@ -37,24 +38,26 @@ this_thread = _Thread()
 
 
 def is_running() -> bool:
-    """Whether this thread is in a backward pass."""
+    """True if this thread is in a backward pass."""
     return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - nothing public tells
 
 
 def wait(error: BaseException) -> object:
-    """Keeps the first error of a pass for who asked for it; returns what ends the pass."""
+    """Keeps the first error of a pass for its caller; returns a value that ends the pass."""
     _waiting.setdefault(threading.get_ident(), error)
     return REFUSED
 
 
 def enter_thread() -> None:
-    """Backward passes of this thread, which has come to an operator, run in itself."""
+    """Makes backward passes of this thread, which has called an operator, run in the
+    thread itself.
+    """
     this_thread.has_entered = True
     torch.autograd.set_multithreading_enabled(False)
 
 
 def install() -> None:
-    """Puts the look for an error that waits around PyTorch's function that runs passes."""
+    """Wraps PyTorch's function that runs passes, to raise an error that was kept."""
     run = _raising(graph._engine_run_backward)  # noqa: SLF001 - its only place
     graph._engine_run_backward = run  # noqa: SLF001
     torch.autograd._engine_run_backward = run  # type: ignore[attr-defined] # noqa: SLF001

@@ -1,8 +1,8 @@
-"""Products of matrices and their gradients: an instruction or a few for what PyTorch composes.
+"""Matrix products and their gradients: one or a few instructions for PyTorch's compositions.
 
-PyTorch makes `linear` and `matmul` of transposes, views and `addmm`, each an operator of its own in
-either pass; here they are one operator each way (`composites`). The formulas hold for tensors of
-GT's, and for PyTorch's where its autograd records them or a transform runs.
+PyTorch composes `linear` and `matmul` of transposes, views and `addmm`, each an operator of its own
+in each pass; here they are one operator each way (`composites`). The formulas hold for GT's
+tensors, and for PyTorch's if its autograd records them or a transform runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from gt._core import Tensor
 from gt.nn import functional as F
 
-# A tensor of GT's or of PyTorch's.
+# A tensor of GT or of PyTorch.
 Matrix = Any
 Gradients = tuple[Matrix | None, ...]
 
@@ -22,7 +22,9 @@ Gradients = tuple[Matrix | None, ...]
 def linear_backward(
     self: Matrix, grad_output: Matrix, weight: Matrix, output_mask: Sequence[bool]
 ) -> Gradients:
-    """The gradients of input, weight and a bias [n], or one that PyTorch sums that to."""
+    """The gradients of input and weight, and of a bias [n], or one that PyTorch sums to
+    its bias.
+    """
     of_input = of_weight = of_bias = None
     grad, matrix = grad_output, weight
     if weight.ndim == 1:
@@ -38,7 +40,7 @@ def linear_backward(
 
 
 def matmul_backward(grad: Matrix, self: Matrix, other: Matrix, mask: Sequence[bool]) -> Gradients:
-    """The gradients of both factors, of whichever dimensions."""
+    """The gradients of both factors, for any numbers of dimensions."""
     of_self = of_other = None
     left = self.unsqueeze(0) if self.ndim == 1 else self  # [..., m, k]
     right = other.unsqueeze(1) if other.ndim == 1 else other  # [..., k, n]
@@ -56,7 +58,7 @@ def matmul_backward(grad: Matrix, self: Matrix, other: Matrix, mask: Sequence[bo
 
 
 def _rows(x: Matrix) -> Matrix:
-    """All but the last dimension as one: [..., k] -> [r, k]."""
+    """All dimensions but the last as one: [..., k] -> [r, k]."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
@@ -65,7 +67,7 @@ def _conjugate(x: Matrix) -> Matrix:
 
 
 def _summed(x: Matrix, like: Matrix) -> Matrix:
-    """Over what broadcasting added to `like`."""
+    """`x` summed over the dimensions that broadcasting added to `like`."""
     return x if x.shape == like.shape else x.sum_to_size(like.shape)
 
 

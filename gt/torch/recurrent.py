@@ -1,7 +1,8 @@
-"""Cells of recurrent layers as PyTorch records them on other devices than the CPU, and backward.
+"""Cells of recurrent layers, forward and backward, as PyTorch records them on devices without CPU
+kernels.
 
-A workspace is what the backward operator reads: of an LSTM the gates i, f, g, o, of a GRU the gates
-r, z, n, the state and the hidden part of n.
+A workspace holds the operands of the backward operator: for an LSTM the gates i, f, g, o, for a GRU
+the gates r, z, n, the state and the hidden part of n.
 """
 
 from __future__ import annotations

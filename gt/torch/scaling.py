@@ -1,4 +1,4 @@
-"""What `torch.amp.GradScaler` and layers with normed weights call, and packed sequences."""
+"""Operators of `torch.amp.GradScaler`, of layers with normed weights and of packed sequences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def update_scale_(
     scale_backoff_factor: float,
     growth_interval: int,
 ) -> None:
-    """The next scale: smaller after an infinity, larger after so many steps without; reads none."""
+    """The next scale: smaller after an infinity, larger after enough steps without one; reads
+    nothing.
+    """
     is_found = found_inf > 0
     steps = growth_tracker + 1
     grows = steps == growth_interval
@@ -46,7 +48,7 @@ def _others(x: Tensor, dim: int) -> tuple[int, ...]:
 
 
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """`v` with the norms `g` along `dim`, and the norms that it had."""
+    """`v` scaled to the norms `g` along `dim`, and its former norms."""
     norms = (v * v).sum(_others(v, dim), keepdim=True).sqrt()
     return v * (g / norms), norms.reshape(g.shape)
 
@@ -54,7 +56,7 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 def weight_norm_backward(
     grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
 ) -> tuple[Tensor, ...]:
-    """The gradients of both."""
+    """The gradients of `v` and `g`."""
     along = (grad_w * saved_v).sum(_others(saved_v, dim), keepdim=True).reshape(saved_g.shape)
     factor = saved_g / saved_norms
     grad_v = factor * (grad_w - saved_v * (along / (saved_norms * saved_norms)))
@@ -62,7 +64,7 @@ def weight_norm_backward(
 
 
 def pack_padded_sequence(args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-    """`aten::_pack_padded_sequence`: the lengths and the batches' sizes are on the host."""
+    """`aten::_pack_padded_sequence`; the lengths and batch sizes are on the host."""
     del kwargs
     sequences, lengths, is_batch_first = args
     assert isinstance(sequences, MuxTensor)

@@ -1,8 +1,8 @@
-"""Steps of PyTorch's optimizers as GT's: one instruction a parameter in place of a dozen.
+"""Steps of PyTorch's optimizers as GT's: one instruction for a parameter in place of a dozen.
 
-`torch.optim` has a function over lists of tensors, which it takes for the device `mux`, and, with
-`fused=True`, operators. Both come here. Numbers of steps stay in the program where it is certain
-that nothing else has written them; else one read asks for all.
+`torch.optim` has a function over lists of tensors, which it uses for the device `mux`, and
+operators for `fused=True`. Both end up here. Step counts stay in the program while nothing else can
+have written them; otherwise one read gets all of them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gt.torch.tensor import MuxTensor, of_value
 Tensors = Sequence[Any]
 Step = Callable[..., bool]
 
-# A number of steps on the device `mux`: what it is, and the version that it had then.
+# Step counts on the device `mux`: the number, and the tensor's version when it was known.
 _known: Any = WeakTensorKeyDictionary()
 
 
 def install() -> None:
-    """Puts the steps before those of PyTorch's optimizers."""
+    """Installs the steps before those of PyTorch's optimizers."""
     for module, name, step in (
         ("adam", "_multi_tensor_adam", _adam),
         ("adam", "_fused_adam", _fused_adam),
@@ -40,7 +40,7 @@ def install() -> None:
 
 
 def _first(step: Step, function: Callable[..., None]) -> Callable[..., None]:
-    """`step`, or `function` where that says that it did nothing."""
+    """`step`, or `function` if `step` returns that it did nothing."""
 
     @functools.wraps(function)
     def stepped(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as the function's
@@ -51,7 +51,7 @@ def _first(step: Step, function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _fit(*columns: Tensors) -> bool:
-    """Whether all are floats of `mux`, those of one parameter of one dtype."""
+    """True if all are floats on `mux` and each parameter's tensors have one dtype."""
     for row in zip(*columns, strict=True):
         dtype = row[0].dtype
         if not dtype.is_floating_point:
@@ -67,7 +67,7 @@ def _values(tensors: Tensors) -> list[Tensor]:
 
 
 def _written(*columns: Tensors) -> None:
-    """Autograd refuses what it had kept of these."""
+    """Marks tensors as written, so that autograd refuses its saved ones."""
     for column in columns:
         increment_version(column)
 
@@ -104,7 +104,7 @@ def _is_scaled(scaling: Sequence[object], options: Mapping[str, object]) -> bool
 
 
 def _adamw_step(columns: Sequence[Tensors], steps: list[int], options: Mapping[str, Any]) -> None:
-    """One step with the numbers of `options`; the columns are parameters, gradients, moments."""
+    """One step with the numbers in `options`; the columns are parameters, gradients, moments."""
     params, grads, exp_avgs, exp_avg_sqs, *largest = map(_values, columns)
     _core.adamw_step(
         params,
@@ -134,7 +134,7 @@ def _fused_adam(
     *scaling: object,
     **options: Any,  # noqa: ANN401 - the optimizer's
 ) -> bool:
-    """With the steps on the device; what unscales goes the way of the operator."""
+    """A step with its count on the device; scaled gradients go the way of the operator."""
     largest = [max_exp_avg_sqs] if options["amsgrad"] else []
     columns = (params, grads, exp_avgs, exp_avg_sqs, *largest)
     if options["differentiable"] or _is_scaled(scaling, options):
@@ -150,7 +150,7 @@ def _fused_adam(
 
 
 def _steps_of(tensors: Tensors) -> list[int]:
-    """The numbers that tensors of one element hold."""
+    """The numbers in tensors of one element."""
     known = [_known.get(x) for x in tensors]
     pairs = zip(tensors, known, strict=True)
     if all(entry is not None and entry[1] == x._version for x, entry in pairs):  # noqa: SLF001
@@ -159,7 +159,7 @@ def _steps_of(tensors: Tensors) -> list[int]:
 
 
 def _read(tensors: Tensors) -> list[float]:
-    """The numbers, in one answer of a worker."""
+    """The numbers, by one answer of a worker."""
     if not all(type(x) is MuxTensor for x in tensors):
         return [float(x) for x in tensors]
     wide = [x.value.reshape(()).to(_core.float64) for x in tensors]
@@ -179,7 +179,7 @@ def _sgd(
     buffers = [x for x in momentum_buffer_list if x is not None]
     if not (_fit(params, grads) and (not buffers or _fit(buffers))):
         return False
-    before = momentum_buffer_list or [None] * len(params)  # without momentum there are none
+    before = momentum_buffer_list or [None] * len(params)  # there are none without momentum
     if any(x.dtype != p.dtype for x, p in zip(before, params, strict=True) if x is not None):
         return False
     found = _sgd_step(params, grads, before, options)
@@ -208,7 +208,7 @@ def _sgd_step(
 
 
 def _unscaled(grads: Tensors, options: Mapping[str, Any]) -> bool:
-    """Divides the gradients by what a scaler multiplied them with; whether none is infinite."""
+    """Divides the gradients by a scaler's factor; True if none is infinite."""
     found, scale = options.get("found_inf"), options.get("grad_scale")
     if found is not None and float(found):
         return False
@@ -233,7 +233,7 @@ def _adam_operator(*, decoupled: bool) -> Callable[..., None]:
 
 
 def _sgd_operator(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """`aten::_fused_sgd_`: in a first step nobody has written the buffers."""
+    """`aten::_fused_sgd_`: the buffers are uninitialised in a first step."""
     params, grads, buffers = args
     if not _unscaled(grads, kwargs):
         return

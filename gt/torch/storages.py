@@ -1,7 +1,8 @@
-"""Memory of the device `mux` as PyTorch's storages tell of it.
+"""Storages of the device `mux`, for PyTorch.
 
-The device has tensors alone. A storage that a program asks for says where memory is and how much;
-what it holds, tensors read. A storage that is saved or loaded is a copy on the host.
+The device has tensors only. A storage that a program asks for gives the address and the size of
+memory; its content is read through tensors. A storage that is saved or loaded is a copy on the
+host.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from gt.torch.elements import DEVICE_TYPE
 class HostStorage(torch.UntypedStorage):
     """Memory of the host whose tensors are to be on the device.
 
-    `waiting` has what uploads it again for each tensor made of it before it was read: a file of
-    PyTorch's older format has its tensors first, and what they hold at its end.
+    `waiting` holds functions that upload it again for each tensor made of it before it was read: a
+    file in PyTorch's older format has its tensors first, and their content at its end.
     """
 
     waiting: list[Callable[[], object]] | None = None
@@ -38,13 +39,13 @@ class HostStorage(torch.UntypedStorage):
 
 
 class DeviceStorage(HostStorage):
-    """A tensor's memory: its address and size, by which programs tell tensors that share it."""
+    """A tensor's memory: its address and size, by which programs recognize shared memory."""
 
     address: int
     bytes_held: int
 
     def data_ptr(self) -> int:
-        """What stands for the address: different for different memory."""
+        """A number that stands for the address: it differs for different memory."""
         return self.address
 
     def nbytes(self) -> int:
@@ -54,7 +55,7 @@ class DeviceStorage(HostStorage):
     size = __len__ = nbytes
 
 
-# What PyTorch's storages do with the bytes themselves.
+# Methods of PyTorch's storages that read or write the bytes themselves.
 _READ_OR_WRITTEN = (
     *("__getitem__", "__setitem__", "byteswap", "clone", "copy_", "cpu", "cuda", "fill_", "hpu"),
     *("mps", "pin_memory", "resize_", "share_memory_", "to", "tolist", "type", "__iter__"),
@@ -79,7 +80,7 @@ for _name in _READ_OR_WRITTEN:
 
 
 def storage_of(value: _core.Tensor, itemsize: int) -> DeviceStorage:
-    """The memory of a tensor with elements of so many bytes."""
+    """The memory of a tensor with elements of `itemsize` bytes."""
     storage = DeviceStorage(0)  # type: ignore[no-untyped-call]
     storage.address = _core.memory_address(value)
     storage.bytes_held = _core.memory(value)[0] * itemsize
@@ -87,7 +88,7 @@ def storage_of(value: _core.Tensor, itemsize: int) -> DeviceStorage:
 
 
 def saved(host: torch.Tensor, place: str) -> torch.UntypedStorage:
-    """The memory of a copy on the host, which `torch.save` writes under the name of a place."""
+    """The memory of a copy on the host, which `torch.save` writes under the name of `place`."""
     storage = host.untyped_storage()
     if place.partition(":")[0] != DEVICE_TYPE:
         return storage

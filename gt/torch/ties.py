@@ -1,6 +1,6 @@
-"""`Module.to` and its like: parameters stay the objects that they are, so that tied ones stay tied.
+"""`Module.to` and its like: parameters stay the same objects, so that tied ones stay tied.
 
-PyTorch does so by itself with parameters that become ones of the device `mux` (`conversions`).
+PyTorch does so itself for parameters that move to the device `mux` (`conversions`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Convert = Callable[[torch.Tensor], torch.Tensor]
 
 
 def install() -> None:
-    """Puts the conversion in the place of PyTorch's."""
+    """Replaces PyTorch's conversion."""
     apply = conversions.counted(torch.nn.Module._apply)  # noqa: SLF001 - its only place
     torch.nn.Module._apply = _keeping_ties(apply)  # type: ignore[method-assign] # noqa: SLF001
 
@@ -44,9 +44,9 @@ def _keeping_ties(apply: Apply) -> Apply:
 
 
 def _is_converted_here(parameter: torch.Tensor | None, fn: Convert) -> bool:
-    """Whether it was on the device and stays there; it has other memory then, and its gradient.
+    """True if it was on the device and stays there; then it and its gradient get other memory.
 
-    It has no other object: what a module computed of it, as `weight_norm` does, refers to it.
+    The object stays: results that a module computed of it, as `weight_norm` does, refer to it.
     """
     if not isinstance(parameter, MuxTensor):
         return False
@@ -63,11 +63,11 @@ def _is_converted_here(parameter: torch.Tensor | None, fn: Convert) -> bool:
 
 
 def _swapping(apply: Apply, module: torch.nn.Module, fn: Convert) -> object:
-    """PyTorch's conversion, where parameters that leave the device change their class in place.
+    """PyTorch's conversion, in which parameters that leave the device change their class in place.
 
-    Its setting for that would act on `load_state_dict` too, which fails with it for recurrent
-    layers, and on lazy modules; so it is on during this call alone. A parameter that others refer
-    to becomes another object, as between any two devices in PyTorch.
+    PyTorch's setting for that would also affect `load_state_dict`, which then fails for recurrent
+    layers, and lazy modules; so it is on during this call alone. A parameter that others refer to
+    becomes another object, as between any two devices in PyTorch.
     """
     future = torch.__future__
     before = future.get_swap_module_params_on_conversion()

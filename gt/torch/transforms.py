@@ -1,4 +1,6 @@
-"""Fourier transforms and factorizations as PyTorch's autograd records them, by the public ones."""
+"""Fourier transforms and factorizations in the form of PyTorch's autograd, by the
+public functions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from gt.aten.call import call
 
 # ruff: noqa: N803 - PyTorch's names of matrices
 
-# PyTorch's numbers for how a transform is scaled, as `norm=` of one forward and of one backward.
+# Values of `norm=` by PyTorch's numbers for the scaling, of a forward and of a backward transform.
 _FORWARD = ("backward", "ortho", "forward")
 _BACKWARD = ("forward", "ortho", "backward")
 
@@ -51,9 +53,9 @@ def _linalg_eigh(A: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Te
 
 
 def _factors(A: Tensor) -> tuple[Tensor, ...]:
-    """LU, pivots and info of A, or of its transpose where that is how its elements lie.
+    """LU, pivots and info of A, or of its transpose if the elements of A are stored so.
 
-    PyTorch's backward operators of determinants tell by the strides of A which of both it is.
+    PyTorch's backward operators of determinants see from the strides of A which one it is.
     """
     is_transposed = A.is_contiguous() and not A.is_complex()
     return tuple(gt.linalg.lu_factor_ex(A.mT if is_transposed else A))
@@ -78,7 +80,7 @@ def _linalg_solve_ex(
 
 
 def _linalg_check_errors(info: Tensor, api_name: str, *, is_matrix: bool) -> None:
-    """Reads whether a factorization failed; raises what PyTorch raises."""
+    """Reads if a factorization failed, and raises PyTorch's error."""
     host = gt.to_torch(info)
     torch.ops.aten._linalg_check_errors(host, api_name, is_matrix=is_matrix)  # noqa: SLF001
 
@@ -98,11 +100,11 @@ def _trilinear(
     unroll_dim: int = 1,
 ) -> Tensor:
     """The product of three tensors, each with further dimensions, summed over some."""
-    del unroll_dim  # how PyTorch's loops go
+    del unroll_dim  # it only orders PyTorch's loops
     wide = []
     for factor, dims in ((i1, expand1), (i2, expand2), (i3, expand3)):
         for dim in sorted(dims):
-            factor = factor.unsqueeze(dim)  # noqa: PLW2901 - one dimension more each time
+            factor = factor.unsqueeze(dim)  # noqa: PLW2901 - one more dimension each time
         wide.append(factor)
     product = wide[0] * wide[1] * wide[2]
     return product.sum(tuple(sumdim)) if sumdim else product

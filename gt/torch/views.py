@@ -29,7 +29,7 @@ def _reshape_alias(self: Tensor, size: list[int], stride: list[int]) -> Tensor:
 
 
 def _bits(self: Tensor, dtype: _core.dtype) -> Tensor:
-    """The bits as another dtype's: of memory of its own, which nobody may write."""
+    """The bits as another dtype, in new memory that cannot be written."""
     if dtype == self.dtype:
         return self.detach()
     return _core.read_only(
@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 
 
 def found(operator: Any) -> Run | None:  # noqa: ANN401 - PyTorch has no public type of it
-    """What runs a view; None where GT has nothing for it."""
+    """The function that runs a view; None if GT has none."""
     name = functions.overload_name(operator)
     function = FUNCTIONS.get(name)
     if function is None:
@@ -65,7 +65,7 @@ def found(operator: Any) -> Run | None:  # noqa: ANN401 - PyTorch has no public 
         return None
 
     def run(args: Sequence[object], kwargs: Named) -> object:
-        # A view within inference_mode is what its base is, and PyTorch counts versions of both.
+        # A view within inference_mode has its base's mode, and PyTorch counts versions of both.
         if torch.is_inference_mode_enabled() and not args[0].is_inference():  # type: ignore[attr-defined]
             with torch.inference_mode(mode=False):
                 return run(args, kwargs)

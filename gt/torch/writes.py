@@ -1,4 +1,4 @@
-"""Operators that write: in place by GT's methods, into `out=` what the functional form gives."""
+"""Operators that write: in place by GT's methods, or the functional result into `out=`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gt.torch.functions import Function, Overload, Run
 from gt.torch.operands import Named
 from gt.torch.tensor import MuxTensor, become
 
-# Operators that change the sizes of a tensor, and the view that it becomes.
+# Operators that change a tensor's sizes, and the views that they turn it into.
 _RESHAPED = {
     "as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_",
     "unsqueeze_",
@@ -24,7 +24,7 @@ _RESHAPED = {
 
 
 def found(operator: Overload, written: Sequence[Any]) -> Run | None:
-    """What runs an operator that writes; None where GT has nothing for it."""
+    """The function that runs an operator that writes; None if GT has none."""
     name = functions.overload_name(operator)
     title = name.partition(".")[0]
     if title in _RESHAPED:
@@ -50,7 +50,7 @@ def _each(function: Function) -> Run:
 
 
 def _writing(function: Function, returned: int) -> Run:
-    """A function that writes itself: it returns results, or its first operand is the result."""
+    """A function that writes by itself: it returns results, or its first operand is the result."""
 
     def run(args: Sequence[object], kwargs: Named) -> object:
         result = function(*[operands.operand(x) for x in args], **operands.words(kwargs))
@@ -106,7 +106,7 @@ def _assigned(function: Function) -> Function:
 
 
 def functional_of(operator: Overload) -> Overload | None:
-    """The overload that returns what this one writes."""
+    """The overload that returns the values that this one writes."""
     schema = operator._schema  # noqa: SLF001 - PyTorch's only way to ask
     title = schema.name.partition("::")[2].removesuffix("_")
     packet = getattr(torch.ops.aten, title, None)
@@ -152,7 +152,9 @@ def _into_out(operator: Overload, written: Sequence[Any]) -> Run | None:
 
 
 def _write_out(target: object, value: object) -> None:
-    """A tensor of other sizes becomes one of the result's, in its memory where that is enough."""
+    """Writes into a tensor, which takes the result's sizes, in its own memory if that is large
+    enough.
+    """
     assert isinstance(target, MuxTensor)
     assert isinstance(value, Tensor)
     written = target.value

@@ -1,4 +1,4 @@
-"""What programs use beside tensors: `gt.utils.data` loads datasets."""
+"""Utilities beside tensors: `gt.utils.data` loads datasets."""
 
 import importlib
 
@@ -9,12 +9,14 @@ __all__ = ["checkpoint", "cpp_extension", "data", "dlpack", "tensorboard"]
 
 
 def __getattr__(name: str) -> object:
-    """What few programs use loads at its first use, `tensorboard` with libraries of its own."""
+    """Loads seldom-used modules at their first use, such as `tensorboard` with its own
+    libraries.
+    """
     if name in ("cpp_extension", "tensorboard"):
         return importlib.import_module(f"gt.utils.{name}")
     raise attribute_error("gt.utils", name)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this package needs itself is no part of it."""
+    """Lists the public names; imports for the package's own use are left out."""
     return __all__

@@ -1,9 +1,9 @@
-"""Checkpoints: what a function computes is not kept for backward but computed again there.
+"""Checkpoints: intermediate values of a function are recomputed in backward rather than stored.
 
-Without reentry the function is recorded as usual, but in place of each tensor that would be saved a
-place is kept; the first of them that backward needs runs the function again and fills them all.
-With reentry the function is one node of the tape, whose backward runs it again and then a pass of
-its own; gradients go to its arguments that are tensors, and to leaves.
+Without reentry the function is recorded as usual, with a placeholder for each saved tensor; the
+first one that backward needs runs the function again and fills them all. With reentry the function
+is one node of the tape; its backward runs it again, then a pass of its own; gradients go to its
+tensor arguments and to leaves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gt.errors import InvalidUse, InvalidValue, NotSupported
 
 Context: TypeAlias = AbstractContextManager[object]
 R = TypeVar("R")
-Argument: TypeAlias = Any  # of the user's function, and what it returns
+Argument: TypeAlias = Any  # arguments and results of the user's function
 
 __all__ = [
     "CheckpointError",
@@ -57,7 +57,9 @@ class CheckpointError(RuntimeError):
 
 
 class _EarlyStop:
-    """Whether a function that runs again ends at the last tensor that is needed; None: as asked."""
+    """Setting of set_checkpoint_early_stop: True ends a recomputation at the last tensor needed;
+    None leaves it to each checkpoint's argument.
+    """
 
     chosen: bool | None = None
 
@@ -69,7 +71,7 @@ def noop_context_fn() -> tuple[Context, Context]:
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Within the `with`: whether a function that runs again ends at the last tensor needed."""
+    """Set, inside the block, whether a recomputation ends at the last tensor needed."""
     before, _EarlyStop.chosen = _EarlyStop.chosen, enable
     try:
         yield
@@ -88,14 +90,15 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Argument,
 ) -> R:
-    """Calls `function(*args, **kwargs)`, and again in backward instead of keeping what it computes.
+    """Call `function(*args, **kwargs)`, and again in backward instead of storing intermediate
+    values.
 
     Args:
-        function: computes the same each time.
+        function: function that computes the same each time.
         args: its arguments.
-        use_reentrant: run a pass within the pass (True, and where it is not given, with a warning),
-            which cannot serve `autograd.grad`, takes no keyword arguments and needs an argument
-            that requires a gradient; or record as usual (False), which has none of these limits.
+        use_reentrant: run a pass within the pass (True, also the default, with a warning), which
+            does not support `autograd.grad` or keyword arguments and needs an argument that
+            requires a gradient; or record as usual (False), without these limits.
         preserve_rng_state: draw the same random numbers again.
         context_fn: gives contexts for the forward and for running it again; not with reentry.
         determinism_check: "default" compares shapes and dtypes of both runs, "none" does not.
@@ -141,10 +144,10 @@ def checkpoint_sequential(
 
     Args:
         functions: modules or functions of one argument, or a Sequential.
-        segments: how many.
-        input: of the first function.
-        use_reentrant: as of `checkpoint`.
-        kwargs: `preserve_rng_state`, as of `checkpoint`.
+        segments: number of segments.
+        input: argument of the first function.
+        use_reentrant: as for `checkpoint`.
+        kwargs: `preserve_rng_state`, as for `checkpoint`.
 
     Raises:
         InvalidValue: other keyword arguments.
@@ -169,7 +172,7 @@ def checkpoint_sequential(
 def get_device_states(*args: Argument) -> tuple[list[int], list[Tensor]]:
     """The device of each tensor among `args` and the state of its generator.
 
-    One generator draws for all workers, whatever they are: device 0 has it, once.
+    One generator draws for all workers: its state is returned once, for device 0.
 
     Args:
         args: of a function; lists and dictionaries of tensors, too.
@@ -180,7 +183,7 @@ def get_device_states(*args: Argument) -> tuple[list[int], list[Tensor]]:
 def set_device_states(
     devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
 ) -> None:
-    """Go on from states of `get_device_states`.
+    """Restore states from `get_device_states`.
 
     Args:
         devices: its first result.
@@ -207,7 +210,9 @@ def _run(functions: Sequence[Callable[..., Argument]], value: Argument) -> Argum
 
 
 class _State:
-    """This thread's autocast and where the generator stands; within the `with`, both again."""
+    """Autocast settings of this thread and state of the generator; the `with` block
+    restores both.
+    """
 
     def __init__(self, *, preserves_rng: bool) -> None:
         self._autocast = autocast_state.Kept()
@@ -223,7 +228,7 @@ class _State:
 
 
 class _Random:
-    """Where the generator stands; within the `with` it stands there again."""
+    """State of the generator; the `with` block restores it."""
 
     def __init__(self, *, preserved: bool) -> None:
         self._state = _core.rng_state() if preserved else None
@@ -243,7 +248,7 @@ class _Random:
 
 
 class _Options:
-    """How a function runs again."""
+    """Options of a recomputation."""
 
     def __init__(
         self,
@@ -265,7 +270,7 @@ class _Options:
 
 
 class _Place:
-    """In place of a saved tensor: the tensor, once the function has run again."""
+    """Placeholder for a saved tensor; it has the tensor once the function has run again."""
 
     __slots__ = ("__weakref__", "description", "run", "tensor")
 
@@ -276,7 +281,7 @@ class _Place:
 
 
 class _Stop(Exception):
-    """All that is needed has been computed."""
+    """Ends a recomputation: all needed tensors are there."""
 
 
 class _Run:
@@ -290,7 +295,7 @@ class _Run:
         self.arguments: GradFn | None = None
 
     def pack(self, tensor: Tensor) -> _Place:
-        """A place for a tensor, which is let go."""
+        """A placeholder for a tensor, which is released."""
         place = _Place(self, _described(tensor))
         self._places.append(weakref.ref(place))
         return place
@@ -348,8 +353,8 @@ def _described(tensor: Tensor) -> tuple[object, ...]:
 
 
 class _Arguments(Function):
-    """Keeps a function's arguments where the tape keeps what is saved: an outer checkpoint's
-    places hold them, too.
+    """Saves a function's arguments on the tape, so that an outer checkpoint's placeholders replace
+    them, too.
     """
 
     @staticmethod
@@ -393,7 +398,7 @@ def _recorded(
 
 
 class _Reentrant(Function):
-    """Runs a function unrecorded; its backward runs it again, recorded, and a pass through that."""
+    """Runs a function unrecorded; its backward runs it again, recorded, and differentiates that."""
 
     @staticmethod
     def forward(
@@ -439,5 +444,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

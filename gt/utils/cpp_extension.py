@@ -1,4 +1,4 @@
-"""`gt.utils.cpp_extension`: imports work; C++ over PyTorch's tensors has nothing to run on here."""
+"""`gt.utils.cpp_extension`: imports work; extensions in C++ over PyTorch's tensors are refused."""
 
 # ruff: noqa: N802, ARG001, ARG002, ARG003 - PyTorch's names and arguments
 
@@ -79,7 +79,7 @@ def CUDAExtension(name: str, sources: Sequence[str], *args: Options, **kwargs: O
 
 
 class BuildExtension:
-    """PyTorch's command for setuptools, which is refused when it is made."""
+    """PyTorch's setuptools command; creating one is refused."""
 
     def __init__(self, *args: Options, **kwargs: Options) -> None:
         raise _refused("BuildExtension")
@@ -103,15 +103,15 @@ def library_paths(
 
 
 def is_ninja_available() -> bool:
-    """Whether the program `ninja` is there."""
+    """True if the program `ninja` is installed."""
     return shutil.which("ninja") is not None
 
 
 def verify_ninja_availability() -> None:
-    """Nothing where the program `ninja` is there.
+    """Return if the program `ninja` is installed.
 
     Raises:
-        RuntimeError: It is not.
+        RuntimeError: It is not installed.
     """
     if not is_ninja_available():
         raise NotSupported("Ninja is required to load C++ extensions (pip install ninja to get it)")
@@ -121,5 +121,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

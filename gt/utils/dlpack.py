@@ -1,4 +1,4 @@
-"""`gt.utils.dlpack`: tensors that other libraries read without knowing GT, and theirs."""
+"""`gt.utils.dlpack`: exchange of tensors with other libraries by DLPack, in both directions."""
 
 from gt import misses
 from gt._core import Tensor
@@ -20,5 +20,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""`gt.utils.tensorboard.SummaryWriter`: PyTorch's, which takes GT's tensors.
+"""`gt.utils.tensorboard.SummaryWriter`: PyTorch's writer, which accepts GT's tensors.
 
 It needs torch and tensorboard in the client's environment; `import gt` needs neither.
 """
@@ -32,14 +32,14 @@ class SummaryWriter(_theirs.SummaryWriter):
     """PyTorch's writer: every `add_…` takes GT's tensors where PyTorch's takes its own.
 
     Args:
-        log_dir: and the others: as `torch.utils.tensorboard.SummaryWriter` takes them.
+        log_dir: and further arguments: as for `torch.utils.tensorboard.SummaryWriter`.
 
     Raises:
         NotImplementedError: `add_graph`, which draws a model that PyTorch has traced.
     """
 
     def add_graph(self, *args: object, **kwargs: object) -> None:
-        """Refused: it draws a model that PyTorch has traced, and GT traces none."""
+        """Refused: it draws a traced model, and GT does not trace."""
         raise NotImplementedError("SummaryWriter.add_graph: GT traces no model that it could draw")
 
 
@@ -70,5 +70,5 @@ def _converted(value: Any) -> Any:  # noqa: ANN401 - what a method of the writer
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -19,14 +19,14 @@ from gt.worker.links import Links
 
 PORT_MAX = 2**16 - 1
 THREADS_MAX = 2**16 - 1
-COUNT_MAX = 1024  # workers of one process that forks them: more is a slip of the hand
+COUNT_MAX = 1024  # a larger count is a typing mistake
 AUTO_WAIT_SECONDS = 60.0  # an engine starts workers and dispatcher in any order
-INDEX_MAX = 2**32 - 1  # what the handshake holds; the dispatcher has a limit of its own
-MISTAKEN = 2  # the exit status of who was started wrong, as argparse's
+INDEX_MAX = 2**32 - 1  # the handshake's limit; the dispatcher has one of its own
+MISTAKEN = 2  # exit status for wrong arguments, as argparse's
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
-    """Reads a whole number within these."""
+    """A parser of integers from `least` to `most`."""
 
     def read(word: str) -> int:
         if not (word.isascii() and word.isdigit()) or not least <= int(word) <= most:
@@ -37,7 +37,7 @@ def _number(least: int, most: int) -> Callable[[str], int]:
 
 
 def _network(word: str) -> str:
-    """The word, if it means a network."""
+    """The word, if it names a network."""
     try:
         ipaddress.ip_network(word, strict=False)
     except ValueError as error:
@@ -46,7 +46,7 @@ def _network(word: str) -> str:
 
 
 def _seconds(word: str) -> float:
-    """A time of 0 or more."""
+    """A number of seconds, 0 or more."""
     seconds = float(word)
     if not math.isfinite(seconds) or seconds < 0:
         raise argparse.ArgumentTypeError(f"{word!r} is no time")
@@ -54,7 +54,7 @@ def _seconds(word: str) -> float:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One line says what is wrong; the list of options is for who asks."""
+    """Reports a mistake in one line; the list of options comes only with --help."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(MISTAKEN, f"gt.worker: {message} (--help lists the options)\n")
@@ -118,7 +118,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Options of those who start many workers."""
+    """Adds options for engines that start many workers."""
     parser.add_argument(
         "--count",
         type=_number(1, COUNT_MAX),
@@ -149,7 +149,7 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_link_options(parser: argparse.ArgumentParser) -> None:
-    """Options of links to other hosts."""
+    """Adds options of links to other hosts."""
     usual = Links()
     parser.add_argument(
         "--ask-seconds",
@@ -183,7 +183,9 @@ def _add_link_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _takes_address(arguments: argparse.Namespace) -> bool:
-    """Whether GT_ADDRESS says where the dispatcher is; it is then as if it were typed."""
+    """Takes the dispatcher's address from GT_ADDRESS as if it were typed; False if it
+    is not set.
+    """
     address = config.address()
     if address is None:
         return False
@@ -200,10 +202,10 @@ def _takes_address(arguments: argparse.Namespace) -> bool:
 
 
 def _start(arguments: argparse.Namespace) -> startup.Start:
-    """What the command line says, and the environment where that is silent.
+    """The options of the command line; those that it leaves out come from the environment.
 
     Raises:
-        ConfigError: a variable means nothing.
+        ConfigError: a variable's text has no meaning.
     """
     own = None if arguments.launch is None else place.found(config.with_settings())
     count = arguments.count or 1
@@ -247,7 +249,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs until the dispatcher is gone; returns the exit status.
 
     Args:
-        words: as on the command line; those of the process if not given.
+        words: the command line; that of the process if not given.
     """
     if sys.stderr is None:  # the program was started without
         sys.stderr = pathlib.Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115

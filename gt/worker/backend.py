@@ -1,4 +1,4 @@
-"""What a backend gives the worker's loop: kernels by operator, and a few functions on its values.
+"""Interface of a backend to the worker's loop: kernels by operator, and functions on its values.
 
 Nothing here knows of torch or numpy; `gt.worker.kernels` and `gt.worker.reference` fill them in.
 """
@@ -18,15 +18,15 @@ from gt.worker.own_calls import kernels_run
 Value = TypeVar("Value")
 Kernel = Callable[..., object]
 
-# A kernel over its operands' buffers: the bits of the operands that it overwrites, the kernel, and
-# whether it takes its two operands in the other order.
+# A kernel that writes into its operands' buffers: the bits of the operands that it overwrites, the
+# kernel, and True if it takes its two operands in the other order.
 InPlace = tuple[int, Kernel, bool]
 
 Chain = Callable[[Sequence[tuple[str, Sequence[object]]], int], tuple[int, Value] | None]
 
 
 def nothing_is_lost() -> bool:
-    """Of values whose kernels have run, or have failed, when they return."""
+    """False: kernels of this backend have run, or have failed, when they return."""
     return False
 
 
@@ -41,33 +41,35 @@ class Backend(Generic[Value]):
 
     name: str
     kernels: Mapping[str, Kernel]
-    # For elementwise rows whose first operand is a number, where the kernel is a value's method.
+    # Kernels for elementwise rows whose first operand is a number, if the row's kernel is a value's
+    # method.
     number_first: Mapping[str, Kernel]
     in_place: Mapping[str, list[InPlace]]
-    # By row and the operands that it overwrites: a kernel for several instructions with equal
-    # attributes. It gets a list of their operands, then the attributes, and returns a list of
-    # tuples. Where it raises it has written nothing.
+    # Kernels for several instructions with equal attributes, by row and by the operands that they
+    # overwrite. Each gets a list of their operands, then the attributes, and returns a list of
+    # tuples. One that raises has written nothing.
     grouped: dict[str, dict[int, Kernel]] = dataclasses.field(default_factory=dict)
-    # Runs rows of the table's column `chains` in one pass, where the backend's kernels are not the
-    # helper's programs: (rows with their operands, of which None is the result before; operands of
-    # the first, a bit each, whose memory may become the result's) -> how many behind the first have
-    # run, and the result; or None, with nothing done.
+    # Runs rows of the table's column `chains` in one pass, for backends whose kernels are not the
+    # helper's programs: (rows with their operands, where None is the result before; operands of the
+    # first row, a bit each, whose memory may become the result's) -> the number of rows behind the
+    # first that have run, and the result; or None, with nothing done.
     chain: Chain[Value] | None = None
-    # By the wire's number of the dtype.
+    # Dtypes by their number on the wire.
     dtypes: Sequence[object]
     out_of_memory: type[BaseException]
-    # Entered by every thread that executes.
+    # Context that every thread that executes enters.
     guard: Callable[[], AbstractContextManager[object]]
     # (size, dtype) -> a contiguous value, its elements not yet set.
     allocate: Callable[[tuple[int, ...], object], Value]
-    # The same elements, contiguous where values are: the same object if they are so.
+    # A value with the same elements, contiguous in the value's memory: the value itself if it is
+    # so.
     row_major: Callable[[Value], Value]
-    # Its strides in elements.
+    # Strides in elements.
     strides: Callable[[Value], tuple[int, ...]]
-    # A contiguous copy where values are, with the strides that `allocate` gives.
+    # A contiguous copy in the value's memory, with the strides that `allocate` gives.
     copy: Callable[[Value], Value]
-    # The same elements, contiguous in the host's memory; then their address (of any value: that of
-    # its first element) and length in bytes.
+    # The elements contiguous in the host's memory; then the address (of any value: that of its
+    # first element) and the length in bytes.
     contiguous: Callable[[Value], Value]
     address: Callable[[Value], int]
     length: Callable[[Value], int]
@@ -78,30 +80,34 @@ class Backend(Generic[Value]):
     # (value) -> bytes of the memory that holds it, all of it.
     memory_bytes: Callable[[Value], int]
     synchronize: Callable[[], None]
-    # Asked after a failure: whether it is one of all values, and not only of what has failed.
+    # Called after a failure: True if it concerns all values, and not only the failed instruction's.
     take_loss: Callable[[], bool] = nothing_is_lost
-    # Threads of one large instruction, and what sets the number for the instructions that follow:
-    # one for small ones. None where a backend has one thread, or its kernels run elsewhere.
+    # Threads of one large instruction, and a function that sets the number for the instructions
+    # that follow: one for small ones. None for a backend with one thread, or with kernels
+    # elsewhere.
     threads: int = 1
     set_threads: Callable[[int], object] | None = None
     # Rows, and operators of generic rows, that a helper in C++ leaves to the kernels here.
     in_python: frozenset[str] = frozenset()
-    # How many kernels of GT's own have run in this process.
+    # Number of calls of GT's own kernels in this process.
     own_calls: Callable[[], int] = kernels_run
-    # What the machine looks at of the words behind an instruction: all (None), nothing (0), or what
-    # a generator of this seed draws. No result depends on it, as tests show with it.
+    # Extent of the words behind an instruction that the machine looks at: all (None), none (0), or
+    # a number that a generator of this seed draws. No result depends on it, as tests show with it.
     look_ahead: int | None = None
-    # Gives memory back that is kept for later instructions: once after so many idle seconds.
+    # Gives back memory that is kept for later instructions: once after so many idle seconds.
     release: Callable[[], None] = memory.release
     idle_seconds: float = 5.0
-    # Whether bytes for workers of other hosts are packed without loss: auto (where the link has
-    # been measured to be slower than that), on, off.
+    # Lossless compression of bytes for workers of other hosts: auto (on links measured to be slower
+    # than it), on, off.
     compression: str = "auto"
-    # When a connection to another host is broken, and when what it served is lost.
+    # Limits after which a connection to another host is broken, and after which its values are
+    # lost.
     links: Links = dataclasses.field(default_factory=Links)
-    # Beside this file a worker records when it executed what, if it is given.
+    # Path of the instruction log, beside which the worker records its executions; None for no
+    # record.
     instruction_log: str | None = None
-    # Who moves collectives besides the loop's messages, by the word in a trace: device, group.
+    # Backends that move collectives besides the loop's messages, by their word in a trace: device,
+    # group.
     collective_backends: dict[str, CollectiveBackend[Value]] = dataclasses.field(
         default_factory=dict
     )

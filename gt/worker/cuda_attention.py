@@ -1,4 +1,4 @@
-"""Attention by GT's CUDA kernels: which operands they take, and the memory of results."""
+"""Attention by GT's CUDA kernels: checks of the operands, and memory for the results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _Operands = tuple[_Rows, _Rows, _Rows]
 
 @dataclasses.dataclass(frozen=True)
 class How:
-    """What attention does beside its three operands.
+    """Options of attention beside its three operands.
 
     Args:
-        scale: Of the scores.
+        scale: Factor of the scores.
         is_causal: Query i sees keys up to i only.
-        seeds: [b, h, t] of int64: weights are dropped, each query's under its own; or None.
+        seeds: [b, h, t] of int64, from which each query's weights are dropped; None drops none.
         dropout_p: Probability of dropping a weight; unused without seeds.
     """
 
@@ -46,7 +46,7 @@ class CudaAttention:
 
     @staticmethod
     def takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
-        """Whether `forward` takes these operands."""
+        """True if `forward` takes these operands."""
         return _unfit(query, key, value) is None and all(map(_is_stored, (query, key, value)))
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, how: How) -> tuple[Tensor, Tensor]:
@@ -56,8 +56,8 @@ class CudaAttention:
             query: [b, h, t, k] of bfloat16 or float16; neighbours in k stand side by side, other
                 dims in steps of multiples of 8 elements.
             key: [b, h / n, s, k], of which n heads of queries share each.
-            value: Of the shape of `key`.
-            how: The rest.
+            value: [b, h / n, s, k], as `key`.
+            how: The options.
 
         Returns:
             [b, h, t, k], and [b, h, t] of float32.
@@ -85,10 +85,10 @@ class CudaAttention:
         """Gradients of query, key and value; the same bits at each run.
 
         Args:
-            grad: Of the output, stored as operands may be.
+            grad: Gradient of the output, with strides as the operands may have.
             operands: query, key and value.
-            results: What `forward` has returned.
-            how: As there.
+            results: The results of `forward`.
+            how: The options of `forward`.
         """
         query, key, value = operands
         sizes = _sizes(query, key, value)
@@ -125,7 +125,7 @@ class CudaAttention:
         )
 
     def _rows(self, name: str, x: Tensor, dtype: torch.dtype) -> _Rows:
-        """Where an operand is, and its steps."""
+        """Address of an operand, and its steps from row to row, head to head and batch to batch."""
         shape, steps = x.shape, x.stride()
         if not _is_stored(x):
             text = f"attention: {name} {tuple(shape)} with strides {steps} has rows that 16 bytes"
@@ -147,7 +147,9 @@ def _name(x: Tensor) -> str:
 
 
 def _unfit(query: Tensor, key: Tensor, value: Tensor) -> str | None:
-    """What no kernel takes of these operands, however they are stored; None: one does."""
+    """The property of the operands, however they are stored, that no kernel takes; None if one
+    does.
+    """
     dtypes = {x.dtype for x in (query, key, value)}
     if len(dtypes) != 1 or query.dtype not in HALVES:
         return " and ".join(sorted(map(str, dtypes)))
@@ -163,12 +165,14 @@ def _unfit(query: Tensor, key: Tensor, value: Tensor) -> str | None:
 
 
 def stored(x: Tensor) -> Tensor:
-    """The operand as rows that are copied by 16 bytes."""
+    """The operand with rows that are copied by 16 bytes; a copy if need be."""
     return x if _is_stored(x) else x.clone(memory_format=torch.contiguous_format)
 
 
 def _sizes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int, int, int, int]:
-    """Batches, heads, heads of keys, queries, keys, head size. RefusedError: they are not taken."""
+    """Batches, heads, heads of keys, queries, keys, head size. RefusedError: no kernel
+    takes them.
+    """
     if (reason := _unfit(query, key, value)) is not None:
         named = zip(("query", "key", "value"), (query, key, value), strict=True)
         shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in named)
@@ -178,7 +182,7 @@ def _sizes(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int, in
 
 
 def _is_stored(x: Tensor) -> bool:
-    """Whether rows can be copied by 16 bytes."""
+    """True if rows can be copied by 16 bytes."""
     shape, steps = x.shape, x.stride()
     if steps[-1] != 1 or x.data_ptr() % 16:
         return False

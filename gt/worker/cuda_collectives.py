@@ -1,7 +1,7 @@
-"""Collectives between GPUs of a host by GT's own kernels: what they take, and their launches.
+"""Collectives between GPUs of a host by GT's own kernels: the checks, and the launches.
 
-The rules of flags, slots and waits are those of csrc/cuda/collectives.h and exchange.h. Who shares
-memory with whom, and when something is launched, is `gt.worker.device_kernels`' business.
+Flags, slots and waits follow csrc/cuda/collectives.h and exchange.h. `gt.worker.device_kernels`
+decides which members share memory, and when a kernel is launched.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 RANKS_MAX = 8
 SUMMED = (torch.float32, torch.bfloat16, torch.float16)
-# By its bytes, an element as kernels know it that only move it.
+# Dtype by size in bytes with which kernels move elements without computing.
 _MOVED = {2: torch.bfloat16, 4: torch.float32, 8: torch.int64}
-# A shared region begins each of its parts at a multiple of this.
+# Alignment in bytes of the parts of a shared region.
 _ALIGNED = 256
 _OneMessage = tuple[int, int, int] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What all ranks of a group agree on.
+    """Sizes that all ranks of a group agree on.
 
     Args:
-        slot_bytes: Of staging: the most that an all-reduce in one shot, an all-gather or a
-            broadcast takes; in two shots half of it, and a reduce-scatter that with all parts.
-        box_bytes: Of the chunks of a message.
-        blocks: Of each rank's launch, which must be resident at once.
-        one_shot_bytes: Up to here an all-reduce has every rank read everything.
-        timeout_seconds: How long a rank is waited for.
+        slot_bytes: Bytes of staging: the limit of an all-reduce in one shot, an all-gather or a
+            broadcast; half of it for two shots, and for a reduce-scatter the limit with all parts.
+        box_bytes: Bytes of a chunk of a message.
+        blocks: Number of blocks in each rank's launch, which must be resident at once.
+        one_shot_bytes: Largest operand of an all-reduce in which every rank reads everything.
+        timeout_seconds: Time for which a rank is waited for.
     """
 
     slot_bytes: int = 16 << 20
@@ -48,8 +48,8 @@ class Sizes:
     timeout_seconds: float = 30.0
 
 
-# A worker's: what has more bytes takes so long that copies, which move each byte once and not by
-# way of staging, lose nothing by their start. No messages.
+# Sizes for a worker. Larger values take so long that copies, which move each byte once and without
+# staging, lose nothing by their slower start. No messages.
 OF_WORKER = Sizes(slot_bytes=8 << 20, box_bytes=_ALIGNED)
 
 
@@ -65,7 +65,7 @@ class _Region:
 
 
 def layout(ranks: int, sizes: Sizes) -> tuple[list[int], int]:
-    """Where the parts of a region begin, and its bytes."""
+    """Starts of the parts of a region, and its size, both in bytes."""
     words = 4 * sizes.blocks * ranks
     parts = [2 * sizes.slot_bytes, 2 * ranks * sizes.box_bytes, *[words] * 3]
     begins, total = [], 0
@@ -76,15 +76,15 @@ def layout(ranks: int, sizes: Sizes) -> tuple[list[int], int]:
 
 
 class CudaGroup:
-    """Ranks whose memory all can reach. All of them make the same calls in the same order.
+    """Ranks that share their memory. All of them make the same calls in the same order.
 
     Args:
         on: The device of this process' ranks.
-        own: Those of this process, side by side; several only for tests on one device.
-        regions: Where the region of each rank begins, up to 8: `layout` bytes, of zeros.
-        errors: Of this process' ranks: two words of int32, of zeros.
-        sizes: The same on all ranks.
-        error_base: An error is told as this + 1 + the rank that did not come.
+        own: Ranks of this process, side by side; several only for tests on one device.
+        regions: Address of each rank's region, up to 8: `layout` bytes, of zeros.
+        errors: Error words of this process' ranks: two of int32, of zeros.
+        sizes: Sizes, equal on all ranks.
+        error_base: An error is reported as error_base + 1 + the rank that did not come.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class CudaGroup:
         self._cuda, self.device, self._address, self._stream = on
         self.ranks, self.own, self.sizes = ranks, own, sizes
         self._calls = 0
-        # The next chunk, by rank of this process, other rank, and whether it is received.
+        # The next chunk, by rank of this process, other rank, and True for a received message.
         self._chunks: dict[tuple[int, int, bool], int] = {}
         parts, _ = layout(ranks, sizes)
         self._regions = [_Region(*(begin + part for part in parts)) for begin in regions]
@@ -114,8 +114,8 @@ class CudaGroup:
         """The sum of all ranks' inputs, in the order of ranks, with the same bits on each.
 
         Args:
-            inputs: Of this process' ranks, of one shape, in float32, bfloat16 or float16.
-            outputs: Where the sums go, perhaps the inputs; new memory if they are not given.
+            inputs: Tensors of this process' ranks, of one shape, in float32, bfloat16 or float16.
+            outputs: Tensors for the sums, which may be the inputs; new memory if not given.
         """
         outputs = outputs or [torch.empty_like(x) for x in inputs]
         size = inputs[0].numel() * inputs[0].element_size()
@@ -150,7 +150,7 @@ class CudaGroup:
     def broadcast(
         self, inputs: Sequence[Tensor], root: int, outputs: Sequence[Tensor] | None = None
     ) -> Sequence[Tensor]:
-        """The input of rank `root`; those of others say shape and dtype."""
+        """The input of rank `root`; those of other ranks give shape and dtype."""
         outputs = outputs or [torch.empty_like(x) for x in inputs]
         self._run("broadcast", inputs, outputs, inputs[0].numel(), root)
         return outputs
@@ -160,11 +160,11 @@ class CudaGroup:
         sends: Sequence[tuple[int, Tensor] | None],
         receives: Sequence[tuple[int, Tensor] | None],
     ) -> None:
-        """Sends a tensor to a rank, and fills one with what a rank sends; of 2, 4 or 8 bytes.
+        """Sends a tensor to a rank, and receives one from a rank; elements of 2, 4 or 8 bytes.
 
         Args:
-            sends: For each of this process' ranks: to which one, and what; or None.
-            receives: From which one, and into what; of the sender's size.
+            sends: For each of this process' ranks: the target rank and the tensor; or None.
+            receives: The source rank, and a tensor of the sender's size to fill; or None.
         """
         tensors = [one[1] for one in (*sends, *receives) if one is not None]
         element = {min(x.element_size(), 4) for x in tensors}
@@ -188,7 +188,9 @@ class CudaGroup:
         self._cuda.exchange(size, peers, self._local(), *messages, waits, self._stream())
 
     def check(self) -> None:
-        """Waits for what was launched. TimeoutError: a rank did not come; the group is over."""
+        """Waits for all launches. TimeoutError: a rank did not come; the group cannot be used any
+        more.
+        """
         for rank, error in zip(self.own, self._errors, strict=True):
             missing, _ = error.tolist()
             if missing:
@@ -224,7 +226,7 @@ class CudaGroup:
         *,
         is_received: bool,
     ) -> list[_OneMessage]:
-        """By rank, in elements of `size` bytes and chunks of `step` of them."""
+        """Messages by rank, in elements of `size` bytes and chunks of `step` elements."""
         table: list[_OneMessage] = [None] * self.ranks
         for rank, one in zip(self.own, given, strict=True):
             if one is None:
@@ -238,14 +240,14 @@ class CudaGroup:
         return table
 
     def _operands(self, name: str, tensors: Sequence[Tensor | None]) -> list[int]:
-        """Addresses by rank; 0 for those of other processes."""
+        """Addresses of the tensors by rank; 0 for ranks of other processes."""
         table = [0] * self.ranks
         for rank, x in zip(self.own, tensors, strict=True):
             table[rank] = 0 if x is None else self._address(name, x, x.dtype)
         return table
 
     def _parts(self, part: str) -> list[int]:
-        """Addresses by rank of a part of the regions."""
+        """Addresses of a part of the regions, by rank."""
         return [getattr(region, part) for region in self._regions]
 
     def _local(self) -> tuple[int, int, int]:
@@ -260,7 +262,7 @@ class CudaCollectives:
 
     Args:
         on: This worker's device.
-        sizes: The same on all workers.
+        sizes: Sizes, equal on all workers.
     """
 
     def __init__(self, on: CudaDevice, sizes: Sizes = OF_WORKER) -> None:
@@ -275,7 +277,7 @@ class CudaCollectives:
         operand: Tensor | None,
         result: Tensor | None,
     ) -> str | None:
-        """What no kernel takes; None where one does."""
+        """The reason for which no kernel takes the collective; None if one does."""
         value = result if operand is None else operand
         if op not in _SLOT_SHARES or value is None:
             return "that operator"
@@ -296,11 +298,11 @@ class CudaCollectives:
         return None
 
     def region_bytes(self, ranks: int) -> int:
-        """Of each member."""
+        """Bytes of each member's region."""
         return layout(ranks, self._sizes)[1]
 
     def group(self, me: int, regions: list[int], errors: Tensor, base: int) -> Launch:
-        """Launches for one member, which counts its calls."""
+        """A function that launches for one member and counts its calls."""
         own = CudaGroup(self._on, range(me, me + 1), regions, [errors], self._sizes, base)
 
         def launch(
@@ -325,13 +327,13 @@ class CudaCollectives:
         return launch
 
 
-# What part of a slot a member's value may fill; an all-reduce in one shot: all of it.
+# Divisor of a slot for a member's largest value; an all-reduce in one shot uses all of it.
 _SLOT_SHARES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "broadcast": 1}
 _SUMS = ("all_reduce", "reduce_scatter")
 
 
 def _is_below_each_other(attributes: dict[str, object], value: Tensor) -> bool:
-    """Whether shards are as long as each other, and one begins where the one before it ends."""
+    """True if all shards have one length and each begins where the one before it ends."""
     if "sizes" not in attributes:
         return True
     dim, sizes = cast("int", attributes["dim"]), cast("Sequence[int]", attributes["sizes"])
@@ -339,6 +341,6 @@ def _is_below_each_other(attributes: dict[str, object], value: Tensor) -> bool:
 
 
 def _flat(op: str, x: Tensor) -> Tensor:
-    """A contiguous tensor as kernels take it: its elements, which are summed or only moved."""
+    """A contiguous tensor in the form for kernels: flat, in a dtype to sum or only to move."""
     flat = x.view(-1)
     return flat if op in _SUMS else flat.view(_MOVED[x.element_size()])

@@ -1,4 +1,4 @@
-"""What the CUDA kernels of one device have in common."""
+"""Code that the CUDA kernels of one device share."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class RefusedError(ValueError):
     """Operands that no kernel takes; nothing has been written.
 
     Args:
-        reason: What it is that none takes, without shapes.
-        text: For who called the kernel himself.
+        reason: The property that no kernel takes, without shapes.
+        text: Message for a direct caller of the kernel.
     """
 
     def __init__(self, reason: str, text: str = "") -> None:
@@ -26,20 +26,20 @@ class RefusedError(ValueError):
 
 
 class CudaDevice(NamedTuple):
-    """A device and the way to launch on it."""
+    """A device and the functions that launch on it."""
 
     cuda: Cuda
-    """What launches."""
+    """The launcher of kernels."""
     device: torch.device
-    """Of every tensor."""
+    """Device of every tensor."""
     address: Callable[[str, Tensor | None, torch.dtype], int]
-    """Where a tensor's first element is; it refuses what is not on the device."""
+    """Address of a tensor's first element; refuses a tensor that is not on the device."""
     stream: Callable[[], int]
     """The number of the stream on which torch computes at this moment."""
 
 
 def spanned(shape: Sequence[int], steps: Sequence[int]) -> int:
-    """Elements from a tensor's first to its last one in memory."""
+    """Number of elements from a tensor's first to its last one in memory."""
     last = 0
     for size, step in zip(shape, steps, strict=True):
         if size == 0:

@@ -1,6 +1,6 @@
-"""GT's own CUDA kernels on torch's tensors: which operands they take, and whether they are there.
+"""GT's CUDA kernels on torch's tensors: checks of the operands, memory for the results.
 
-`gt._kernels.Cuda` launches by address; here are the checks of tensors, and the memory of results.
+`gt._kernels.Cuda` launches by address and checks no tensor.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from gt.worker.random_place import Place, Size
 if TYPE_CHECKING:
     from gt._kernels import Cuda
 
-# A box may be cut in so many of its dims (csrc/algo/box_runs.h).
+# Limit of dims in which a box may be cut (csrc/algo/box_runs.h).
 DIMS_MAX = 8
 HALVES = (torch.bfloat16, torch.float16)
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32)
-# Elements of a copy of 16 bytes; products of one launch (csrc/cuda/host/products.cpp).
+# Elements in a copy of 16 bytes, and limit of products in one launch (csrc/cuda/host/products.cpp).
 STEP = 8
 PRODUCTS_MAX = 65535
-# Address, elements from row to row and from batch to batch.
+# Address, distance of rows, and distance of batches, both in elements.
 _Matrix = tuple[int, int, int]
 _Product = tuple[_Matrix, _Matrix, int, _Matrix, int, bool, int, int, int]
-# Values of each kind, over several blocks of the generator and an unfinished one.
+# Number of values of each kind in the trial: several blocks of the generator and a part of one.
 PROBE_ELEMENTS = 1021
 
 
 @dataclasses.dataclass(frozen=True)
 class AdamwStep:
-    """The numbers of one step of AdamW, of which `step` is the count from 1."""
+    """Numbers of one step of AdamW; `step` counts from 1."""
 
     lr: float
     beta1: float
@@ -58,9 +58,9 @@ class CudaKernels:
     Operands must be contiguous and on that device; results are too. Nothing waits for a launch.
 
     Args:
-        cuda: What launches.
-        device: The device of every tensor.
-        stream: The number of the stream on which torch computes at this moment.
+        cuda: The launcher.
+        device: Device of every tensor.
+        stream: Function that returns the stream on which torch computes at this moment.
     """
 
     def __init__(self, cuda: Cuda, device: torch.device, stream: Callable[[], int]) -> None:
@@ -72,7 +72,9 @@ class CudaKernels:
         self.rows = CudaRows(self.on)
 
     def address(self, name: str, tensor: Tensor | None, dtype: torch.dtype) -> int:
-        """Where a tensor's first element is; 0 for none. TypeError, ValueError: it is not taken."""
+        """Address of a tensor's first element; 0 for None. TypeError or ValueError for one that no
+        kernel takes.
+        """
         if tensor is None:
             return 0
         if tensor.device != self.device:
@@ -86,7 +88,7 @@ class CudaKernels:
 
     @staticmethod
     def fills(kind: str, dtype: torch.dtype, size: Size) -> bool:
-        """Whether `fill` takes it."""
+        """True if `fill` takes these arguments."""
         dtypes = {"uniform": FLOATING, "normal": FLOATING, "integers": INTEGERS}
         return dtype in dtypes.get(kind, (torch.bool,)) and len(size) <= DIMS_MAX
 
@@ -108,7 +110,7 @@ class CudaKernels:
 
     @staticmethod
     def drops(x: Tensor) -> bool:
-        """Whether `dropout` takes it."""
+        """True if `dropout` takes the operand."""
         return x.dtype == torch.float32 and x.is_contiguous() and x.dim() <= DIMS_MAX
 
     def dropout(self, x: Tensor, p: float, place: Place) -> tuple[Tensor, Tensor]:
@@ -132,7 +134,7 @@ class CudaKernels:
 
     @staticmethod
     def multiplies(a: Tensor, b: Tensor) -> bool:
-        """Whether `gemm` takes these operands."""
+        """True if `gemm` takes these operands."""
         try:
             product_layout(a, b)
         except RefusedError:
@@ -155,13 +157,13 @@ class CudaKernels:
 
         Args:
             a: [m, k] or [batch, m, k] of bfloat16 or float16; it may be transposed, as b may, but
-                not both, and what stands side by side is a multiple of 8 elements.
+                not both, and neighbouring elements in memory come in multiples of 8.
             b: [k, n] or [batch, k, n]; n is even.
             bias: [n].
-            residual: Of the result's shape, its rows without gaps between elements.
+            residual: [..., m, n] as the result, without gaps between the elements of a row.
             activation: none, relu, gelu or silu.
-            scale: Of the product.
-            out_dtype: float32; that of the operands if not given.
+            scale: Factor of the product.
+            out_dtype: float32; else the operands' dtype.
             path: auto takes the kernel for the device; sm_80 and sm_90a name one.
         """
         layout = product_layout(a, b)
@@ -179,7 +181,7 @@ class CudaKernels:
         return out
 
     def grouped_gemm(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Products [m, k] @ [k, n] of one dtype and storage order, in one launch."""
+        """Products [m, k] @ [k, n] of one dtype and storage order, by one launch."""
         layouts = {product_layout(a, b) for a, b in pairs}
         dtypes = {a.dtype for a, _ in pairs}
         if len(layouts) != 1 or len(dtypes) != 1 or any(a.dim() != 2 for a, _ in pairs):
@@ -207,7 +209,7 @@ class CudaKernels:
         residual: Tensor | None,
         out: Tensor,
     ) -> _Product:
-        """A product as gt._kernels takes it."""
+        """A product in the form of gt._kernels."""
         return (
             self._matrix("a", a, a.dtype, is_turned=layout[0] == "t"),
             self._matrix("b", b, a.dtype, is_turned=layout[1] == "t"),
@@ -223,7 +225,7 @@ class CudaKernels:
     def _matrix(
         self, name: str, x: Tensor, dtype: torch.dtype, *, is_turned: bool = False
     ) -> _Matrix:
-        """Where what is stored in rows is."""
+        """Address, row step and batch step of a matrix that is stored in rows."""
         shape, steps = x.shape, x.stride()
         elements = spanned(shape, steps)
         address = self.address(name, x.as_strided((elements,), (1,)), dtype)
@@ -239,7 +241,7 @@ class CudaKernels:
         squares: Sequence[Tensor],
         step: AdamwStep,
     ) -> None:
-        """One step of torch.optim.AdamW for tensors of float32, over them, in one launch."""
+        """One step of torch.optim.AdamW for tensors of float32, in place, by one launch."""
         rows = []
         for group in zip(parameters, gradients, means, squares, strict=True):
             shapes = [tuple(tensor.shape) for tensor in group]
@@ -251,7 +253,7 @@ class CudaKernels:
             )
             rows.append((parameter, gradient, mean, square, group[0].numel()))
         size = self._cuda.adamw_table_bytes(len(rows))
-        # In use until the launch has run: torch's allocator gives memory again in a stream's order.
+        # Alive until the launch has run: torch's allocator reuses memory in a stream's order.
         table = torch.empty(size, dtype=torch.uint8, device=self.device)
         self._cuda.adamw(
             rows,
@@ -269,7 +271,7 @@ class CudaKernels:
 
 
 def product_layout(a: Tensor, b: Tensor) -> str:
-    """How the operands of a product are stored, as csrc/cuda/gemm.h names it.
+    """Layout of a product's operands, as csrc/cuda/gemm.h names it.
 
     Raises:
         RefusedError: No kernel multiplies them.
@@ -299,7 +301,7 @@ def _unmultiplied(a: Tensor, b: Tensor, reason: str) -> RefusedError:
 
 
 def _order(x: Tensor) -> str:
-    """n: rows stand side by side in steps that a copy of 16 bytes takes; t: columns do."""
+    """n for rows without gaps in steps that a copy of 16 bytes takes; t for such columns."""
     *batch, rows, columns = x.shape
     *batch_steps, row, column = x.stride()
     if batch and batch_steps[0] % STEP:
@@ -319,9 +321,9 @@ def _round_up(count: int) -> int:
 
 
 def open_for(device: torch.device) -> CudaKernels | None:
-    """The kernels of a device; None, with the reason on stderr, where torch's run instead.
+    """The kernels of a device; None, with the reason on stderr, if torch's kernels run instead.
 
-    With GT_KERNELS=off, and on the CPU, none without a word.
+    GT_KERNELS=off and the CPU give None without a message.
     """
     if device.type != "cuda" or config.own_kernels() == "off":
         return None
@@ -342,7 +344,7 @@ def open_for(device: torch.device) -> CudaKernels | None:
 
 
 def checked(made: CudaKernels, host: ModuleType) -> CudaKernels | None:
-    """The kernels, unless a few random numbers differ from the host's."""
+    """The kernels; None, with a message, if their random numbers differ from the host's."""
     for kind, limits in (("uniform", (-2.0, 3.0)), ("normal", (1.0, 2.0))):
         out = torch.empty(PROBE_ELEMENTS, device=made.device)
         made.fill(kind, out, Place(7, 11), *limits)

@@ -1,4 +1,4 @@
-"""Puts GT's own CUDA kernels before PyTorch's, for the operands that they take (cuda_table.py)."""
+"""GT's CUDA kernels in front of PyTorch's, for the operands that they take (cuda_table.py)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class CudaOperators:
     """The operators of one device that its kernels run.
 
     Args:
-        kernels: The device's.
-        mode: `auto`: those that have been timed on a GPU or have the CPU's bits; `on`: all, and
-            what they do not take is told once for each operator and reason.
+        kernels: Kernels of the device.
+        mode: `auto` uses kernels that have been timed on a GPU or have the CPU's bits; `on` uses
+            all, and reports the operands that they refuse, once for each operator and reason.
     """
 
     def __init__(self, kernels: CudaKernels, mode: str) -> None:
@@ -33,7 +33,9 @@ class CudaOperators:
         self._told: set[tuple[str, str]] = set()
 
     def over(self, name: str, other: Callable[..., R]) -> Callable[..., R]:
-        """`other`, PyTorch's kernel, for what the operator's own kernel does not take."""
+        """A function that runs the operator's own kernel, and `other`, PyTorch's, for operands that
+        it refuses.
+        """
         if name not in self.names:
             return other
         own = cast("Callable[..., R]", TABLE[name].run)
@@ -62,9 +64,9 @@ class CudaOperators:
 
 
 def open_for(device: torch.device) -> CudaOperators | None:
-    """Those of a device; None, with the reason on stderr, where PyTorch runs all.
+    """The operators of a device; None, with the reason on stderr, if PyTorch runs all.
 
-    With GT_KERNELS=off, and on the CPU, none without a word.
+    GT_KERNELS=off and the CPU give None without a message.
     """
     kernels = cuda_kernels.open_for(device)
     return None if kernels is None else CudaOperators(kernels, config.own_kernels())

@@ -1,4 +1,4 @@
-"""Kernels of rows by GT's CUDA kernels: cross-entropy, RMSNorm, LayerNorm, and their gradients."""
+"""Row kernels of GT on CUDA: cross-entropy, RMSNorm, LayerNorm, and their gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ IGNORE_INDEX = -100
 
 
 class Losses(NamedTuple):
-    """Of each row: float32; then what was asked for, of the logits' shape and dtype."""
+    """Loss of each row in float32; then the results that were asked for, in the logits' shape and
+    dtype.
+    """
 
     loss: Tensor
     gradient: Tensor | None
@@ -24,9 +26,9 @@ class Losses(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of each row that is normalized: mean and 1 / sqrt(variance + eps), of float32.
+    """Mean and 1 / sqrt(variance + eps) of each normalized row, in float32.
 
-    RMSNorm has no mean, and the mean of squares for the variance.
+    RMSNorm has no mean, and its variance is the mean of squares.
     """
 
     mean: Tensor | None
@@ -34,7 +36,7 @@ class Moments(NamedTuple):
 
 
 class NormGradients(NamedTuple):
-    """Of x (and of the residual alike), the weight, and the bias of LayerNorm."""
+    """Gradients of x (and of the residual alike), of the weight, and of the bias of LayerNorm."""
 
     x: Tensor
     weight: Tensor
@@ -68,9 +70,9 @@ class CudaRows:
             logits: [rows, classes].
             targets: [rows] of int64. One that is no class ends the launch with an error, as it
                 does PyTorch's.
-            scale: Of the gradient, 1 / rows for a mean.
-            ignore_index: Rows of this target give 0.
-            keeps_log_probs: The logits' log-softmax is a result too.
+            scale: Factor of the gradient, 1 / rows for a mean.
+            ignore_index: Target whose rows give 0.
+            keeps_log_probs: True returns the logits' log-softmax too.
         """
         dtype, sizes = _rows_of(logits)
         _check_targets(targets, sizes)
@@ -101,11 +103,11 @@ class CudaRows:
         """The logits' gradient.
 
         Args:
-            grad: Of each row's loss, [rows]; or one element for all.
-            log_probs: As `cross_entropy` has kept it.
-            targets: As there.
-            total: One element by which `grad` is divided; None for 1.
-            ignore_index: As there.
+            grad: Gradient of each row's loss, [rows]; or one element for all.
+            log_probs: Result of `cross_entropy`.
+            targets: [rows], as in `cross_entropy`.
+            total: Divisor of `grad`, one element; None for 1.
+            ignore_index: Target whose rows give 0.
         """
         dtype, sizes = _rows_of(log_probs)
         _check_targets(targets, sizes)
@@ -139,8 +141,8 @@ class CudaRows:
             x: [..., columns].
             weight: [columns]; None for ones.
             eps: Added to the mean of squares.
-            residual: Of the shape of `x`.
-            rstd: Memory of an element a row, for what the gradient reads.
+            residual: [..., columns], as `x`.
+            rstd: Memory for an element a row, which the gradient reads.
         """
         moments = None if rstd is None else Moments(None, rstd)
         return self._norm("rms_norm", x, (weight, None), eps, residual, moments)
@@ -161,8 +163,8 @@ class CudaRows:
             weight: [columns]; None for ones.
             bias: [columns]; None for zeros.
             eps: Added to the variance.
-            residual: Of the shape of `x`.
-            moments: Memory of an element a row each, for what the gradient reads.
+            residual: [..., columns], as `x`.
+            moments: Memory for an element a row each, which the gradient reads.
         """
         return self._norm("layer_norm", x, (weight, bias), eps, residual, moments)
 
@@ -219,12 +221,12 @@ class CudaRows:
         """Gradients of a norm; the same bits at each run.
 
         Args:
-            grad: Of the result.
-            total: What was normalized: the second result of rms_norm or layer_norm.
-            weight: As it was there.
-            bias: As it was there; None for RMSNorm.
-            eps: As it was there.
-            grad_total: Of `total`, from where it is used besides; added.
+            grad: Gradient of the result.
+            total: The normalized sum: the second result of rms_norm or layer_norm.
+            weight: Weight of the forward.
+            bias: Bias of the forward; None for RMSNorm.
+            eps: eps of the forward.
+            grad_total: Gradient of `total` from its other uses, which is added.
         """
         _check_parameters("norm_backward", _rows_of(total)[1][1], weight, bias)
         is_centered = bias is not None
@@ -233,13 +235,15 @@ class CudaRows:
     def layer_norm_backward(
         self, grad: Tensor, x: Tensor, moments: Moments, weight: Tensor | None
     ) -> NormGradients:
-        """Gradients of LayerNorm by what it has kept; those of parameters whether there are any."""
+        """Gradients of LayerNorm from its saved moments; those of parameters even if there are
+        none.
+        """
         return self._backward(grad, x, weight, None, 0.0, moments=moments, is_centered=True)
 
     def rms_norm_backward(
         self, grad: Tensor, x: Tensor, rstd: Tensor, weight: Tensor | None
     ) -> NormGradients:
-        """The same of RMSNorm."""
+        """Gradients of RMSNorm."""
         moments = Moments(None, rstd)
         return self._backward(grad, x, weight, None, 0.0, moments=moments, is_centered=False)
 
@@ -305,7 +309,7 @@ def _check_parameters(kind: str, columns: int, *parameters: Tensor | None) -> No
 
 
 def _rows_of(x: Tensor) -> tuple[str, tuple[int, int]]:
-    """The dtype's name; rows and columns."""
+    """Name of the dtype; number of rows and columns."""
     if x.dtype not in DTYPES:
         raise TypeError(f"no CUDA kernel of rows takes {x.dtype}")
     if x.dim() == 0 or x.shape[-1] == 0:

@@ -1,9 +1,9 @@
-"""Which operators GT's own CUDA kernels run: the operands that each takes, and whether `auto` does.
+"""Table of the operators that GT's CUDA kernels run: the operands of each, and its use in `auto`.
 
-A function here has the arguments of PyTorch's kernel of the same operator, and gives what that
-gives: dtypes, shapes, strides, what the gradient reads. What it does not take it refuses before it
-has written anything; PyTorch's kernel then runs (cuda_operators.py). Operands are copied only where
-PyTorch's kernel would copy them too. The CPU's table is csrc/table.
+A function here has the arguments of PyTorch's kernel of the same operator, and returns the same:
+dtypes, shapes, strides, saved tensors. It refuses other operands before it has written anything;
+PyTorch's kernel then runs (cuda_operators.py). Operands are copied only where PyTorch's kernel
+would copy them too. The CPU's table is csrc/table.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gt.worker.random_place import Place, Size
 
 
 class Row(NamedTuple):
-    """One operator."""
+    """An operator: its function, and its use in `auto`."""
 
     run: Callable[..., object]
-    """The device's kernels, then the arguments of PyTorch's kernel."""
+    """Function of the device's kernels and the arguments of PyTorch's kernel."""
     in_auto: bool = False
-    """Whether GT_KERNELS=auto runs it: it has been timed on a GPU, or has the CPU's bits."""
+    """True if GT_KERNELS=auto runs it: it has been timed on a GPU, or has the CPU's bits."""
 
 
 def _refuse_unless(fits: bool, reason: str) -> None:
@@ -87,9 +87,9 @@ def _product(kernels: CudaKernels, left: Tensor, right: Tensor, bias: Tensor | N
 
 
 def _factors(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Both as two dimensions, or as three; and what stands before the last two of the result.
+    """Both operands with two dimensions, or with three; and the leading dimensions of the result.
 
-    One product instead of many where the rows may be joined.
+    Rows are joined where possible, for one product instead of many.
     """
     batch: tuple[int, ...] = left.shape[:-2]
     (m, k), n = left.shape[-2:], right.shape[-1]
@@ -111,7 +111,7 @@ def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _joined(x: Tensor, rows: int) -> Tensor | None:
-    """[..., m, k] as [rows, k]; None where that takes a copy."""
+    """[..., m, k] as [rows, k]; None if that takes a copy."""
     try:
         return x.view(rows, x.shape[-1])
     except RuntimeError:
@@ -119,7 +119,7 @@ def _joined(x: Tensor, rows: int) -> Tensor | None:
 
 
 def _dense(x: Tensor) -> Tensor:
-    """A matrix is read by rows or by columns; PyTorch copies any other too."""
+    """A matrix with gapless rows or columns; copied otherwise, as PyTorch does too."""
     row, column = x.stride()[-2:]
     is_stored = row == 1 or column == 1 or min(x.shape[-2:]) <= 1
     return x if is_stored else x.contiguous()
@@ -158,9 +158,9 @@ def _attention_backward(
     dropout_p: float,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """It takes what `_attention` takes, whose sums it reads: another kernel keeps none.
+    """Takes the operands that `_attention` takes, whose sums it reads: another kernel saves none.
 
-    So dtypes, shapes and options alone decide: a saved operand may be stored otherwise by then.
+    So dtypes, shapes and options alone decide: a saved operand may have other strides by then.
     """
     how = _how((query, key, value), attn_mask, seeds, dropout_p, scale, is_causal=is_causal)
     if grad.dtype != query.dtype:
@@ -265,7 +265,7 @@ def _check_norm(size: tuple[int, ...], input: Tensor, *others: Tensor | None) ->
 def _row_operands(
     size: tuple[int, ...], input: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """What is normalized over as one dimension."""
+    """Operands with the normalized dimensions as one: [rows, columns]."""
     columns = math.prod(size)
     rows = math.prod(input.shape[: input.dim() - len(size)])
     weight, bias = (None if one is None else one.reshape(columns) for one in (weight, bias))
@@ -341,7 +341,7 @@ def _adamw(
     numbers: Sequence[Any],
     owned: int,
 ) -> list[tuple[Tensor, ...]]:
-    """Steps of a whole group in one launch."""
+    """AdamW steps of a whole group by one launch."""
     lr, beta1, beta2, eps, weight_decay, step, decoupled, maximize = numbers
     operands = [one for member in members for one in member if one is not None]
     _refuse_unless(all(member[4] is None for member in members), "amsgrad")
@@ -361,7 +361,7 @@ def _adamw(
     return list(zip(params, means, squares, states, strict=True))
 
 
-# Rows of the worker's table of kernels.
+# Operators by their row in the worker's table of kernels.
 ROWS = {
     "matmul": Row(_matmul),
     "linear": Row(_linear),
@@ -374,7 +374,7 @@ ROWS = {
 }
 # GT's own operators of the generic rows (gt/aten/own.txt), and their gradients.
 GENERIC = {"attention": Row(_attention), "attention_backward": Row(_attention_backward)}
-# What several rows have in common: all draws (torch_creation.py), steps of one or many parameters.
+# Kernels that several rows share: all draws (torch_creation.py), steps of one or many parameters.
 SHARED = {
     "random": Row(_fill, in_auto=True),
     "dropout": Row(_dropout, in_auto=True),

@@ -1,6 +1,6 @@
-"""What collectives need of a device: memory that processes share, queues of work, and their events.
+"""Interface of a device to collectives: memory that processes share, queues of work, their events.
 
-`gt.worker.torch_cuda` has it of CUDA. Nothing here knows what a collective does.
+`gt.worker.torch_cuda` implements it for CUDA. Nothing here knows of collectives.
 """
 
 from __future__ import annotations
@@ -16,60 +16,64 @@ from gt import _core
 
 
 class Queue(Protocol):
-    """Work beside the computation, in order.
+    """Queue of work beside the computation, in order.
 
-    An event has a name, by which any process finds it. Waiting for it is queued, and means its last
-    record at that moment.
+    An event has a name, by which any process finds it. A wait for it is queued, and concerns the
+    event's last record at that moment.
     """
 
     def run(self, work: Callable[[], None]) -> None:
-        """Queues what `work` asks of torch, of `Device.read` and of kernels."""
+        """Queues the work that `work` asks of torch, of `Device.read` and of kernels."""
 
     def done(self) -> bytes:
-        """An event behind all that has been queued here."""
+        """Name of an event behind all work queued here."""
 
     def wait(self, event: bytes) -> None:
-        """What is queued here from now on begins when the event is over."""
+        """Makes all work queued here from now on begin after the event."""
 
 
 class Device(Protocol):
-    """Memory that other processes of this host can map, a queue that computes, two beside it."""
+    """A device: memory that other processes of this host can map, a queue that computes, two
+    others.
+    """
 
     @property
     def domain(self) -> str:
-        """Who says the same can, as far as anybody knows, map each other's memory."""
+        """A word shared by workers that, as far as anybody knows, can map each other's memory."""
 
     @property
     def beside(self) -> Queue:
-        """Reads other members' memory, and computes of it."""
+        """Queue that reads other members' memory, and computes with it."""
 
     @property
     def meetings(self) -> Queue:
-        """Kernels that wait on their device for those of other members, and nothing else."""
+        """Queue of kernels that wait on their device for those of other members, and of nothing
+        else.
+        """
 
     def zeros(self, count: int, dtype: torch.dtype) -> Tensor:
-        """Memory here, filled by the queue that computes."""
+        """Zeros in the device's memory, written by the queue that computes."""
 
     def seen(self, count: int) -> Tensor:
-        """int32 of the host, zeros at first: what a queue copies there is seen without waiting."""
+        """int32 zeros in the host's memory; a queue's copies into it are visible without a wait."""
 
     def export(self, tensor: Tensor) -> tuple[bytes, int] | None:
         """The name of the allocation that holds a contiguous tensor, and its first byte there.
 
-        None where other processes cannot have it.
+        None if other processes cannot map it.
         """
 
     def open(self, name: bytes) -> int:
         """Maps another process's allocation; raises OSError where that cannot be."""
 
     def address(self, opened: int) -> int:
-        """Where an opened allocation is for kernels here."""
+        """Address of an opened allocation for kernels here."""
 
     def close(self, opened: int) -> None:
-        """Unmaps it, as soon as nothing that is queued by now can read it."""
+        """Unmaps it as soon as no work queued by now can read it."""
 
     def read(self, opened: int, start: int, stride: int, to: Tensor) -> None:
-        """Within a queue: rows of bytes of an allocation into a tensor of rows.
+        """Copies rows of bytes of an allocation into a tensor of rows; called within a queue.
 
         Args:
             opened: the allocation, as it was opened.
@@ -79,14 +83,16 @@ class Device(Protocol):
         """
 
     def computed(self) -> bytes:
-        """An event behind all that has been queued to be computed."""
+        """An event behind all computation that has been queued."""
 
     def wait_to_compute(self, event: bytes) -> None:
-        """What is queued to be computed from now on begins when the event is over."""
+        """Makes all computation queued from now on begin after the event."""
 
 
 class BorrowedBuffer(NamedTuple):
-    """Where a tensor is: the allocation's name, the tensor's first byte there, its bytes."""
+    """Location of a tensor: the allocation's name, the tensor's first byte there, its length in
+    bytes.
+    """
 
     name: bytes
     start: int
@@ -94,11 +100,11 @@ class BorrowedBuffer(NamedTuple):
 
 
 class KernelOffer(NamedTuple):
-    """A member's part in a collective by kernels that meet on the devices."""
+    """A member's offer to run a collective by kernels that meet on the devices."""
 
-    # Names the regions of all members among which it has launched one before; zeros for none.
+    # Digest of the regions of all members with which it has launched before; zeros for none.
     group: bytes
-    # Its memory in which the kernels meet.
+    # Memory of this member in which the kernels meet.
     region: BorrowedBuffer
 
 
@@ -106,20 +112,20 @@ class KernelOffer(NamedTuple):
 class DeviceBuffers:
     """A member's first payload."""
 
-    # Of its process: a worker that comes back under the same index is another one.
+    # Name of the member's process: a worker that comes back under the same index has another one.
     process: bytes
-    # Whether it has read memory of all other members before.
+    # True if it has read memory of all other members before.
     knows_all: bool
     event: bytes
     operand: BorrowedBuffer | None
     result: BorrowedBuffer | None
-    # Words that say whether its memory may be wrong; of members whose kernels meet.
+    # Words that tell that its memory may be wrong, for members whose kernels meet.
     errors: BorrowedBuffer | None = None
-    # None where this collective does not go by kernels.
+    # None if this collective does not go by kernels.
     kernel: KernelOffer | None = None
 
     def encode(self) -> bytes:
-        """As it goes to the others."""
+        """The payload in the form in which it is sent."""
         buffers = (self.operand, self.result, self.errors)
         return _core.encode_device_buffers(
             self.process, self.knows_all, self.event, buffers, self.kernel
@@ -127,7 +133,7 @@ class DeviceBuffers:
 
     @classmethod
     def decode(cls, payload: bytes) -> DeviceBuffers:
-        """What another member has sent; raises ValueError."""
+        """The payload of another member; raises ValueError."""
         process, knows_all, event, buffers, kernel = _core.decode_device_buffers(payload)
         operand, result, errors = (one and BorrowedBuffer(*one) for one in buffers)
         return cls(

@@ -1,9 +1,10 @@
-"""Whether numbers on a device may be wrong, because a collective there has not come to its end.
+"""Error words of a device: they tell that values may be wrong after a collective that did not end.
 
-A kernel that waited in vain leaves its result as it was, and what was queued behind it computes on.
-So two words of the device say it beside the numbers: the first is set by such a kernel, the second
-by who has read memory of a worker of which either was set. What leaves the worker comes to the host
-after both words, so a look at the host's copy of them is enough, and waits for nothing.
+A kernel that waited in vain leaves its result as it was, and the work queued behind it computes on.
+So two words in the device's memory accompany the values: such a kernel sets the first; a worker
+that has read memory of a worker with either word set sets its second. Values that leave the worker
+reach the host after both words, so a look at the host's copy of them is enough, and waits for
+nothing.
 """
 
 from __future__ import annotations
@@ -15,45 +16,50 @@ import torch
 from gt.worker.device import BorrowedBuffer, Device
 
 _OWN, _READ = 0, 1
-# Members of a group that a word tells apart.
+# Members of a group that a word can tell apart.
 _RANKS_MAX = 8
 
 
 class LostError(ConnectionError):
-    """All values of this worker may be made of what never came."""
+    """All values of this worker may depend on data that never came."""
 
 
 class DeviceErrors:
-    """The words of one worker, from one loss to the next.
+    """Error words of one worker, from one loss to the next.
 
     Args:
-        device: where they are.
-        timeout_seconds: how long its kernels wait for others.
+        device: the device that holds them.
+        timeout_seconds: time for which its kernels wait for others.
     """
 
     def __init__(self, device: Device, timeout_seconds: float) -> None:
         self.words = device.zeros(2, torch.int32)
         self._device, self._seconds = device, timeout_seconds
         self._seen = device.seen(2)
-        # Of each group, at its number.
+        # Members of each group, at the group's number.
         self._members: list[list[int]] = []
 
     def offered(self) -> BorrowedBuffer | None:
-        """Where others find the words."""
+        """Location of the words for other workers."""
         exported = self._device.export(self.words)
         return exported and BorrowedBuffer(*exported, self.words.nbytes)
 
     def base(self, members: list[int]) -> int:
-        """A number for one more group: a kernel of it tells an error as that + 1 + a place."""
+        """Registers one more group; its kernels report an error as the returned number + 1 + a
+        place.
+        """
         self._members.append(members)
         return _RANKS_MAX * (len(self._members) - 1)
 
     def show_own(self) -> None:
-        """Within the queue of kernels, behind one of them."""
+        """Copies this worker's word to the host; called within the queue of kernels, behind a
+        kernel.
+        """
         self._show(_OWN)
 
     def read(self, words: Iterable[tuple[int, int]]) -> None:
-        """Within the queue that reads, before anybody learns of what has been read.
+        """Reads other members' words; called within the queue that reads, before the results are
+        used.
 
         Args:
             words: of other members, by the opened allocation and the first byte there.
@@ -65,7 +71,7 @@ class DeviceErrors:
         self._show(_READ)
 
     def check(self) -> None:
-        """Raises LostError where a word is set behind which something has come to the host."""
+        """Raises LostError if a word is set and values behind it have come to the host."""
         own, read = self._seen.tolist()
         if own:
             group, place = divmod(own - 1, _RANKS_MAX)
@@ -80,7 +86,7 @@ class DeviceErrors:
             )
 
     def is_set(self) -> bool:
-        """Whether `check` raises."""
+        """True if `check` raises."""
         return any(self._seen.tolist())
 
     def _show(self, which: int) -> None:

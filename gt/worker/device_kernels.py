@@ -1,11 +1,11 @@
-"""Collectives by kernels that wait on their devices for each other: who launches what, and when.
+"""Collectives by kernels that wait on their devices for each other: their launches and the order.
 
 A kernel that waits for those of other members must never wait for one that waits for it. All are
 launched on one queue of each device, in the order in which their instructions have begun, which is
 the dispatcher's on every member; and a member offers one only if those that it has not launched yet
 have no members besides. Why that is enough: docs/decisions/data_plane.md.
 
-What launches stands behind `Collectives` (`gt.worker.cuda_collectives`): no CUDA here.
+The kernels stand behind `Collectives` (`gt.worker.cuda_collectives`): no CUDA here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from gt.worker import own_calls
 from gt.worker.device import BorrowedBuffer, Device, DeviceBuffers, KernelOffer
 from gt.worker.device_errors import DeviceErrors
 
-# Each has a region, of some 16 MiB. A layout has a group for each of its dims' lines; what has more
-# goes on by copies, or takes the place of a group that rests.
+# Each group has a region of some 16 MiB. A layout has a group for each of its dims' lines; further
+# groups go on by copies, or take the place of an idle group.
 GROUPS_MAX = 8
 DIGEST_BYTES = 16
 _NO_GROUP = bytes(DIGEST_BYTES)
@@ -47,19 +47,21 @@ class Collectives(Protocol):
         operand: Tensor | None,
         result: Tensor | None,
     ) -> str | None:
-        """What no kernel takes; None where one does. All members come to the same verdict."""
+        """The reason for which no kernel takes it; None if one does. All members come to one
+        verdict.
+        """
 
     def region_bytes(self, ranks: int) -> int:
-        """Of the memory in which the kernels of a group meet, for each of them."""
+        """Bytes of each member's memory in which the kernels of a group meet."""
 
     def group(self, me: int, regions: list[int], errors: Tensor, base: int) -> Launch:
-        """Launches for one member, which counts its calls.
+        """A function that launches for one member and counts its calls.
 
         Args:
             me: its place in the group.
             regions: the addresses of all members' regions.
-            errors: the two words of this process.
-            base: an error is told as this + 1 + the place of the member that did not come.
+            errors: the two error words of this process.
+            base: an error is reported as base + 1 + the place of the member that did not come.
         """
 
 
@@ -68,21 +70,23 @@ class _Group:
 
     def __init__(self, region: Tensor, offered: BorrowedBuffer) -> None:
         self.region, self.offered = region, offered
-        # Of the regions among which kernels have been launched.
+        # Digest of the regions among which kernels have been launched.
         self.digest = _NO_GROUP
         self.launch: Launch | None = None
         self.opened: list[int] = []
-        # Offered collectives that have not ended, and how many have been launched.
+        # Offered collectives that have not ended, and the number of launched ones.
         self.calls = self.launched = 0
-        # Behind the others' kernels of the newest call that has ended; None where it is not known
-        # of all, and they may still write to our region.
+        # Events behind the others' kernels of the newest call that has ended; None if not all are
+        # known, and those kernels may still write to our region.
         self.events: list[bytes] | None = []
         self.ended = 0
-        # Nobody launches any more.
+        # True once nobody launches any more.
         self.is_over = False
 
     def fail(self) -> None:
-        """Members may have launched what others have not: those kernels write to our region."""
+        """Marks the group: members may have launched kernels that others have not, which write to
+        our region.
+        """
         self.is_over, self.events, self.ended = True, None, sys.maxsize
 
 
@@ -101,7 +105,7 @@ class KernelCall:
         self._operand, self._result = values
         self.members = frozenset(self._members)
         self.offer = KernelOffer(group.digest, group.offered)
-        # Behind our kernel, once it is launched.
+        # Event behind our kernel, once it is launched.
         self.event: bytes | None = None
         self._buffers: Sequence[DeviceBuffers] | None = None
         self._number: int | None = None
@@ -110,7 +114,7 @@ class KernelCall:
         group.calls += 1
 
     def is_agreed(self, buffers: Sequence[DeviceBuffers]) -> bool:
-        """Whether all launch it: the same answer on all members, of what they have sent."""
+        """True if all members launch it; the members' payloads give the same answer on each."""
         offers = [shared.kernel for shared in buffers]
         without = [
             member for member, offer in zip(self._members, offers, strict=True) if offer is None
@@ -123,13 +127,13 @@ class KernelCall:
             reason = f"what worker {without[0]} does not offer"
             self._kernels.tell(self._op, reason, self._operand, self._result)
         elif self._group.digest not in known:
-            # Somebody has begun anew, and so do we.
+            # A member has begun anew, so we do too.
             self._group.is_over = True
         self.cancel()
         return False
 
     def is_known(self, buffers: Sequence[DeviceBuffers]) -> bool:
-        """Whether all have opened the regions of all before."""
+        """True if all members have opened the regions of all before."""
         digest = _digest(buffers)
         return all(
             shared.kernel is not None and shared.kernel.group == digest for shared in buffers
@@ -144,7 +148,7 @@ class KernelCall:
                     self._group.opened.append(self._kernels.device.open(name))
 
     def launch(self, buffers: Sequence[DeviceBuffers]) -> None:
-        """All have agreed: it is launched in its turn.
+        """Called when all have agreed: launches it in its turn.
 
         Raises:
             Exception: It was its turn, and it cannot be.
@@ -155,11 +159,11 @@ class KernelCall:
             raise self._error
 
     def is_ready(self) -> bool:
-        """Whether it can be launched when its turn comes."""
+        """True if it can be launched when its turn comes."""
         return self._buffers is not None
 
     def is_over(self) -> bool:
-        """Whether it is launched, or never will be."""
+        """True if it is launched, or never will be."""
         return self.event is not None or self._error is not None
 
     def make(self) -> None:
@@ -174,32 +178,33 @@ class KernelCall:
             device.meetings.run(lambda: self._queue(launch))
             self.event = device.meetings.done()
         except (RuntimeError, OSError, ValueError, TypeError) as error:
-            # It may be another one's turn to speak: this one fails where its result is looked for.
+            # Another collective's turn may be reported first; this one fails where its result is
+            # asked for.
             self._error = error
         else:
             own_calls.count()
 
     def finish(self) -> None:
-        """What is computed from now on finds the result; raises what `launch` does."""
+        """Makes all later computation wait for the result; raises what `launch` does."""
         if self._error is not None:
             raise self._error
         self.wait()
 
     def wait(self) -> None:
-        """What is computed from now on comes after our kernel."""
+        """Makes all later computation wait for our kernel."""
         if self.event is not None:
             self._kernels.device.wait_to_compute(self.event)
 
     def lose(self) -> None:
-        """A member is gone, and others may have launched what we shall not."""
+        """Reports that a member is gone: others may have launched kernels that we shall not."""
         self._group.fail()
 
     def cancel(self) -> None:
-        """It goes another way, or nowhere."""
+        """Takes it out of the queue: it goes another way, or nowhere."""
         self._kernels.end(self, self._group)
 
     def end(self, payloads: Sequence[bytes | None]) -> None:
-        """The end, well or not: `payloads` are the members' last."""
+        """Ends the call, well or not: `payloads` are the members' last."""
         self.wait()
         if self._buffers is not None:
             self._end_agreed(payloads)
@@ -213,7 +218,7 @@ class KernelCall:
             group.fail()
         elif self._number > group.ended:
             group.ended = self._number
-            # Of a kernel that waits for its turn there is none yet.
+            # A kernel that waits for its turn has no event yet.
             events = [event for event in map(_core.decode_device_event, said) if event]
             group.events = events if len(events) == len(others) else None
 
@@ -232,24 +237,24 @@ class KernelCall:
 
 
 class DeviceKernels:
-    """The groups of this worker's kernels, and what has not been launched yet.
+    """The groups of this worker's kernels, and the calls that have not been launched yet.
 
     Args:
-        device: where they run.
-        collectives: what launches them.
+        device: the device on which they run.
+        collectives: the kernels.
     """
 
     def __init__(self, device: Device, collectives: Collectives) -> None:
         self.device = device
         self.collectives = collectives
         self.errors = DeviceErrors(device, collectives.timeout_seconds)
-        # Two words for each loss.
+        # Error words of earlier losses, two for each.
         self._old_errors: list[DeviceErrors] = []
-        # The longest unused first.
+        # Groups, the longest unused first.
         self._groups: OrderedDict[tuple[int, ...], _Group] = OrderedDict()
-        # Memory into which a member may still write: it stays.
+        # Groups with memory into which a member may still write: it stays.
         self._retired: list[_Group] = []
-        # Offered, not launched, in the order of the instructions.
+        # Calls that are offered and not launched, in the order of the instructions.
         self._calls: deque[KernelCall] = deque()
         self._told: set[tuple[str, str]] = set()
 
@@ -262,7 +267,7 @@ class DeviceKernels:
         operand: Tensor | None,
         result: Tensor | None,
     ) -> KernelCall | None:
-        """Our part, if we can launch this one."""
+        """Our part in the collective; None if we cannot launch it."""
         reason = self.collectives.refusal(op, attributes, len(members), operand, result)
         group = None
         if reason is None and not self._may_begin(members):
@@ -279,12 +284,12 @@ class DeviceKernels:
         return call
 
     def advance(self) -> None:
-        """Launches those whose turn it is."""
+        """Launches the calls whose turn it is."""
         while self._calls and self._calls[0].is_ready():
             self._calls.popleft().make()
 
     def end(self, call: KernelCall, group: _Group) -> None:
-        """Nothing more comes of this call."""
+        """Removes a call that has ended."""
         group.calls -= 1
         if call in self._calls:
             self._calls.remove(call)
@@ -295,7 +300,7 @@ class DeviceKernels:
     def launch_of(
         self, members: list[int], me: int, group: _Group, buffers: Sequence[DeviceBuffers]
     ) -> Launch:
-        """What launches for us in a group whose regions all are open."""
+        """The function that launches for us in a group whose regions are all open."""
         opened = iter(group.opened)
         regions = [
             group.region.data_ptr()
@@ -308,18 +313,20 @@ class DeviceKernels:
         return self.collectives.group(me, regions, self.errors.words, base)
 
     def take_loss(self) -> bool:
-        """Whether a collective has not come to its end; what is made from now on is well."""
+        """True if a collective has not come to its end; new error words hold for values made from
+        now on.
+        """
         if not self.errors.is_set():
             return False
         for group in list(self._groups.values()):
             self._give_up(group)
-        # Others may read the old ones for as long as what they describe is in flight.
+        # Others may read the old words while the values that these describe are in flight.
         self._old_errors.append(self.errors)
         self.errors = DeviceErrors(self.device, self.collectives.timeout_seconds)
         return True
 
     def tell(self, op: str, reason: str, operand: Tensor | None, result: Tensor | None) -> None:
-        """Says once for each operator and reason what goes by copies."""
+        """Says once for each operator and reason that it goes by copies."""
         if (op, reason) in self._told:
             return
         self._told.add((op, reason))
@@ -331,11 +338,13 @@ class DeviceKernels:
         )
 
     def _may_begin(self, members: list[int]) -> bool:
-        """Whether all members of what we have not launched will have begun it before this one."""
+        """True if all members of the calls that we have not launched begin those before
+        this one.
+        """
         return all(call.members <= set(members) for call in self._calls)
 
     def _group(self, members: list[int]) -> _Group | None:
-        """The one that is offered to these members; None where there is no room for one more."""
+        """The group that is offered to these members; None if there is no room for one more."""
         key = tuple(members)
         group = self._groups.get(key)
         if group is not None and group.is_over:
@@ -357,14 +366,14 @@ class DeviceKernels:
         return self._groups[key]
 
     def _give_up(self, group: _Group) -> None:
-        """Nothing more is launched in it; its memory is given back if no kernel writes to it."""
+        """Ends launches in a group; its memory is freed if no kernel writes to it."""
         group.is_over = True
         for key in [key for key, other in self._groups.items() if other is group]:
             del self._groups[key]
             self._retired.append(group)
         if group in self._retired and _rests(group):
             self._retired.remove(group)
-            # The allocator gives memory again in the order of what is computed.
+            # The allocator reuses memory in the order of the computation.
             for event in group.events or ():
                 self.device.wait_to_compute(event)
             for opened in group.opened:
@@ -376,7 +385,7 @@ def _rests(group: _Group) -> bool:
 
 
 def _digest(buffers: Sequence[DeviceBuffers]) -> bytes:
-    """Names the regions of all members, and their processes."""
+    """A digest of the regions of all members, and of their processes."""
     hashed = blake2b(digest_size=DIGEST_BYTES)
     for shared in buffers:
         offer = shared.kernel

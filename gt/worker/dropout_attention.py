@@ -1,8 +1,8 @@
 """Attention with dropped weights in PyTorch's operators, some rows of the scores at a time.
 
-For what GT's kernel does not take: other dtypes than float32, a GPU, gradients of gradients. Which
-weights are kept follows from a seed for each query (csrc/cpu/attention/kept.h), so the gradient
-draws them again, and a shard draws what the whole would.
+It serves operands that GT's kernel refuses: other dtypes than float32, a GPU, gradients of
+gradients. The kept weights follow from a seed for each query (csrc/cpu/attention/kept.h), so the
+gradient draws them again, and a shard draws those of the whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gt.worker import own_kernels
 
-# Scores that are held at a time: on a CPU 8 MB of float32, on a GPU enough to keep it busy.
+# Number of scores held at a time: 8 MB of float32 on a CPU, enough to keep a GPU busy.
 _SCORES_MAX = 1 << 21
 _SCORES_MAX_CUDA = 1 << 26
 # Philox 4x32-10, as in csrc/algo/philox.h.
@@ -27,7 +27,7 @@ _WORD = 0xFFFFFFFF
 
 
 class How(NamedTuple):
-    """What attention does beside its three operands."""
+    """Options of attention beside its three operands."""
 
     mask: Tensor | None  # broadcasts to [b, h, t, s]
     seeds: Tensor  # [b, h, t]
@@ -37,7 +37,7 @@ class How(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Queries [begin, end), of which none sees a key from `keys` on."""
+    """Queries [begin, end), none of which sees a key from `keys` on."""
 
     begin: int
     end: int
@@ -51,7 +51,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, how: How) -> tuple[Tens
         query: [b, h, t, k].
         key: [b, h, s, k].
         value: [b, h, s, v].
-        how: The rest.
+        how: The options.
     """
     wide = _wide(query.dtype)
     outputs, sums = [], []
@@ -94,7 +94,7 @@ def attention_backward(
 
 
 def kept(seeds: Tensor, keys: int, dropout_p: float) -> Tensor:
-    """Which weights are kept: bool [b, h, t, keys]."""
+    """The mask of kept weights: bool [b, h, t, keys]."""
     own = own_kernels.module()
     if own is not None and seeds.is_cpu:
         mask = torch.empty(*seeds.shape, keys, dtype=torch.bool)
@@ -140,7 +140,7 @@ def _scores(query: Tensor, key: Tensor, how: How, rows: _Rows, wide: torch.dtype
 
 
 def _exp(scores: Tensor, total: Tensor) -> Tensor:
-    """The weights; all 0 where a query sees nothing."""
+    """The weights; all 0 for a query that sees nothing."""
     return (scores - total.masked_fill(total == -math.inf, 0.0)[..., None]).exp()
 
 

@@ -1,7 +1,7 @@
-"""One process that imports what workers need and forks each of them, so that many start like one.
+"""A process that imports the workers' modules and forks each worker: many start like one.
 
-They share the memory of what is imported. The process itself computes nothing and starts no thread.
-It ends with its socket, the workers with their own.
+The workers share the memory of the imports. The process itself computes nothing and starts no
+thread. It ends with its socket, and each worker with its own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ def run(start: startup.Start, descriptor: int) -> int:
     """Forks until the other end of the socket is gone; in each child, serves as that worker.
 
     Args:
-        start: the workers', but for index and control socket, which come with each request.
-        descriptor: of the socket by which the dispatcher asks.
+        start: settings of the workers without index and control socket, which come with each
+            request.
+        descriptor: socket by which the dispatcher asks.
 
     Returns: the exit status.
 
     Raises:
-        StartError: this machine has not what was asked for.
+        StartError: this machine lacks something that was asked for.
     """
     is_ready = forking.is_ready(start.backend, start.threads)
     requests = ForkRequests(descriptor)
@@ -37,14 +38,14 @@ def run(start: startup.Start, descriptor: int) -> int:
     if request is None:
         return 0
     requests.tell(request, os.getpid())
-    del requests  # it ends with the process that forks
+    del requests  # the socket ends with the forking process
     worker = dataclasses.replace(start, index=request.index, control_fd=request.control_fd)
     return startup.run(worker)
 
 
 def _forked(requests: ForkRequests) -> ForkRequest | None:
     """Forks a worker for each request; returns it in the child, and None after the last one."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries workers that have ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps workers that have ended
     while (request := requests.receive()) is not None:
         if not os.fork():
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -54,7 +55,7 @@ def _forked(requests: ForkRequests) -> ForkRequest | None:
 
 
 def _start(requests: ForkRequests, start: startup.Start) -> None:
-    """Starts a worker for each request by itself."""
+    """Starts a new process for each request, without forking."""
     command = [sys.executable, "-m", "gt.worker", "--backend", start.backend]
     if start.threads is not None:
         command += ["--threads", str(start.threads)]
@@ -62,6 +63,6 @@ def _start(requests: ForkRequests, start: startup.Start) -> None:
     while (request := requests.receive()) is not None:
         own = ["--id", str(request.index), "--control-fd", str(request.control_fd)]
         child = subprocess.Popen(command + own, pass_fds=[request.control_fd])
-        children.append(child)  # unburied until the end of this process, so that its number stays
+        children.append(child)  # not reaped, so that its process number stays taken
         os.close(request.control_fd)
         requests.tell(request, child.pid)

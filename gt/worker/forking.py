@@ -1,4 +1,4 @@
-"""Whether a process may fork workers: what they need is imported, and no thread runs."""
+"""Preconditions for forking workers: their modules are imported, and no thread runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gt.worker import startup
 
 
 def is_ready(backend: str, threads: int | None) -> bool:
-    """Imports what a worker needs; False, with a line, where a thread runs then.
+    """Imports the workers' modules; False, with a message, if a thread runs then.
 
     A pool of threads does not survive a fork, and neither do locks that a thread holds.
 
     Args:
-        backend: that of the workers.
-        threads: of a large operation of one.
+        backend: backend of the workers.
+        threads: threads of one worker's large operation.
 
     Raises:
-        StartError: this machine has not what was asked for.
+        StartError: this machine lacks something that was asked for.
     """
     startup.leave_terminal()
     config.use_threads(threads)
@@ -33,10 +33,10 @@ def is_ready(backend: str, threads: int | None) -> bool:
         )
         return False
     gc.collect()
-    gc.freeze()  # a collection in a worker would write to the pages that all share
+    gc.freeze()  # a collection in a worker would write to the shared pages
     return True
 
 
 def _thread_count() -> int:
-    """All of the process, those of libraries too."""
+    """Number of threads of the process, with those of libraries."""
     return len(list(pathlib.Path("/proc/self/task").iterdir()))

@@ -1,8 +1,8 @@
-"""Several workers from one process that imports what they need once, forks them and watches them.
+"""Several workers forked and watched by one process that imports their modules once.
 
-As many start in about the time of one. The process that forks computes nothing, says who has died
-with the last words, and ends with the last worker. fork_server.py does it for an embedded
-dispatcher, which asks for one worker at a time.
+They start in about the time of one. The process that forks computes nothing, reports each worker
+that has died with its last words, and ends with the last worker. fork_server.py forks for an
+embedded dispatcher, which asks for one worker at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ JOINED = re.compile(r"gt\.worker: worker \d+ has joined ")
 
 
 class Forked:
-    """A child of ours, as a process that can be watched."""
+    """A forked child in the form of a process that can be watched."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -38,7 +38,9 @@ class Forked:
 
 
 def starts(start: startup.Start, count: int) -> list[startup.Start]:
-    """Settings of each: neighbouring indexes, GPUs of this host in turn, a share of its cores."""
+    """Settings of each worker: neighbouring indexes, GPUs of this host in turn, a share of its
+    cores.
+    """
     threads = start.threads or max(1, config.core_count() // count)
     return [
         dataclasses.replace(
@@ -55,16 +57,16 @@ def run(start: startup.Start, count: int, *, ends_with_input: bool) -> int:
     """Serves as a worker in each child; watches them in the parent.
 
     Args:
-        start: the workers', but for index, GPU and threads.
-        count: how many.
-        ends_with_input: whether all end when standard input does, as that of a program at the
-            other end of a connection.
+        start: settings of the workers without index, GPU and threads.
+        count: number of workers.
+        ends_with_input: True ends all workers with standard input, for a program at the other end
+            of a connection.
 
-    Returns: the exit status of a worker, in its child. The parent ends here, with that of the
+    Returns: the exit status of a worker, in its child. The parent exits here, with that of the
         first worker that ended badly, else 0.
 
     Raises:
-        StartError: this machine has not what was asked for.
+        StartError: this machine lacks something that was asked for.
     """
     children = starts(start, count)
     is_ready = forking.is_ready(start.backend, children[0].threads)
@@ -78,7 +80,7 @@ def run(start: startup.Start, count: int, *, ends_with_input: bool) -> int:
             watch.end_with_input()
         status = family.watch()
     sys.stderr.flush()
-    os._exit(status)  # to end an interpreter that has imported torch takes a second
+    os._exit(status)  # ending an interpreter that has imported torch takes a second
 
 
 class _Family:
@@ -86,7 +88,7 @@ class _Family:
 
     def __init__(self, count: int) -> None:
         self._watch = watch.Watch(self._tell)
-        self._missing = count  # have not joined yet
+        self._missing = count  # workers that have not joined yet
         self._is_stopping = False
 
     def fork(self, children: Sequence[startup.Start]) -> startup.Start | None:
@@ -104,7 +106,7 @@ class _Family:
         return None
 
     def start_each(self, children: Sequence[startup.Start]) -> None:
-        """Starts each by itself."""
+        """Starts a process for each worker, without forking."""
         for number, child in enumerate(children):
             process = subprocess.Popen(_command(child), stderr=subprocess.PIPE)
             assert process.stderr is not None
@@ -112,7 +114,7 @@ class _Family:
             process.stderr.close()
 
     def watch(self) -> int:
-        """Returns when all have ended: 0, or the status of the first that ended badly."""
+        """Returns when all have ended: 0, or the status of the first one that ended badly."""
         status = 0
         while self._watch.processes:
             for ended in self._watch.step():
@@ -120,7 +122,7 @@ class _Family:
                     continue
                 sys.stderr.write(f"gt.worker: {ended.sentence()}\n")
                 status = status or (ended.code if ended.code > 0 else 128 - ended.code)
-                if self._missing > 0:  # nobody waits for the others without it
+                if self._missing > 0:  # without it nobody waits for the others
                     self.stop(signal.SIGTERM)
         return status
 
@@ -141,7 +143,7 @@ def _name(child: startup.Start, number: int) -> str:
 
 
 def _command(child: startup.Start) -> list[str]:
-    """The command line of one worker; variables of the environment say the rest."""
+    """The command line of one worker; environment variables give the other settings."""
     words = [sys.executable, "-m", "gt.worker", "--backend", child.backend]
     words += ["--threads", str(child.threads), "--gpu", str(child.gpu)]
     words += [] if child.index is None else ["--id", str(child.index)]

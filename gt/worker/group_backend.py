@@ -1,7 +1,7 @@
-"""Collectives by process groups, as the worker's loop has them: who takes part, and their payloads.
+"""Collectives by process groups, for the worker's loop: their members and their payloads.
 
-One round: what each member needs to know before anybody calls the group. What is called
-stands in torch_collectives, groups in torch_groups.
+There is one round: the data that each member needs before anybody calls the group. The calls stand
+in torch_collectives, the groups in torch_groups.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from gt.worker.torch_groups import Call, Engine, Gloo, GroupError, Groups, Nccl
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 IFREQ_BYTES = 40
-# Operators between two workers, who both call what is a broadcast among them.
+# Operators between two workers, both of which call a broadcast between them.
 _PAIRS = {"send", "receive"}
 # Attributes that torch_collectives takes by their names.
 _GIVEN = {"reduce", "dim", "sizes", "from_dim", "from_sizes", "to_dim", "to_sizes"}
 
 
 def own_address(host: str, port: int) -> str:
-    """The address of ours from which `host` is reached; nothing is sent."""
+    """This host's address from which `host` is reached; nothing is sent."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     family, kind, protocol, _, address = found[0]
     with socket.socket(family, kind, protocol) as probe:
@@ -43,9 +43,9 @@ def interface_of(address: str) -> str | None:
     """The name of the network interface that has an IPv4 address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
-            # struct ifreq: the name, then an address whose family and port come first.
+            # struct ifreq: the name, then an address with family and port in front.
             request = name.encode().ljust(IFREQ_BYTES, b"\0")
-            with contextlib.suppress(OSError):  # one without an address
+            with contextlib.suppress(OSError):  # an interface may have no address
                 answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
                 if socket.inet_ntoa(answer[20:24]) == address:
                     return name
@@ -57,19 +57,21 @@ class GroupBackend:
 
     Args:
         library: `gloo`, `nccl`, or `auto`: NCCL for a GPU, and no groups for a CPU.
-        networks: Where workers may call each other without a secret, as `10.0.0.0/8`.
-        address: Ours, by which other workers reach us; None for one that only its own host reaches.
-        device: Where its values are.
+        networks: Networks on which workers may call each other without a secret, as `10.0.0.0/8`.
+        address: Address at which other workers reach this one; None if only its own host reaches
+            it.
+        device: Device of the values.
 
     Raises:
-        ValueError: What was asked for cannot be had here.
+        ValueError: The library that was asked for cannot be used here.
     """
 
     def __init__(
         self, library: str, networks: Sequence[str], address: str | None, device: torch.device
     ) -> None:
         self._groups: Groups | None = None
-        # Of the first group that could not be made; the others' reason is mostly the same.
+        # True once the first group that could not be made was reported; other groups' reasons are
+        # mostly the same.
         self._has_told = False
         self.domain = ""
         network = _network(address, networks)
@@ -89,7 +91,7 @@ class GroupBackend:
         self._groups = Groups(_engine(library, address, device))
 
     def backends(self) -> dict[str, CollectiveBackend[Tensor]]:
-        """For a worker's kernels."""
+        """Backends of collectives for the worker's loop."""
         if self._groups is None:
             return {}
         return {"group": CollectiveBackend(domain=self.domain, rendezvous=self.rendezvous)}
@@ -104,10 +106,10 @@ class GroupBackend:
         operand: Tensor | None,
         result: Tensor | None,
     ) -> tuple[GroupRendezvous, bytes] | None:
-        """Our part in a collective, and what the others must know of it."""
+        """Our part in a collective, and its payload for the other members."""
         del tag
         assert self._groups is not None, "a backend that was not announced"
-        # Of a pair each names itself first; a group has one order.
+        # Each member of a pair names itself first; a group has one order.
         order = list(range(len(members)))
         if op in _PAIRS:
             order.sort(key=members.__getitem__)
@@ -132,9 +134,9 @@ class GroupRendezvous:
     """Our part in one collective: a `gt.worker.collective_backend.Rendezvous`.
 
     Args:
-        groups: This worker's.
-        call: What is called.
-        order: Of each place in the group, which of the instruction's members stands there.
+        groups: Groups of this worker.
+        call: The library call.
+        order: For each place in the group, the index of the instruction's member that has it.
     """
 
     def __init__(self, groups: Groups, call: Call, order: list[int]) -> None:
@@ -143,28 +145,28 @@ class GroupRendezvous:
         self._order = order
 
     def negotiate(self, payloads: Sequence[bytes], reads: DirectReads | None) -> Turn:
-        """All are ready: the call is made in its turn, and nothing more is sent."""
+        """All members are ready: the call is made in its turn, and nothing more is sent."""
         del reads
         return (True, b"") if self._call.begin([payloads[k] for k in self._order]) else None
 
     def lose(self, peer: int) -> None:
-        """That member is gone."""
+        """Reports that a member is gone."""
         self._groups.lose(peer)
 
     def is_over(self) -> bool:
-        """Whether the result is there, or never will be."""
+        """True once the result is available, or never will be."""
         return self._call.is_over()
 
     def finish(self) -> None:
-        """The result is used.
+        """Makes the result usable.
 
         Raises:
-            GroupError: It never will be there.
+            GroupError: There will be no result.
         """
         self._call.finish()
 
     def end(self, payloads: Sequence[bytes | None]) -> None:
-        """The end; of a call that was not made, too."""
+        """Ends the call, also one that was not made."""
         del payloads
         self._call.cancel()
 
@@ -197,7 +199,7 @@ def _prepared(
     operand: Tensor | None,
     result: Tensor | None,
 ) -> Prepared:
-    """From an instruction's attributes."""
+    """The library call of an instruction, from its attributes."""
     if op in _PAIRS or op == "broadcast":
         places = [members[k] for k in order]
         root = attributes["root"] if op == "broadcast" else members[op == "receive"]

@@ -1,4 +1,4 @@
-"""The torch backend: its kernels by row of ops.toml, and what the loop needs beside them."""
+"""The torch backend: kernels by row of ops.toml, and its functions for the worker's loop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def table(device: torch.device, own: CudaOperators | None = None) -> dict[str, K
     """The kernel of every row outside control and collective, for values on `device`.
 
     Args:
-        device: Where they are.
+        device: Device of the values.
         own: The device's operators of GT's own, if it has any.
     """
     rows = {
@@ -61,7 +61,7 @@ TORCH: dict[str, Kernel] = table(torch.device("cpu"))
 
 
 def backend(device: torch.device) -> Backend[Tensor]:
-    """Torch on the given device."""
+    """The backend of torch on the given device."""
     on_host = device.type == "cpu"
     threads, set_threads = torch_threads.switch() if on_host else (1, None)
 
@@ -103,7 +103,7 @@ def backend(device: torch.device) -> Backend[Tensor]:
 
 
 def with_own(backend: Backend[Tensor], device: torch.device, own: CudaOperators) -> Backend[Tensor]:
-    """The backend, with operators of GT's own before PyTorch's for the operands that they take."""
+    """The backend, with GT's own operators before PyTorch's for the operands that they take."""
     updates = torch_updates.Updates(own)
     return dataclasses.replace(
         backend,
@@ -115,11 +115,14 @@ def with_own(backend: Backend[Tensor], device: torch.device, own: CudaOperators)
 
 
 def with_devices(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:
-    """The backend, with collectives from device to device; what leaves the device is looked at."""
+    """The backend, with collectives from device to device, and a check of values that leave the
+    device.
+    """
 
     def release() -> None:
         memory.release()
-        # What others have mapped must not be freed before they let it go, and nobody tells us.
+        # Memory that others have mapped must not be freed before they unmap it, and nobody tells
+        # us.
         if not devices.has_exported:
             torch.cuda.empty_cache()
 
@@ -153,7 +156,7 @@ def _to_host(value: Tensor) -> Tensor:
 def write(value: Tensor, offset: int, data: bytes) -> None:
     """Puts bytes into a contiguous value, wherever it is."""
     if not data:
-        return  # of no bytes torch makes no tensor
+        return  # torch cannot make a tensor of no bytes
     chunk = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     target = value.reshape(-1).view(torch.uint8)
     target[offset : offset + len(data)].copy_(chunk)
@@ -168,4 +171,4 @@ def _meta(value: Tensor) -> tuple[int, tuple[int, ...]]:
 
 
 def _no_wait() -> None:
-    """Kernels on the CPU have run when they return."""
+    """Does nothing: kernels on the CPU have run when they return."""

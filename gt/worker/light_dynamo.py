@@ -1,8 +1,8 @@
-"""A stand-in for PyTorch's compiler while its kernels without values say what comes of a call.
+"""A stand-in for PyTorch's compiler while PyTorch's kernels without values infer a call's results.
 
-Some of these are written in Python and marked as none for the compiler: the first call of one
-imports all of it (`torch._compile`), which takes three quarters of the time of a program's first
-operator beyond the table. No values and no gradients in here.
+Some of these kernels are written in Python and marked as not compiled: the first call of one
+imports the whole compiler (`torch._compile`), which takes three quarters of the time of a program's
+first operator beyond the table. No values and no gradients are computed here.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class LightDynamo(types.ModuleType):
-    """Marks nothing; whoever asks for more gets the compiler itself."""
+    """Marks nothing; any other attribute comes from the compiler itself."""
 
     @staticmethod
     def disable(function: F, recursive: bool = True, *, wrapping: bool = True) -> F:
-        """`function` as it is: nothing is compiled."""
+        """Returns `function` unchanged: nothing is compiled."""
         del recursive, wrapping
         return function
 
@@ -36,7 +36,7 @@ class LightDynamo(types.ModuleType):
 
 @contextlib.contextmanager
 def in_place_of_dynamo() -> Iterator[None]:
-    """Within it the compiler is not imported by what only marks functions."""
+    """Keeps the compiler from being imported by functions that are only marked."""
     if NAME in sys.modules:
         yield
         return

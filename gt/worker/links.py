@@ -1,4 +1,4 @@
-"""When a connection of a worker to another host is broken, and when what it served is lost."""
+"""Time limits of a worker's connections to other hosts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ __all__ = ["Links"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Links:
-    """Limits of the links of a worker.
+    """Time limits of the links of a worker.
 
     Args:
-        ask_seconds: a host that has not answered for so long is asked again; 0 for never.
-        asks: so often; without an answer the connection is broken.
-        resume_seconds: a broken link to the dispatcher is taken up again within this; 0: no limit.
-        peer_seconds: a worker of another host is lost whose host has not acknowledged bytes for so
-            long; 0: no limit.
+        ask_seconds: time without an answer after which a host is asked again; 0 for never.
+        asks: number of questions without an answer after which the connection is broken.
+        resume_seconds: time within which a broken link to the dispatcher is resumed; 0 for no
+            limit.
+        peer_seconds: time without acknowledged bytes after which another host's worker is lost; 0
+            for no limit.
     """
 
     ask_seconds: float = 5.0

@@ -1,4 +1,4 @@
-"""Memory that a worker keeps for its next instructions, and gives back when it has been idle."""
+"""Memory that a worker keeps for its next instructions and gives back when it is idle."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import ctypes
 import os
 from collections.abc import Callable
 
-# glibc gives freed blocks above 32 MiB back to the kernel, and a step's next temporary takes each
-# page anew: `x + x` of 100 MB then takes three times as long. A worker makes the same sizes again
-# and again, so blocks up to the first size are kept, and of what is free in the end the second.
+# glibc gives freed blocks above 32 MiB back to the kernel, and a step's next temporary gets new
+# pages: `x + x` of 100 MB then takes three times as long. A worker makes the same sizes again and
+# again, so blocks of up to KEPT_BLOCK_BYTES are reused, and up to KEPT_BYTES of free memory are
+# kept.
 KEPT_BLOCK_BYTES = 256 << 20
 KEPT_BYTES = 512 << 20
-# What an idle worker keeps at the end of its heap: enough for small steps to begin with.
+# Bytes at the end of the heap that an idle worker keeps: enough for small steps to begin with.
 RESERVE_BYTES = 16 << 20
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def keep() -> None:
-    """Tells the C library to reuse large blocks; one that is not glibc has its own ways."""
+    """Makes the C library reuse large blocks; does nothing unless it is glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES)
@@ -25,21 +26,21 @@ def keep() -> None:
 
 
 def kept_bytes() -> int:
-    """What a worker keeps of what is freed: an eighth of the machine's memory at the most."""
+    """Bytes of freed memory that a worker keeps: at most an eighth of the machine's memory."""
     return min(KEPT_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
 
 
-# What else keeps memory: the native helper, once it is there.
+# Functions that release memory kept elsewhere: by the native helper, once it is loaded.
 _RELEASES: list[Callable[[], None]] = []
 
 
 def on_release(release: Callable[[], None]) -> None:
-    """`release` is called, too, when a worker gives memory back."""
+    """Registers `release`, to be called when a worker gives memory back."""
     _RELEASES.append(release)
 
 
 def release() -> None:
-    """Gives the free pages of the heap back to the system, all but a reserve."""
+    """Gives free memory back to the system, all but RESERVE_BYTES of the heap."""
     for one in _RELEASES:
         one()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,4 +1,4 @@
-"""How often kernels of GT's own have run in this process, from C++ or Python.
+"""Count of calls of GT's own kernels in this process, from C++ or Python.
 
 gt._kernels counts those of the CPU; those of a GPU are counted here, where they are chosen.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 try:
     from gt._kernels import calls as _cpu_calls
-except ImportError:  # built without them
+except ImportError:  # gt was built without gt._kernels
 
     def _cpu_calls() -> int:
-        """None has."""
+        """0: there are no kernels."""
         return 0
 
 
@@ -23,10 +23,10 @@ _OF_CUDA = _Counter()
 
 
 def count() -> None:
-    """Counts one of a GPU."""
+    """Counts one call of a GPU's kernel."""
     _OF_CUDA.calls += 1
 
 
 def kernels_run() -> int:
-    """All so far."""
+    """Number of calls so far."""
     return _cpu_calls() + _OF_CUDA.calls

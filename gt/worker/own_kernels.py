@@ -1,6 +1,6 @@
-"""Kernels of gt._kernels on torch's tensors, by their one entry (csrc/table).
+"""Calls of gt._kernels' kernels on torch's tensors, by their one entry (csrc/table).
 
-A kernel says itself which calls it takes; PyTorch runs the others.
+A kernel decides which calls it takes; PyTorch runs the others.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ def _kernels(mode: str) -> ModuleType | None:
 
 
 def module() -> ModuleType | None:
-    """gt._kernels; None where it is not there or switched off."""
+    """gt._kernels; None if it is missing or switched off."""
     return _kernels(config.own_kernels())
 
 
 def takes_all() -> bool:
-    """Whether kernels run every call that they can, also where they are slower."""
+    """True if kernels run every call that they can, also where they are slower."""
     return config.own_kernels() == "on"
 
 
 def threads_most() -> int:
-    """Threads for products and updates, at most: those of our own are cheap to wake."""
+    """Largest number of threads for products and updates: the pool's threads are cheap to wake."""
     return min(torch_threads.most(), _THREADS_MAX)
 
 
 def threads() -> int:
-    """As many as torch's kernels have at the moment, and no more than the pool of ours takes."""
+    """The number of threads of torch's kernels at the moment, at most that of the pool."""
     return min(torch.get_num_threads(), _THREADS_MAX)
 
 
 def run(kernel: str, *arguments: object) -> tuple[Tensor, ...] | None:
-    """The results of a kernel; None where PyTorch is to run the call.
+    """The results of a kernel; None if PyTorch is to run the call.
 
     Args:
-        kernel: A name in csrc/table.
-        arguments: Tensors on any device, numbers, tuples of integers, names of dtypes, or None, as
-            the kernel reads them. Tensors that autograd follows are PyTorch's.
+        kernel: Name of the kernel in csrc/table.
+        arguments: Tensors on any device, numbers, tuples of integers, names of dtypes, or None, in
+            the kernel's order. Calls with tensors that autograd follows are left to PyTorch.
     """
     kernels = module()
     tensors = (x for x in arguments if isinstance(x, Tensor))

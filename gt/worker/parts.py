@@ -1,8 +1,8 @@
-"""What a member computes of an operator that looks at windows, where the image is cut.
+"""A member's share of an operator with windows over an image that is cut.
 
 The attribute `parts` (crates/protocol/src/rules/spread/windows.rs writes it) has six numbers for
-each entry. The operator runs on what the member holds and on the rows around it; what it keeps of
-the results is its own.
+each entry. The operator runs on the member's rows and on the rows around them; the member keeps its
+own rows of the results.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# A tensor of PyTorch's or an array of numpy's.
+# A tensor of PyTorch or an array of numpy.
 Values = Any
 Operands = Sequence[Values]
 # The operator: operands -> results.
 Forward = Callable[[Operands], tuple[Values, ...]]
-# Its gradient: operands, the places of those whose gradients are wanted -> these.
+# The operator's gradient: operands, places of the wanted operands -> their gradients.
 Backward = Callable[[Operands, Sequence[int]], tuple[Values, ...]]
-# An array with zeros around it: of each dimension so many before and behind.
+# A function that puts zeros around an array: so many before and behind in each dimension.
 Pad = Callable[[Values, list[tuple[int, int]]], Values]
 
 _KEPT, _GROWN, _OWN, _PLACES = range(4)
 _WIDTH = 6
-# What ends the places of a derivative.
+# End mark of the places of one derivative.
 _END = -1
 
 
@@ -39,7 +39,7 @@ class _Entry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
-    """The entries of each kind."""
+    """Entries of an attribute, by kind."""
 
     kept: tuple[_Entry, ...]
     grown: tuple[_Entry, ...]
@@ -49,7 +49,7 @@ class Parts:
 
 @functools.lru_cache(maxsize=4096)
 def parse(numbers: tuple[int, ...]) -> Parts:
-    """The entries of an attribute."""
+    """Parses the entries of an attribute."""
     found: list[list[_Entry]] = [[], [], [], []]
     for at in range(0, len(numbers), _WIDTH):
         kind, place, dim, first, second, third = numbers[at : at + _WIDTH]
@@ -76,11 +76,11 @@ def backward(
     wanted: Sequence[int],
     pad: Pad,
 ) -> tuple[Values, ...]:
-    """The member's gradients: of what is cut all of its own, of what is whole what it adds."""
+    """The member's gradients: its own part for cut operands, its contribution for whole ones."""
     parts = parse(tuple(numbers))
     values = list(operands)
     for place in {entry.place for entry in parts.places}:
-        if values[place] is not None:  # what runs again finds them again
+        if values[place] is not None:  # a second run finds them again
             values[place] = _Image.of(operands[0], parts.places).to_part(values[place])
     cut = {entry.place for entry in parts.kept}
     results: list[Values] = [None] * (len(wanted) - 1)
@@ -98,7 +98,7 @@ def backward(
 
 
 def _grown_around(parts: Parts) -> tuple[_Entry, ...]:
-    """Zeros also in place of what does not count for sums."""
+    """Fills rows that must not count in sums with zeros, too."""
     own = {(entry.place, entry.dim): entry.numbers for entry in parts.own}
     entries = []
     for entry in parts.grown:
@@ -138,7 +138,7 @@ def _grown(x: Values, entries: Sequence[_Entry], place: int, pad: Pad) -> Values
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Image:
-    """Where a member's image stands in the whole one, a number a dimension."""
+    """Position of a member's image in the whole one, a number a dimension."""
 
     starts: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -155,11 +155,11 @@ class _Image:
         return _Image(tuple(starts), sizes, tuple(whole))
 
     def to_whole(self, places: Values) -> Values:
-        """Numbers of the image's elements as those of the whole one's."""
+        """Indices of the image's elements, as indices in the whole image."""
         return _renumbered(places, self.sizes, self.whole, self.starts)
 
     def to_part(self, places: Values) -> Values:
-        """The other way round."""
+        """Indices in the whole image, as indices in the member's image."""
         return _renumbered(places, self.whole, self.sizes, [-start for start in self.starts])
 
 

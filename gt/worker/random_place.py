@@ -1,4 +1,6 @@
-"""Which values of a generator an instruction draws, for both backends. No value is made here."""
+"""Places in a generator's stream from which an instruction draws, for both backends. No value is
+made here.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ Size = tuple[int, ...]
 
 
 class Place(NamedTuple):
-    """A draw, and which box of its values: without `whole` and `start` all of them.
+    """A draw and a box of its values; without `whole` and `start` all values.
 
     Args:
-        seed: As on the wire, where integers are signed; a seed is any 64 bits.
-        draw: Likewise.
-        whole: The shape of the tensor that the box is in.
+        seed: Seed as on the wire, where integers are signed; a seed is any 64 bits.
+        draw: Number of the draw, as on the wire.
+        whole: Shape of the tensor that the box is in.
         start: The box's first index in each dim of `whole`.
     """
 
@@ -28,7 +30,7 @@ class Place(NamedTuple):
         return self.seed % 2**64, self.draw % 2**64
 
     def box(self, size: Size) -> tuple[Size, Size]:
-        """The shape of the whole tensor, and where in it a box of `size` begins."""
+        """Shape of the whole tensor, and the start in it of a box of `size`."""
         if self.whole is None or self.start is None:
             return size, (0,) * len(size)
         return self.whole, self.start

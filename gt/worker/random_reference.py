@@ -39,7 +39,7 @@ def uniform(
         shape: The shape of the box to make. Also below.
         dtype_name: "float32", "float64", "float16" or "bfloat16" (the bits as uint16).
         seed: The generator's seed, 0 to 2^64 - 1. Also below.
-        draw: Which random instruction of the generator, 0 to 2^64 - 1. Also below.
+        draw: Number of the generator's random instruction, 0 to 2^64 - 1. Also below.
         low: Least value; low, high and high - low are finite in the dtype.
         high: Above the largest value.
         global_shape: The shape of the tensor that the box is in. Also below.
@@ -102,7 +102,7 @@ def integers(
     global_shape: tuple[int, ...],
     start: tuple[int, ...],
 ) -> Values:
-    """Uniform integers in [low, high); the same for both dtypes.
+    """Uniform integers in [low, high), equal for both dtypes.
 
     Args:
         dtype_name: "int64" or "int32".
@@ -146,7 +146,7 @@ def dropout_mask(
     global_shape: tuple[int, ...],
     start: tuple[int, ...],
 ) -> Values:
-    """False with probability p, else True: not bernoulli.
+    """False with probability p, else True; bernoulli has it the other way round.
 
     Args:
         dtype_name: "bool".
@@ -241,7 +241,7 @@ def _narrowed(value: Floats, dtype_name: str) -> Values:
 
 
 def _widened(value: Values, dtype_name: str) -> Values:
-    """The opposite of _narrowed, which is exact."""
+    """The inverse of _narrowed; it is exact."""
     if dtype_name != "bfloat16":
         return value
     bits: UInt32s = value.astype(np.uint32) << np.uint32(16)

@@ -1,7 +1,6 @@
 """The numpy backend: a plain, unoptimised implementation of every row of ops.toml, without torch.
 
-It is the second opinion on the torch kernels in the tests, and what a worker computes with where
-torch is not installed.
+Tests compare the torch kernels with it, and a worker without torch computes with it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ NUMPY: dict[str, Kernel] = {
 
 
 def backend() -> Backend[Array]:
-    """numpy on the host."""
+    """The backend of numpy on the host."""
     return Backend(
         name="numpy",
         kernels=NUMPY,
@@ -62,18 +61,18 @@ def backend() -> Backend[Array]:
 
 
 def quiet() -> contextlib.AbstractContextManager[object]:
-    """Infinities and NaNs are results here, as in torch, not warnings."""
+    """Silences numpy's warnings: infinities and NaNs are results here, as in torch."""
     return np.errstate(all="ignore")
 
 
 def from_bytes(data: bytes, name: str, size: tuple[int, ...]) -> Array:
-    """The array of these bytes, row-major."""
+    """The array of these bytes in row-major order."""
     array = np.frombuffer(data, storage(name)).reshape(size)
     return array.view(Bfloat16) if name == "bfloat16" else array
 
 
 def _contiguous(value: Array) -> Array:
-    return np.asanyarray(value, order="C")  # ascontiguousarray gives a number a dimension
+    return np.asanyarray(value, order="C")  # ascontiguousarray would give a number a dimension
 
 
 def _strides(value: Array) -> tuple[int, ...]:
@@ -103,7 +102,7 @@ def _meta(value: Array) -> tuple[int, tuple[int, ...]]:
 
 
 def _no_wait() -> None:
-    """numpy has computed when it returns."""
+    """Does nothing: numpy has computed when it returns."""
 
 
 __all__ = ["DTYPES", "NUMPY", "backend", "from_bytes", "quiet"]

@@ -1,4 +1,4 @@
-"""Rows of the family generic for numpy, which has none of PyTorch's operators: they say so."""
+"""Rows of the family generic for numpy, which has none of PyTorch's operators: they raise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def kernels() -> dict[str, Kernel]:
 
 
 def refuse(_values: Sequence[object], overload: str, *_attributes: object) -> NoReturn:
-    """Raises: the operator is PyTorch's alone."""
+    """Raises: only PyTorch has the operator."""
     raise NotImplementedError(
         f"aten::{overload} needs a worker with torch: this one computes without, "
         "and has the operators of docs/ops.md"

@@ -57,7 +57,9 @@ def _drawn(kind: str, size: Size, name: str, place: Place, *limits: float) -> Ar
 
 
 class Random:
-    """Rows of the family random, by what draws: (kind, size, dtype, place, limits) -> values."""
+    """Rows of the family random for a function that draws: (kind, size, dtype, place, limits) ->
+    values.
+    """
 
     def __init__(self, drawn: Callable[..., Array] = _drawn) -> None:
         self._drawn = drawn
@@ -144,7 +146,7 @@ class Random:
         mask = self._drawn("dropout_mask", value.shape, "bool", place, p)
         scale = 0.0 if p == 1 else 1 / (1 - p)
         name = dtype_name(value)
-        # Rounded after each product, as two kernels do it.
+        # Rounded after each product, as two kernels would.
         kept = widened(narrowed(widened(value) * mask, name))
         return narrowed(kept * np.asarray(scale, wide_name(name)), name), mask
 

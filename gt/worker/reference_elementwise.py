@@ -125,14 +125,14 @@ def _logical(function: Function) -> Kernel:
 
 
 def _same_or(function: Function) -> Function:
-    """Rounding leaves integers as they are."""
+    """A function that leaves integers unchanged, for rounding."""
     return lambda x: function(x) if is_float(x.dtype.name) else x
 
 
 def _power(x: Array, y: Array) -> npt.ArrayLike:
     if is_float(x.dtype.name):
         return np.power(x, y)
-    # numpy refuses negative exponents of integers; in PyTorch they give 0, except for 1 and -1.
+    # numpy refuses negative exponents of integers; PyTorch gives 0, except for bases 1 and -1.
     inverse = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
     return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
 
@@ -145,7 +145,7 @@ def _ldexp(self: Operand, other: Operand) -> Array:
     name, power_name = promotion((self, other)), dtype_name(other)
     name = name if is_float(name) else "float32"
     powers = np.exp2(_wide(other, "float64"))
-    if is_float(power_name):  # of whole numbers it is exact
+    if is_float(power_name):  # exact for integers
         powers = widened(narrowed(powers, power_name))
     return narrowed(_wide(self, wide_name(name)) * powers, name)
 

@@ -95,7 +95,7 @@ def _flip(self: Array, dims: tuple[int, ...]) -> Array:
 def _pad(self: Array, pad: tuple[int, ...], value: float) -> Array:
     pairs = [(0, 0)] * (self.ndim - len(pad) // 2)
     pairs += [(pad[place], pad[place + 1]) for place in range(len(pad) - 2, -1, -2)]
-    # A negative pad cuts off.
+    # A negative pad crops.
     kept = tuple(
         slice(max(-low, 0), size - max(-high, 0))
         for (low, high), size in zip(pairs, self.shape, strict=True)
@@ -116,9 +116,9 @@ def _promoted(tensors: Sequence[Array]) -> tuple[list[Array], str]:
 
 def _cat(tensors: list[Array], dim: int) -> Array:
     parts, name = _promoted(tensors)
-    if len({part.ndim for part in parts}) > 1:  # PyTorch passes over empty vectors
+    if len({part.ndim for part in parts}) > 1:  # PyTorch ignores empty vectors
         parts = [part for part in parts if part.shape != (0,)]
-    # Row-major as PyTorch makes it, whatever the parts are.
+    # Row-major as PyTorch's result, whatever the order of the parts.
     return marked(np.ascontiguousarray(np.concatenate(parts, dim)), narrowed(0, name))
 
 
@@ -150,7 +150,7 @@ def _first_outside(index: Index, low: int, high: int) -> int | None:
 
 
 def _check_along(index: Index, dim: int, of: Array) -> None:
-    """PyTorch's mistake where `index` names no place along `dim`."""
+    """Raises PyTorch's error for an `index` that names no place along `dim`."""
     size = of.shape[dim] if of.ndim else 1
     wrong = _first_outside(index, 0, size)
     if wrong is not None:
@@ -164,12 +164,12 @@ def _check_rows(index: Index, size: int) -> None:
 
 
 def _read(self: Array, dim: int, start: int | None, total: int | None) -> Array:
-    """What is read: a shard is one among zeros."""
+    """The whole value with zeros outside the shard; without a shard range the value itself."""
     return self if start is None or total is None else in_whole(self, dim, start, total)
 
 
 def _kept(whole: Array, like: Array, dim: int, start: int | None) -> Array:
-    """What is kept of the whole that was written."""
+    """The shard's part of the whole that was written."""
     if start is None or like.ndim == 0:
         return whole
     part = _along(like.ndim, dim, slice(start, start + like.shape[dim]))
@@ -206,7 +206,7 @@ def _embedding_backward(
 
 
 def _grid(index: Index, dim: int) -> tuple[Index, ...]:
-    """For each place of `index`, the place that it names along `dim`."""
+    """For each element of `index`, the position in the array that it names along `dim`."""
     if index.ndim == 0:
         return ()
     grid: list[Index] = list(np.indices(index.shape))
@@ -215,7 +215,7 @@ def _grid(index: Index, dim: int) -> tuple[Index, ...]:
 
 
 def _corner(src: Array, index: Index) -> Array:
-    """As much of `src` as the index speaks of."""
+    """The corner of `src` that has the index's shape."""
     return src[tuple(slice(size) for size in index.shape)]
 
 
@@ -268,7 +268,7 @@ def _index_select(
     self = _read(self, dim, start, total)
     size = self.shape[dim] if self.ndim else 1
     wrong = _first_outside(index, 0, size)
-    if wrong is not None and self.ndim > 1 and dim % self.ndim:  # another kernel of torch's
+    if wrong is not None and self.ndim > 1 and dim % self.ndim:  # PyTorch uses another kernel here
         raise RuntimeError(f"INDICES element is out of DATA bounds, id={wrong} axis_dim={size}")
     _check_rows(index, size)
     if self.ndim == 0:
@@ -296,9 +296,9 @@ def _index_add(
 
 
 def _places(self: Array, indices: list[Array | None]) -> Places:
-    """An index for numpy, once it is known to name places of `self`."""
+    """An index for numpy, checked to name places of `self`."""
     given = [dim for dim, index in enumerate(indices) if index is not None]
-    for place, dim in enumerate(given):  # PyTorch's text counts the indexed dimensions only
+    for place, dim in enumerate(given):  # PyTorch's message counts only the indexed dimensions
         size, index = self.shape[dim], indices[dim]
         wrong = None if index is None else _first_outside(index, -size, size)
         if wrong is not None:

@@ -32,7 +32,7 @@ def _check_targets(target: Array, classes: int, ignore_index: int) -> None:
 def _weights(
     target: Array, weight: Array | None, classes: int, ignore_index: int
 ) -> npt.NDArray[np.floating]:
-    """The weight of each target's class; none where it is ignored."""
+    """The weight of each target's class; 0 for ignored targets."""
     each = np.ones(classes, np.float64) if weight is None else widened(weight)
     known = np.where(target == ignore_index, 0, target)
     return np.where(target == ignore_index, 0, each[known])
@@ -41,7 +41,7 @@ def _weights(
 def _completed(
     self: Array, weight: Array | None, start: int | None = None, total: int | None = None
 ) -> tuple[Array, Array | None]:
-    """A shard of the classes among zeros, which have no weight."""
+    """A shard of the classes among zeros, whose weight is 0."""
     if start is None or total is None:
         return self, weight
     dim = min(self.ndim - 1, 1)
@@ -151,7 +151,7 @@ def _cross_entropy_backward(
     dim, size = min(log_probs.ndim - 1, 1), log_probs.shape[min(log_probs.ndim - 1, 1)]
     name = dtype_name(log_probs)
     if start is not None and total is not None:
-        # The other classes' probability is none here: their gradient is another member's.
+        # The other classes' probability is 0 here: their gradient is another member's.
         log_probs = in_whole(log_probs, dim, start, total, -np.inf)
     x = _classes_last(log_probs)
     target = target.reshape(x.shape[:-1])

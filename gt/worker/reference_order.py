@@ -9,12 +9,14 @@ import numpy as np
 from gt.worker.backend import Kernel
 from gt.worker.reference_values import Array, marked, widened
 
-# The place of the chosen element of a vector.
+# Function of a vector that returns the index of the chosen element.
 Place = Callable[[Array], int]
 
 
 def running_extreme(reaches: Callable[[Array, Array], Array]) -> Kernel:
-    """The kernel of cummax (`reaches`: greater_equal) or cummin: NaN stays, of equals the last."""
+    """The kernel of cummax (`reaches`: greater_equal) or cummin: NaN stays, the last of equals
+    wins.
+    """
 
     def kernel(self: Array, dim: int) -> tuple[Array, Array]:
         places = np.zeros(self.shape, dtype=np.int64)
@@ -52,13 +54,13 @@ def _taken(self: Array, places: Array, dim: int) -> Array:
 
 
 def most_frequent(values: Array) -> int:
-    """The last place of the most frequent value, of the smallest one of several."""
+    """The last index of the most frequent value; of the smallest one among several."""
     different, counts = np.unique(values, return_counts=True)
     return int(np.flatnonzero(values == different[np.argmax(counts)])[-1])
 
 
 def median_place(values: Array) -> int:
-    """Of the middle value, the lower one of two; of the first NaN where there is one."""
+    """Index of the middle value, the lower one of two; of the first NaN if there is one."""
     unknown = np.flatnonzero(np.isnan(values))
     if len(unknown):
         return int(unknown[0])
@@ -66,6 +68,6 @@ def median_place(values: Array) -> int:
 
 
 def nanmedian_place(values: Array) -> int:
-    """Of the middle one of what are numbers; the first place where there are none."""
+    """Index of the middle value among the numbers; the first index if there are none."""
     known = int(np.sum(~np.isnan(values)))
     return int(np.argsort(values, kind="stable")[max(known - 1, 0) // 2])

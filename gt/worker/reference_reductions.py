@@ -49,12 +49,12 @@ def _linear(input: Array, weight: Array, bias: Array | None) -> Array:
 
 
 def _axis(self: Array, dim: Dims | int) -> Dims | int:
-    """Which axes numpy is told; a number has none, whatever PyTorch lets one say."""
+    """Axes for numpy; None for a 0-d array, whatever `dim` PyTorch accepts there."""
     return None if self.ndim == 0 or dim == () else dim
 
 
 def _summed_dtype(self: Array, dtype: str | None) -> str:
-    """Sums of integers are int64."""
+    """The dtype of a sum: int64 for integers."""
     name = dtype_name(self)
     return dtype or (name if is_float(name) or is_complex(name) else "int64")
 
@@ -238,7 +238,7 @@ def _rms_norm_backward(
 
 
 def _mean_of_rows(x: Array, size: tuple[int, ...]) -> Array:
-    """Of rows without elements no number, without the warning of np.mean."""
+    """Means of rows; NaN for rows without elements, without the warning of np.mean."""
     total = np.sum(x, axis=_normalized(size), keepdims=True)
     return np.asarray(total / total.dtype.type(math.prod(size)))
 
@@ -277,7 +277,7 @@ def _batch_norm_backward(
 
 
 def _others(input: Array) -> tuple[int, ...]:
-    """All dimensions but that of the channels."""
+    """All dimensions except that of the channels."""
     return tuple(dim for dim in range(input.ndim) if dim != 1)
 
 

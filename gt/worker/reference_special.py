@@ -1,4 +1,4 @@
-"""Special functions for numpy, which has none of them: number by number, by math and by series."""
+"""Special functions for numpy, which has none: number by number, from math and by series."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gt.worker.reference_values import Array, Bfloat16, cast, promotion, widened
 
 Floats = npt.NDArray[np.floating]
 
-# From here on the asymptotic series have all digits of float64.
+# From this argument on the asymptotic series has all digits of float64.
 _LARGE = 15.0
-# B(2k) / (2k)! of Bernoulli's numbers.
+# Coefficients B(2k) / (2k)!, with Bernoulli's numbers.
 _BERNOULLI = [
     number / math.factorial(2 * k)
     for k, number in enumerate(
@@ -33,7 +33,7 @@ def erfc(x: Floats) -> Floats:
 
 
 def lgamma(x: Floats) -> Floats:
-    """log(abs(gamma(x))), infinite at zero and at negative whole numbers."""
+    """log(abs(gamma(x))), infinite at zero and at negative integers."""
     return _each(_lgamma, x)
 
 
@@ -75,7 +75,7 @@ def polygamma(x: Floats, n: int) -> Floats:
 
 
 def _zeta(s: int, x: float) -> float:
-    """Hurwitz's: the sum of (x + k)^-s, by Euler and Maclaurin from where it is large."""
+    """Hurwitz's zeta: the sum of (x + k)^-s, by Euler and Maclaurin once x + k is large."""
     if math.isnan(x) or math.isinf(x):
         return 0.0 if x > 0 else math.nan
     if x <= 0 and x == math.floor(x):
@@ -93,14 +93,14 @@ def _zeta(s: int, x: float) -> float:
 
 
 def erfinv(x: Floats) -> Floats:
-    """Where erf is x."""
+    """The number whose erf is x."""
     return _each(_erfinv, x)
 
 
 def _erfinv(x: float) -> float:
     if math.isnan(x) or abs(x) >= 1:
         return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
-    # Winitzki's approximation, then Newton's steps; of the smaller one of erf and its rest.
+    # Winitzki's approximation, then Newton's steps on the smaller one of erf and 1 - erf.
     log = math.log1p(-x * x)
     half = 2 / (math.pi * 0.147) + log / 2
     y = math.copysign(math.sqrt(math.sqrt(half * half - log / 0.147) - half), x)
@@ -112,7 +112,7 @@ def _erfinv(x: float) -> float:
 
 
 def nextafter(x: Array, y: Array) -> Array:
-    """The next number of the dtype that both have together."""
+    """The next number after x toward y, in their common dtype."""
     name = promotion((x, y))
     x, y = np.broadcast_arrays(cast(x, name), cast(y, name), subok=True)
     if name != "bfloat16":

@@ -1,7 +1,7 @@
 """Values of the numpy backend: arrays, dtypes by name, and PyTorch's promotion.
 
 numpy has no bfloat16, so such an array holds the bits as uint16 and is marked by its class. Kernels
-compute in a wide dtype (float32 for both halves) and round once, as torch does on a CPU.
+compute in a wide dtype (float32 for both half dtypes) and round once, as torch does on a CPU.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Of any dtype: numpy's stubs do not compute with `generic`.
+# An array of any dtype: numpy's stubs do not compute with `generic`.
 Array = npt.NDArray[Any]
 Places = tuple[Any, ...]
 Number = int | float | bool
 Operand = Array | Number | None
 
-# By the wire's number.
+# Names of dtypes in the order of their numbers on the wire.
 DTYPES = (
     "bool",
     "uint8",
@@ -45,7 +45,7 @@ class Bfloat16(np.ndarray):
 
 
 def dtype_name(value: Operand) -> str:
-    """The dtype's name; for a number, the one that PyTorch gives it."""
+    """Name of the dtype; for a number, that of the dtype that PyTorch gives it."""
     if isinstance(value, Bfloat16):
         return "bfloat16"
     if isinstance(value, bool):
@@ -56,27 +56,27 @@ def dtype_name(value: Operand) -> str:
 
 
 def is_float(name: str) -> bool:
-    """Whether the dtype is one of the four floating ones."""
+    """True if the dtype is one of the four floating-point ones."""
     return name in _FLOATS
 
 
 def is_complex(name: str) -> bool:
-    """Whether the dtype is a complex one."""
+    """True if the dtype is a complex one."""
     return name in _COMPLEX
 
 
 def wide_name(name: str) -> str:
-    """The dtype that kernels compute in."""
+    """Name of the dtype in which kernels compute."""
     return "float32" if name in _HALVES else name
 
 
 def storage(name: str) -> np.dtype[np.generic]:
-    """numpy's dtype of such an array's memory."""
+    """numpy's dtype for the memory of such an array."""
     return np.dtype("uint16" if name == "bfloat16" else name)
 
 
 def widened(value: Array) -> Array:
-    """The numbers of an array, as numpy can compute with them."""
+    """The numbers of an array, in a dtype with which numpy can compute."""
     if isinstance(value, Bfloat16):
         bits = np.asarray(value).astype(np.uint32) << np.uint32(16)
         return np.asarray(bits).view(np.float32)
@@ -84,7 +84,7 @@ def widened(value: Array) -> Array:
 
 
 def narrowed(value: npt.ArrayLike, name: str) -> Array:
-    """The numbers rounded to a dtype; always memory of its own."""
+    """The numbers rounded to a dtype, always in new memory."""
     array = np.array(value)
     if name != "bfloat16":
         return np.array(array.astype(name))
@@ -96,7 +96,7 @@ def narrowed(value: npt.ArrayLike, name: str) -> Array:
 
 
 def marked(value: npt.ArrayLike, like: Array) -> Array:
-    """Elements that were only moved, as the array that they came from."""
+    """Elements that were only moved, marked as the array from which they came."""
     array = np.asarray(value)
     return array.view(Bfloat16) if isinstance(like, Bfloat16) else array
 
@@ -118,7 +118,7 @@ def _category(name: str) -> int:
 
 
 def promoted(left: str, right: str) -> str:
-    """The dtype that holds both, as PyTorch has it."""
+    """The dtype to which both are promoted, as in PyTorch."""
     if left == right:
         return left
     if "float64" in (left, right) and "complex64" in (left, right):
@@ -136,7 +136,9 @@ def promoted(left: str, right: str) -> str:
 
 
 def promotion(operands: Sequence[Operand]) -> str:
-    """The dtype of a result: tensors decide, then 0-dim tensors, then numbers, each by category."""
+    """The dtype of a result by PyTorch's promotion: tensors, then 0-dim tensors, then numbers, by
+    category.
+    """
     ranks: list[str | None] = [None, None, None]
     for operand in operands:
         if operand is None:
@@ -157,12 +159,12 @@ def promotion(operands: Sequence[Operand]) -> str:
 
 
 def _complex_of(name: str) -> str:
-    """The complex dtype whose parts have a float's precision."""
+    """The complex dtype whose parts have the precision of a float dtype."""
     return "complex128" if name == "float64" else "complex64"
 
 
 def in_whole(shard: Array, dim: int, start: int, total: int, rest: float = 0) -> Array:
-    """The shard of a dimension in its place among `rest`."""
+    """The whole dimension with the shard in its place, and `rest` elsewhere."""
     if shard.ndim == 0:
         return shard
     widths = [(0, 0)] * shard.ndim

@@ -1,4 +1,4 @@
-"""Writes by index that combine several elements, for numpy: one place after the other."""
+"""Writes by index that combine several elements, for numpy: one element after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a worker process begins: signals, backend, threads, and then the loop in gt._core."""
+"""Start of a worker process: signals, backend, threads, and then the loop in gt._core."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from gt.worker.backend import Backend
     from gt.worker.reference_values import Array
 
-CALL_SECONDS = 3.0  # that a dispatcher may take to answer a call
+CALL_SECONDS = 3.0  # limit for a dispatcher's answer
 CALL_AGAIN_SECONDS = 0.25
 BACKENDS = ("auto", "pytorch", "torch", "native", "numpy")
-# What a backend on the CPU needs.
+# Modules of each backend on the CPU.
 MODULES = {
     "pytorch": ("gt.worker.kernels", "gt.worker.native.start"),
     "native": ("gt.worker.native_backend",),
@@ -37,16 +37,16 @@ MODULES = {
 
 
 class StartError(Exception):
-    """Why a worker cannot start, for the person who starts it."""
+    """A worker cannot start; the message is for the person who starts it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """What the command line says.
+    """Options of the command line.
 
     Args:
-        gpu: which of the visible ones, None for that of its index.
-        wait_seconds: how long to call again where no dispatcher answers yet.
+        gpu: number among the visible GPUs; None for the one of the worker's index.
+        wait_seconds: seconds for which the call is repeated while no dispatcher answers.
     """
 
     backend: str
@@ -72,13 +72,13 @@ class Start:
 
 
 def gpu_of(index: int | None, count: int) -> int:
-    """The GPU of a worker, of those that its environment leaves: one after the other.
+    """The GPU of a worker: workers take the visible ones in turn.
 
-    All stay visible to all, or a worker could not read what is on its neighbour's.
+    All GPUs stay visible to all workers, or a worker could not read its neighbour's memory.
 
     Args:
-        index: the worker's, None where it has none.
-        count: how many there are.
+        index: index of the worker; None if it has none.
+        count: number of visible GPUs.
     """
     return (index or 0) % count
 
@@ -86,7 +86,7 @@ def gpu_of(index: int | None, count: int) -> int:
 def choose(
     name: str, index: int | None = None, threads: int | None = None
 ) -> Backend[Tensor] | Backend[Array]:
-    """The backend of that name; for `auto` torch, or the native one where there is no torch."""
+    """The backend of that name; `auto` is torch, or the native one if torch is not installed."""
     resolved = _available(name)
     if name == "auto" and resolved == "native":
         sys.stderr.write(
@@ -111,10 +111,10 @@ def choose(
 
 
 def load(name: str) -> None:
-    """Imports what `choose` and `run` need for a backend on the CPU, and calls nothing of it.
+    """Imports the modules that `choose` and `run` need for a backend on the CPU, and calls none.
 
     Raises:
-        StartError: this machine has it not.
+        StartError: this machine does not have them.
     """
     resolved = _available(name)
     for module in MODULES.get(resolved, MODULES["pytorch"]):
@@ -132,13 +132,13 @@ def run(start: Start) -> int:
     """Serves one dispatcher until it is gone.
 
     Raises:
-        StartError: it cannot: nobody answers there, or this machine has not what was asked for.
+        StartError: no dispatcher answers there, or this machine lacks something that was asked for.
     """
     leave_terminal()
     memory.keep()
     warned.install()
     config.use_threads(start.threads)
-    config.own_kernels()  # a wrong word is told before anything runs
+    config.own_kernels()  # a wrong word is reported before anything runs
     backend = choose(start.backend, start.index if start.gpu is None else start.gpu, start.threads)
     backend = dataclasses.replace(
         backend,
@@ -182,7 +182,7 @@ def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> N
 
 
 def _wait_for_dispatcher(start: Start) -> None:
-    """Returns when somebody answers there, or the time is over: an engine keeps no order."""
+    """Returns when a dispatcher answers, or the time is over: engines start things in any order."""
     deadline = time.monotonic() + start.wait_seconds
     while start.port is not None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
@@ -194,7 +194,7 @@ def _wait_for_dispatcher(start: Start) -> None:
 def _with_groups(
     backend: Backend[Tensor] | Backend[Array], start: Start, ends: contextlib.ExitStack
 ) -> Backend[Tensor] | Backend[Array]:
-    """The backend, with process groups for collectives where they are wanted."""
+    """The backend, with process groups for collectives if they are asked for."""
     elsewhere = start.trusted_networks and start.port is not None and _has_groups(backend)
     if start.process_groups == "auto" and not elsewhere:
         return backend
@@ -227,11 +227,11 @@ def _device(backend: Backend[Tensor]) -> device:
 
 
 def leave_terminal() -> None:
-    """Ctrl-C is the client's: it interrupts a read, not the workers that compute for it."""
+    """Detaches from the terminal: Ctrl-C interrupts the client's read, and not its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.getpid() != os.getsid(0):
         try:
             os.setsid()
         except PermissionError:
-            # The leader of a process group already: a shell started it and keeps job control.
+            # Already the leader of a process group: a shell started it and keeps job control.
             return

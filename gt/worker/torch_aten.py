@@ -1,7 +1,7 @@
-"""Rows of the family generic for torch: operators by schema, their gradients, questions about both.
+"""Rows of the family generic for torch: operators by schema, their gradients, queries about both.
 
 An operator runs by `torch.ops.aten`, if gt/aten/schemas.txt has it. A vector-Jacobian product runs
-it again, under torch's autograd, on copies: what a worker holds was made without.
+it again, under torch's autograd, on copies: a worker's values are made without autograd.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from gt.worker.cuda_operators import CudaOperators
 
 Operands = Sequence["Tensor | None"]
-# The results, and how many of the operands were the function's: behind them stand the gradients of
-# its results.
+# The results, and the number of operands that belong to the function: the gradients of its results
+# follow them.
 Results = tuple["tuple[Tensor, ...]", int]
 Function = Callable[[Operands], Results]
 
-# The elements of the answer to a question, one byte each.
+# Bytes of the answer to a query, one an element.
 _ANSWER_BYTES = 4096
-# Elements of operands on which a kernel is tried: as long as a round trip takes.
+# Elements of operands on which a kernel is tried: that takes as long as a round trip.
 _TRIAL_ELEMENTS_MAX = 1 << 16
-# What ends the places of one derivative.
+# End mark of the places of one derivative.
 END = -1
 _PYTHON_CLASSES = {"IndexError", "ValueError", "TypeError", "NotImplementedError"}
 
 
 class MissingDtypeError(NotImplementedError):
-    """Elements of a kind that travels nowhere."""
+    """A result of a dtype that GT does not have."""
 
 
 class _Call(NamedTuple):
-    """An operator with its arguments but for the operands, and whose functions run it."""
+    """An operator with its arguments except for the operands, and the functions that run it."""
 
     overload: str
     text: str
@@ -52,10 +52,10 @@ class _Call(NamedTuple):
 
 
 def kernels(device: torch.device, own: CudaOperators | None = None) -> dict[str, Kernel]:
-    """By row.
+    """Kernels by row.
 
     Args:
-        device: Where values are.
+        device: Device of the values.
         own: The device's operators of GT's own, if it has any.
     """
     run = _aten if own is None else functools.partial(_aten, functions=torch_own.functions(own))
@@ -113,7 +113,9 @@ def _of_part(
     operands: Operands,
     part: Sequence[int],
 ) -> tuple[Tensor, ...]:
-    """What is a member's own, where windows of an image reach what others hold."""
+    """A member's own part of the results or gradients, if windows of an image reach
+    others' rows.
+    """
 
     def gradients(operands: Operands, wanted: Sequence[int]) -> tuple[Tensor, ...]:
         return _gradients_of(function, call, wanted, operands)
@@ -132,7 +134,7 @@ def _padded(x: Tensor, amounts: list[tuple[int, int]]) -> Tensor:
 def _gradients_of(
     function: Function, call: _Call, wanted: Sequence[int], operands: Operands
 ) -> tuple[Tensor, ...]:
-    """By an operator of its own where PyTorch has one, else the operator runs again."""
+    """Gradients by a backward operator if PyTorch has one, else by another run of the operator."""
     is_complex = any(x is not None and x.is_complex() for x in operands)
     is_known = not is_complex or call.overload in torch_own.COMPLEX
     backward = _backward(call, tuple(wanted)) if is_known else None
@@ -147,7 +149,9 @@ def _gradients_of(
 
 @functools.lru_cache(maxsize=4096)
 def _backward(call: _Call, wanted: tuple[int, ...]) -> torch_backward.Backward | None:
-    """Of a first derivative; those of higher order are differentiated by torch."""
+    """The backward operator of a first derivative; None for higher orders, which torch
+    differentiates.
+    """
     if wanted.count(END) > 1:
         return None
     overload, text, functions = call
@@ -187,7 +191,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 def operator(
     overload: str, text: str, functions: torch_own.Functions = torch_own.PLAIN
 ) -> Function:
-    """An operator with its arguments but for the operands."""
+    """An operator as a function of its operands, with all other arguments bound."""
     if overload not in schemas.overloads_allowed():
         raise ValueError(f"aten::{overload} is no operator that an instruction may name")
     name, _, variant = overload.partition(".")
@@ -205,7 +209,7 @@ def operator(
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """Of the name in an instruction's text; ValueError where it is none."""
+    """The dtype of a name in an instruction's text; ValueError for another name."""
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"{name} is no dtype")  # noqa: TRY004 - what a text says
@@ -213,7 +217,7 @@ def dtype_named(name: str) -> torch.dtype:
 
 
 def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
-    """Results in memory of their own: some operators give an operand back when nothing is to do."""
+    """Results in memory of their own: some operators return an operand if nothing is to do."""
     taken = {x.untyped_storage().data_ptr() for x in operands if x is not None}
     owned = []
     for result in values:
@@ -225,10 +229,10 @@ def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
 
 
 def _solid(value: Tensor) -> Tensor:
-    """The elements in memory as they stand, since what travels are bytes.
+    """The elements as they are to stand in memory, since their bytes are sent.
 
-    PyTorch puts conjugations and signs off, and gives some zeros (a second derivative of what is
-    linear, say) as a tensor without memory, whose reader ends the process.
+    PyTorch defers conjugations and signs, and gives some zeros (a second derivative of a linear
+    function, say) as a tensor without memory, whose reader ends the process.
     """
     if value._is_zerotensor():  # noqa: SLF001 - it has no other name
         return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
@@ -253,7 +257,7 @@ def _gradients(
     for place in places:
         leaf = leaves[place]
         assert leaf is not None, f"operand {place} is absent"
-        # A later derivative has made it depend on a leaf of its own.
+        # A later derivative has made it depend on another leaf.
         leaf = leaf if leaf.requires_grad else leaf.detach().requires_grad_()
         leaves[place] = leaf
         chosen.append(leaf)
@@ -264,7 +268,8 @@ def _gradients(
         for result, grad in zip(results, leaves[count:end], strict=True)
         if grad is not None and result.requires_grad
     ]
-    # Of no elements nothing arrives; some of PyTorch's backward kernels end the process there.
+    # Outputs without elements give zeros; some of PyTorch's backward kernels end the process on
+    # them.
     if not any(grad.numel() for _, grad in pairs):
         return tuple(torch.zeros_like(leaf) for leaf in chosen), end
     outputs, cotangents = zip(*pairs, strict=True)
@@ -303,9 +308,9 @@ def _asked(
     described: Sequence[int],
     wanted: Sequence[int],
 ) -> dict[str, object]:
-    """The results' metadata, which have a gradient, and what PyTorch keeps for it.
+    """The results' metadata, which of them have a gradient, and which PyTorch saves for it.
 
-    Or PyTorch's error; or that data decide.
+    Or PyTorch's error; or that the results depend on data.
     """
     with torch.inference_mode(False), torch.enable_grad():
         try:
@@ -322,17 +327,19 @@ def _asked(
             return {"error": [kind, _clipped(str(error))]}
         else:
             if overload in torch_own.FORWARD:
-                answer.pop("keeps", None)  # that of the operators it is made of
+                answer.pop("keeps", None)  # that of the operators of its composition
             return answer
 
 
 def _answer_of_own(
     described: Sequence[int], function: Function, wanted: Sequence[int]
 ) -> dict[str, object]:
-    """Of zeros where that takes no time: PyTorch's kernels without values are many imports."""
+    """The answer from a run on zeros, if they are few: PyTorch's kernels without values import many
+    modules.
+    """
     operands = _tensors(described, "cpu")
     if sum(x.numel() for x in operands) <= _TRIAL_ELEMENTS_MAX:
-        with contextlib.suppress(Exception):  # which the operands' values need not meet
+        with contextlib.suppress(Exception):  # an error may be due to the zeros
             return _answer(operands, function, wanted)
     return _answer_of_metadata(described, function, wanted)
 
@@ -354,9 +361,9 @@ def _answer_of_metadata(
 
 
 def _computed(function: Function, described: Sequence[int]) -> list[int] | None:
-    """What the CPU's kernel results in, of which some meta kernels say something else.
+    """Results of the CPU's kernel on zeros, from which some meta kernels differ.
 
-    Raises where the CPU has no kernel for the dtypes: shapes alone do not tell.
+    Raises if the CPU has no kernel for the dtypes, which shapes alone do not show.
     """
     operands = _tensors(described, "cpu")
     if sum(x.numel() for x in operands) > _TRIAL_ELEMENTS_MAX:
@@ -365,21 +372,24 @@ def _computed(function: Function, described: Sequence[int]) -> list[int] | None:
         results, _ = function(operands)
         return [number for value in results for number in _described(value)]
     except Exception as error:
-        # Whatever else zeros meet (they have no inverse, say) the operands' values need not.
+        # Other errors may come from the zeros (they have no inverse, say) and not from the
+        # operands.
         if "not implemented for" in str(error):
             raise
         return None
 
 
 def _clipped(text: str) -> str:
-    """Short: without torch's C++ stack, and without the places where its kernels are registered."""
+    """The text without torch's C++ stack and without the places where its kernels are
+    registered.
+    """
     text = re.sub(r"\nException raised from[\s\S]*", "", text)
     no_kernel = r"\1, for which PyTorch has no kernel"
     return re.sub(r"(Could not run .* backend)\. This could be[\s\S]*", no_kernel, text)[:1500]
 
 
 def _tensors(described: Sequence[int], device: str) -> list[Tensor]:
-    """Operands of this metadata; on the host one element stands for all."""
+    """Operands with this metadata; on the host one element stands for all."""
     made, rest = [], list(described)
     while rest:
         dtype, dimensions = DTYPES[rest[0]], rest[1]
@@ -414,12 +424,14 @@ def _answer(operands: list[Tensor], function: Function, wanted: Sequence[int]) -
 
 
 def _memory(x: Tensor) -> int:
-    """Which memory a tensor is in; of those without values too."""
+    """Identity of a tensor's memory; tensors without values have one too."""
     return x.untyped_storage()._cdata  # noqa: SLF001 - it has no other name
 
 
 def _gradient(result: Tensor) -> str:
-    """Whether a result has one: of some operators PyTorch lacks it, and says so in backward."""
+    """State of a result's gradient; PyTorch lacks that of some operators, and says so
+    in backward.
+    """
     if not result.requires_grad:
         return "none"
     node = result.grad_fn
@@ -427,11 +439,11 @@ def _gradient(result: Tensor) -> str:
 
 
 def _lacks_derivative(results: Sequence[Tensor], operands: Sequence[Tensor]) -> bool:
-    """Whether PyTorch lacks the derivative by one of these operands, which only backward says."""
+    """True if PyTorch lacks the derivative by one of these operands, which only backward shows."""
     chosen = [value for value in results if value.requires_grad]
     try:
         grads = [torch.ones_like(value) for value in chosen]
         torch_gradients.recorded(chosen, operands, grads)
-    except Exception as error:  # noqa: BLE001 - whatever else fails fails when it is asked for
+    except Exception as error:  # noqa: BLE001 - other errors are raised when the gradient is asked for
         return "derivative for" in str(error)
     return False

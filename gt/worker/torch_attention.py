@@ -1,4 +1,4 @@
-"""Attention that never holds the matrix of all scores: GT's kernel or PyTorch's."""
+"""Attention that never holds the whole matrix of scores, by GT's kernel or PyTorch's."""
 
 import torch
 from torch import Tensor
@@ -26,16 +26,16 @@ def attention(
         query: [b, h, t, k].
         key: [b, h, s, k].
         value: [b, h, s, k].
-        attn_mask: Of the dtype of `query`, added to the scores; it broadcasts to [b, h, t, s].
-        seeds: [b, h, t] of int64: weights are dropped, each query's under its own; or None.
+        attn_mask: Summand of the scores in the dtype of `query`; it broadcasts to [b, h, t, s].
+        seeds: [b, h, t] of int64, from which each query's weights are dropped; None drops none.
         is_causal: Position t sees positions up to t only.
         dropout_p: Probability of dropping a weight; unused without seeds.
-        scale: Of the scores.
+        scale: Factor of the scores.
 
     Returns:
-        [b, h, t, k], and [b, h, t], which is NaN on a GPU but for dropout (and GT's own kernels,
-        which cuda_table.py puts before this): there the gradient runs the kernel that PyTorch
-        chooses again, as what each of them keeps is another thing. Whoever read it would know.
+        [b, h, t, k], and [b, h, t]. The second is NaN on a GPU except with dropout (and with GT's
+        own kernels, which cuda_table.py puts before this): there the gradient runs PyTorch's kernel
+        again, since its kernels save different things. NaN makes a wrong use visible.
     """
     if seeds is None and query.is_cuda:
         query, key, value = map(_aligned, (query, key, value))
@@ -71,15 +71,15 @@ def attention_backward(
     dropout_p: float,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, from the sums that `attention` has kept.
+    """Gradients of query, key and value, from the sums that `attention` returned.
 
-    A query that the mask lets see nothing has no part in them.
+    A query that the mask lets see nothing contributes nothing.
     """
     operands = (grad, query, key, value, output, logsumexp)
     options = (attn_mask, seeds, is_causal, dropout_p, scale)
     if made := own_kernels.run("attention_backward", *operands, *options):
         return made[0], made[1], made[2]
-    # Strided where a worker takes its part of what several have whole.
+    # These are strided for a worker that takes its part of a whole value.
     output, logsumexp = output.contiguous(), logsumexp.contiguous()
     if seeds is None and query.is_cuda:
         return rerun_backward(grad, query, key, value, attn_mask, is_causal, scale)
@@ -104,7 +104,7 @@ def rerun_backward(
     is_causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same from nothing that is kept: PyTorch's kernel runs again, under its autograd."""
+    """Gradients without saved results: PyTorch's kernel runs again, under its autograd."""
     with torch.inference_mode(False), torch.enable_grad():
         if not grad.numel():  # some of PyTorch's backward kernels end the process there
             return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
@@ -118,17 +118,17 @@ def rerun_backward(
 
 
 def _expanded(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
-    """The mask with a row for each target and a column for each source."""
+    """The mask expanded to a row for each target and a column for each source."""
     if mask is None:
         return None
     return _dense(mask.expand(*mask.shape[:-2], query.shape[2], key.shape[2]))
 
 
 def _aligned(x: Tensor) -> Tensor:
-    """With rows that begin where 16 bytes are loaded at once.
+    """The operand with rows aligned to loads of 16 bytes.
 
-    PyTorch's CUDA kernels take it for granted and do not check: of head size 16 sliced out of 17 in
-    bfloat16 they return wrong numbers or end the context by a misaligned address.
+    PyTorch's CUDA kernels assume it without a check: with head size 16 sliced out of 17 in bfloat16
+    they return wrong numbers or end the context by a misaligned address.
     """
     step = max(16 // x.element_size(), 1)
     steps = zip(x.shape[:-1], x.stride()[:-1], strict=True)
@@ -137,5 +137,5 @@ def _aligned(x: Tensor) -> Tensor:
 
 
 def _dense(x: Tensor) -> Tensor:
-    """With neighbours in the last dimension side by side, as the kernel takes for granted."""
+    """The operand with neighbours in the last dimension adjacent, as the kernel assumes."""
     return x if x.stride(-1) == 1 else x.contiguous()

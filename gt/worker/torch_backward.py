@@ -1,6 +1,6 @@
-"""Gradients of operators that have a backward operator of their own, as gt/aten/backward.txt says.
+"""Gradients of operators that have a backward operator of their own, from gt/aten/backward.txt.
 
-All others run again under torch's autograd (torch_aten.py), which this file knows nothing of.
+All others run again under torch's autograd (torch_aten.py), of which this file is independent.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gt.aten import arguments, schemas
 from gt.aten.backward import Line, lines
 from gt.worker import torch_own
 
-# What an expression reads names from.
+# Names and values for an expression.
 Names = Mapping[str, Any]
 Expression = Callable[[Names], Any]
 Operands = Sequence["Tensor | None"]
 Gradients = tuple[Tensor, ...]
-# (operands, gradients of the results, saved results) -> the gradients that are wanted; None
-# where only another run of the operator tells.
+# (operands, gradients of the results, saved results) -> the wanted gradients; None if only another
+# run of the operator can give them.
 Backward = Callable[[Operands], "Gradients | None"]
 
 _FUNCTIONS: dict[str, Callable[..., object]] = {
@@ -38,11 +38,11 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """A line that is read: the operator, its arguments, when it holds."""
+    """A parsed line: the operator, its arguments, and the condition under which it holds."""
 
     operator: Callable[..., Any]
     arguments: tuple[Expression, ...]
-    # The names that each argument reads.
+    # Names that each argument reads.
     names: tuple[frozenset[str], ...]
     condition: Expression
 
@@ -61,7 +61,7 @@ def _rule(overload: str, functions: torch_own.Functions) -> Rule:
 
 
 def expression(node: ast.expr) -> Expression:
-    """What reads an expression of backward.txt from names."""
+    """A function that evaluates an expression of backward.txt on names."""
     match node:
         case ast.Name(id=name):
             return lambda names: names[name]
@@ -78,17 +78,18 @@ def expression(node: ast.expr) -> Expression:
 
 
 class _Place:
-    """Stands for an operand where an argument's place is looked for."""
+    """Marks an operand while the places of arguments are looked up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """A line for one call: what its expression reads, and what of its results is wanted."""
+    """A line for one call: the sources of its expression, and its wanted results."""
 
     line: Line
-    # What stands at which place among the operands: arguments, gradients of results, saved results.
+    # Index of each name among the operands: arguments, gradients of results, saved results.
     sources: Mapping[str, int]
-    # Arguments that are no operands; and `mask`, which of the line's operands are wanted.
+    # Arguments that are no operands; and `mask`, which tells the wanted ones among the line's
+    # operands.
     constants: Names
     kept: tuple[int, ...]
 
@@ -96,7 +97,7 @@ class Plan:
 def plan(
     overload: str, text: str, places: Sequence[int], dtype: Callable[[str], object]
 ) -> Plan | None:
-    """How the gradients of the operands at `places` come about; None where no line says so."""
+    """The plan for the gradients of the operands at `places`; None if no line gives them."""
     line = lines().get(overload)
     if line is None:
         return None
@@ -106,12 +107,12 @@ def plan(
     values = _named(schema, build(operands))
     names = {name: x for name, x in values.items() if isinstance(x, _Place)}
     if sorted(map(id, names.values())) != sorted(map(id, operands)):
-        return None  # one operand is two arguments, or in a list
+        return None  # one operand is two arguments, or is in a list
     arguments_of = {operand: name for name, operand in names.items()}
     wanted = [arguments_of[operands[place]] for place in places]
     if not set(wanted) <= set(line.operands):
         return None
-    # Behind the operands stand the gradients of the results, then the results that are saved.
+    # The operands are followed by the gradients of the results, then by the saved results.
     first = count + len(schema.results)
     sources = {name: operands.index(operand) for name, operand in names.items()} | {"g": count}
     sources |= {f"g{place}": count + place for place in range(1, len(schema.results))}
@@ -127,7 +128,9 @@ def backward(
     dtype: Callable[[str], object],
     functions: torch_own.Functions = torch_own.PLAIN,
 ) -> Backward | None:
-    """What gives the gradients of the operands at `places`; None where no line says so."""
+    """A function that computes the gradients of the operands at `places`; None if no line gives
+    them.
+    """
     found = plan(overload, text, places, dtype)
     if found is None:
         return None
@@ -150,7 +153,7 @@ def backward(
 def _partial(
     rule: Rule, constants: Names, sources: Mapping[str, int]
 ) -> Callable[[Names], list[object]]:
-    """What makes the arguments: those that read no source are read here, once."""
+    """A function that makes the arguments; those that read no source are read here, once."""
     pairs = list(zip(rule.arguments, rule.names, strict=True))
     fixed = [None if names & sources.keys() else read(constants) for read, names in pairs]
     others = [(at, read) for at, (read, names) in enumerate(pairs) if names & sources.keys()]

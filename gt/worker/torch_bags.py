@@ -1,9 +1,8 @@
-"""torch.embedding_bag, whose results have the same sizes on every device and for every layout.
+"""torch.embedding_bag with results of equal sizes on every device and for every layout.
 
-Results but the first are what PyTorch's loop over the bags writes down for the gradient. A quick
-loop does without the bag of each index, and sums without the bags' sizes; PyTorch chooses that by
-device, strides and whether the table requires a gradient, and by more than its operator for tensors
-without values knows.
+Results except the first are notes of PyTorch's loop over the bags for the gradient. A faster loop
+omits the bag of each index, and sums omit the bags' sizes; PyTorch chooses it by device, strides
+and the table's requires_grad, and by more than its operator for tensors without values sees.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Bags, the bag of each index, the bags' sizes and places of the largest.
+    """Bags, the bag of each index, the bags' sizes and the places of the largest.
 
-    They are those of a contiguous table on a CPU that requires no gradient.
+    They are the results for a contiguous table on a CPU that requires no gradient.
 
     Args:
         weight: [rows, width].
-        indices: [n], or of two dimensions, which are taken as one.
-        offsets: [bags], where each bag begins in [n].
-        scale_grad_by_freq: Divide each row's gradient by how often `indices` names it.
-        mode: 0 sums, 1 takes means, 2 the largest.
+        indices: [n], or two dimensions, which are flattened.
+        offsets: [bags], the start of each bag in [n].
+        scale_grad_by_freq: Divide each row's gradient by the row's count in `indices`.
+        mode: 0 for sums, 1 for means, 2 for maxima.
         sparse: Accepted: gradients are dense.
-        per_sample_weights: [n], what multiplies each row.
-        include_last_offset: Whether `offsets` ends with the length of the indices.
+        per_sample_weights: [n], factor of each row.
+        include_last_offset: True if `offsets` ends with the length of the indices.
         padding_idx: A row that no bag contains.
     """
     del sparse
     _check(indices, offsets)
-    # Of two dimensions PyTorch's loop writes beside the memory of its results.
+    # Flat: with indices of two dimensions PyTorch's loop writes beside the memory of its results.
     indices = indices.flatten()
     kind = torch.promote_types(indices.dtype, offsets.dtype)
     weights = None if per_sample_weights is None else per_sample_weights.contiguous()
@@ -61,7 +60,7 @@ def embedding_bag(
 
 
 def _check(indices: Tensor, offsets: Tensor) -> None:
-    """Refuses what PyTorch's loop reads beside the memory of the indices for."""
+    """Refuses arguments for which PyTorch's loop reads beside the memory of the indices."""
     if indices.dim() not in {1, 2}:
         text = "input has to be a 1D or 2D Tensor, but got Tensor of dimension"
         raise RuntimeError(f"{text} {indices.dim()}")

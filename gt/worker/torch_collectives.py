@@ -1,8 +1,7 @@
-"""Collectives as calls of a torch.distributed process group: what is sent, and what is made of it.
+"""Collectives as calls of a torch.distributed process group: values to send, and their results.
 
-Everything that can fail for want of memory is done before a member tells the others that it is
-ready: whoever has called a group must not be left alone in it. Here no group is made (see
-torch_groups) and nothing waits.
+All memory is allocated before a member tells the others that it is ready: a member that has called
+a group must not be left alone in it. No group is made here (see torch_groups) and nothing waits.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch.distributed import (
     Work,
 )
 
-# Uneven shards are padded to the largest unless that makes them more than so many times as much.
+# Uneven shards are padded to the largest unless that multiplies their size by more than this.
 PADDING_MAX = 2
 
 _OPS = {
@@ -30,14 +29,14 @@ _OPS = {
     "min": ReduceOp.MIN,
     "prod": ReduceOp.PRODUCT,
 }
-# Of bools, numbers of one bit: a sum is "any".
+# Reductions of bools, numbers of one bit: a sum is "any".
 _BOOL_OPS = {
     "sum": ReduceOp.MAX,
     "max": ReduceOp.MAX,
     "min": ReduceOp.MIN,
     "prod": ReduceOp.MIN,
 }
-# What groups cannot reduce, or would round more than once.
+# Dtypes in which values are reduced that groups cannot reduce, or would round more than once.
 _WIDER = {
     torch.bool: torch.uint8,
     torch.int16: torch.int32,
@@ -51,13 +50,13 @@ _STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "min": torch.minimum,
     "prod": torch.mul,
 }
-# Floats whose bits are ordered as integers of the same size; then the bits of infinity.
+# Floats whose bits are ordered as integers of their size, and the bits of infinity.
 _BITS = {
     torch.float32: (torch.int32, 0x7F80_0000),
     torch.float64: (torch.int64, 0x7FF0_0000_0000_0000),
 }
 
-# A process group as torch gives it: a backend, whose methods are those of ProcessGroup.
+# A process group of torch: a backend with the methods of ProcessGroup.
 Group = ProcessGroup
 
 
@@ -65,9 +64,9 @@ Group = ProcessGroup
 class Prepared:
     """A collective at one member, ready to be called."""
 
-    # Calls the group; what it returns is polled.
+    # Calls the group; the returned works are polled.
     launch: Callable[[Group], list[Work]]
-    # Afterwards: puts into the result what has come elsewhere.
+    # Puts values that have arrived elsewhere into the result, after the call.
     finish: Callable[[], object]
 
 
@@ -76,7 +75,7 @@ def all_reduce(operand: Tensor, result: Tensor, *, reduce: str) -> Prepared:
 
     Args:
         operand: Any shape, the same for all members.
-        result: Of the operand's shape and dtype.
+        result: A tensor of the operand's shape and dtype.
         reduce: `sum`, `max`, `min` or `prod`.
     """
     if not operand.numel():
@@ -100,16 +99,16 @@ def reduce_scatter(
 
     Args:
         operand: Any shape, the same for all members.
-        result: As the operand, but with `sizes[me]` along `dim`.
+        result: [..., sizes[me], ...]: as the operand, but with that size along `dim`.
         me: Our place among the members.
         reduce: `sum`, `max`, `min` or `prod`.
-        dim: Along which the reduction is cut.
+        dim: Dimension in which the reduction is cut.
         sizes: One size a member; they add up to the operand's.
     """
     if not operand.numel():
         return _NOTHING
-    # Shards to whom they are for, and reduced there: no member has more to send, and the order is
-    # the group's whatever the library does (Gloo itself would sum everything everywhere).
+    # Each shard goes to its owner and is reduced there: no member sends more, and the order is the
+    # group's whatever the library does (Gloo itself would sum everything everywhere).
     sent = _cut(operand, sizes, dim)
     shape, count = list(sent[me].shape), len(sizes)
     launch, place = _exchange(sent, [sent[me].nbytes] * count)
@@ -124,13 +123,13 @@ def reduce_scatter(
 def all_gather(
     operand: Tensor, result: Tensor, *, me: int, dim: int, sizes: Sequence[int]
 ) -> Prepared:
-    """All members' operands one after the other.
+    """All members' operands, joined.
 
     Args:
-        operand: With `sizes[me]` along `dim`.
-        result: With the sum of `sizes` along `dim`.
+        operand: A tensor of size `sizes[me]` along `dim`.
+        result: A tensor of the sum of `sizes` along `dim`.
         me: Our place among the members.
-        dim: Along which the shards are joined.
+        dim: Dimension in which the shards are joined.
         sizes: One size a member.
     """
     if not result.numel():
@@ -138,7 +137,7 @@ def all_gather(
     total, largest = sum(sizes), max(sizes)
     unit = result.nbytes // total
     own = _bytes(operand)
-    # Whether shards have no gaps in the result, so that they may arrive there.
+    # True if shards have no gaps in the result, so that they may arrive there.
     is_direct = result.is_contiguous() and math.prod(result.shape[:dim]) == 1
     if len(sizes) * largest > PADDING_MAX * total:
         place = _bytes(result) if is_direct else own.new_empty(result.nbytes)
@@ -180,15 +179,15 @@ def all_to_all(
     to_dim: int,
     to_sizes: Sequence[int],
 ) -> Prepared:
-    """From shards along `from_dim` to shards along `to_dim` of the same whole value.
+    """Changes shards along `from_dim` into shards along `to_dim` of one whole value.
 
     Args:
-        operand: With `from_sizes[me]` along `from_dim` of the whole.
-        result: With `to_sizes[me]` along `to_dim` of the whole.
+        operand: The whole's shape, with `from_sizes[me]` along `from_dim`.
+        result: The whole's shape, with `to_sizes[me]` along `to_dim`.
         me: Our place among the members.
-        from_dim: Along which the operands are cut.
+        from_dim: Dimension in which the operands are cut.
         from_sizes: One size a member.
-        to_dim: Along which the results are cut; may be the same.
+        to_dim: Dimension in which the results are cut; it may be `from_dim`.
         to_sizes: One size a member.
     """
     whole = list(operand.shape)
@@ -207,11 +206,11 @@ def all_to_all(
 
 
 def broadcast(operand: Tensor | None, result: Tensor | None, *, root: int) -> Prepared:
-    """The root's operand, everywhere.
+    """The root's operand on every member.
 
     Args:
-        operand: The root's; None at the others.
-        result: Where it is to be; None at a root that keeps nothing.
+        operand: The root's value; None on the others.
+        result: Memory for the value; None on a root that keeps nothing.
         root: The root's place among the members.
     """
     if operand is not None and result is not None:
@@ -224,10 +223,10 @@ def broadcast(operand: Tensor | None, result: Tensor | None, *, root: int) -> Pr
 
 
 class _Packing:
-    """How values travel that are reduced: as they are, or as what groups reduce exactly.
+    """Form in which values travel that are reduced: their own, or one that groups reduce exactly.
 
-    The largest and the least of floats are looked for among integers, because groups do not agree
-    on what becomes of a NaN; here it stays, wherever it comes from.
+    Maxima and minima of floats are found among integers, because groups do not agree on the result
+    for a NaN; here a NaN stays, wherever it comes from.
     """
 
     def __init__(self, dtype: torch.dtype, reduce: str) -> None:
@@ -238,7 +237,7 @@ class _Packing:
         self.is_plain = self._dtype == dtype and self._bits is None
 
     def pack(self, value: Tensor) -> Tensor:
-        """Elements in their order, in new memory."""
+        """The elements in their order, in new memory."""
         wire = torch.empty(value.numel(), dtype=self._dtype, device=value.device)
         wire.view(value.shape).copy_(value)
         if self._bits is None:
@@ -250,7 +249,7 @@ class _Packing:
         return bits.masked_fill_(is_nan, limits.max if self._nan_is_largest else limits.min)
 
     def unpack(self, wire: Tensor, shape: Sequence[int]) -> Tensor:
-        """What `pack` has made, or what was reduced of it; `wire` is used up."""
+        """The values of what `pack` has made, or of its reduction; `wire` is overwritten."""
         if self._bits is not None:
             self._swap(wire)
             wire = wire.view(self._dtype)
@@ -258,7 +257,7 @@ class _Packing:
 
     @staticmethod
     def _swap(bits: Tensor) -> None:
-        """From floats' bits to integers in the floats' order, and back."""
+        """Converts floats' bits to integers in the floats' order, and back."""
         limits = torch.iinfo(bits.dtype)
         bits.bitwise_xor_((bits >> (limits.bits - 1)).bitwise_and_(limits.max))
 
@@ -280,7 +279,7 @@ def _broadcasts(place: Tensor, root: int) -> Callable[[Group], list[Work]]:
 def _exchange(
     shards: Sequence[Tensor], arriving_bytes: list[int]
 ) -> tuple[Callable[[Group], list[Work]], Tensor]:
-    """Shard k to member k; where its bytes come, as many from each as `arriving_bytes` says."""
+    """A call that sends shard k to member k, and the memory for the arriving shards."""
     sent = torch.cat([_bytes(shard) for shard in shards])
     lengths = [shard.nbytes for shard in shards]
     place = sent.new_empty(sum(arriving_bytes))
@@ -288,7 +287,7 @@ def _exchange(
 
 
 def _reduced(shards: Sequence[Tensor], reduce: str) -> Tensor:
-    """In their order, halves in single."""
+    """The reduction of the shards in their order, half precision in float32."""
     dtype = shards[0].dtype
     wide = torch.float32 if dtype in {torch.float16, torch.bfloat16} else dtype
     total = shards[0].to(wide)
@@ -298,7 +297,7 @@ def _reduced(shards: Sequence[Tensor], reduce: str) -> Tensor:
 
 
 def _bytes(value: Tensor) -> Tensor:
-    """Its elements' bytes, in new memory only if they have gaps."""
+    """The bytes of the elements, in new memory only if they have gaps."""
     return value.contiguous().view(-1).view(torch.uint8)
 
 
@@ -308,14 +307,14 @@ def _cut(value: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
 
 
 def _join(result: Tensor, dim: int, sizes: Sequence[int], shards: Sequence[Tensor]) -> None:
-    """Shards as bytes, to their places along `dim`."""
+    """Copies shards, given as bytes, to their places along `dim`."""
     for place, shard in zip(_cut(result, sizes, dim), shards, strict=True):
         if shard.numel():
             place.copy_(shard.view(result.dtype).view(place.shape))
 
 
 def _overlaps(cut: Sequence[int], mine: int, other: Sequence[int]) -> list[int]:
-    """How much of shard `mine` is in each shard of another cut of the same dimension."""
+    """Elements of shard `mine` that lie in each shard of another cut of the same dimension."""
     start = sum(cut[:mine])
     end = start + cut[mine]
     ends = [sum(other[: place + 1]) for place in range(len(other))]
@@ -326,7 +325,7 @@ def _overlaps(cut: Sequence[int], mine: int, other: Sequence[int]) -> list[int]:
 
 
 def _nothing() -> None:
-    """The result is where it belongs."""
+    """Does nothing: the result is in its place already."""
 
 
 _NOTHING = Prepared(launch=lambda _: [], finish=_nothing)

@@ -1,8 +1,8 @@
-"""Convolutions over a batch, a part of it for each thread, where an instruction is worth several.
+"""Convolutions over a batch, a part of it for each thread, if an instruction is worth several.
 
 OpenMP's threads, which PyTorch's kernels use, sleep between two kernels, and one convolution is
-several of them: to wake them each time takes what they save. gt/worker/native/batch.cpp does the
-same without Python, with the same bits.
+several of them: waking them each time costs as much as they save. gt/worker/native/batch.cpp does
+this without Python, with the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Gradients = tuple["Tensor | None", ...]
 
 
 class _Convolution(Protocol):
-    """torch.conv2d and its kin; what follows the bias is the same for all parts."""
+    """torch.conv2d and its like; the arguments behind the bias are equal for all parts."""
 
     def __call__(
         self,
@@ -36,7 +36,7 @@ class _Convolution(Protocol):
 
 
 def _begin_thread() -> None:
-    torch.get_num_threads()  # the first time it sets them
+    torch.get_num_threads()  # the first call sets the number
     setter = torch_threads.setter()
     assert setter is not None
     setter.call(1)
@@ -48,7 +48,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _parts(input: Tensor, weight: Tensor, *others: Tensor | None) -> list[slice]:
-    """The part of the batch that each thread has; none where the whole is for PyTorch."""
+    """The part of the batch for each thread; empty if PyTorch is to run the whole."""
     threads, operands = torch_threads.most(), (input, weight, *others)
     recorded = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)
     pays = (
@@ -95,7 +95,9 @@ def _forward(operator: _Convolution) -> _Convolution:
 
 
 def backward(grad: Tensor, input: Tensor, weight: Tensor, *others: object) -> _Gradients:
-    """Of input, weight and bias, each of which may not be wanted, as aten::convolution_backward."""
+    """Gradients of input, weight and bias, None for unwanted ones, as aten::convolution_backward
+    gives.
+    """
     operator: Callable[..., _Gradients] = torch.ops.aten.convolution_backward.default
     parts = _parts(input, weight, grad)
     if not parts:

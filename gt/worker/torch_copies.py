@@ -1,4 +1,4 @@
-"""Row-major copies of torch's tensors on the host, by tiles where the dimensions are turned."""
+"""Row-major copies of torch's tensors on the host, by tiles if the dimensions are transposed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from gt.worker import own_kernels
 
 
 def row_major(x: Tensor) -> Tensor:
-    """The same elements in row-major order: the same object where they are so.
+    """The elements in row-major order: `x` itself if they are so.
 
     Args:
-        x: of any shape and dtype, on the host.
+        x: a tensor of any shape and dtype, on the host.
     """
     return x if x.is_contiguous() else copy(x)
 
 
 def copy(x: Tensor) -> Tensor:
-    """The same elements in row-major order, in memory of their own.
+    """A copy of the elements in row-major order.
 
     Args:
-        x: of any shape and dtype, on the host.
+        x: a tensor of any shape and dtype, on the host.
     """
     made = None if x.is_contiguous() or x.is_neg() else own_kernels.run("row_major", x)
     return x.clone(memory_format=torch.contiguous_format) if made is None else made[0]

@@ -1,7 +1,7 @@
 """Rows of the families create and random for torch.
 
-Random values come from `gt._kernels`: in a GPU's memory where its CUDA kernels run, else in the
-host's memory and then moved, with the same bits; without that module from the numpy definition,
+Random values come from `gt._kernels`: in a GPU's memory if its CUDA kernels run, else in the host's
+memory and then moved, with the same bits. Without that module they come from the numpy definition,
 slowly.
 """
 
@@ -34,7 +34,7 @@ _BERNOULLI_DRAWN = (torch.bool, torch.int64, torch.int32)
 
 
 def _array(out: Tensor) -> np.ndarray:
-    """The memory of a host tensor as numpy has it: bfloat16 as its bits."""
+    """The memory of a host tensor as a numpy array; bfloat16 as its bits."""
     return (out.view(torch.uint16) if out.dtype == torch.bfloat16 else out).numpy()
 
 
@@ -43,10 +43,10 @@ def _name(dtype: torch.dtype) -> str:
 
 
 class Random:
-    """Draws in a device's memory, or on the host and moves there.
+    """Draws in a device's memory, or draws on the host and copies to the device.
 
     Args:
-        device: Where results are.
+        device: Device of the results.
         own: The device's operators of GT's own, if it has any.
     """
 
@@ -191,7 +191,7 @@ def kernels(device: torch.device, own: CudaOperators | None = None) -> dict[str,
     """Kernels by row, for values on `device`.
 
     Args:
-        device: Where they are.
+        device: Device of the values.
         own: The device's operators of GT's own, if it has any.
     """
     random = Random(device, own)

@@ -1,9 +1,10 @@
-"""CUDA devices whose memory other processes read: CUDA's handles between processes, by the driver.
+"""CUDA devices whose memory other processes read, by the driver's inter-process handles.
 
 torch's own functions for this (`UntypedStorage._share_cuda_`) are not used: they count references
-in a file a tensor, and make the receiver a tensor on the sender's device, which for another GPU
-makes a context there in every process. The driver maps a foreign allocation where we are, and its
-copies take any address. https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
+in a file for each tensor, and make the receiver a tensor on the sender's device, which for another
+GPU creates a context there in every process. The driver maps a foreign allocation into the current
+context, and its copies take any address.
+https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ HANDLE_BYTES = 64
 LAZY_ENABLE_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 MEMORY_OF_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 BUFFER_ID = 7  # CU_POINTER_ATTRIBUTE_BUFFER_ID
-# Events in turn, of each queue: as many as collectives that are in flight at a time.
-# One that is recorded again before another process waits for it only makes that wait longer.
+# Number of events in each queue's ring: as many as collectives in flight at a time. An event that
+# is recorded again before another process waits for it only makes that wait longer.
 EVENTS = 128
-# Events of other processes that stay opened: those of a few dozen workers.
+# Limit of other processes' events that stay open: those of a few dozen workers.
 OPENED_EVENTS_MAX = 8192
 
 
@@ -57,11 +58,11 @@ class _Copy2D(ctypes.Structure):
 
 
 class DriverError(OSError):
-    """A call of the driver that failed, with CUDA's number of the reason."""
+    """A failed call of the driver, with CUDA's number of the reason."""
 
 
 class Driver:
-    """The few functions of libcuda that are needed here. A context must be current."""
+    """The functions of libcuda that are needed here. A context must be current."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libcuda.so.1")
@@ -86,13 +87,13 @@ class Driver:
         return number.value
 
     def handle(self, base: int) -> bytes:
-        """By which another process opens the allocation."""
+        """The handle by which another process opens the allocation."""
         handle = _Handle()
         self._call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(base))
         return bytes(handle)
 
     def open(self, handle: bytes) -> int:
-        """Its address here."""
+        """Opens an allocation; returns its address here."""
         address = ctypes.c_uint64()
         flags = ctypes.c_uint(LAZY_ENABLE_PEER_ACCESS)
         given = _Handle.from_buffer_copy(handle)
@@ -114,10 +115,10 @@ class Driver:
         """Queues a copy of rows of bytes.
 
         Args:
-            source: address, and bytes from one row's start to the next's.
-            target: the same.
-            size: rows, and bytes of a row.
-            stream: where it is queued.
+            source: address, and bytes between the starts of two rows.
+            target: address, and bytes between the starts of two rows.
+            size: number of rows, and bytes of a row.
+            stream: stream in which it is queued.
         """
         rows = _Copy2D(
             source_type=MEMORY_OF_DEVICE,
@@ -137,7 +138,7 @@ class _Queue:
 
     Args:
         cuda: the device.
-        stream: where work is queued.
+        stream: stream in which work is queued.
     """
 
     def __init__(self, cuda: Cuda, stream: torch.cuda.Stream) -> None:
@@ -165,7 +166,7 @@ class Cuda:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         torch.cuda.set_device(device)
-        # Makes the context.
+        # Creates the context.
         torch.empty(1, device=device)
         self._driver = Driver()
         self.beside, self.meetings = self._queue(), self._queue()
@@ -173,7 +174,7 @@ class Cuda:
         self._events = _ring()
         self._opened: OrderedDict[bytes, torch.cuda.Event] = OrderedDict()
         self._own: dict[bytes, torch.cuda.Event] = {}
-        # What is unmapped once these events are over.
+        # Mappings that are unmapped once these events are over.
         self._closing: list[tuple[list[torch.cuda.Event], int]] = []
         self._name = functools.lru_cache(maxsize=1024)(self._name_of)
 
@@ -187,7 +188,7 @@ class Cuda:
         return torch.zeros(count, dtype=torch.int32, pin_memory=True)
 
     def export(self, tensor: Tensor) -> tuple[bytes, int] | None:
-        """None where the driver has no handle: memory of expandable segments, for one."""
+        """None if the driver has no handle, for example for memory of expandable segments."""
         try:
             base, size = self._driver.allocation(tensor.data_ptr())
             # A freed allocation's address may come back, with other memory behind it.
@@ -208,7 +209,7 @@ class Cuda:
         return opened
 
     def close(self, opened: int) -> None:
-        # Waiting here, the host might keep kernels from each other that wait on the devices.
+        # A wait here could keep apart kernels that wait for each other on the devices.
         events = []
         for queue in (self.beside, self.meetings):
             events.append(torch.cuda.Event())  # type: ignore[no-untyped-call]
@@ -243,15 +244,15 @@ class Cuda:
         torch.cuda.current_stream(self._device).wait_event(self.event(event))
 
     def record(self, event: torch.cuda.Event, stream: torch.cuda.Stream) -> bytes:
-        """Puts an event of ours behind what a stream has; its name."""
+        """Records an event of ours behind a stream's work; returns its name."""
         event.record(stream)
         name = bytes(event.ipc_handle())  # type: ignore[no-untyped-call]
         self._own[name] = event
         return name
 
     def event(self, name: bytes) -> torch.cuda.Event:
-        """The one of that name, ours or another process's."""
-        # A process cannot open what it made itself.
+        """The event of that name, ours or another process's."""
+        # A process cannot open a handle that it made itself.
         if name in self._own:
             return self._own[name]
         if name not in self._opened:
@@ -272,7 +273,7 @@ def _ring() -> itertools.cycle[torch.cuda.Event]:
 
 
 def domain(own: int) -> str:
-    """The GPUs of this host that reach each other and ours: who names the same is among them."""
+    """A word for the GPUs of this host that reach each other and ours: equal words share memory."""
     host = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     peers = [
         str(torch.cuda.get_device_properties(other).uuid)
@@ -283,5 +284,5 @@ def domain(own: int) -> str:
 
 
 def domain_text(host: str, peers: Sequence[str]) -> str:
-    """Host and GPUs as one text, in whatever order a process sees them."""
+    """Host and GPUs as one text, independent of the order in which a process sees them."""
     return " ".join([host, *sorted(peers)])

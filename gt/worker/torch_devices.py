@@ -1,10 +1,10 @@
-"""Collectives of tensors in devices' memory, read by each member where the others have them.
+"""Collectives of tensors in devices' memory, read by each member from the others' memory.
 
-Everything is queued on the devices, and this process waits for none of it. A member says where
-its tensors are, with an event that is over when they are computed; the others queue their reading
-behind that event, beside what they compute, and send an event that is over when they have read.
-What goes by kernels that meet on the devices instead is `gt.worker.device_kernels`' business, and
-what knows of a device stands behind `Device` (`gt.worker.torch_cuda`).
+Everything is queued on the devices, and this process waits for none of it. A member sends the
+location of its tensors, with an event that is over when they are computed; the others queue their
+reads behind that event, beside their computation, and send an event that is over when they have
+read. `gt.worker.device_kernels` runs collectives by kernels that meet on the devices, and `Device`
+(`gt.worker.torch_cuda`) is the one part that knows of a device.
 """
 
 from __future__ import annotations
@@ -29,34 +29,35 @@ from gt.worker.collective_backend import (
 from gt.worker.device import BorrowedBuffer, Device, DeviceBuffers
 from gt.worker.device_kernels import DeviceKernels, KernelCall
 
-# Allocations of other processes that stay mapped. An allocator hands out memory of a few dozen.
+# Limit of other processes' allocations that stay mapped. An allocator hands out memory of a few
+# dozen.
 OPENED_MAX = 256
-# Groups that have found out that they have no such backend.
+# Limit of groups that are known to have no such backend.
 REFUSED_MAX = 1024
-# Elements reduced at a time: the sums need no more memory than that.
+# Elements reduced at a time: this bounds the sums' memory.
 BLOCK = 1 << 22
 
 
 class Devices:
-    """All that a worker knows of the others' memory.
+    """This worker's mappings of other workers' memory.
 
     Args:
         device: our own.
-        kernels: those of its kernels that meet the others', if it has any.
+        kernels: its kernels that meet those of other members, if it has any.
     """
 
     def __init__(self, device: Device, kernels: DeviceKernels | None = None) -> None:
         self.device, self.kernels = device, kernels
         self.process = secrets.token_bytes(16)
-        # Other processes may have memory of ours mapped.
+        # True once other processes may have memory of ours mapped.
         self.has_exported = False
         self.opened: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
-        # By a member's index, the process of which we have opened memory.
+        # Process whose memory we have opened, by the member's index.
         self.known: dict[int, bytes] = {}
         self.refused: OrderedDict[tuple[int, ...], None] = OrderedDict()
 
     def backend(self) -> CollectiveBackend[Tensor]:
-        """For a worker's kernels."""
+        """The backend for the worker's loop."""
         return CollectiveBackend(domain=self.device.domain, rendezvous=self.rendezvous)
 
     def rendezvous(
@@ -69,7 +70,7 @@ class Devices:
         operand: Tensor | None,
         result: Tensor | None,
     ) -> tuple[DeviceRendezvous, bytes] | None:
-        """Our part of one collective, or None where our memory cannot be had by others."""
+        """Our part of one collective; None if others cannot map our memory."""
         del tag
         self.check()
         if tuple(members) in self.refused:
@@ -99,12 +100,12 @@ class Devices:
         return rendezvous, own.encode()
 
     def check(self) -> None:
-        """Raises LostError where what has come to the host by now may be wrong."""
+        """Raises LostError if values that have come to the host by now may be wrong."""
         if self.kernels is not None:
             self.kernels.errors.check()
 
     def take_loss(self) -> bool:
-        """Whether all values so far may be wrong, which is said once."""
+        """True if all values so far may be wrong; a second call is False."""
         return self.kernels is not None and self.kernels.take_loss()
 
     def open(self, process: bytes, buffer: BorrowedBuffer, needed: int) -> int:
@@ -112,8 +113,8 @@ class Devices:
 
         Args:
             process: the member's.
-            buffer: what others may read.
-            needed: mappings that are in use together.
+            buffer: memory that others may read.
+            needed: number of mappings in use together.
         """
         key = (process, buffer.name)
         if key in self.opened:
@@ -126,13 +127,15 @@ class Devices:
         return self.opened[key]
 
     def refuse(self, members: list[int]) -> None:
-        """This group goes by messages from now on."""
+        """Sends this group by messages from now on."""
         self.refused[tuple(members)] = None
         if len(self.refused) > REFUSED_MAX:
             self.refused.popitem(last=False)
 
     def met(self, member: int, process: bytes) -> None:
-        """Memory of this worker has been opened; what an earlier one of its index had is closed."""
+        """Records the process whose memory was opened; mappings of an earlier process of its index
+        are closed.
+        """
         before = self.known.get(member)
         if before is not None and before != process:
             for key in [key for key in self.opened if key[0] == before]:
@@ -154,25 +157,25 @@ class DeviceRendezvous:
         self.devices, self.members, self.me = devices, members, me
         self.given = result
         self.operand = None if operand is None else operand.contiguous()
-        # A result that is its operand too has the layout of that.
+        # A result that is the operand too has the operand's layout.
         self.result = self.operand if result is operand else result
         self.buffers: list[DeviceBuffers] = []
         self.reads: DirectReads | None = None
         self.is_trial = False
-        # Our events: what has been queued beside the computation.
+        # Our events, behind the work queued beside the computation.
         self.queued: list[bytes] = []
-        # Where it goes by kernels that meet.
+        # The call, if the collective goes by kernels that meet.
         self.call: KernelCall | None = None
         self.errors = None if devices.kernels is None else devices.kernels.errors
 
     def begin(self, op: str, attributes: dict[str, object]) -> None:
-        """Offers to go by kernels, where ours take it."""
+        """Offers the collective to the kernels, if they take it."""
         if self.devices.kernels is not None:
             values = (self.operand, self.result)
             self.call = self.devices.kernels.begin(op, attributes, self.members, self.me, *values)
 
     def negotiate(self, payloads: Sequence[bytes], reads: DirectReads | None) -> Turn:
-        """As `gt.worker.collective_backend.Rendezvous` says."""
+        """Goes on with the payloads of a round; see `gt.worker.collective_backend.Rendezvous`."""
         if reads is not None:
             self.buffers, self.reads = (
                 [DeviceBuffers.decode(payload) for payload in payloads],
@@ -202,27 +205,29 @@ class DeviceRendezvous:
         return True, self._event()
 
     def is_over(self) -> bool:
-        """Whether all is queued."""
+        """True once all work is queued."""
         return self.call is None or self.call.is_over()
 
     def lose(self, peer: int) -> None:
-        """That member is gone."""
+        """Reports that a member is gone."""
         del peer
         if self.call is not None:
             self.call.lose()
 
     def finish(self) -> Tensor | None:
-        """What is computed from now on finds the result."""
+        """Makes all later computation wait for the result."""
         self._wait_for_own()
         if self.call is not None:
             self.call.finish()
         return self.result if self.result is not self.given else None
 
     def end(self, payloads: Sequence[bytes | None]) -> None:
-        """What is computed from now on may write over what the others have read."""
+        """Makes all later computation wait for the others' reads, so that it may overwrite the
+        memory.
+        """
         self._wait_for_own()
         if self.call is not None:
-            # Of our memory the others' kernels read our region alone.
+            # The others' kernels read only our region.
             self.call.end(payloads)
             return
         for payload in payloads:
@@ -235,7 +240,7 @@ class DeviceRendezvous:
             self.devices.device.wait_to_compute(event)
 
     def _open_all(self) -> dict[tuple[int, bool], int]:
-        """Memory of the others, by a member's place and whether it is its result."""
+        """The others' memory, by a member's place and True for its result."""
         opened = {}
         for place, shared in enumerate(self.buffers):
             for is_result, buffer in enumerate((shared.operand, shared.result)):
@@ -277,7 +282,7 @@ class DeviceRendezvous:
         return True, self._event()
 
     def _check_all(self, reduction: Reduction | None, pulls: Sequence[Pull]) -> None:
-        """Nothing is read that is not shared; raises RuntimeError."""
+        """Raises RuntimeError for a range outside of the memory that is shared."""
         read = [(place, of_result, source) for place, of_result, source, _ in pulls]
         if reduction is not None:
             read += [(place, False, source) for place, source in enumerate(reduction[1])]
@@ -331,7 +336,7 @@ class DeviceRendezvous:
     def _shard(
         self, place: int, there: StridedRange, opened: dict[tuple[int, bool], int]
     ) -> Tensor:
-        """A block of a member's shard, in memory of its own unless it is our operand."""
+        """A block of a member's shard, in new memory unless it is our operand."""
         assert self.result is not None
         if place == self.me and self.operand is not None:
             return _rows(self.operand, there)
@@ -386,7 +391,7 @@ def _rows(tensor: Tensor, range_: StridedRange) -> Tensor:
     return flat.as_strided((rows, run), (stride, 1), flat.storage_offset() + start)
 
 
-# First row, rows, first element of a row, elements of a row.
+# A block: first row, rows, first element of a row, elements of a row.
 Block = tuple[int, int, int, int]
 
 
@@ -403,7 +408,7 @@ def blocks(rows: int, run: int) -> Iterator[Block]:
 
 
 def _larger(left: Tensor, right: Tensor) -> Tensor:
-    # The first that is no number stays, and of two equal ones (of two zeros) the first.
+    # The first NaN stays, and of two equal elements (of two zeros) the first.
     return torch.where((left >= right) | (left != left), left, right)  # noqa: PLR0124
 
 
@@ -422,7 +427,7 @@ _JOINS_OF_BOOLS: dict[str, Join] = {
 
 
 def reduced(name: str, shards: Iterable[Tensor]) -> Tensor:
-    """Shards reduced one after the other; half precision in single, rounded by who copies it."""
+    """Shards reduced one after the other; half precision in float32, rounded where it is copied."""
     widened = map(_widened, shards)
     first = next(widened)
     joins = _JOINS_OF_BOOLS if first.dtype is torch.bool else _JOINS

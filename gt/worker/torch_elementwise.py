@@ -1,4 +1,4 @@
-"""Elementwise rows for torch: a tensor's own C methods wherever one has the row's meaning.
+"""Elementwise rows for torch: a tensor's own C methods if one has the row's meaning.
 
 An unbound method such as `Tensor.add` is called by the loop directly, without a Python frame: the
 tables below therefore hold the methods themselves, and functions only where arguments must move.
@@ -75,9 +75,9 @@ _BINARY = [
     "bitwise_xor",
     "lerp",
 ]
-# Their methods take no number in place of a tensor.
+# Methods that take no number in place of a tensor.
 _BINARY_OF_TENSORS = ["maximum", "minimum", "atan2", "logical_and", "logical_or", "logical_xor"]
-# Functions that take a number first; for the others it becomes a tensor of the promoted dtype.
+# Functions that take a number first; for other rows it becomes a tensor of the promoted dtype.
 _NUMBER_FIRST = [
     "add",
     "sub",
@@ -91,11 +91,11 @@ _NUMBER_FIRST = [
     "bitwise_xor",
     "where",
 ]
-# Rows whose results are bools, which no operand's buffer holds.
+# Rows with results of bools, which no operand's buffer can hold.
 _OF_BOOLS = {"isnan", "isinf", "isfinite", "logical_not", "eq", "ne", "lt", "le", "gt", "ge"}
 _IN_PLACE_UNARY = [name for name in _UNARY if name not in _OF_BOOLS]
 _IN_PLACE_BINARY = [*(name for name in _BINARY if name not in _OF_BOOLS), "masked_fill"]
-# self op other is other op self to the last bit, so either operand's buffer will do.
+# Rows whose operands can be exchanged to the last bit, so that either one's buffer will do.
 _COMMUTATIVE = ["add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"]
 
 _aten = torch.ops.aten
@@ -103,7 +103,7 @@ _nn = torch._C._nn  # noqa: SLF001  torch.nn.functional checks arguments again a
 
 
 def number_as_tensor(number: Operand, *others: Operand | None) -> Tensor:
-    """A number as a 0-dim tensor of the dtype that it promotes the others to."""
+    """A number as a 0-dim tensor of the dtype to which it promotes the others."""
     if isinstance(number, Tensor):
         return number
     tensors = [other for other in others if isinstance(other, Tensor)]
@@ -132,7 +132,7 @@ def _masked_fill(self: Operand, mask: Tensor, value: Operand) -> Tensor:
 
 
 def _binary_cross_entropy(self: Tensor, target: Tensor) -> Tensor:
-    """PyTorch's own on a CPU. A GPU is not waited for: NaN stands for the error."""
+    """PyTorch's function on a CPU. On a GPU, without a wait, NaN stands for the error."""
     dtype = torch.promote_types(self.dtype, target.dtype)
     self, target = self.to(dtype), target.to(dtype)
     if self.device.type == "cpu":
@@ -153,7 +153,9 @@ def _div_rounded(self: Operand, other: Operand, rounding_mode: str) -> Tensor:
 
 
 def divided(self: Tensor, other: Operand, *, rounding_mode: str | None) -> Tensor:
-    """torch.div, which divides the lowest integer by -1 where it cuts off, and so traps."""
+    """torch.div, safe for the lowest integer divided by -1, which traps in PyTorch when it
+    truncates.
+    """
     traps = rounding_mode == "trunc" and self.device.type == "cpu"
     if not traps or torch.result_type(self, other) not in {torch.int32, torch.int64}:
         return torch.div(self, other, rounding_mode=rounding_mode)

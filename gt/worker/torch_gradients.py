@@ -1,7 +1,7 @@
-"""Gradients of operators that PyTorch composes of others, without another run of the operator.
+"""Gradients of operators that PyTorch composes of others, without a second run of the operator.
 
-Each is what PyTorch's autograd computes, by the same kernels. None stands where a form is not among
-them: then the operator runs again.
+Each is what PyTorch's autograd computes, by the same kernels. A function returns None for forms
+that it does not cover: then the operator runs again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 aten = torch.ops.aten
-# How PyTorch's transforms divide: not, by the root of the length, by the length.
+# Divisors of PyTorch's transforms: none, the root of the length, the length.
 _PLAIN, _ROOT, _LENGTH = 0, 1, 2
 
 
@@ -23,18 +23,18 @@ def recorded(
     *,
     create_graph: bool = False,
 ) -> tuple[Tensor, ...]:
-    """What PyTorch's autograd has recorded, backwards: zeros of an input that nothing reaches.
+    """Gradients of the inputs by PyTorch's autograd; zeros for an input that no output depends on.
 
-    This is `torch.autograd.grad` without its look at shapes, whose first call imports a second's
+    This is `torch.autograd.grad` without its check of shapes, whose first call imports a second's
     worth of modules; shapes here are those of the results.
     """
     found = torch.autograd.graph._engine_run_backward(  # noqa: SLF001 - it has no other name
         tuple(outputs),
         tuple(cotangents),
-        create_graph,  # what is recorded of this is kept
+        create_graph,  # keep the graph if its gradient is wanted too
         create_graph,
         tuple(inputs),
-        True,  # an input may stand beside all that leads to the outputs
+        True,  # an input may be unused
         accumulate_grad=False,
     )
     pairs: Iterable[tuple[Tensor | None, Tensor]] = zip(found, inputs, strict=True)
@@ -53,7 +53,7 @@ def avg_pool1d_backward(
     ceil_mode: bool,
     count_include_pad: bool,
 ) -> Tensor:
-    """Of the mean over windows of columns: that of an image one pixel high."""
+    """Gradient of avg_pool1d, as that of an image one pixel high."""
     image: Tensor = aten.avg_pool2d_backward(
         grad.unsqueeze(-2), x.unsqueeze(-2), [1, *kernel_size], [1, *(stride or kernel_size)],
         [0, *padding], ceil_mode, count_include_pad, None,
@@ -64,7 +64,9 @@ def avg_pool1d_backward(
 def matmul_backward(
     grad: Tensor, left: Tensor, right: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None] | None:
-    """Of matrices [..., m, k] and [..., k, n] of the same batches."""
+    """Gradients of a product of matrices [..., m, k] and [..., k, n] with equal batches; None for
+    others.
+    """
     if left.dim() < 2 or left.shape[:-2] != right.shape[:-2] or left.dtype != right.dtype:
         return None
     return (
@@ -76,7 +78,7 @@ def matmul_backward(
 def fft_rfft_backward(
     grad: Tensor, x: Tensor, n: int | None, dim: int, norm: str | None
 ) -> Tensor | None:
-    """The half that `rfft` leaves out counts as zero, and what is transformed back is real."""
+    """The gradient of rfft: the half that `rfft` omits counts as zero, and the result is real."""
     if n not in {None, x.shape[dim]}:
         return None
     missing = x.shape[dim] - grad.shape[dim]
@@ -90,7 +92,7 @@ def fft_rfft_backward(
 def fft_irfft_backward(
     grad: Tensor, x: Tensor, n: int | None, dim: int, norm: str | None
 ) -> Tensor | None:
-    """Places of the transform that stand for two, one of them left out, count twice."""
+    """The gradient of irfft: elements of the transform that stand for two count twice."""
     length = 2 * (x.shape[dim] - 1) if n is None else n
     if not x.is_complex() or x.shape[dim] != length // 2 + 1:
         return None
@@ -100,6 +102,6 @@ def fft_irfft_backward(
 
 
 def _division(norm: str | None, *, back: bool) -> int:
-    """How the transform forward (or `back`) divides, which its gradient does as well."""
+    """Divisor of the transform forward (or `back`); its gradient has the same one."""
     divides = {"ortho": _ROOT, "forward": _PLAIN if back else _LENGTH}
     return divides.get(norm or "", _LENGTH if back else _PLAIN)

@@ -1,12 +1,12 @@
 """Process groups of torch.distributed, made from the plan: for any workers, without a world.
 
-A group is made from what its members send each other over their own links (the dispatcher has
-introduced them, so nobody else takes part): each sends what it would put into a store, and once
-all payloads are there the store is complete. What a group is asked to do stands in
+A group is made from payloads that its members send over their own links (the dispatcher has
+introduced them, so nobody else takes part): each sends the entries that it would put into a store,
+and once all payloads have arrived the store is complete. The calls of a group stand in
 torch_collectives.
 
 Calls go out in the order of the payloads, which is the dispatcher's on every member. Only threads
-of a limited life wait for other workers; whether a call is over is asked again and again.
+of a limited life wait for other workers; the end of a call is polled.
 """
 
 from __future__ import annotations
@@ -27,46 +27,47 @@ from torch.distributed.distributed_c10d import Store
 from gt import _core
 from gt.worker.torch_collectives import Group, Prepared
 
-# All members have sent when the first connects; it waits for threads that do nothing else.
+# Seconds for connecting: all members have sent by then, and threads that do nothing else wait.
 CONNECT_SECONDS = 60
-# When the library gives a call up. A member may compute for long before it makes its call. Where
-# the library does not, we do after twice that.
+# Seconds after which the library gives a call up; twice that if the library does not. A member may
+# compute for long before it makes its call.
 CALL_SECONDS = 300
-# Of our own part: binding a socket, or asking for an id. Seconds only where a GPU wakes up.
+# Seconds for our own part: binding a socket, or asking for an id. It takes seconds only when a GPU
+# wakes up.
 PAYLOAD_SECONDS = 60
-# A member that ends takes its connections with it; that it is gone is known a moment later.
+# Seconds between a broken connection and the report that its member is gone.
 GRACE_SECONDS = 2.0
-# At the end: what closes at once does so within this, and the process ends what does not.
+# Seconds for closing groups at the end of the process, which ends the rest.
 CLOSE_SECONDS = 2.0
-# In a payload: of whom we know, and which of our rendezvous this is.
+# Bytes of each of a payload's two numbers: the members that we know, and our rendezvous.
 DIGEST_BYTES = 16
 NONCE_BYTES = 8
-# A group has a thread and connections; a layout with more meshes than that goes on by bytes.
+# Limit of groups, each with a thread and connections; further meshes of a layout go on by bytes.
 GROUPS_MAX = 64
 
 
 class GroupError(ConnectionError):
-    """A group that cannot be used any more: a member is gone, or the network between them."""
+    """An error of a group that cannot be used any more: a member is gone, or the network failed."""
 
 
 class Engine(Protocol):
-    """One library of collectives."""
+    """A library of collectives."""
 
-    # Whether the first member alone sends, and goes on without having received anything.
+    # True if the first member alone sends, and goes on without having received anything.
     first_sends: bool
 
     def connect(self, store: Store, place: int, size: int) -> Group:
         """Makes a group; waits for its other members, at most CONNECT_SECONDS."""
 
     def abort(self, group: Group) -> None:
-        """Ends what is in flight, as far as the library can."""
+        """Ends calls in flight, as far as the library can."""
 
 
 class Gloo:
-    """Of tensors in the host's memory, over TCP from and to one address.
+    """Groups of tensors in the host's memory, over TCP from and to one address.
 
     Args:
-        host: Our address, by which the others reach us.
+        host: This host's address at which the others reach it.
     """
 
     first_sends = False
@@ -87,11 +88,13 @@ class Gloo:
         return group  # type: ignore[return-value]
 
     def abort(self, group: Group) -> None:
-        """It has no way to: what waits for a member that lives ends when that one closes."""
+        """Does nothing, since Gloo cannot abort: a call that waits for a live member ends when that
+        one closes.
+        """
 
 
 class Nccl:
-    """Of tensors in one GPU's memory.
+    """Groups of tensors in one GPU's memory.
 
     Args:
         device: The GPU.
@@ -117,10 +120,10 @@ class Nccl:
 
 
 class RendezvousStore(Store):
-    """A store that lives in what members have sent each other.
+    """A store that holds the entries that members have sent each other.
 
     Args:
-        is_answered: Whether we need to know the others before our part is over.
+        is_answered: True if our part ends only once we know the others' entries.
     """
 
     def __init__(self, *, is_answered: bool) -> None:
@@ -129,11 +132,11 @@ class RendezvousStore(Store):
         self._changed = threading.Condition()
         self._sent: dict[str, bytes] = {}
         self._known: dict[str, bytes] = {}
-        # We have sent all that we can before we know the others.
+        # True once we have sent all that we can send before we know the others.
         self._has_sent = False
         self._is_over = False
 
-    # What torch calls, in the thread that connects.
+    # Methods that torch calls, in the thread that connects.
 
     def set(self, key: str, value: str | bytes) -> None:
         with self._changed:
@@ -162,23 +165,23 @@ class RendezvousStore(Store):
     def _are_known(self, keys: list[str]) -> bool:
         return all(key in self._known for key in keys)
 
-    # Ours.
+    # Methods for the worker's thread.
 
     def entries(self) -> list[tuple[str, bytes]]:
-        """What the other members need to know of us."""
+        """The entries that the other members need."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_sent or self._is_over, PAYLOAD_SECONDS):
                 raise GroupError("the group's library has not begun to connect")
             return list(self._sent.items())
 
     def receive(self, entries: Iterable[tuple[str, bytes]]) -> None:
-        """What members have sent."""
+        """Takes entries that members have sent."""
         with self._changed:
             self._known.update(entries)
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Nobody says anything any more."""
+        """Ends the exchange: no more entries are sent or received."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -208,7 +211,7 @@ class _GroupRendezvous:
 
     def _connect(self) -> None:
         try:
-            # Nothing of it is computed in inference mode: that is the machine's thread's.
+            # This thread is not in inference mode, which is a state of the machine's thread alone.
             group = self._engine.connect(self._store, self._place, len(self.members))
         except Exception as error:  # noqa: BLE001 it fails where it is polled, with the first cause
             self.error = self.error or GroupError(_reason(error))
@@ -220,7 +223,7 @@ class _GroupRendezvous:
 
     @property
     def knows_all(self) -> bool:
-        """Whether all members have sent once."""
+        """True once all members have sent."""
         return self._digest != bytes(DIGEST_BYTES)
 
     @property
@@ -228,7 +231,9 @@ class _GroupRendezvous:
         return self.group is None and self.error is None
 
     def payload(self) -> bytes:
-        """Which rendezvous this is, whether we know the others, and what they need to know."""
+        """The payload: digest of the known members, number of our rendezvous, entries for the
+        others.
+        """
         entries = self._store.entries() if self.is_connecting else []
         if self.error is not None:
             raise self.error
@@ -238,7 +243,9 @@ class _GroupRendezvous:
             raise GroupError(str(error)) from error
 
     def receive(self, payloads: Sequence[bytes]) -> bool:
-        """All members' payloads in the group's order; all come to the same verdict on them."""
+        """Takes all members' payloads in the group's order; all come to the same
+        verdict on them.
+        """
         decoded = [_core.decode_group_payload(payload) for payload in payloads]
         nonces = b"".join(nonce for _, nonce, _ in decoded)
         digest = blake2b(nonces, digest_size=DIGEST_BYTES).digest()
@@ -249,7 +256,7 @@ class _GroupRendezvous:
         return True
 
     def end(self, error: GroupError) -> threading.Thread:
-        """Gives the group up; what is in flight in it holds a thread only."""
+        """Gives the group up; only a thread remains for its calls in flight."""
         self.error = self.error or error
         self._store.end()
         thread = threading.Thread(target=self._abort_connected, name="gt-group-end", daemon=True)
@@ -257,7 +264,7 @@ class _GroupRendezvous:
         return thread
 
     def _abort_connected(self) -> None:
-        """What connects may still succeed: only then is there something to end."""
+        """Aborts the group if its connection still succeeds."""
         self._thread.join()
         group, self.group = self.group, None
         if group is not None:
@@ -268,13 +275,13 @@ class Call:
     """One collective at this member: sent, begun when all have sent, over some time later.
 
     Args:
-        groups: Ours.
-        rendezvous: The members.
-        prepared: What is called.
+        groups: this worker's groups.
+        rendezvous: the members' group.
+        prepared: the library call.
     """
 
     def __init__(self, groups: Groups, rendezvous: _GroupRendezvous, prepared: Prepared) -> None:
-        # What the other members need to know before anybody calls.
+        # Bytes that the other members need before anybody calls.
         self.payload = rendezvous.payload()
         self.rendezvous = rendezvous
         self._groups = groups
@@ -282,15 +289,15 @@ class Call:
         self._has_begun = False
         self._works: list[Work] | None = None
         self._deadline = 0.0
-        # What the library has met; for GRACE_SECONDS it may be that a member is reported gone.
+        # The library's error; within GRACE_SECONDS a member may be reported gone.
         self._broken: GroupError | None = None
         self._error: GroupError | None = None
 
     def begin(self, payloads: Sequence[bytes]) -> bool:
-        """All members have sent; whether the call can be made.
+        """All members have sent; returns True if the call can be made.
 
-        It cannot if one of them has given the group up, and begun anew, before the others knew:
-        all find so, and begin anew next time.
+        It cannot if one of them has given the group up, and begun anew, before the others knew: all
+        find that out, and begin anew next time.
 
         Args:
             payloads: Theirs and ours, in the group's order.
@@ -301,26 +308,26 @@ class Call:
         elif self.rendezvous.knows_all:
             self._groups.end(self, GroupError("a member has begun anew"))
         else:
-            # What we have sent is as good the next time, and we may have sent it again already.
+            # Our payload stays valid for the next time, and we may have sent it again already.
             self._groups.cancel(self)
         return self._has_begun
 
     def cancel(self) -> None:
-        """Nobody makes this call, or it is over."""
+        """Drops the call: nobody makes it, or it is over."""
         if self.error is None:
             self._groups.cancel(self)
         else:
             self._groups.end(self, self.error)
 
     def is_over(self) -> bool:
-        """Whether the result is there, or never will be."""
+        """True once the result is available, or never will be."""
         if self.error is not None:
             return True
         if self._works is None:
             return False
         late = time.monotonic() > self._deadline
         if self._broken is not None:
-            # Who is gone says more than what the library met.
+            # A report of a member that is gone is a better reason than the library's error.
             self._error = self._broken if late else None
         elif late:
             self._error = GroupError(f"no answer within {2 * CALL_SECONDS} s")
@@ -339,7 +346,7 @@ class Call:
         return True
 
     def finish(self) -> None:
-        """Puts into the result what has come; the call is over.
+        """Puts the received values into the result; the call is over.
 
         Raises:
             GroupError: It has failed, and its group with it.
@@ -356,7 +363,7 @@ class Call:
         return self._error or self.rendezvous.error
 
     def is_ready(self) -> bool:
-        """Whether it can be made, or need not be."""
+        """True if the call can be made, or need not be."""
         return self.error is not None or (self._has_begun and self.rendezvous.group is not None)
 
     def make(self) -> None:
@@ -365,14 +372,14 @@ class Call:
             return
         self._deadline = time.monotonic() + 2 * CALL_SECONDS
         try:
-            # As in the machine's thread, whose tensors these are.
+            # Inference mode as in the machine's thread, to which these tensors belong.
             with torch.inference_mode():
                 self._works = self._prepared.launch(self.rendezvous.group)
         except RuntimeError as error:
             self._error = self._failure(error)
 
     def _failure(self, error: RuntimeError) -> GroupError:
-        """What the library has met, with the workers that it was among."""
+        """The library's error, with the workers of the group."""
         return GroupError(f"workers {list(self.rendezvous.members)} together: {_reason(error)}")
 
 
@@ -380,14 +387,14 @@ class Groups:
     """The groups of this worker.
 
     Args:
-        engine: What makes them.
+        engine: the library that makes them.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._rendezvous: dict[tuple[int, ...], _GroupRendezvous] = {}
-        # Not made yet, in the order of the payloads. Threads that connect make calls too:
-        # other members count on it although nobody here needs the result.
+        # Calls that are not made yet, in the order of the payloads. Threads that connect make calls
+        # too: other members count on it although nobody here needs the result.
         self._queue: deque[Call] = deque()
         self._lock = threading.RLock()
         self._ends: list[threading.Thread] = []
@@ -398,15 +405,15 @@ class Groups:
         place: int,
         prepared: Prepared,
     ) -> Call:
-        """Our part in a collective, up to what the others must know of it.
+        """Our part in a collective, up to the payload for the other members.
 
         Args:
             members: Workers, in the group's order.
-            place: Ours among them.
-            prepared: What is to be called.
+            place: Our place among them.
+            prepared: The library call.
 
         Raises:
-            GroupError: There is no such group, here.
+            GroupError: The group cannot be used here.
         """
         rendezvous = self._rendezvous.get(members)
         if rendezvous is None or rendezvous.error is not None:
@@ -443,14 +450,14 @@ class Groups:
                 self._queue.popleft().make()
 
     def cancel(self, call: Call) -> None:
-        """Takes it out of the others' way."""
+        """Removes a call from the queue."""
         with self._lock:
             if call in self._queue:
                 self._queue.remove(call)
         self.advance()
 
     def end(self, call: Call, error: GroupError) -> None:
-        """A group in which a call has failed is of no use to any member."""
+        """Ends a group in which a call has failed: it is of no use to any member."""
         self.cancel(call)
         if self._rendezvous.get(call.rendezvous.members) is call.rendezvous:
             self._end(call.rendezvous.members, error)
@@ -462,6 +469,6 @@ class Groups:
 
 
 def _reason(error: BaseException) -> str:
-    """What a library says, without where in it, and without advice."""
+    """The library's reason, without its position in the library and without advice."""
     text = str(error).partition("\n")[0].partition(" This is typically")[0]
     return text.rpartition("] ")[2] if text.startswith("[/") else text

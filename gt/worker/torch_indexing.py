@@ -64,7 +64,7 @@ def _embedding_backward(
     if start is not None:
         shard = ShardRange.of(start, total)
         return shards.embedding_backward(grad, indices, num_weights, padding, shard)
-    # torch's CPU kernel leaves out what is out of range, in silence; the forward pass has failed.
+    # torch's CPU kernel silently omits indices out of range; the forward pass has failed on them.
     outside = (
         indices.device.type == "cpu"
         and indices.numel() > 0
@@ -230,8 +230,8 @@ def _copied(self: Tensor) -> Tensor:
     return self.clone(memory_format=torch.contiguous_format)
 
 
-# torch's own out-of-place forms copy all of the memory that a view is of, and leave the result at
-# the same place in it.
+# torch's own out-of-place forms copy all of the memory behind a view, and leave the result at the
+# view's place in it.
 def _slice_scatter(self: Tensor, src: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
     return _slice_scatter_over(_copied(self), src, dim, start, end, step)
 
@@ -300,7 +300,7 @@ def kernels() -> dict[str, Kernel]:
 
 
 def in_place() -> dict[str, list[InPlace]]:
-    """Kernels that write over an operand: assignment to a part costs the part, not the whole."""
+    """Kernels that write over an operand: assignment to a part costs as much as the part."""
     rows: dict[str, Kernel] = {
         "slice_scatter": _slice_scatter_over,
         "select_scatter": _select_scatter_over,

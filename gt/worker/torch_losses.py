@@ -16,7 +16,9 @@ _nn = torch._C._nn  # noqa: SLF001  torch.nn.functional checks arguments again a
 
 
 def _flat(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Classes in dimension 1 and all behind it in one, as torch's kernel for images has it."""
+    """Classes in dimension 1 and all later dimensions in one, as torch's kernel for images takes
+    them.
+    """
     batch, classes, *rest = self.shape
     pixels = math.prod(rest)  # not -1: a shard may be empty
     # [n, c, ...] -> [n, c, 1, d]
@@ -34,7 +36,7 @@ def _local(
     start: int | None = None,
     total: int | None = None,
 ) -> tuple[Tensor, int]:
-    """Targets among the classes that are here, and what is ignored of them."""
+    """Targets among the classes of this shard, and the index that stands for ignored ones."""
     if start is None:
         return target, ignore_index
     classes = self.shape[_class_dim(self)]
@@ -85,7 +87,7 @@ def _nll_loss_backward(
 
 
 def _by_class(weight: Tensor, scores: Tensor) -> Tensor:
-    """[c] -> [c], [1, c] or [1, c, 1, ...]."""
+    """Reshapes [c] to [c], [1, c] or [1, c, 1, ...]."""
     beside = [1] * scores.dim()
     beside[_class_dim(scores)] = -1
     return weight.reshape(beside)
@@ -144,7 +146,7 @@ def _cross_entropy_backward(
 
 
 class _Share:
-    """How much of the loss's gradient each target has."""
+    """Each target's share in the loss's gradient."""
 
     def __init__(
         self,
@@ -162,14 +164,14 @@ class _Share:
         self.ignored = self.target == ignore_index
 
     def each(self, scores: Tensor) -> Tensor:
-        """The gradient of each target's loss: none where it is ignored."""
+        """The gradient of each target's loss: 0 for ignored targets."""
         shape = list(scores.shape)
         del shape[_class_dim(scores)]
         ignored = self.ignored.reshape(shape)
         return self.grad.reshape(() if self.reduced else shape).masked_fill(ignored, 0)
 
     def weighted(self, scores: Tensor) -> Tensor:
-        """The same times the weight of the target's class."""
+        """The gradient of each target's loss, times the weight of the target's class."""
         each = self.each(scores)
         if self.weight is None:
             return each
@@ -180,7 +182,7 @@ class _Share:
 def _shard_backward(
     share: _Share, log_probs: Tensor, label_smoothing: float, shard: ShardRange
 ) -> Tensor:
-    """softmax - one-hot for the classes from `shard.start` on; `weight` is that of all classes."""
+    """softmax - one-hot for the classes from `shard.start` on; `weight` covers all classes."""
     dim, weight = _class_dim(log_probs), share.weight
     size = log_probs.shape[dim]
     picked = share.weighted(log_probs).unsqueeze(dim) * (1 - label_smoothing)
@@ -204,9 +206,9 @@ def _shard_backward(
 
 
 def _mse_loss(self: Tensor, target: Tensor, reduction: str) -> Tensor:
-    # torch's stub has the argument of torch.nn.functional.
+    # torch's stub has the arguments of torch.nn.functional.
     loss = _nn.mse_loss(self, target, _REDUCTION[reduction])  # type: ignore[arg-type]
-    # A sum or mean still is in the memory of all its terms.
+    # A sum or mean is still a view of the memory of all its terms.
     return loss if reduction == "none" else loss.clone()
 
 

@@ -1,8 +1,8 @@
 """Operators of GT's own for the generic instruction (gt/aten/own.txt), and their gradients.
 
-A function runs in two ways: without autograd, as fast as it goes, keeping what its gradient reads;
-and under autograd, where a gradient of higher order or of another result is asked for, as plain
-operators of PyTorch's.
+A function runs in two ways: without autograd, as fast as possible, saving values for its gradient;
+and under autograd, for a gradient of higher order or of another result, as plain operators of
+PyTorch.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 def _segment_reduce(
     data: Tensor, reduce: str, lengths: Tensor, axis: int, is_whole: bool, initial: float | None
 ) -> Tensor:
-    """torch.segment_reduce by lengths, which never reach beyond the data.
+    """torch.segment_reduce by lengths, which may not reach beyond the data.
 
     Args:
-        is_whole: whether they must reach its end, which PyTorch checks.
+        is_whole: True if they must reach the data's end, which PyTorch checks.
     """
     known = not lengths.is_meta
     if known and not is_whole and lengths.numel():
@@ -48,9 +48,9 @@ def _segment_reduce(
 
 
 def _lcm(self: Tensor, other: Tensor) -> Tensor:
-    """torch.lcm, which divides the lowest integer by -1 where gcd gives that, and so traps."""
+    """torch.lcm, safe for the lowest integer divided by -1, which traps in PyTorch."""
     if self.is_floating_point() or other.is_floating_point():
-        return torch.lcm(self, other)  # which refuses it
+        return torch.lcm(self, other)  # PyTorch refuses these operands
     divisor = torch.gcd(self, other).abs()
     quotient = self.div(divisor.masked_fill(divisor == 0, 1), rounding_mode="trunc")
     return (quotient * other).abs()
@@ -64,7 +64,7 @@ FORWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "rnn_layer": torch_recurrent.rnn_layer,
     "segment_reduce_lengths": _segment_reduce,
 }
-# PyTorch's operators, of the same values, where GT has a faster kernel for some operands, or where
+# Functions with the values of PyTorch's operators, if GT has a faster kernel for some operands, or
 # PyTorch's ends the process for some.
 FASTER: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "div.Scalar_mode": torch_elementwise.divided,
@@ -98,17 +98,17 @@ _POOLS_BACKWARD = {
 BACKWARD |= _POOLS_BACKWARD
 BACKWARD["convolution_backward"] = torch_convolution.backward
 BACKWARD["avg_pool1d_backward"] = torch_gradients.avg_pool1d_backward
-# By overload, what holds for complex numbers, of which PyTorch's own backward operators lack some.
+# Gradients that also hold for complex numbers, by overload; PyTorch's backward operators lack some.
 COMPLEX: dict[str, Callable[..., Tensor | tuple[Tensor | None, ...] | None]] = {
     "matmul": torch_gradients.matmul_backward,
     "fft_rfft": torch_gradients.fft_rfft_backward,
     "fft_irfft": torch_gradients.fft_irfft_backward,
 }
 BACKWARD |= {f"{name}_backward": function for name, function in COMPLEX.items()}
-# Of those above the ones that are PyTorch's own without a gradient, or where `dilation` is 1: there
-# each window has a pixel.
+# Operators among these that run PyTorch's own for tensors without a gradient, or for a `dilation`
+# of 1: then each window has a pixel.
 CHECKED = _POOLS.keys() | _POOLS_BACKWARD.keys()
-# Of those above the ones that the native helper cuts as they do.
+# Operators among these that the native helper cuts as they do.
 CUT = {*torch_convolution.FORWARD, "convolution_backward"}
 
 
@@ -124,7 +124,7 @@ PLAIN = Functions(FORWARD, BACKWARD)
 
 
 def functions(own: CudaOperators | None) -> Functions:
-    """Those of a device.
+    """The functions of a device.
 
     Args:
         own: The device's operators of GT's own, if it has any.

@@ -1,9 +1,10 @@
-"""Maximum pools: in two dims by GT's own kernel (csrc/cpu/pooling), two to five times PyTorch's.
+"""Max pools: in two dims by GT's own kernel (csrc/cpu/pooling), two to five times as fast as
+PyTorch's.
 
-It takes contiguous float32 on the CPU where no gradient is recorded; PyTorch's operator does the
-rest, and gives the same values and places. A dilated window may have no pixel of a small picture:
-its value is -infinity, and a gradient through it is refused, as PyTorch's backward kernels write
-that beside their memory.
+The kernel takes contiguous float32 on the CPU without autograd; PyTorch's operator does the rest,
+with the same values and places. A dilated window may have no pixel of a small picture: its value is
+-infinity, and a gradient through it is refused, since PyTorch's backward kernels write it beside
+their memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gt.worker import own_kernels
 Lengths = Sequence[int] | int
 Pool = Callable[..., "Tensor | tuple[Tensor, ...]"]
 
-_ELEMENTS_MAX = 2**31 - 1  # of a picture, whose places the kernel counts in 32 bits
+_ELEMENTS_MAX = 2**31 - 1  # pixels of a picture, whose places the kernel counts in 32 bits
 _PICTURE = 2  # dims
 
 
@@ -34,7 +35,7 @@ def max_pool2d_with_indices(
 
     Args:
         input: [b, c, h, w] or [c, h, w].
-        kernel_size: Of the window, for rows and columns or both; so are the next three.
+        kernel_size: Size of the window, for rows and columns or both; so are the next three.
         stride: None, as (), is the kernel's size.
         padding: Positions beyond the picture, which do not count.
         dilation: Distance of the window's positions.
@@ -57,7 +58,7 @@ def max_pool2d_with_indices(
 
 
 def checked(dims: int, operator: Pool) -> Pool:
-    """PyTorch's pool of so many dims, but for gradients of windows that have no pixel."""
+    """PyTorch's pool of so many dims, which refuses gradients of windows without a pixel."""
 
     def pool(
         input: Tensor,
@@ -74,7 +75,7 @@ def checked(dims: int, operator: Pool) -> Pool:
 
 
 def checked_backward(dims: int, operator: Pool) -> Pool:
-    """PyTorch's gradient of a pool of so many dims, but for that of windows without a pixel."""
+    """PyTorch's gradient of a pool of so many dims, which refuses windows without a pixel."""
 
     def backward(grad: Tensor, input: Tensor, *rest: Lengths | Tensor) -> object:
         _check_windows(input.shape[-dims:], *rest[:4])  # type: ignore[arg-type]
@@ -98,7 +99,7 @@ def _check_windows(
     steps = of_sides(stride) or of_sides(size)
     windows = zip(sides, steps, of_sides(padding), of_sides(dilation), strict=False)
     for side, step, pad, gap in windows:
-        # Of windows that begin before the picture, since others begin in it.
+        # Starts of the windows that begin before the picture; others begin in it.
         begins = range(-pad, 0, max(step, 1)) if side < gap else ()
         if any(begin % gap >= side for begin in begins):
             raise RuntimeError(
@@ -125,7 +126,7 @@ def _pair(value: Sequence[int] | int) -> tuple[int, ...]:
 
 
 def _places(length: int, size: int, stride: int, pad: int, gap: int, is_ceil: bool) -> int:
-    """How many windows there are; 0 for arguments that PyTorch refuses."""
+    """Number of windows; 0 for arguments that PyTorch refuses."""
     if min(size, stride, gap) < 1 or not 0 <= 2 * pad <= size:
         return 0
     room = length + 2 * pad - gap * (size - 1) - 1

@@ -1,8 +1,8 @@
-"""Products by GT's kernel where another thread helps: its threads are cheaper to wake.
+"""Products by GT's kernel if more than one thread helps: its threads are cheaper to wake.
 
-OpenMP's, which MKL uses, sleep between two products (gt/config/environment.py says why), and waking
-them takes as long as one of two matrices of 256 x 256 does. With one thread the kernel is as fast,
-and its bits do not depend on their number, so that workers of any number have the same.
+OpenMP's threads, which MKL uses, sleep between two products (gt/config/environment.py says why),
+and waking them takes as long as a product of two 256 x 256 matrices. With one thread the kernel is
+as fast, and its bits do not depend on the number of threads, so all workers get the same.
 """
 
 import torch

@@ -1,9 +1,9 @@
 """Recurrent layers over a whole sequence, in one direction.
 
-`gates` is the input's part for all steps, [t, b, n * h]. Where a kernel of GT's own takes the layer
-(csrc/table/recurrent.cpp), it does all steps in one call. Elsewhere each step is a product with the
-state and a handful of operators in place, and one more product for the gradient. The gradient of
-the weights is one product for all steps together.
+`gates` is the input's part for all steps, [t, b, n * h]. If one of GT's kernels takes the layer
+(csrc/table/recurrent.cpp), one call does all steps. Otherwise each step is a product with the state
+and a handful of operators in place, and one more product for the gradient. The gradient of the
+weights is one product for all steps together.
 """
 
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ def _stacked(steps: Sequence[Tensor], *, reverse: bool) -> Tensor:
 
 
 def _weight_gradient(grads: Tensor, states: Tensor) -> Tensor:
-    """[t, b, n * h] and [t, b, h] to [n * h, h], in one product."""
+    """The gradient of a weight: [t, b, n * h] and [t, b, h] to [n * h, h], in one product."""
     return torch_products.matmul(grads.flatten(0, 1).t(), states.flatten(0, 1))
 
 
 def _check_weight(weight: Tensor, count: int, hidden: Tensor) -> None:
-    """Raises RuntimeError: PyTorch's product would resize what it writes, with a warning alone."""
+    """Raises RuntimeError: PyTorch's product would resize its result, with only a warning."""
     width = (count * hidden.shape[-1], hidden.shape[-1])
     if weight.shape != width:
         raise RuntimeError(
@@ -49,14 +49,14 @@ def _check_weight(weight: Tensor, count: int, hidden: Tensor) -> None:
 def lstm_layer(
     gates: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The long short-term memory; gates are input, forget, value and output, as PyTorch has them.
+    """The long short-term memory; gates are input, forget, value and output, in PyTorch's order.
 
     Args:
         gates: [t, b, 4 * h]: W x and the biases.
         hidden: [b, h].
         cell: [b, h].
-        weight: [4 * h, h], of the state.
-        reverse: From the last step to the first.
+        weight: [4 * h, h], the weight of the state.
+        reverse: True runs from the last step to the first.
 
     Returns:
         Hidden states [t, b, h], cells [t, b, h], and the gates' activations [t, b, 4 * h].
@@ -113,7 +113,7 @@ def _lstm_recorded(
 def lstm_projected(
     gates: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, projection: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor]:
-    """lstm_layer whose hidden state is a projection [p, h] of what the cell gives: [b, p].
+    """lstm_layer with a hidden state [b, p] that is projected from the cell's output by [p, h].
 
     Its gradient runs it again under autograd.
     """
@@ -141,8 +141,8 @@ def lstm_layer_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of gates, hidden, cell and weight.
 
-    What a step's gradients are multiplied with is computed for all steps at once, so that a step is
-    six operators.
+    The factors of a step's gradients are computed for all steps at once, so that a step is six
+    operators.
     """
     kept = (weight, output, cells, activations)
     if made := own_kernels.run(
@@ -188,9 +188,9 @@ def gru_layer(
     Args:
         gates: [t, b, 3 * h]: W x and its bias, for reset, update and new.
         hidden: [b, h].
-        weight: [3 * h, h], of the state.
-        bias: [3 * h], of the state.
-        reverse: From the last step to the first.
+        weight: [3 * h, h], the weight of the state.
+        bias: [3 * h], the bias of the state.
+        reverse: True runs from the last step to the first.
 
     Returns:
         Hidden states [t, b, h]; and reset, update, new, and new's part of the state before the
@@ -251,7 +251,7 @@ def gru_layer_backward(
     past = _before(hidden, output, reverse=reverse)
     count, size = grad.shape[0], hidden.shape[-1]
     reset, update, new, state = activations.chunk(4, -1)
-    # Factors of the hidden state's gradient: of the gates' arguments, and of the state's product.
+    # Factors of the hidden state's gradient, for the gates' arguments and for the state's product.
     to_new = (1 - update) * (1 - new * new)
     to_reset = to_new * state * (reset * (1 - reset))
     to_update = (past - new) * (update * (1 - update))
@@ -275,9 +275,9 @@ def rnn_layer(gates: Tensor, hidden: Tensor, weight: Tensor, relu: bool, reverse
     Args:
         gates: [t, b, h]: W x and the biases.
         hidden: [b, h].
-        weight: [h, h], of the state.
-        relu: In place of tanh.
-        reverse: From the last step to the first.
+        weight: [h, h], the weight of the state.
+        relu: True for relu in place of tanh.
+        reverse: True runs from the last step to the first.
     """
     if _recorded(gates, hidden, weight):
         outputs = []

@@ -50,7 +50,7 @@ def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
         return made[0]
     if self.numel() == 0:
         out = self.sum(dim, keepdim=keepdim)
-        if out.numel() == 0:  # a worker's empty shard, of which torch would warn
+        if out.numel() == 0:  # a worker's empty shard, for which torch would warn
             return out
     return self.var(dim, correction=correction, keepdim=keepdim)
 
@@ -101,10 +101,10 @@ def _layer_norm_backward(
     weight: Tensor | None,
     size: tuple[int, ...],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    # The kernel makes gradients only for a weight and a bias that are there; ones change nothing.
+    # The kernel makes gradients only for given weights and biases; ones change nothing.
     weight = torch.ones(size, dtype=input.dtype, device=input.device) if weight is None else weight
     mask = [True, True, True]
-    # It reads both as if they were contiguous, which a shard of them need not be.
+    # The kernel assumes contiguous statistics; a shard of them may be strided.
     mean, rstd = mean.contiguous(), rstd.contiguous()
     return _aten.native_layer_norm_backward.default(
         grad, input, size, mean, rstd, weight, weight, mask
@@ -125,14 +125,15 @@ def _rms_norm_backward(
     if made := own_kernels.run("rms_norm_backward", grad, input, rstd, weight, size):
         return made[0], made[1]
     if input.is_cuda:
-        # As for layer_norm: a weight's gradient where there is a weight.
+        # A weight of ones, as for layer_norm: the kernel has a weight's gradient only with a
+        # weight.
         weight = (
             torch.ones(size, dtype=input.dtype, device=input.device) if weight is None else weight
         )
         return _aten._fused_rms_norm_backward.default(  # noqa: SLF001
             grad, input, size, rstd.contiguous(), weight, [True, True]
         )
-    # No kernel of PyTorch's is for the CPU. Half precision is computed in single precision.
+    # PyTorch has no kernel for the CPU. Half precision is computed in float32.
     dims = tuple(range(-len(size), 0))
     wide = grad.to(rstd.dtype)
     normal = input * rstd
@@ -146,13 +147,13 @@ def _rms_norm_backward(
 def _batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    if not input.numel():  # no kernel takes it
+    if not input.numel():  # no kernel takes an empty input
         mean, rstd, var = (input.new_zeros(input.shape[1]) for _ in range(3))
         return input.clone(), mean, rstd, var
     if made := own_kernels.run("batch_norm", input, weight, bias, eps):
         out, mean, rstd, var = made
         return out, mean, rstd, var
-    # Running statistics that have not begun and move all the way are those of this batch.
+    # Running statistics of zero with momentum 1 become those of this batch.
     running, var = (input.new_zeros(input.shape[1]) for _ in range(2))
     out, mean, rstd = torch.native_batch_norm(input, weight, bias, running, var, True, 1.0, eps)
     return out, mean, rstd, var

@@ -1,7 +1,7 @@
-"""Look-ups in a shard of a dimension, for torch; what is not there counts as nothing.
+"""Look-ups in a shard of a dimension, for torch; elements of other shards count as nothing.
 
 Indices are those of the whole dimension. The shards' reads add up to the whole's, their writes
-together are the whole's, and an index outside of the whole fails as it does there.
+together are the whole's, and an index outside of the whole fails as it does in PyTorch.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ Write = Callable[..., Tensor]
 
 
 class ShardRange(NamedTuple):
-    """Where a shard begins in a dimension of size `total`."""
+    """Start of a shard in a dimension of size `total`."""
 
     start: int
     total: int
 
     @classmethod
     def of(cls, start: int, total: int | None) -> ShardRange:
-        """From an instruction's attributes, which come together."""
+        """The range from an instruction's two attributes."""
         return cls(start, start if total is None else total)
 
 
 def within(indices: Tensor, size: int) -> bool:
-    """Whether all are in [0, size); waits for the device."""
+    """True if all are in [0, size); waits for the device."""
     least, largest = indices.aminmax()
     return bool(least >= 0 and largest < size)
 
 
 def check(indices: Tensor, total: int, whole: Callable[[], object]) -> None:
-    """Raise what `whole`, the look-up in all of the dimension, raises for an index outside."""
+    """Raises the error of `whole`, the look-up in the whole dimension, for an index
+    outside of it.
+    """
     if indices.numel() == 0:
         return
     if indices.device.type != "cpu":
@@ -45,7 +47,7 @@ def check(indices: Tensor, total: int, whole: Callable[[], object]) -> None:
 
 
 def _nothing(like: Tensor, dim: int, total: int) -> Tensor:
-    """Zeros in the whole's shape, in the memory of one."""
+    """Zeros in the whole's shape, in the memory of one element."""
     shape = list(like.shape)
     if shape:
         shape[dim] = total
@@ -53,7 +55,7 @@ def _nothing(like: Tensor, dim: int, total: int) -> Tensor:
 
 
 def place(indices: Tensor, start: int, size: int) -> tuple[Tensor, Tensor]:
-    """Indices in the shard, and which of them are not: those are 0."""
+    """Indices in the shard, and a mask of those outside of it, which are 0."""
     local = indices - start
     outside = (local < 0) | (local >= size)
     return local.masked_fill_(outside, 0), outside
@@ -75,7 +77,7 @@ def embedding_backward(
     if indices.device.type == "cpu" and indices.numel() and not within(indices, shard.total):
         raise IndexError("index out of range in self")
     local = indices - shard.start
-    # One row more takes what is not of this shard, and is not filled.
+    # One extra row, which is not filled, takes the indices of other shards.
     local = local.masked_fill_((local < 0) | (local >= count) | (indices == padding), count)
     out = _aten.embedding_dense_backward.default(grad, local, count + 1, count, False)
     return out.narrow(0, 0, count).clone()  # in memory of its own size
@@ -106,7 +108,7 @@ def index_select(self: Tensor, index: Tensor, dim: int, shard: ShardRange) -> Te
 def written(
     write: Write, self: Tensor, index: Tensor, src: Tensor | float, dim: int, shard: ShardRange
 ) -> Tensor:
-    """The shard with what falls into it written by `write`, one of torch's methods in place."""
+    """The shard after the writes that fall into it by `write`, an in-place method of torch."""
     check(
         index,
         shard.total,
@@ -123,12 +125,12 @@ def _whole(like: Tensor, along: int, shard: ShardRange) -> Tensor:
 
 
 def _from_front(index: Tensor, total: int) -> Tensor:
-    """An index counts from the back where it is negative."""
+    """The index with negative entries counted from the front."""
     return torch.where(index < 0, index + total, index)
 
 
 def index(self: Tensor, indices: list[Tensor | None], along: int, shard: ShardRange) -> Tensor:
-    """What the indices pick of the shard of dimension `along`, zeros for the rest."""
+    """The indexed elements of the shard of dimension `along`, zeros for those of other shards."""
     along_index = indices[along]
     assert along_index is not None
     whole = _whole(self, along, shard)
@@ -153,7 +155,7 @@ def index_put(
     along: int,
     shard: ShardRange,
 ) -> Tensor:
-    """The shard of dimension `along` with what falls into it written, or added."""
+    """The shard of dimension `along`, with the values that fall into it written or added."""
     along_index = indices[along]
     assert along_index is not None
     along_index = _from_front(along_index, shard.total)
@@ -169,7 +171,7 @@ def index_put(
 
 
 def _with_room(self: Tensor, dim: int) -> Tensor:
-    """One slice more takes what is not of this shard."""
+    """The shard with one extra slice, for writes into other shards."""
     shape = list(self.shape)
     shape[dim] += 1
     room = self.new_zeros(shape)
@@ -178,7 +180,9 @@ def _with_room(self: Tensor, dim: int) -> Tensor:
 
 
 def targets(target: Tensor, ignore_index: int, classes: int, shard: ShardRange) -> Tensor:
-    """Classes counted from the shard's first one; -1 where ignored, or not of this shard."""
+    """Targets counted from the shard's first class; -1 for ignored ones and those of
+    other shards.
+    """
     target = target.to(torch.int64)
     ignored = target == ignore_index
     known = target.masked_fill(ignored, 0)

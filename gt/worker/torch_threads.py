@@ -1,8 +1,8 @@
-"""How many threads torch's kernels use on the CPU, changed between two instructions.
+"""Number of threads of torch's kernels on the CPU, changed between two instructions.
 
-`torch.set_num_threads` is not for that: it makes a pool of threads anew, and what it says to MKL
-holds from then on. OpenMP's own call costs nanoseconds, and torch, MKL and oneDNN ask OpenMP at
-each kernel how many threads there are.
+`torch.set_num_threads` is not for that: it makes a new pool of threads, and its setting of MKL
+stays. OpenMP's own call costs nanoseconds, and torch, MKL and oneDNN ask OpenMP for the number at
+each kernel.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import torch
 
 from gt.worker import loaded
 
-# GCC's, Intel's and LLVM's; a process has the one that torch was built with.
+# Runtimes of GCC, Intel and LLVM; a process has the one that torch was built with.
 LIBRARIES = ("libgomp", "libiomp5", "libomp")
 
 
 @functools.cache
 def most() -> int:
-    """As many as the process was given: asked before any instruction changes them."""
+    """The number of threads that the process was given, read before any instruction changes it."""
     return torch.get_num_threads()
 
 
 class Setter(NamedTuple):
-    """What sets how many threads the next kernels of the calling thread use."""
+    """A function that sets the number of threads for the next kernels of the calling thread."""
 
     call: Callable[[int], object]
     address: int  # of the C function
@@ -35,7 +35,7 @@ class Setter(NamedTuple):
 
 @functools.cache
 def setter() -> Setter | None:
-    """The one of the OpenMP that torch was built with; None without."""
+    """The setter of the OpenMP that torch was built with; None without one."""
     library = loaded.library(LIBRARIES)
     if library is None:
         return None
@@ -46,9 +46,10 @@ def setter() -> Setter | None:
 
 
 def switch() -> tuple[int, Callable[[int], object] | None]:
-    """The most threads, and what sets how many the next kernels use, which begin with one.
+    """The most threads, and a function that sets the number for the next kernels, which start with
+    one.
 
-    None in its place where there is no more than one, or torch does not use OpenMP.
+    None in its place if there is only one thread, or torch does not use OpenMP.
     """
     threads = setter()
     if most() == 1 or threads is None:

@@ -1,4 +1,4 @@
-"""Optimizer steps for torch: its own fused kernels, over operands where they may, one or a list."""
+"""Optimizer steps for torch, by its fused kernels: in place where allowed, for one or a list."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ _Step = Callable[[list[Operands], _Numbers, int], list[_Results]]
 
 @functools.lru_cache(maxsize=2)
 def _count(step: int, device: torch.device) -> Tensor:
-    """The step as a fused kernel wants it, one for all parameters; kernels only read it."""
+    """The step count as a tensor for a fused kernel, one for all parameters; kernels
+    only read it.
+    """
     return torch.full((), float(step), device=device)
 
 
 def _sgd_step(members: list[Operands], numbers: _Numbers, owned: int) -> list[_Results]:
-    """Steps with equal attributes; bit k of `owned` says that operands k may be written over."""
+    """SGD steps with equal attributes; bit k of `owned` allows writing over operands k."""
     lr, momentum, dampening, weight_decay, nesterov, maximize, first_step = numbers
     params, grads = written(members, 0, owned), [required(one[1]) for one in members]
     has_buffers = members[0][2] is not None
     buffers = written(members, 2, owned) if has_buffers else []
     if momentum == 0 and weight_decay == 0:
-        # What torch.optim.SGD does, to the last bit in half precision too, in half the time.
+        # The update of torch.optim.SGD to the last bit, in half precision too, in half the time.
         for param, grad in zip(params, grads, strict=True):
             param.add_(grad, alpha=lr if maximize else -lr)
         return _with_states(params, buffers)
-    # Fused kernels take no heed of strides.
+    # Fused kernels ignore strides.
     params, buffers = contiguous(params), contiguous(buffers)
     if momentum != 0 and not has_buffers:
         buffers, first_step = [torch.zeros_like(param) for param in params], True
@@ -92,9 +94,9 @@ def _with_states(params: list[Tensor], states: list[Tensor]) -> list[_Results]:
     return list(zip(params, states or [nothing(param) for param in params], strict=True))
 
 
-# By row: a list of steps, and how many operands the row has.
+# The function of each row for a list of steps, and the number of the row's operands.
 _STEPS: dict[str, tuple[_Step, int]] = {"sgd": (_sgd_step, 3), "adamw": (_adamw_step, 5)}
-# The operands that are written over: with the optional state, and without.
+# Bits of the operands that each row overwrites: with the optional state, and without it.
 _OVER = {"sgd": (0b101, 0b001), "adamw": (0b11101, 0b01101)}
 
 
@@ -119,15 +121,17 @@ class Updates:
         return lambda members, *numbers: step(members, numbers, owned)
 
     def kernels(self) -> dict[str, Kernel]:
-        """Of one step."""
+        """Kernels for one step."""
         return {row: self._single(row, 0) for row in _STEPS}
 
     def in_place(self) -> dict[str, list[InPlace]]:
-        """Those that write over the parameter and its state."""
+        """Kernels that write over the parameter and its state."""
         return {
             row: [(over, self._single(row, over), False) for over in _OVER[row]] for row in _STEPS
         }
 
     def grouped(self) -> dict[str, dict[int, Kernel]]:
-        """The same for lists of steps with equal attributes, by what they write over."""
+        """Kernels for lists of steps with equal attributes, by the operands that they
+        write over.
+        """
         return {row: {over: self._grouped(row, over) for over in _OVER[row]} for row in _STEPS}

@@ -1,4 +1,4 @@
-"""Operands of several steps of an optimizer, as one kernel takes them; no step is made here."""
+"""Operands of several optimizer steps in the form of one kernel; no step is made here."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import functools
 import torch
 from torch import Tensor
 
-# Models have a few dozen shapes of parameters; what falls out is only made again.
+# Models have a few dozen shapes of parameters; evicted tensors are made again.
 _SHAPES_MAX = 256
 Operands = tuple[Tensor | None, ...]
 
 
 def nothing(param: Tensor) -> Tensor:
-    """Stands for a state that this step does not have: the parameter's shape over one zero."""
+    """A placeholder for a state that this step does not have: the parameter's shape
+    over one zero.
+    """
     if param.numel() > 1:
         return _zero_over(param.shape, param.dtype, param.device)
-    return torch.zeros_like(param)  # no element overlaps another, so it could be written over
+    return torch.zeros_like(param)  # no two elements overlap, so kernels could write to it
 
 
 @functools.lru_cache(maxsize=_SHAPES_MAX)
@@ -31,11 +33,11 @@ def required(operand: Tensor | None) -> Tensor:
 
 
 def written(members: list[Operands], place: int, owned: int) -> list[Tensor]:
-    """What a step writes: the operands' own buffers, or copies."""
+    """Buffers that a step writes: the operands' own, or copies."""
     operands = [required(one[place]) for one in members]
     return operands if owned >> place & 1 else [one.clone() for one in operands]
 
 
 def contiguous(tensors: list[Tensor]) -> list[Tensor]:
-    """Each of them: fused kernels take no heed of strides."""
+    """The tensors, made contiguous: fused kernels ignore strides."""
     return [one.contiguous() for one in tensors]

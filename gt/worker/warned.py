@@ -1,7 +1,7 @@
-"""What torch and numpy warn of while they execute: a line of the worker's log, once for each text.
+"""Warnings of torch and numpy during execution: a line of the worker's log, once for each text.
 
-The log of a worker is its stderr. Where in the worker the warning arose says nothing to anybody, so
-the line names the operator instead.
+The log of a worker is its stderr. The place in the worker where a warning arose is of no use to a
+reader, so the line names the operator instead.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TextIO
 
 from gt._core import executing_op
 
-# Texts that are remembered; a text with a number in it may differ each time.
+# Limit of texts that are remembered; a text with a number in it may differ each time.
 TEXTS_MAX = 1024
 
 
 class Log:
-    """Stands in for `warnings.showwarning`."""
+    """Replacement of `warnings.showwarning`."""
 
     def __init__(self) -> None:
         self.told: set[str] = set()
@@ -31,7 +31,7 @@ class Log:
         file: TextIO | None = None,  # noqa: ARG002
         line: str | None = None,  # noqa: ARG002
     ) -> None:
-        """Writes the warning down unless its text has been written before."""
+        """Writes the warning to the log unless its text has been written before."""
         text = " ".join(str(message).split())
         if text in self.told or len(self.told) == TEXTS_MAX:
             return
@@ -42,5 +42,5 @@ class Log:
 
 
 def install() -> None:
-    """From here on this process's warnings are lines of its log."""
+    """Makes this process's warnings lines of its log."""
     warnings.showwarning = Log().show

@@ -1,1 +1,1 @@
-"""Workers that join an orchestrator of another machine."""
+"""Workers that join an orchestrator on another machine."""

@@ -1,4 +1,6 @@
-"""NetworkWorker: a worker of this machine that joins an orchestrator, and comes back."""
+"""NetworkWorker: a worker of this machine that joins an orchestrator, and rejoins after
+failures.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ __all__ = ["MISTAKEN", "NetworkWorker"]
 
 WAIT_SECONDS, WAIT_SECONDS_MAX = 0.1, 30.0  # doubles after each attempt
 DIAL_SECONDS = 5.0
-MISTAKEN = 2  # the exit status of a worker that was started wrong
+MISTAKEN = 2  # exit status of a worker with an invalid command line
 
 
 class NetworkWorker:
     """One worker, on one GPU of this machine.
 
     Args:
-        gpu_id: which, of those that CUDA_VISIBLE_DEVICES leaves; without GPUs the CPU is used.
-        config: the settings; those of the environment if not given.
-        master_ip: the orchestrator's; as in `config` if not given.
-        master_port: the same.
+        gpu_id: index among the GPUs that CUDA_VISIBLE_DEVICES allows; without GPUs the CPU is used.
+        config: the settings; by default those of the environment.
+        master_ip: address of the orchestrator; by default that of `config`.
+        master_port: port of the orchestrator; by default that of `config`.
     """
 
     def __init__(
@@ -43,13 +45,13 @@ class NetworkWorker:
         self.master_port = self.config.master_port if master_port is None else master_port
 
     def connect_and_train(self) -> None:
-        """Work for the orchestrator until it ends; wait for it where it is not there yet.
+        """Work for the orchestrator until it ends; wait if it has not started yet.
 
-        A worker that ends in another way, killed or by an error of its GPU, is started again.
+        A worker that is killed or fails by an error of its GPU is restarted.
 
         Raises:
-            ConnectionLost: the orchestrator refuses it (another version, a wrong GT_TOKEN), or it
-                cannot start here; the worker has said why on standard error.
+            ConnectionLost: the orchestrator refuses the worker (another version, a wrong GT_TOKEN),
+                or the worker cannot start; it has printed the reason on standard error.
         """
         self._wait()
         wait = WAIT_SECONDS
@@ -81,7 +83,7 @@ class NetworkWorker:
             worker.wait()
 
     def _wait(self) -> None:
-        """Return when the orchestrator answers."""
+        """Wait until the orchestrator answers."""
         wait = WAIT_SECONDS
         while not self._answers():
             console.say_once(f"waiting for the orchestrator at {self._where}")

@@ -17,20 +17,20 @@ __all__ = ["MultiheadAttention", "SDPBackend", "sdpa_kernel"]
 
 
 class MultiheadAttention(Module):
-    """Attention with several heads between linear layers.
+    """Attention with several heads, between linear layers.
 
     Args:
         embed_dim: Width of query and output; a multiple of num_heads.
-        num_heads: Heads.
-        dropout: Of the attention weights, in training.
+        num_heads: Number of heads.
+        dropout: Probability of dropping an attention weight, in training.
         bias: Whether the linear layers have one.
-        add_bias_kv: Whether there is one more key and value, which are trained.
+        add_bias_kv: Whether there is one more key and value, both trained.
         add_zero_attn: Whether there is one more key and value of zeros.
         kdim: Width of the keys; embed_dim if not given.
         vdim: Width of the values; embed_dim if not given.
         batch_first: Tensors are [b, t, d] instead of [t, b, d].
         device: Accepted and ignored.
-        dtype: Of the parameters.
+        dtype: Dtype of the parameters.
     """
 
     in_proj_weight: Parameter | None
@@ -74,7 +74,7 @@ class MultiheadAttention(Module):
             f"{name}_proj_weight": (embed_dim, width) for name, width in widths.items()
         }
         shapes["in_proj_weight"] = None
-        if set(widths.values()) == {embed_dim}:  # one matrix for all three
+        if set(widths.values()) == {embed_dim}:  # one matrix for query, key and value
             shapes = {**dict.fromkeys(shapes), "in_proj_weight": (3 * embed_dim, embed_dim)}
         shapes["in_proj_bias"] = (3 * embed_dim,) if bias else None
         for name, shape in shapes.items():
@@ -121,14 +121,14 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The attended values, and the weights where they are wanted.
+        """The attended values, and the weights if they are wanted.
 
         Args:
             query: [t, b, d], [b, t, d] (batch_first) or [t, d].
             key: [s, b, …] likewise.
             value: [s, b, …] likewise.
             key_padding_mask: [b, s]: bool (True is left out) or added to the scores.
-            need_weights: Whether the second result is not None.
+            need_weights: Whether the second result is the weights and not None.
             attn_mask: [t, s] or [b * heads, t, s]: bool (True is left out) or added to the scores.
             average_attn_weights: Weights are [b, t, s] instead of [b, heads, t, s].
             is_causal: A hint that attn_mask is causal; attn_mask is needed with it.

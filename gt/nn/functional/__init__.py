@@ -252,5 +252,5 @@ else:
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return sorted({*__all__, *_generic})

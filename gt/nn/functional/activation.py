@@ -1,4 +1,4 @@
-"""Activation functions. With PyTorch's `inplace` the input takes the result's value."""
+"""Activation functions. With PyTorch's `inplace` the result is written to the input."""
 
 from __future__ import annotations
 
@@ -106,10 +106,11 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 @keeps(input="input weight", weight="input weight")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where positive, else weight * input; a weight of several numbers has one a channel.
+    """input where positive, else weight * input; a weight of several numbers has one for each
+    channel.
 
     Raises:
-        ShapeError: A weight of more dimensions, or of another number than the channels.
+        ShapeError: A weight of two dimensions or more, or with another size than the channels.
     """
     if weight.ndim > 1:
         raise ShapeError(
@@ -144,12 +145,12 @@ def selu_(input: Tensor) -> Tensor:
 def gumbel_softmax(
     logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """A draw of classes whose gradient is that of a softmax.
+    """A random draw of classes with the gradient of a softmax.
 
     Args:
         logits: Unnormalised log probabilities.
-        tau: Temperature: the lower, the nearer to one class.
-        hard: Exactly one class (a one), with the gradient of the soft draw.
+        tau: Temperature: the lower, the closer to one class.
+        hard: Returns exactly one class (a one), with the gradient of the soft draw.
         eps: Accepted and ignored, as in PyTorch.
         dim: The dimension of the classes.
     """
@@ -219,13 +220,13 @@ def hardtanh(
     """input limited to [min_val, max_val]; the gradient is 0 at both ends, unlike clamp's."""
     x = _operand(input, inplace)
     if x.dtype == gt.bool:
-        return generic("hardtanh", x)  # PyTorch refuses it
+        return generic("hardtanh", x)  # PyTorch refuses this
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if not x.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
     exact = _exact(x.detach())
-    outside = (exact <= min_val) | (exact >= max_val)  # NaN is not, and its gradient passes
+    outside = (exact <= min_val) | (exact >= max_val)  # NaN is not outside, and its gradient passes
     if math.isnan(min_val) or math.isnan(max_val):
         outside = ~exact.isnan()  # no number is within such bounds
     return _finish(input, gt.where(outside, x.detach().clamp(min_val, max_val), x), inplace)
@@ -246,7 +247,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(input + 3) / 6 limited to [0, 1]."""
     x = _operand(input, inplace)
     if not x.is_floating_point():
-        return generic("hardsigmoid", x)  # PyTorch refuses it
+        return generic("hardsigmoid", x)  # PyTorch refuses this
     exact = _exact(x)
     inside = (exact > -3) & (exact < 3)
     flat = (exact.detach() + 3).clamp(0, 6) / 6
@@ -258,7 +259,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input)."""
     x = _operand(input, inplace)
     if not x.is_floating_point():
-        return generic("hardswish", x)  # PyTorch refuses it
+        return generic("hardswish", x)  # PyTorch refuses this
     exact = _exact(x)
     inside = (exact > -3) & (exact < 3)
     bent = gt.where(
@@ -330,12 +331,14 @@ def _with_drawn_slopes(
 
 
 def _exact(x: Tensor) -> Tensor:
-    """In float32 where `x` has half precision, in which bounds and sums would be rounded."""
+    """The operand in float32 if it has half precision, in which bounds and sums would
+    be rounded.
+    """
     return x.float() if x.dtype in (gt.float16, gt.bfloat16) else x
 
 
 def _operand(input: Tensor, inplace: bool) -> Tensor:
-    """What the formula reads: of a tensor that takes the result, the value that it had."""
+    """The formula's operand; with `inplace` the value before the write."""
     if not inplace:
         return input
     _core.check_writable(input)
@@ -347,7 +350,7 @@ def _finish(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
 
 
 def _softmax_dim(name: str, input: Tensor, dim: int | None) -> int:
-    """PyTorch's choice where no dim is given: 0 for 0, 1 and 3 dims, else 1."""
+    """PyTorch's default dim: 0 for 0, 1 and 3 dims, else 1."""
     if dim is not None:
         return dim
     warnings.warn(

@@ -16,7 +16,7 @@ from gt.nn.functional.layer import dropout
 # With fewer keys, the weights are not larger than the queries.
 _DROPOUT_KEYS_MIN = 64
 _SEEDS = 2**63 - 1
-# A tensor of GT's or of PyTorch's.
+# A tensor of GT or of PyTorch.
 Operand = Any
 
 
@@ -39,12 +39,12 @@ def scaled_dot_product_attention(
         attn_mask: Broadcasts to [..., heads, t, s]: bool (True takes part) or added to the scores.
         dropout_p: Probability of dropping an attention weight; always applied, as in PyTorch.
         is_causal: Position t sees positions up to t only; not together with attn_mask.
-        scale: Of the scores; 1 / sqrt(k) if not given.
-        enable_gqa: Heads of key and value may be fewer and are repeated.
+        scale: Factor of the scores; 1 / sqrt(k) if not given.
+        enable_gqa: Allows fewer heads of key and value, which are repeated.
 
     Raises:
-        RuntimeError: Dtypes that do not fit; attn_mask and is_causal together; a probability
-            outside of [0, 1]; heads of key or value that do not divide those of query.
+        RuntimeError: Dtypes that do not match; attn_mask together with is_causal; a probability
+            outside of [0, 1]; a number of key or value heads that does not divide that of query.
     """
     if attn_mask is not None and is_causal:
         raise RuntimeError(
@@ -65,7 +65,7 @@ def scaled_dot_product_attention(
     mask = _causal(query, key.shape[-2]) if is_causal else attn_mask
     weights = attention_weights(query, key, mask, scale=factor)
     if mask is not None and mask.dtype != value.dtype and _core.autocast_region() is None:
-        weights = weights.to(value.dtype)  # float32, as such a mask is
+        weights = weights.to(value.dtype)  # float32 if the mask is
     return dropout(weights, dropout_p) @ value  # [..., t, s] @ [..., s, v] -> [..., t, v]
 
 
@@ -82,9 +82,9 @@ def fused(
     """Attention as one instruction, which never holds the scores [b, h, t, s].
 
     Returns:
-        None where that is not there: other than three or four dimensions or one width of heads,
-        a mask that requires a gradient, whole numbers, a worker without torch, or dropout of
-        every weight or of few, whose matrix is small.
+        None if no instruction fits: other than three or four dimensions or different head sizes, a
+        mask that requires a gradient, integers, a worker without torch, or dropout of every weight
+        or among few keys, whose matrix is small.
     """
     if query.ndim == key.ndim == value.ndim == 3 and (mask is None or mask.ndim <= 3):
         rows = mask.unsqueeze(0) if mask is not None and mask.ndim == 3 else mask
@@ -111,15 +111,15 @@ def is_one_instruction(
     *,
     boolean: object,
 ) -> bool:
-    """Whether there is an instruction for such operands, of GT's tensors or of PyTorch's.
+    """True if one instruction computes attention of such operands, of GT's or PyTorch's tensors.
 
     Args:
-        query: [b, h, t, k] where there is.
+        query: [b, h, t, k] if an instruction is to exist.
         key: [b, h, s, k].
         value: [b, h, s, k].
         mask: Broadcasts to [b, h, t, s].
         dropout_p: Probability of dropping a weight.
-        boolean: The dtype of truth values, of the same library as the tensors'.
+        boolean: The dtype bool of the tensors' library.
     """
     if not _fits(query, key, value) or not _mask_fits(mask, query, key, boolean):
         return False
@@ -127,19 +127,21 @@ def is_one_instruction(
 
 
 def added(mask: Tensor | None, query: Tensor) -> Tensor | None:
-    """A mask of truth values as numbers that are added to the scores."""
+    """A bool mask as numbers that are added to the scores."""
     if mask is None or mask.dtype == query.dtype:
         return mask
     return gt.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
 
 
 def seeds_of(query: Tensor) -> Tensor:
-    """One for each query, so that it drops the same in any shard; drawn with its layout."""
+    """A seed for each query, so that its dropout is equal in any shard; drawn with the query's
+    layout.
+    """
     return gt.randint_like(query.detach()[..., 0], 0, _SEEDS, dtype=gt.int64)
 
 
 def _for_heads(source: Tensor, query: Tensor) -> Tensor:
-    """Keys or values [..., g, s, k] for each head of the queries: [..., heads, s, k]."""
+    """Keys or values [..., g, s, k] repeated for each head of the queries: [..., heads, s, k]."""
     heads, groups = query.shape[-3], source.shape[-3]
     if groups == heads:
         return source
@@ -178,12 +180,12 @@ def _mask_fits(mask: Operand | None, query: Operand, key: Operand, boolean: obje
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
-    """softmax(query @ key.T * scale + mask); rows that the mask hides whole are 0."""
+    """softmax(query @ key.T * scale + mask); fully masked rows are 0."""
     scores = (query * scale) @ key.transpose(-2, -1)  # [..., t, k] @ [..., k, s] -> [..., t, s]
     if mask is None:
         return scores.softmax(-1)
     hidden = ~mask if mask.dtype == gt.bool else mask == -math.inf
-    empty = hidden.all(dim=-1, keepdim=True)  # stays finite in the softmax, and becomes 0 after it
+    empty = hidden.all(dim=-1, keepdim=True)  # finite for the softmax, and set to 0 after it
     if mask.dtype == gt.bool:
         scores = scores.masked_fill(hidden & ~empty, -math.inf)
     else:
@@ -192,7 +194,8 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale:
 
 
 def _causal(query: Tensor, sources: int) -> Tensor:
-    """True where a source does not stand after its target; made where the query is."""
+    """True for sources up to the target's position; made on the query's workers."""
     size = (query.shape[-2], sources)
-    # What has no operands is made on one worker, from where it would travel in every layer.
+    # `query` is an operand so that the mask is made on its workers: without operands it would be
+    # made on one worker and travel in every layer.
     return _core.call("full_like", query.detach(), size=size, value=True, dtype=gt.bool).tril()

@@ -1,4 +1,4 @@
-"""What attention refuses, as PyTorch does; nothing is computed here."""
+"""Arguments that attention refuses, with PyTorch's errors; nothing is computed here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gt.size import Size
 
 Masks: TypeAlias = tuple[Tensor | None, Tensor | None]
 
-# As C++ names them in PyTorch's texts.
+# Names of dtypes in PyTorch's texts, which are C++'s.
 _NAMES = {
     gt.float16: "c10::Half", gt.bfloat16: "c10::BFloat16", gt.float32: "float",
     gt.float64: "double", gt.complex64: "c10::complex<float>",
@@ -21,10 +21,10 @@ _NAMES = {
 
 
 def check_dtypes(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) -> None:
-    """Raise PyTorch's errors for dtypes that attention does not mix.
+    """Raise PyTorch's errors for dtypes that attention does not combine.
 
     Raises:
-        RuntimeError: A key or value of another dtype than the query's, outside of an autocast; a
+        RuntimeError: A key or value with another dtype than the query, outside of an autocast; a
             mask that is not bool, float32 or of the query's dtype.
     """
     names = [_NAMES[x.dtype] for x in (query, key, value)]
@@ -50,19 +50,19 @@ def check_heads(
     is_separate: bool,
     batch_first: bool = False,
 ) -> None:
-    """Raise PyTorch's errors for operands and masks that do not fit each other.
+    """Raise PyTorch's errors for operands and masks that do not match.
 
     Args:
-        operands: query [t, b, d] or [t, d], key and value likewise with s for t.
+        operands: query [t, b, d] or [t, d]; key and value with s for t.
         masks: attn_mask and key_padding_mask.
-        embed_dim: The d that the weights have.
-        num_heads: Heads.
-        is_causal: The hint, which needs an attn_mask.
+        embed_dim: The d of the weights.
+        num_heads: Number of heads.
+        is_causal: The hint, which requires an attn_mask.
         is_separate: Whether keys and values may have widths of their own.
         batch_first: Batched operands are [b, t, d].
 
     Raises:
-        AssertionError: Operands, or dtypes or dimensions of masks.
+        AssertionError: Wrong operands, or wrong dtypes or dimensions of masks.
         RuntimeError: is_causal without attn_mask, an attn_mask of another shape, or keys of
             another batch.
     """
@@ -132,7 +132,7 @@ def _check_dtype(mask: Tensor | None, name: str) -> None:
 
 
 def _check_attn_mask(attn_mask: Tensor, lengths: tuple[int, int], count: int) -> None:
-    """[t, s], or [b * heads, t, s]."""
+    """Checks a mask [t, s] or [b * heads, t, s]."""
     wanted = lengths if attn_mask.ndim == 2 else (count, *lengths)
     if attn_mask.shape != wanted:
         raise RuntimeError(
@@ -142,7 +142,7 @@ def _check_attn_mask(attn_mask: Tensor, lengths: tuple[int, int], count: int) ->
 
 
 def _check_padding(padding: Tensor, wanted: tuple[int, int]) -> None:
-    """[b, s], or [s] where b is 1."""
+    """Checks a mask [b, s], or [s] for one batch."""
     shape = padding.shape if padding.ndim == 2 else (1, *padding.shape)
     for dim, size in enumerate(wanted):
         if shape[dim] != size:
@@ -152,7 +152,7 @@ def _check_padding(padding: Tensor, wanted: tuple[int, int]) -> None:
 
 
 def _time_first(operand: Tensor, *, batch_first: bool) -> Size:
-    """The shape as [t, b, d]."""
+    """The shape in the form [t, b, d]."""
     shape = operand.shape
     if len(shape) == 2:
         return Size((shape[0], 1, shape[1]))

@@ -1,4 +1,4 @@
-"""Norms over channels: of a batch, of groups of channels."""
+"""Norms over channels: of a batch, and of groups of channels."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def batch_norm(
 ) -> Tensor:
     """(input - mean) / sqrt(variance + eps) * weight + bias, channel by channel.
 
-    Mean and variance are those of the whole batch, however many workers it is cut over.
+    Mean and variance are those of the whole batch, over however many workers it is cut.
 
     Args:
         input: [batch, channels, ...].
-        running_mean: [channels]; in training it moves towards the batch's by `momentum`.
-        running_var: [channels]; as running_mean, towards the unbiased variance.
+        running_mean: [channels]; in training it moves toward the batch's mean by `momentum`.
+        running_var: [channels]; moves likewise toward the unbiased variance.
         weight: [channels].
         bias: [channels].
-        training: Whether to take the batch's mean and variance; else the running ones.
-        momentum: How far the running ones go.
+        training: Whether to use the batch's mean and variance; else the running ones.
+        momentum: Fraction by which the running values move.
         eps: Added to the variance.
 
     Raises:
-        ValueError: One value a channel, in training; or one of the running ones.
-        RuntimeError: Other sizes or dtypes; or nothing running, not in training.
+        ValueError: One value for each channel, in training; or only one of the running values.
+        RuntimeError: Other sizes or dtypes; or no running values outside of training.
     """
     if training:
         require_several(input.shape, gt.Size(input.shape))
@@ -60,7 +60,7 @@ def batch_norm(
 
 
 def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """An input without elements: a copy of it, with a gradient of zeros for weight and bias."""
+    """A copy of an input without elements, with zero gradients for weight and bias."""
     out = input.clone()
     for value in (weight, bias):
         if value is not None and value.requires_grad:
@@ -81,9 +81,9 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """batch_norm, and in training the batch's mean and 1 / sqrt(variance + eps) of each channel.
+    """batch_norm, with the batch's mean and 1 / sqrt(variance + eps) of each channel in training.
 
-    Both are empty where not in training. No gradient goes through them.
+    Both are empty outside of training. They pass no gradient.
     """
     dtype = input.dtype if weight is None else weight.dtype
     if not training:
@@ -106,12 +106,14 @@ def _of_batch(
     momentum: float | Tensor,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """By the batch's own mean and variance, towards which the running ones move; mean and rstd."""
+    """Normalizes by the batch's own mean and variance, and updates the running ones; also returns
+    mean and rstd.
+    """
     parameters = (None if p is None else _of_dtype(p, x.dtype) for p in (weight, bias))
     out, mean, rstd, var = _core.call("batch_norm", x, *parameters, eps=eps)
     with gt.no_grad():
         for kept, now in zip(running, (mean, var), strict=True):
-            if kept is not None and _values_a_channel(x):  # an empty batch moves nothing
+            if kept is not None and _values_a_channel(x):  # an empty batch updates nothing
                 kept.lerp_(_of_dtype(now, kept.dtype), momentum)
     return out, mean, rstd
 
@@ -124,18 +126,18 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(input - mean) / sqrt(variance + eps) of each group of channels, * weight + bias.
+    """(input - mean) / sqrt(variance + eps) * weight + bias, for each group of channels.
 
     Args:
         input: [batch, channels, ...].
-        num_groups: Groups of equally many channels.
+        num_groups: Number of groups of equally many channels.
         weight: [channels].
         bias: [channels].
         eps: Added to the variance.
 
     Raises:
-        ShapeError: No channels, or so many that the groups do not divide them, or other sizes.
-        ValueError: One value a group.
+        ShapeError: No channels, a number of channels that the groups do not divide, or other sizes.
+        ValueError: One value for each group.
     """
     if input.ndim < 2:
         raise ShapeError(
@@ -155,7 +157,9 @@ def group_norm(
 
 
 def _wide(value: Tensor) -> Tensor:
-    """In float32 where it is in half precision: what is computed of it rounds once, at the end."""
+    """The value in float32 if it is in half precision, so that results are rounded once, at the
+    end.
+    """
     return value.float() if value.dtype in (gt.float16, gt.bfloat16) else value
 
 
@@ -164,7 +168,7 @@ def _of_dtype(value: Tensor, dtype: gt.dtype) -> Tensor:
 
 
 def _channels(value: Tensor, like: Tensor) -> Tensor:
-    """[channels] so that it broadcasts over [batch, channels, ...]."""
+    """[channels] reshaped to broadcast over [batch, channels, ...]."""
     return value.reshape(-1, *([1] * (like.ndim - 2)))
 
 

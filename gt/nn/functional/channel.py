@@ -11,7 +11,7 @@ from gt.kept import keeps
 from gt.nn.functional.channel_checks import check_statistics
 from gt.nn.functional.layer import dropout, pad
 
-# -scale * alpha of selu: what it tends to far left.
+# -scale * alpha of selu: its limit for small arguments.
 _SELU_FLOOR = 1.7580993408473766
 
 
@@ -26,21 +26,21 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(input - mean) / sqrt(variance + eps) * weight + bias, of each channel of each element.
+    """(input - mean) / sqrt(variance + eps) * weight + bias, for each channel of each element.
 
     Args:
         input: [batch, channels, ...].
-        running_mean: [channels]; moves towards the batch's by `momentum`.
-        running_var: [channels]; as running_mean, of the unbiased variance.
+        running_mean: [channels]; moves toward the batch's mean by `momentum`.
+        running_var: [channels]; moves likewise toward the unbiased variance.
         weight: [channels].
         bias: [channels].
-        use_input_stats: Whether to take the input's mean and variance; else the running ones.
-        momentum: How far the running ones go.
+        use_input_stats: Whether to use the input's mean and variance; else the running ones.
+        momentum: Fraction by which the running values move.
         eps: Added to the variance.
 
     Raises:
-        ValueError: One value a channel.
-        RuntimeError: Nothing running where those are to be used.
+        ValueError: One value for each channel.
+        RuntimeError: No running values, if they are to be used.
     """
     shape = (1, -1, *([1] * (input.ndim - 2)))
     if not use_input_stats:
@@ -73,7 +73,7 @@ def instance_norm(
                 running.copy_((1 - momentum) * running.to(batch.dtype) + momentum * batch)
     normed = (input - mean) * (var + eps).rsqrt()
     if weight is not None:
-        normed = normed * weight.reshape(*shape).clone()  # PyTorch repeats it, and keeps that
+        normed = normed * weight.reshape(*shape).clone()  # PyTorch repeats it, and saves that
     return (normed if bias is None else normed + bias.reshape(*shape)).to(dtype)
 
 
@@ -84,7 +84,9 @@ def _check_repeated(
     *,
     training: bool,
 ) -> None:
-    """PyTorch makes a batch of one of all channels, and repeats what belongs to them."""
+    """Checks as PyTorch does, which treats all channels as a batch of one, and repeats their
+    vectors.
+    """
     if input.numel():
         repeats = input.shape[0]
         check_statistics(input, running, affine, training=training, repeats=repeats)
@@ -97,10 +99,10 @@ def local_response_norm(
 
     Args:
         input: [batch, channels, ...] of three dimensions or more.
-        size: Channels.
-        alpha: As above.
-        beta: As above.
-        k: As above.
+        size: Number of channels.
+        alpha: Factor in the formula.
+        beta: Exponent in the formula.
+        k: Summand in the formula.
 
     Raises:
         ValueError: Fewer dimensions.
@@ -139,14 +141,16 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """In training, zero each [batch, channel] of the input by probability `p`, whatever follows."""
+    """In training, zero each [batch, channel] by probability `p`, for any further dimensions."""
     return _drop_channels(input, p, training, inplace, 2)
 
 
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """As dropout2d, of [batch, channels, depth, height, width] or without a batch."""
+    """In training, zero each channel of [batch, channels, depth, height, width], also without a
+    batch.
+    """
     return _drop_channels(input, p, training, inplace, 2 if input.ndim == 5 else 1)
 
 
@@ -162,7 +166,7 @@ def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool, kept:
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """In training, set elements to selu's floor by probability `p`; mean and variance stay.
+    """In training, set elements to selu's floor by probability `p`; mean and variance are kept.
 
     Raises:
         ValueError: A `p` outside of [0, 1].
@@ -173,7 +177,7 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """As alpha_dropout, of whole channels of [batch, channels, ...].
+    """In training, set whole channels of [batch, channels, ...] to selu's floor by probability `p`.
 
     Raises:
         ValueError: A `p` outside of [0, 1].
@@ -183,7 +187,7 @@ def feature_alpha_dropout(
 
 
 def _drop_to_floor(input: Tensor, p: float, training: bool, inplace: bool, ones: Tensor) -> Tensor:
-    """`ones` has an element for whatever is dropped together."""
+    """`ones` has one element for each group of elements that is dropped together."""
     _check(p)
     if not training or p == 0.0 or not input.numel():
         return input

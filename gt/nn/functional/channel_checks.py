@@ -1,4 +1,4 @@
-"""What norms over channels refuse, as PyTorch's kernels do and in its words."""
+"""Arguments that norms over channels refuse, as PyTorch's kernels do and in its words."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ HALF = (gt.float16, gt.bfloat16)
 
 
 def require_several(shape: Sequence[int], shown: object) -> None:
-    """Raise where each channel of [batch, channels, ...] has one value, whose variance is nothing.
+    """Raise if each channel of [batch, channels, ...] has only one value, which has no variance.
 
     Args:
-        shape: Of what is normalized.
-        shown: The size that the error names.
+        shape: Shape of the normalized tensor.
+        shown: Size for the error's text.
 
     Raises:
-        ValueError: One value a channel.
+        ValueError: One value for each channel.
     """
     count = 1
     for size in (shape[0], *shape[2:]):
@@ -39,18 +39,18 @@ def check_statistics(
     training: bool,
     repeats: int = 1,
 ) -> None:
-    """Raise where vectors have not one element a channel, or are of other dtypes than they may.
+    """Raise for vectors without one element for each channel, or with a wrong dtype.
 
     Args:
         input: [batch, channels, ...].
-        running: Mean and variance.
+        running: Running mean and variance.
         affine: Weight and bias.
-        training: Whether the input's own mean and variance are taken.
-        repeats: How often a vector stands for the channels of an element of the batch.
+        training: Whether the input's own mean and variance are used.
+        repeats: Number of times that a vector stands for the channels of an element of the batch.
 
     Raises:
-        RuntimeError: Other sizes or dtypes, or nothing running where that is taken.
-        ValueError: One of the running ones.
+        RuntimeError: Other sizes or dtypes, or no running values if they are used.
+        ValueError: Only one of the running values.
     """
     channels = (input.shape[1] if input.ndim > 1 else 0) * repeats
     for name, value in zip(("running_mean", "running_var"), running, strict=True):
@@ -70,12 +70,12 @@ def _check_count(name: str, value: Tensor | None, channels: int, repeats: int) -
 
 
 def check_dtypes(kernel: str, input: Tensor, *parameters: Tensor | None) -> None:
-    """Raise where the input is of integers, or a parameter of another dtype than it may be.
+    """Raise for an input of integers, or for a parameter with a wrong dtype.
 
     Args:
-        kernel: PyTorch's name of what runs.
-        input: In half precision its parameters may be of float32.
-        parameters: None where they are not given.
+        kernel: PyTorch's name of the kernel.
+        input: An input; with half precision its parameters may be float32.
+        parameters: Parameters; None for absent ones.
 
     Raises:
         NotSupported: Integers or booleans.
@@ -94,16 +94,17 @@ def check_dtypes(kernel: str, input: Tensor, *parameters: Tensor | None) -> None
 
 
 def check_groups(input: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None) -> None:
-    """Raise where groups do not divide channels, or vectors have not one element a channel.
+    """Raise for groups that do not divide the channels, or vectors without one element for each
+    channel.
 
     Args:
         input: [batch, channels, ...].
-        groups: How many.
+        groups: Number of groups.
         weight: [channels].
         bias: [channels].
 
     Raises:
-        ShapeError: Otherwise.
+        ShapeError: A size does not match.
     """
     channels = input.shape[1]
     if groups <= 0:

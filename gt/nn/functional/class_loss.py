@@ -23,14 +23,14 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """-input[target] per element: the negative log likelihood.
+    """-input[target] for each element: the negative log likelihood.
 
     Args:
         input: Log probabilities, [c], [n, c] or [n, c, ...].
         target: Class indices, the shape of `input` without c.
-        weight: [c], a factor per class; the mean is over the weights.
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
-        ignore_index: A target that counts nothing.
+        weight: [c], a factor for each class; the mean is over the weights.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
+        ignore_index: A target that contributes nothing.
         reduce: See size_average.
         reduction: "mean", "sum" or "none".
     """
@@ -61,12 +61,12 @@ def cross_entropy(
     Args:
         input: Scores, [c], [n, c] or [n, c, ...].
         target: Class indices, the shape of `input` without c; or probabilities, of its shape.
-        weight: [c], a factor per class.
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
-        ignore_index: A target that counts nothing; only with class indices.
+        weight: [c], a factor for each class.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
+        ignore_index: A target that contributes nothing; only with class indices.
         reduce: See size_average.
         reduction: "mean", "sum" or "none".
-        label_smoothing: How much of the target is spread evenly over the classes, 0 to 1.
+        label_smoothing: Fraction of the target that is spread evenly over the classes, 0 to 1.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -133,7 +133,7 @@ def _smooth_part(
 
 
 def _per_class(weight: Tensor, input: Tensor, class_dim: int) -> Tensor:
-    """[c] -> [1, c, 1, ...], so that it multiplies `input`."""
+    """[c] reshaped to [1, c, 1, ...], to multiply `input`."""
     return weight.reshape(*(-1 if dim == class_dim else 1 for dim in range(input.ndim)))
 
 
@@ -147,7 +147,7 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(target * log(input) + (1 - target) * log(1 - input)), each logarithm at least -100.
 
-    An input outside of 0 to 1 is an error where the result is read; on a GPU the result is NaN.
+    An input outside of 0 to 1 raises when the result is read; on a GPU the result is NaN.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:

@@ -1,4 +1,4 @@
-"""Lengths of and angles between vectors."""
+"""Norms of vectors, and angles between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gt.kept import keeps
 
 @numpy_names
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between x1 and x2 along `dim`; lengths below `eps` count as `eps`."""
+    """The cosine of the angle between x1 and x2 along `dim`; norms below `eps` count as `eps`."""
     dtype = gt.promote_types(x1.dtype, x2.dtype) if x1.ndim == x2.ndim else gt.result_type(x1, x2)
     if not dtype.is_floating_point:
         kind = TENSOR_CLASSES[repr(dtype)].removesuffix("Tensor")
@@ -25,7 +25,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 def _length_from(x: Tensor, dim: int, eps: float) -> Tensor:
-    """The length along `dim`, at least `eps`; below it the gradient is still the length's."""
+    """The norm along `dim`, at least `eps`; the gradient below `eps` is still the norm's."""
     length = x.norm(2.0, dim, keepdim=True)
     raised = length.detach().clamp(min=eps)
     return length + (raised - length.detach())

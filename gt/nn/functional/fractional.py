@@ -1,4 +1,4 @@
-"""Fractional max pooling: windows at places that are drawn, for any size of the output."""
+"""Fractional max pooling: windows at random places, for any size of the output."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Pooled:
-    """The largest element of windows whose places are drawn.
+    """The largest element of windows at random places.
 
     Args:
         input: [batch, channels, height, width] or [channels, height, width].
         kernel_size: The window.
         output_size: Height and width of the output; or
-        output_ratio: its share of the input's.
-        return_indices: Whether to return (values, places) instead of values.
-        _random_samples: [batch, channels, 2], where the windows stand; drawn if not given.
+        output_ratio: their ratio to the input's.
+        return_indices: Whether to return (values, indices) instead of values.
+        _random_samples: [batch, channels, 2], the windows' places; drawn if not given.
 
     Raises:
         ValueError: Neither output_size nor output_ratio.
@@ -42,7 +42,7 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Pooled:
-    """As fractional_max_pool2d, with a depth before the height; samples [batch, channels, 3]."""
+    """fractional_max_pool2d with a depth before the height; samples are [batch, channels, 3]."""
     return _pool(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 

@@ -1,4 +1,4 @@
-"""Layers as functions: linear, embedding, normalisation over groups, dropout, padding."""
+"""Layers as functions: linear, embedding, normalization over groups, dropout, padding."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def embedding(
         input: Indices, any shape.
         weight: [rows, width].
         padding_idx: A row that receives no gradient; negative counts from the end.
-        max_norm: Rows that are used and longer than this are first shortened to it, in place.
-        norm_type: The p of that length.
-        scale_grad_by_freq: Divide each row's gradient by how often `input` names it.
+        max_norm: Norm to which longer rows among those used are first scaled down, in place.
+        norm_type: The p of that norm.
+        scale_grad_by_freq: Divide each row's gradient by the row's count in `input`.
         sparse: Accepted: gradients are dense.
     """
     del sparse
@@ -56,7 +56,7 @@ def embedding(
 
 
 def _scaled_by_count(rows: Tensor, input: Tensor, count: int) -> Tensor:
-    """`rows` as they are, whose gradients are divided by how often `input` names their index."""
+    """`rows` unchanged, with gradients divided by the count of their index in `input`."""
     if not rows.requires_grad:
         return rows
     index = input.reshape(-1)
@@ -64,7 +64,7 @@ def _scaled_by_count(rows: Tensor, input: Tensor, count: int) -> Tensor:
         0, index.long(), gt.ones(index.shape[0], dtype=rows.dtype)
     )
     share = rows / times[input].unsqueeze(-1)  # [..., width]
-    # Zero with a gradient; what is not finite has none.
+    # Zero with a gradient, which non-finite values do not have.
     nothing = share - share.detach()
     return rows.detach() + nothing.masked_fill(nothing != 0, 0.0)
 
@@ -73,7 +73,7 @@ def row_index(padding_idx: int | None, rows: int) -> int | None:
     """`padding_idx` counted from the start.
 
     Raises:
-        AssertionError: Outside of the rows.
+        AssertionError: The index is out of range.
     """
     if padding_idx is None:
         return None
@@ -83,10 +83,10 @@ def row_index(padding_idx: int | None, rows: int) -> int | None:
 
 
 def _limit_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
-    """Shorten the rows that `input` names to `max_norm`, in place; the others stay as they are."""
+    """Scale rows that `input` names down to `max_norm`, in place; the others do not change."""
     rows = weight.shape[0]
     with gt.no_grad():
-        # An index outside fails where rows are looked up, and must not make the weight a failure.
+        # An index out of range fails in the look-up, and must not fail the weight too.
         index = input.reshape(-1).long().clamp(0, rows - 1)
         used = gt.zeros(rows, dtype=gt.bool).index_fill(0, index, True).unsqueeze(1)
         lengths = gt.linalg.vector_norm(weight, norm_type, dim=1, keepdim=True)
@@ -108,20 +108,21 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input.copy_(dropped) if inplace else dropped
 
 
-# So many places are a list in the program, more are the workers' business.
+# Limit of indices that the program lists; longer lists are made on a worker.
 LISTED_MAX = 2**16
 
 
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
-    """Padding: pairs (before, after) from the last dimension backwards; negative cuts.
+    """Padding: pairs (before, after) from the last dimension backwards; negative ones crop.
 
     Args:
-        input: Any shape; other modes than "constant" want one or two dimensions that stay.
+        input: Any shape; modes other than "constant" need one or two dimensions that are not
+            padded.
         pad: The pairs.
         mode: "constant", "reflect", "replicate" or "circular".
-        value: Of constant padding; 0 if not given.
+        value: Value of constant padding; 0 if not given.
     """
     if mode in _PADDED_INDICES:
         if value:
@@ -134,17 +135,19 @@ def pad(
 
 
 def _pad_with(input: Tensor, pad: Sequence[int], value: float) -> Tensor:
-    """The same number around; an instruction takes as many numbers as there are dimensions."""
+    """Constant padding, in several instructions if `pad` has more numbers than an instruction
+    takes.
+    """
     if len(pad) <= RANK_MAX or len(pad) % 2 or len(pad) > 2 * input.ndim:
         return _core.call("pad", input, pad=pad, value=value)
-    last = RANK_MAX // 2  # dimensions, which are one in what follows
+    last = RANK_MAX // 2  # these dimensions become one below
     inner: Tensor = _core.call("pad", input, pad=pad[:RANK_MAX], value=value)
     outer = _pad_with(inner.flatten(-last), (0, 0, *pad[RANK_MAX:]), value)
     return outer.reshape(outer.shape[:-1] + inner.shape[-last:])
 
 
 def _pad_by_index(input: Tensor, pad: Sequence[int], mode: str) -> Tensor:
-    """Each padded dimension indexed by the places that its new elements copy."""
+    """Indexes each padded dimension by the places from which its elements are copied."""
     count = len(pad) // 2
     if len(pad) % 2 or not 1 <= count <= 3 or input.ndim not in (count + 1, count + 2):
         raise NotSupported(
@@ -160,7 +163,7 @@ def _pad_by_index(input: Tensor, pad: Sequence[int], mode: str) -> Tensor:
 
 
 def _reflected(size: int, before: int, after: int) -> list[int]:
-    """Mirrored at the outermost elements."""
+    """Indices mirrored at the outermost elements."""
     if before >= size or after >= size:
         raise ShapeError(
             "Argument #4: Padding size should be less than the corresponding input dimension, but "
@@ -171,17 +174,17 @@ def _reflected(size: int, before: int, after: int) -> list[int]:
 
 
 def _replicated(size: int, before: int, after: int) -> list[int] | Tensor:
-    """The outermost elements again; made on a worker where they are many, however many."""
+    """Indices that repeat the outermost elements; a long list is made on a worker."""
     if before + after > LISTED_MAX:
         count = before + size + after
-        if count >= 2**60:  # bytes are counted in 64 bits
+        if count >= 2**60:  # byte counts have 64 bits
             raise ShapeError(f"Storage size calculation overflowed with sizes=[{count}]")
         return gt.arange(-before, size + after).clamp(0, size - 1)
     return [min(max(place, 0), size - 1) for place in range(-before, size + after)]
 
 
 def _wrapped(size: int, before: int, after: int) -> list[int]:
-    """From the other end again, of what a negative pad leaves."""
+    """Indices that continue from the other end, after a negative pad has cropped."""
     if before > size or after > size:
         raise ShapeError("Padding value causes wrapping around more than once.")
     inner = list(range(size))[max(0, -before) : size - max(0, -after)]
@@ -193,7 +196,7 @@ def _wrapped(size: int, before: int, after: int) -> list[int]:
 _PADDED_INDICES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
 
 
-# As PyTorch's operators, for what an open autocast does to them.
+# Entered by their names in PyTorch, so that an open autocast treats them as its operators.
 _PADS = {
     (mode, dims): entry(f"{operator}_pad{dims}d", keeps(input="input")(_pad_by_index))
     for mode, operator in (("reflect", "reflection"), ("replicate", "replication"))

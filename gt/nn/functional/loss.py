@@ -1,6 +1,6 @@
 """Losses of numbers and distributions. `reduction` is "mean", "sum" or "none" throughout.
 
-`size_average` and `reduce` are PyTorch's older way to say it: True and False, or None.
+`size_average` and `reduce` are PyTorch's older form of `reduction`: True and False, or None.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def huber_loss(
 
 
 def _number(target: Tensor, input: Tensor) -> Tensor:
-    """A bool target as numbers of the input's dtype, beside which it may be subtracted."""
+    """A bool target as numbers of the input's dtype, for a subtraction."""
     is_mixed = target.dtype == gt.bool and input.dtype.is_floating_point
     return target.to(input.dtype) if is_mixed else target
 
@@ -122,7 +122,7 @@ def kl_div(
     Args:
         input: Log probabilities.
         target: Probabilities, or their logarithms.
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
         reduce: See size_average.
         reduction: "mean", "sum", "none" or "batchmean".
         log_target: Whether `target` holds logarithms.
@@ -152,7 +152,9 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The negative log likelihood of counts under a Poisson distribution with this (log) rate."""
+    """The negative log likelihood of counts under a Poisson distribution with the given
+    (log) rate.
+    """
     reduction = legacy_reduction(size_average, reduce, reduction)
     rate, log_rate = (input.exp(), input) if log_input else (input, (input + eps).log())
     loss = rate - target * log_rate
@@ -170,15 +172,15 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """The negative log likelihood under a normal distribution with this mean and variance.
+    """The negative log likelihood under a normal distribution with the given mean and variance.
 
     Args:
         input: The means.
-        target: Of the input's shape, or broadcasting to it.
-        var: The variances: a number, or the input's shape with one size 1 or the last one left
-            out. Their signs are not read (PyTorch refuses negative ones; here they are `eps`).
+        target: A tensor that broadcasts to the input's shape.
+        var: The variances: a number, or the input's shape with one size 1 or without the last one.
+            Their signs are not read (PyTorch refuses negative ones; here they count as `eps`).
         full: Whether to add the constant part.
-        eps: The least variance.
+        eps: Smallest variance.
         reduction: "mean", "sum" or "none".
 
     Raises:

@@ -1,4 +1,4 @@
-"""Losses with a margin over several classes or with a distance of the caller's."""
+"""Losses with a margin, over several classes or with a user's distance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gt.nn.functional.activation import logsigmoid
 from gt.nn.functional.distance import pairwise_distance
 from gt.nn.functional.reduction import checked_reduction, legacy_reduction, reduced
 
-# How PyTorch's schemas number the reductions.
+# Numbers of the reductions in PyTorch's schemas.
 REDUCTION_NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 
@@ -30,11 +30,11 @@ def multi_margin_loss(
 
     Args:
         input: [batch, classes] or [classes].
-        target: [batch] or [], the right classes.
+        target: [batch] or [], the correct classes.
         p: 1 or 2.
-        margin: As above.
-        weight: [classes], of each target's loss.
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
+        margin: The margin in the formula.
+        weight: [classes], factor of each target's loss.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
         reduce: See size_average.
         reduction: "mean", "sum" or "none".
 
@@ -61,14 +61,14 @@ def multilabel_margin_loss(
 
     Args:
         input: [batch, classes] or [classes].
-        target: Of the same shape: the right classes, up to the first -1.
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
+        target: [batch, classes] or [classes]: the correct classes, up to the first -1.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
         reduce: See size_average.
         reduction: "mean", "sum" or "none".
     """
     reduction = checked_reduction(legacy_reduction(size_average, reduce, reduction))
     number = REDUCTION_NUMBERS[reduction]
-    # Of one sample PyTorch says another shape than it computes.
+    # One sample gets a batch dimension: for it PyTorch declares another shape than it computes.
     single = input.ndim == target.ndim == 1 and input.numel() > 0
     operands = (input.unsqueeze(0), target.unsqueeze(0)) if single else (input, target)
     loss: Tensor = call("multilabel_margin_loss", (*operands, number), {})
@@ -87,9 +87,9 @@ def multilabel_soft_margin_loss(
 
     Args:
         input: [..., classes].
-        target: Of the same shape, 0 or 1.
-        weight: Broadcasts to the input; multiplies each class's part.
-        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
+        target: [..., classes], 0 or 1.
+        weight: Factor of each class's loss; broadcasts to the input.
+        size_average: PyTorch's older form of `reduction`, like `reduce`.
         reduce: See size_average.
         reduction: "mean", "sum" or "none".
     """
@@ -117,11 +117,11 @@ def triplet_margin_with_distance_loss(
 
     Args:
         anchor: Any shape that `distance_function` takes.
-        positive: What shall be near.
-        negative: What shall be far.
-        distance_function: Of two tensors; pairwise_distance if not given.
-        margin: By how much.
-        swap: Whether the negative counts from the positive where it is nearer to that.
+        positive: The tensor that should be near.
+        negative: The tensor that should be far.
+        distance_function: A function of two tensors; pairwise_distance if not given.
+        margin: Minimum difference of the distances.
+        swap: Whether the negative's distance is from the positive if that is smaller.
         reduction: "mean", "sum" or "none".
 
     Raises:

@@ -39,16 +39,16 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """The attended values, and the attention's weights where they are wanted.
+    """The attended values, and the attention's weights if they are wanted.
 
-    Rows of the scores that the masks hide whole have weights of 0 (PyTorch's are not numbers where
-    the weights are wanted). Arguments that are not listed are as in MultiheadAttention.
+    Fully masked rows of scores have weights of 0 (PyTorch's are NaN if the weights are wanted).
+    Arguments that are not listed are those of MultiheadAttention.
 
     Args:
         query: [t, batch, d] or [t, d]; key and value likewise, with s for t.
-        in_proj_weight: [3 * d, d], in whose place use_separate_proj_weight takes the three others.
-        bias_k: [1, 1, d], one more key of each batch, as bias_v is its value.
-        static_k: [batch * heads, s, d / heads] in place of the projected keys, as static_v.
+        in_proj_weight: [3 * d, d]; use_separate_proj_weight uses the three others instead.
+        bias_k: [1, 1, d], an extra key in each batch; bias_v is its value.
+        static_k: [batch * heads, s, d / heads] in place of the projected keys; static_v is alike.
 
     Raises:
         AssertionError: Shapes that do not fit.
@@ -83,7 +83,7 @@ def multi_head_attention_forward(
 def _projected(
     operands: list[Tensor], weights: tuple[Tensor | None, ...], bias: Tensor | None
 ) -> list[Tensor]:
-    """[t, b, d] or [t, d] each -> [b, t, d] after a linear layer each."""
+    """[t, b, d] or [t, d] each, to [b, t, d] by a linear layer each."""
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     return [
         linear(x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(0), weight, part)
@@ -103,19 +103,20 @@ def attend(
     dropout_p: float = 0.0,
     need_weights: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention of projected queries, keys and values [b, t, d] to [b, t, d], and its weights.
+    """Attention of projected queries, keys and values [b, t, d]: the result [b, t, d] and the
+    weights.
 
-    Weights that nobody needs are not made.
+    Weights that are not needed are not computed.
 
     Args:
-        projected: The three.
-        num_heads: Heads.
-        bias: [1, 1, d] each, one more key and value.
+        projected: Queries, keys and values.
+        num_heads: Number of heads.
+        bias: [1, 1, d] each, an extra key and value.
         static: [b * h, s, k] each, in place of the keys and values.
         add_zero_attn: Whether to add a key and value of zeros.
         masks: attn_mask and key_padding_mask.
-        dropout_p: Of the weights.
-        need_weights: Else None stands in their place.
+        dropout_p: Probability of dropping a weight.
+        need_weights: False returns None in place of the weights.
     """
     query, *sources = projected
     batch, width = query.shape[0], query.shape[-1] // num_heads
@@ -146,7 +147,7 @@ def attend(
 
 
 def _weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
-    """The weights that are shown: NaN in rows that the mask hides whole, as PyTorch's are."""
+    """The weights to return: NaN in fully masked rows, as in PyTorch."""
     scores = (query * scale) @ key.transpose(-2, -1)  # [..., t, k] @ [..., k, s] -> [..., t, s]
     return (scores if mask is None else scores + mask).softmax(-1)
 
@@ -159,7 +160,9 @@ def split_heads(projected: Tensor, num_heads: int) -> Tensor:
 def _joined_mask(
     masks: tuple[Tensor | None, Tensor | None], query: Tensor, added: int
 ) -> Tensor | None:
-    """Both masks as one that is added to the scores [b, h, t, s]; nothing hides `added` keys."""
+    """Both masks as one that is added to the scores [b, h, t, s]; the last `added` keys are not
+    masked.
+    """
     attn_mask, padding = (None if mask is None else _additive(mask, query) for mask in masks)
     total = attn_mask
     if total is not None and total.ndim == 3:  # [b * h, t, s] -> [b, h, t, s]

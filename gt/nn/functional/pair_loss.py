@@ -60,7 +60,7 @@ def triplet_margin_loss(
 ) -> Tensor:
     """max(0, |anchor - positive| - |anchor - negative| + margin) of p-norms.
 
-    With `swap` the negative counts from the positive where it is nearer to that.
+    With `swap` the negative's distance is from the positive if that is smaller.
 
     Raises:
         ValueError: A margin of 0 or less.

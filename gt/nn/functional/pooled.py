@@ -1,7 +1,7 @@
-"""Types of the maximum pools: a pair where `return_indices=True` asks for places, else a tensor.
+"""Types of the max pools: a pair if `return_indices=True` asks for places, else a tensor.
 
-Only type checkers read them. Where a program does not say before it runs whether it wants the
-places, the type is that of the values alone.
+Only type checkers read them. For a value of `return_indices` that is known only at run time, the
+type is that of the values alone.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from gt._core import Tensor
 # One number for each windowed dimension, or one for all.
 Sizes = int | Sequence[int]
 OptionalSizes = int | None | Sequence[int | None]
-# How large the output is beside the input: one number for each windowed dimension, or for all.
+# Ratio of the output's size to the input's: one number for each windowed dimension, or for all.
 Ratios = float | Sequence[float]
-# The pooled values, and where return_indices asks for them the places that they come from: then it
-# is a pair, which programs unpack as type checkers let them unpack a tensor.
+# The pooled values. With return_indices it is a pair of values and their places in the input, which
+# programs unpack as type checkers let them unpack a tensor.
 Pooled: TypeAlias = Tensor
 Pair = tuple[Tensor, Tensor]
 
 
 class MaxPool(Protocol):
-    """Of windows of one size."""
+    """Signature of a max_pool, whose windows have one size."""
 
     # fmt: off
     @overload
@@ -50,7 +50,7 @@ class MaxPool(Protocol):
 
 
 class AdaptiveMaxPool(Protocol):
-    """Of windows that are as large as makes the output's size."""
+    """Signature of an adaptive_max_pool, whose windows follow from the output's size."""
 
     # fmt: off
     @overload
@@ -69,7 +69,7 @@ class AdaptiveMaxPool(Protocol):
 
 
 class FractionalMaxPool(Protocol):
-    """Of windows whose places are drawn."""
+    """Signature of a fractional_max_pool, whose windows stand at random places."""
 
     # fmt: off
     @overload
@@ -101,7 +101,7 @@ class FractionalMaxPool(Protocol):
 
 # fmt: off
 class PairOfMaxPool(Protocol):
-    """Values and places of windows of one size."""
+    """Signature that returns values and places, for windows of one size."""
 
     def __call__(
         self, input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
@@ -110,7 +110,7 @@ class PairOfMaxPool(Protocol):
 
 
 class PairOfAdaptiveMaxPool(Protocol):
-    """Values and places of windows that are as large as makes the output's size."""
+    """Signature that returns values and places, for adaptive windows."""
 
     def __call__(
         self, input: Tensor, output_size: OptionalSizes, return_indices: bool = False
@@ -118,7 +118,7 @@ class PairOfAdaptiveMaxPool(Protocol):
 
 
 class PairOfFractionalMaxPool(Protocol):
-    """Values and places of windows whose places are drawn."""
+    """Signature that returns values and places, for windows at random places."""
 
     def __call__(
         self, input: Tensor, kernel_size: Sizes, output_size: Sizes | None = None,
@@ -129,15 +129,15 @@ class PairOfFractionalMaxPool(Protocol):
 
 
 def max_pool(function: Callable[..., Pooled]) -> MaxPool:
-    """The function itself, under its type."""
+    """The function itself, with its type."""
     return cast("MaxPool", function)
 
 
 def adaptive_max_pool(function: Callable[..., Pooled]) -> AdaptiveMaxPool:
-    """The function itself, under its type."""
+    """The function itself, with its type."""
     return cast("AdaptiveMaxPool", function)
 
 
 def fractional_max_pool(function: Callable[..., Pooled]) -> FractionalMaxPool:
-    """The function itself, under its type."""
+    """The function itself, with its type."""
     return cast("FractionalMaxPool", function)

@@ -1,6 +1,6 @@
 """Pooling: the largest element, or the p-norm, of windows over the last dimensions.
 
-Averages (avg_pool1d to avg_pool3d, adaptive_avg_pool1d) come from PyTorch's schemas as they are.
+Averages (avg_pool1d to avg_pool3d, adaptive_avg_pool1d) come directly from PyTorch's schemas.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def max_pool1d(
     Args:
         input: [batch, channels, n] or [channels, n].
         kernel_size: The window.
-        stride: From window to window; as the window if not given.
-        padding: Of minus infinity at both ends; at most half of the window.
-        dilation: From element to element of a window.
+        stride: Distance of two windows; as the window if not given.
+        padding: Width of minus infinity at both ends; at most half of the window.
+        dilation: Distance of two elements of a window.
         ceil_mode: Whether windows may begin inside and end outside.
-        return_indices: Whether to return (values, places) instead of values.
+        return_indices: Whether to return (values, indices) instead of values.
 
     Raises:
         ShapeError: Another number of dimensions, or windows that do not fit.
@@ -63,7 +63,9 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled:
-    """As max_pool1d, over [batch, channels, height, width] or [channels, height, width]."""
+    """The largest element of each window over [batch, channels, height, width] or
+    without a batch.
+    """
     return _max_pool(
         2,
         input,
@@ -82,7 +84,9 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled:
-    """As max_pool1d, over [batch, channels, depth, height, width] or the same without a batch."""
+    """The largest element of each window over [batch, channels, depth, height, width], also
+    unbatched.
+    """
     return _max_pool(
         3,
         input,
@@ -92,7 +96,7 @@ def max_pool3d(
 
 
 def _max_pool(count: int, input: Tensor, windows: tuple[object, ...], indices: bool) -> Pooled:
-    # The gradient is made of the places: without them the windows would be looked at again.
+    # The gradient needs the places: without them the windows would be searched again.
     has_gradient = count > 1 and input.requires_grad and _core.is_grad_enabled()
     if indices or has_gradient:
         values, places = call(f"max_pool{count}d_with_indices", (input, *windows), {})
@@ -109,15 +113,15 @@ def max_unpool1d(
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """What max_pool1d pooled, at its places; zero elsewhere.
+    """The inverse of max_pool1d: values at their places, zero elsewhere.
 
     Args:
         input: [batch, channels, n] or [channels, n].
-        indices: The places, as max_pool1d returned them; of the same shape.
+        indices: The places, as max_pool1d returned them, in the input's shape.
         kernel_size: The window that was pooled.
-        stride: From window to window; as the window if not given.
-        padding: At both ends.
-        output_size: The sizes before pooling, where several pool to the same.
+        stride: Distance of two windows; as the window if not given.
+        padding: Width at both ends.
+        output_size: The size before pooling, if several sizes pool to one.
 
     Raises:
         ValueError: An output_size that does not pool to the input's.
@@ -137,7 +141,7 @@ def max_unpool2d(
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """As max_unpool1d, of max_pool2d."""
+    """The inverse of max_pool2d: values at their places, zero elsewhere."""
     size = _unpooled_size(2, input, kernel_size, stride, padding, output_size)
     unpooled: Tensor = call("max_unpool2d", (input, indices, size), {})
     return unpooled
@@ -151,7 +155,7 @@ def max_unpool3d(
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """As max_unpool1d, of max_pool3d."""
+    """The inverse of max_pool3d: values at their places, zero elsewhere."""
     size = _unpooled_size(3, input, kernel_size, stride, padding, output_size)
     steps = each(kernel_size if stride is None else stride, 3)
     unpooled: Tensor = call("max_unpool3d", (input, indices, size, steps, each(padding, 3)), {})
@@ -191,31 +195,33 @@ def _unpooled_size(
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: OptionalSizes) -> Tensor:
-    """The mean of windows that are as large as makes the output's size.
+    """The mean of windows whose size follows from the output's size.
 
     Args:
         input: [batch, channels, height, width] or [channels, height, width].
-        output_size: Of the windowed dimensions; None keeps the input's.
+        output_size: Sizes of the windowed dimensions; None keeps the input's.
 
     Raises:
-        ValueError: Fewer dimensions than sizes and one.
+        ValueError: The input has too few dimensions for the sizes.
         ShapeError: Another number of dimensions.
     """
     return _adaptive_avg_pool(2, input, _with_defaults(output_size, input))
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: OptionalSizes) -> Tensor:
-    """As adaptive_avg_pool2d, over [batch, channels, depth, height, width] or without a batch."""
+    """The mean of adaptive windows over [batch, channels, depth, height, width] or
+    without a batch.
+    """
     return _adaptive_avg_pool(3, input, _with_defaults(output_size, input))
 
 
 def _adaptive_avg_pool(count: int, input: Tensor, size: object) -> Tensor:
-    """Windows that are all alike are a mean or an avg_pool, by which a cut image stays cut."""
+    """Equal windows are a mean or an avg_pool, which keep a cut image cut."""
     windows = _even_windows(count, input, size)
     name, arguments = f"adaptive_avg_pool{count}d", size
     if windows is not None and windows == list(input.shape[-count:]):
         return input.mean(tuple(range(-count, 0)), keepdim=True)
-    # In half precision PyTorch's avg_pool3d has no kernel.
+    # PyTorch's avg_pool3d has no kernel for half precision.
     if windows is not None and input.dtype in {_core.float32, _core.float64}:
         name, arguments = f"avg_pool{count}d", windows
     pooled: Tensor = call(name, (input, arguments), {})
@@ -223,7 +229,9 @@ def _adaptive_avg_pool(count: int, input: Tensor, size: object) -> Tensor:
 
 
 def _even_windows(count: int, input: Tensor, size: object) -> list[int] | None:
-    """The windows that lie side by side, where so many make the sizes; an autocast names others."""
+    """The size of equal adjacent windows that give the output's sizes; None if there is none, or
+    under an autocast that lists other operators.
+    """
     sizes = [size] * count if isinstance(size, int) else size
     is_image = input.ndim - count in {1, 2} and input.is_floating_point() and 0 not in input.shape
     if not is_image or not isinstance(sizes, list) or len(sizes) != count:
@@ -240,12 +248,12 @@ def _even_windows(count: int, input: Tensor, size: object) -> list[int] | None:
 def adaptive_max_pool1d(
     input: Tensor, output_size: OptionalSizes, return_indices: bool = False
 ) -> Pooled:
-    """The largest element of windows that are as large as makes the output's size.
+    """The largest element of windows whose size follows from the output's size.
 
     Args:
         input: [batch, channels, n] or [channels, n].
-        output_size: Of the windowed dimensions; None keeps the input's, of two or three.
-        return_indices: Whether to return (values, places) instead of values.
+        output_size: Sizes of the windowed dimensions; None keeps the input's, of two or three.
+        return_indices: Whether to return (values, indices) instead of values.
 
     Raises:
         ShapeError: Another number of dimensions.
@@ -257,7 +265,9 @@ def adaptive_max_pool1d(
 def adaptive_max_pool2d(
     input: Tensor, output_size: OptionalSizes, return_indices: bool = False
 ) -> Pooled:
-    """As adaptive_max_pool1d, over [batch, channels, height, width] or without a batch."""
+    """The largest element of adaptive windows over [batch, channels, height, width], also
+    unbatched.
+    """
     return _adaptive_max_pool(2, input, _with_defaults(output_size, input), return_indices)
 
 
@@ -265,7 +275,9 @@ def adaptive_max_pool2d(
 def adaptive_max_pool3d(
     input: Tensor, output_size: OptionalSizes, return_indices: bool = False
 ) -> Pooled:
-    """As adaptive_max_pool1d, over [batch, channels, depth, height, width] or without a batch."""
+    """The largest element of adaptive windows over [batch, channels, depth, height, width], also
+    unbatched.
+    """
     return _adaptive_max_pool(3, input, _with_defaults(output_size, input), return_indices)
 
 
@@ -275,7 +287,7 @@ def _adaptive_max_pool(count: int, input: Tensor, size: object, indices: bool) -
 
 
 def _with_defaults(output_size: OptionalSizes, input: Tensor) -> object:
-    """None replaced by the input's size."""
+    """The sizes with None replaced by the input's."""
     if output_size is None or isinstance(output_size, int):
         return output_size
     if input.ndim <= len(output_size):
@@ -291,13 +303,13 @@ def lp_pool1d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The p-norm of each window of signed powers.
+    """The p-norm of each window, of signed powers.
 
     Args:
         input: [batch, channels, n] or [channels, n].
         norm_type: p.
         kernel_size: The window.
-        stride: From window to window; as the window if not given.
+        stride: Distance of two windows; as the window if not given.
         ceil_mode: Whether windows may begin inside and end outside.
 
     Raises:
@@ -313,7 +325,7 @@ def lp_pool2d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """As lp_pool1d, over [batch, channels, height, width] or without a batch."""
+    """The p-norm of each window over [batch, channels, height, width] or without a batch."""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -324,7 +336,7 @@ def lp_pool3d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """As lp_pool1d, over [batch, channels, depth, height, width] or without a batch."""
+    """The p-norm of each window over [batch, channels, depth, height, width] or without a batch."""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 

@@ -1,4 +1,6 @@
-"""Maximum pools that always give the places of their values: `max_pool2d_with_indices` and kin."""
+"""Max pools that always return the places of their values: `max_pool2d_with_indices`
+and its like.
+"""
 
 import functools
 from types import ModuleType

@@ -1,6 +1,6 @@
-"""What the losses share: how they are reduced, and shapes that must agree.
+"""Helpers of the losses: their reduction, and shapes that must agree.
 
-`size_average` and `reduce` are PyTorch's older way to say `reduction`: True and False, or None.
+`size_average` and `reduce` are PyTorch's older form of `reduction`: True and False, or None.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gt._core import Tensor
 
 
 def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """`reduction`, or what PyTorch's two older arguments say."""
+    """`reduction`, or the one that PyTorch's two older arguments stand for."""
     if size_average is None and reduce is None:
         return reduction
     if reduce is False:
@@ -21,21 +21,21 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
 
 
 def checked_reduction(reduction: str) -> str:
-    """`reduction`, if it is one of the three."""
+    """`reduction`, checked to be one of the three."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """The loss's mean or sum, or the loss."""
+    """The mean or sum of the loss, or the loss itself."""
     if checked_reduction(reduction) == "none":
         return loss
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
 def weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    """A loss that `weight` multiplies already, reduced; its mean is over the weights."""
+    """A loss already multiplied by `weight`, reduced; its mean is over the weights."""
     if checked_reduction(reduction) == "mean":
         return loss.sum() / weight.expand(loss.shape).sum()
     return reduced(loss, reduction)
@@ -47,7 +47,7 @@ def size_text(value: Tensor) -> str:
 
 
 def same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Both broadcast to one shape, with PyTorch's warning where they differ."""
+    """Both tensors broadcast to one shape, with PyTorch's warning if they differ."""
     if input.shape == target.shape:
         return input, target
     warnings.warn(

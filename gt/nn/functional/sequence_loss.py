@@ -1,4 +1,6 @@
-"""Losses over sequences and of a layer's logits: CTC, and a linear layer with its cross entropy."""
+"""Losses over sequences and for a layer's logits: CTC, and a linear layer with its
+cross entropy.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,17 @@ Lengths = Tensor | Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class LinearCrossEntropyOptions:
-    """How PyTorch computes linear_cross_entropy in chunks of the batch.
+    """Options of PyTorch's linear_cross_entropy in chunks of the batch.
 
-    GT accepts it and computes the whole batch at once: values and gradients are the same to
-    rounding, memory is not saved.
+    GT accepts it and computes the whole batch at once: values and gradients are equal up to
+    rounding, and memory is not saved.
 
     Args:
         allow_retain_graph: Whether backward may run twice; here it always may.
-        batch_chunk_size: Rows in a chunk.
+        batch_chunk_size: Number of rows in a chunk.
         chunking_method: "auto", "aspect_ratio", "aspect_ratio:N" or None.
         acc_policy: "accurate", "compact" or "auto".
-        acc_dtype: Of sums.
+        acc_dtype: Dtype of sums.
 
     Raises:
         ValueError: An unknown method or policy, or a size that is not positive.
@@ -76,7 +78,7 @@ def ctc_loss(
         targets: [batch, s], or all targets one after the other.
         input_lengths: [batch], a tensor or integers, each at most t.
         target_lengths: [batch], a tensor or integers.
-        blank: The class that stands for nothing.
+        blank: The class that stands for no symbol.
         reduction: "mean" (each loss divided by its target's length first), "sum" or "none".
         zero_infinity: Whether infinite losses and their gradients are 0.
     """
@@ -107,12 +109,12 @@ def linear_cross_entropy(
         linear_bias: [classes, ...].
         weight: [classes].
         reduction: "mean", "sum" or "none".
-        ignore_index: A class that does not count; -100 if not given.
-        label_smoothing: Share of the even distribution in the target.
-        options: PyTorch's chunks, which change memory and no result.
+        ignore_index: A class that is not counted; -100 if not given.
+        label_smoothing: Fraction of the even distribution in the target.
+        options: PyTorch's chunks, which affect memory but no result.
 
     Raises:
-        ShapeError: Shapes that do not fit, or an ignore_index beside probabilities.
+        ShapeError: Shapes that do not match, or an ignore_index with probabilities.
     """
     dtype = input.dtype
     operands = [x for x in (input, linear_weight, target, linear_bias, weight) if x is not None]
@@ -129,7 +131,7 @@ def linear_cross_entropy(
         raise ShapeError("ignore_index cannot be specified when target contains probabilities")
     is_chunked = not inner and not label_smoothing and _is_fixed(target, dtype, likely=is_likely)
     if options is not None and is_chunked:
-        # PyTorch's chunks keep what is said below alone: copies share their values.
+        # PyTorch's chunks save only the operands below: copies share their values.
         input, linear_weight, target = input.clone(), linear_weight.clone(), target.clone()
         linear_bias = None if linear_bias is None else linear_bias.clone()
         weight = None if weight is None else weight.clone()
@@ -150,18 +152,18 @@ def linear_cross_entropy(
         return loss
     loss = loss.to(dtype)
     if is_chunked and reduction == "none" and loss.requires_grad and gt.is_grad_enabled():
-        _core.keep(loss, *operands)  # whose gradients it computes in the backward pass
+        _core.keep(loss, *operands)  # its gradients are computed in the backward pass
     return loss
 
 
 def _is_fixed(target: Tensor, dtype: gt.dtype, *, likely: bool) -> bool:
-    """Whether PyTorch's chunks take the target: classes, or probabilities without a gradient."""
+    """True if PyTorch's chunks take the target: classes, or probabilities without a gradient."""
     if target.dtype == gt.int64:
         return True
     return likely and target.dtype == dtype and not (target.requires_grad and gt.is_grad_enabled())
 
 
-# As PyTorch's operator, for what an open autocast does to it.
+# Entered by its name in PyTorch, so that an open autocast treats it as that operator.
 _cross_entropy = entry("cross_entropy", cross_entropy)
 
 

@@ -1,4 +1,4 @@
-"""Images: other sizes, samples at places of a grid, and blocks as columns."""
+"""Images: resizing, samples at places of a grid, and blocks as columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MODES = {
     ("area", 4): "adaptive_avg_pool2d",
     ("area", 5): "adaptive_avg_pool3d",
 }
-# With antialias.
+# Operators with antialias.
 _SMOOTH_MODES = {
     ("bilinear", 4): "_upsample_bilinear2d_aa",
     ("bicubic", 4): "_upsample_bicubic2d_aa",
@@ -44,22 +44,22 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """The input at another size.
+    """The input resized.
 
     Args:
         input: [batch, channels, ...] with one to three more dimensions.
-        size: Of those dimensions; or
-        scale_factor: by how much each one grows.
+        size: Sizes of those dimensions; or
+        scale_factor: the factor of each one.
         mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "lanczos" or
             "area".
-        align_corners: Whether the outermost elements keep their places; of the linear and cubic.
-        recompute_scale_factor: Whether the factor is that of the rounded size.
-        antialias: Whether a smaller size averages what it leaves out; of bilinear, bicubic and
-            lanczos in two dimensions. Lanczos wants it.
+        align_corners: Whether the outermost elements keep their places; for linear and cubic modes.
+        recompute_scale_factor: Whether to compute with the factor of the rounded size.
+        antialias: Whether a smaller size averages over the elements that it skips; for bilinear,
+            bicubic and lanczos in two dimensions. Lanczos requires it.
 
     Raises:
-        ValueError: Both or none of size and scale_factor, or of other dimensions.
-        NotSupported: A mode that does not fit the dimensions, or that GT has not.
+        ValueError: Both or none of size and scale_factor, or a wrong number of them.
+        NotSupported: A mode that does not match the dimensions, or that GT does not have.
     """
     spatial = input.ndim - 2
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
@@ -112,9 +112,9 @@ def _targets(
 
 
 def _exact_factors(given: Sequence[int], sizes: Sequence[int]) -> list[float] | None:
-    """The factors of sizes that are powers of two times as large: the same places of elements.
+    """The factors for sizes that are powers of two times as large: elements keep the same places.
 
-    An image that is cut stays so by factors (gt/aten/windows.txt), and not by sizes.
+    A cut image stays cut with factors (gt/aten/windows.txt), but not with sizes.
     """
     factors = [new / old if old else 0.0 for new, old in zip(sizes, given, strict=True)]
     exact = all(factor >= 1 and math.frexp(factor)[0] == 0.5 for factor in factors)
@@ -122,7 +122,7 @@ def _exact_factors(given: Sequence[int], sizes: Sequence[int]) -> list[float] | 
 
 
 def _operator(mode: str, ndim: int, *, antialias: bool, align_corners: bool) -> str:
-    """The operator of a mode."""
+    """The operator for a mode."""
     if antialias and (mode, ndim) not in _SMOOTH_MODES:
         raise ValueError(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
@@ -155,7 +155,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """PyTorch's older name of interpolate."""
+    """PyTorch's older name for interpolate."""
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -163,7 +163,7 @@ def upsample(
 def upsample_nearest(
     input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """PyTorch's older name of interpolate by nearest elements."""
+    """PyTorch's older name for interpolate with mode "nearest"."""
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor)
 
@@ -171,7 +171,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """PyTorch's older name of bilinear interpolate with align_corners."""
+    """PyTorch's older name for bilinear interpolate with align_corners."""
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
@@ -190,14 +190,14 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The input at places of a grid.
+    """The input sampled at the places of a grid.
 
     Args:
         input: [batch, channels, height, width], or with a depth before the height.
         grid: [batch, height, width, 2], or [batch, depth, height, width, 3]: places from -1 to 1.
         mode: "bilinear", "nearest" or "bicubic".
-        padding_mode: What is outside: "zeros", "border" or "reflection".
-        align_corners: Whether -1 and 1 are the outermost elements' middles; else their edges.
+        padding_mode: Values outside: "zeros", "border" or "reflection".
+        align_corners: Whether -1 and 1 are the centers of the outermost elements; else their edges.
 
     Raises:
         ValueError: Another mode.
@@ -224,11 +224,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
     Args:
         theta: [batch, 2, 3], or [batch, 3, 4] for three dimensions.
-        size: Of the samples: batch, channels, and two or three dimensions.
+        size: Size of the samples: batch, channels, and two or three dimensions.
         align_corners: As in grid_sample.
 
     Raises:
-        ValueError: A theta of another shape or of whole numbers.
+        ValueError: A theta of another shape or of integers.
     """
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
@@ -264,11 +264,11 @@ def unfold(
     """[batch, channels, height, width] -> [batch, channels * window, windows]: blocks as columns.
 
     Args:
-        input: Also without a batch.
+        input: [batch, channels, height, width], also without a batch.
         kernel_size: The window.
-        dilation: From element to element of a window.
-        padding: Of zeros at both ends.
-        stride: From window to window.
+        dilation: Distance of two elements of a window.
+        padding: Width of zeros at both ends.
+        stride: Distance of two windows.
 
     Raises:
         ShapeError: Another number of dimensions, or windows that do not fit.
@@ -288,12 +288,12 @@ def fold(
     """[batch, channels * window, windows] -> [batch, channels, height, width]: blocks summed.
 
     Args:
-        input: As unfold returns it.
+        input: The result of unfold.
         output_size: Height and width.
         kernel_size: The window.
-        dilation: From element to element of a window.
-        padding: Of zeros at both ends.
-        stride: From window to window.
+        dilation: Distance of two elements of a window.
+        padding: Width of zeros at both ends.
+        stride: Distance of two windows.
 
     Raises:
         ShapeError: Columns or windows that do not fit.

@@ -1,7 +1,7 @@
-"""`gt.nn.modules.conv.Conv2d` and the like: PyTorch's module paths, for imports that name them.
+"""`gt.nn.modules.conv.Conv2d` and the like: PyTorch's module paths, for imports that use them.
 
-Every module here stands in `gt.nn`. Which path has which of them is read, at the first question,
-from the list that tools/missing_names.py writes.
+Every module here is in `gt.nn`. The list that tools/missing_names.py writes, which is read at the
+first access, tells the modules of each path.
 """
 
 import sys
@@ -29,8 +29,8 @@ PATHS = (  # PyTorch's files
     "linear_cross_entropy_options", "loss", "module", "normalization", "padding", "pixelshuffle",
     "pooling", "rnn", "sparse", "transformer", "upsampling",
 )  # fmt: skip
-# What stands at one path only: bases of several modules, which programs ask isinstance of, and
-# functions about all modules.
+# Names at one path only: bases of several modules, which programs ask isinstance of, and functions
+# about all modules.
 BASES: dict[str, dict[str, object]] = {
     "batchnorm": {"_BatchNorm": batchnorm._BatchNorm, "_NormBase": batchnorm._NormBase},
     "conv": {"_ConvNd": conv._ConvNd},
@@ -47,7 +47,7 @@ BASES: dict[str, dict[str, object]] = {
 
 
 class _Path(types.ModuleType):
-    """One of PyTorch's files of modules."""
+    """A module that stands for one of PyTorch's files of modules."""
 
     def __getattr__(self, name: str) -> object:
         path = self.__name__.rpartition(".")[2]
@@ -77,7 +77,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The paths, and PyTorch's modules as far as GT has them."""
+    """The paths, and PyTorch's modules that GT has."""
     shown = missing.names_of(__name__) & set(dir(sys.modules["gt.nn"]))
     return sorted({*PATHS, "utils"} | shown)
 

@@ -1,4 +1,4 @@
-"""One number as several, as layers write it: what programs import from `torch.nn.modules.utils`."""
+"""Helpers that programs import from `torch.nn.modules.utils`, such as one number as several."""
 
 from collections.abc import Callable, Iterable
 from itertools import repeat
@@ -8,7 +8,7 @@ __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """A function that repeats a value `n` times, and makes a tuple of several."""
+    """A function that repeats a single value `n` times, and makes a tuple of several."""
 
     def parse(x: Any) -> tuple[Any, ...]:  # noqa: ANN401 - numbers, sizes, whatever is repeated
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
@@ -24,12 +24,12 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
-    """Take `prefix` off the names of a state dictionary, in place (such as `module.`)."""
+    """Remove `prefix` from the names of a state dictionary, in place (such as `module.`)."""
     for key in list(state_dict):
         if key.startswith(prefix):
             state_dict[key.removeprefix(prefix)] = state_dict.pop(key)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""Gradient clipping; nothing here reads a value, so training does not wait."""
+"""Gradient clipping; nothing here reads a value by default, so training does not wait."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients in place so that their common norm is at most `max_norm`.
 
-    Gives the norm before.
+    Returns the former norm.
 
     Args:
-        parameters: Those whose gradients are scaled.
+        parameters: Parameters whose gradients are scaled.
         max_norm: The bound.
         norm_type: The p of the norm; infinity for the largest element.
-        error_if_nonfinite: Read the norm and raise where it is not finite.
+        error_if_nonfinite: Whether to read the norm, and to raise if it is not finite.
         foreach: Accepted and ignored.
     """
     del foreach
@@ -43,7 +43,7 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The older name of clip_grad_norm_, with a warning."""
+    """Older name of clip_grad_norm_, with a warning."""
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
         "`torch.nn.utils.clip_grad_norm_`.",
@@ -59,12 +59,12 @@ def clip_grads_with_norm_(
     total_norm: Tensor,
     foreach: bool | None = None,
 ) -> None:
-    """Scale all gradients in place as clip_grad_norm_, by a norm that is known.
+    """Scale all gradients in place as clip_grad_norm_ does, by a known norm.
 
     Args:
-        parameters: Those whose gradients are scaled.
+        parameters: Parameters whose gradients are scaled.
         max_norm: The bound.
-        total_norm: Of the gradients, as `get_total_norm` gives it.
+        total_norm: Norm of the gradients, as from `get_total_norm`.
         foreach: Accepted and ignored.
     """
     del foreach
@@ -96,11 +96,10 @@ def get_total_norm(
 ) -> Tensor:
     """The norm of all tensors as one vector.
 
-    Of tensors that are cut it takes one reduction: their sums of powers stay partial until they are
-    added up.
+    Cut tensors take one reduction: their sums of powers stay partial until they are added up.
     """
     del foreach
-    norm_type = float(norm_type)  # "inf" is one, too
+    norm_type = float(norm_type)  # "inf" is accepted, too
     listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not listed:
         return gt.tensor(0.0)
@@ -129,7 +128,7 @@ def _total_norm(tensors: list[Tensor], norm_type: float) -> Tensor:
 
 
 def _power_sum(tensor: Tensor, power: float) -> Tensor:
-    """The sum of the elements' powers; of half precision in single, as PyTorch's norms are."""
+    """The sum of the elements' powers; in float32 for half precision, as in PyTorch."""
     if tensor.dtype in (gt.float16, gt.bfloat16):
         tensor = tensor.float()
     return (tensor * tensor if power == 2.0 else tensor.abs() ** power).sum()

@@ -9,7 +9,7 @@ from gt._core import Tensor
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements one after the other."""
+    """All elements as one vector."""
     return gt.cat([param.reshape(-1) for param in parameters])
 
 

@@ -21,12 +21,12 @@ Layer = TypeVar("Layer", bound=Module)
 
 
 def fuse_conv_bn_eval(conv: Layer, bn: Module, transpose: bool = False) -> Layer:
-    """A copy of `conv` that does what `conv` and then `bn` do, both in evaluation mode."""
+    """A copy of `conv` that computes `conv` followed by `bn`, both in evaluation mode."""
     return _fused(conv, bn, transpose=transpose)
 
 
 def fuse_linear_bn_eval(linear: Layer, bn: Module) -> Layer:
-    """A copy of `linear` that does what `linear` and then `bn` do, both in evaluation mode."""
+    """A copy of `linear` that computes `linear` followed by `bn`, both in evaluation mode."""
     if bn.num_features not in (linear.out_features, 1):
         raise ValueError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
     return _fused(linear, bn, transpose=False)
@@ -52,7 +52,7 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the convolution that `fuse_conv_bn_eval` makes."""
+    """Weight and bias of the result of `fuse_conv_bn_eval`."""
     return _weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose=transpose)
 
 
@@ -65,7 +65,7 @@ def fuse_linear_bn_weights(
     bn_w: Tensor,
     bn_b: Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the linear layer that `fuse_linear_bn_eval` makes."""
+    """Weight and bias of the result of `fuse_linear_bn_eval`."""
     return _weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose=False)
 
 
@@ -92,5 +92,5 @@ def _weights(
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

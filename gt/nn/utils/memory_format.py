@@ -1,4 +1,4 @@
-"""Memory formats of weights: accepted and ignored, for bytes are no business of a client."""
+"""Memory formats of weights: accepted and ignored, since a client does not see memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_
 
 
 def convert_conv2d_weight_memory_format(module: T, memory_format: object) -> T:
-    """The module itself: no number depends on a memory format."""
+    """Returns the module: no number depends on a memory format."""
     del memory_format
     return module
 
 
 def convert_conv3d_weight_memory_format(module: T, memory_format: object) -> T:
-    """The module itself: no number depends on a memory format."""
+    """Returns the module: no number depends on a memory format."""
     del memory_format
     return module
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""Parametrizations that are ready to use: orthogonal, spectral norm, weight norm."""
+"""Ready-made parametrizations: orthogonal, spectral norm, weight norm."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ T = TypeVar("T", bound=Module)
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
-# How many roundings an orthogonal matrix of n rows may be off.
+# Tolerance of an orthogonal matrix, in roundings for each of its n rows.
 _ROUNDINGS = 10.0
 
 
 class _Orthogonal(Module):
-    """A tall matrix's parameters to a matrix with orthonormal columns; of a wide one, rows."""
+    """Maps a tall matrix to one with orthonormal columns, and a wide one to one with orthonormal
+    rows.
+    """
 
     base: Tensor | None
 
@@ -47,7 +49,7 @@ class _Orthogonal(Module):
         return q.mT if is_wide else q
 
     def right_inverse(self, q: Tensor) -> Tensor:
-        """Parameters that give `q`, or, where it is not orthogonal, what is near it."""
+        """Parameters that give `q`, or a matrix near it if it is not orthogonal."""
         if q.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. "
@@ -65,7 +67,7 @@ class _Orthogonal(Module):
                 self.base = _made_orthogonal(gt.cat([tall, others], dim=-1))
             else:
                 self.base = tall.clone() if _is_orthogonal(tall) else _made_orthogonal(tall)
-            # Each map gives the identity for it: the reflections take its diagonal as signs.
+            # Each map gives the identity for it: the reflections use its diagonal as signs.
             return gt.eye(*q.shape[-2:], dtype=q.dtype).neg().expand(q.shape).clone()
 
     def _reflectors(self, q: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ def _on_diagonal(values: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _skew(x: Tensor) -> Tensor:
-    """The skew-symmetric matrix [..., n, n] by the lower triangle of x [..., n, k]."""
+    """The skew-symmetric matrix [..., n, n] with the lower triangle of x [..., n, k]."""
     n, k = x.shape[-2:]
     x = x.tril()
     if n != k:
@@ -100,13 +102,13 @@ def _one(operator: str, *operands: Tensor) -> Tensor:
 
 
 def _factored(x: Tensor) -> tuple[Tensor, Tensor]:
-    """QR as the reflectors, with R above them, and their factors."""
+    """The QR factorization as reflectors, with R above them, and their factors."""
     reflectors, factors = call("geqrf", (x,), {})
     return reflectors, factors
 
 
 def _adjoint(x: Tensor) -> Tensor:
-    """The conjugate of the transposed matrices."""
+    """The conjugate transposed matrices."""
     return x.mT if not x.is_complex() else _one("conj_physical", x.mT)
 
 
@@ -122,7 +124,9 @@ def _cayley(x: Tensor) -> Tensor:
 
 
 def _householder(x: Tensor) -> Tensor:
-    """The product of the reflections whose vectors are below the diagonal, with signs on it."""
+    """The product of the reflections with vectors below the diagonal, with the diagonal
+    as signs.
+    """
     vectors = x.tril(-1)
     factors = 2.0 / (1.0 + (vectors * vectors).sum(dim=-2))
     q = _one("linalg_householder_product", vectors, factors)
@@ -143,7 +147,7 @@ def _is_orthogonal(q: Tensor) -> bool:
 
 
 def _made_orthogonal(a: Tensor) -> Tensor:
-    """The Q of a = QR with a positive diagonal of R."""
+    """The Q of a = QR, with a positive diagonal of R."""
     reflectors, factors = _factored(a)
     q = _one("linalg_householder_product", reflectors, factors)
     return q * reflectors.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
@@ -156,19 +160,20 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> T:
-    """Keep a weight orthogonal: its columns, or rows where there are fewer, are orthonormal.
+    """Keep a weight orthogonal: its columns, or its rows if there are fewer, are orthonormal.
 
     Lezcano-Casado, Trivializations for Gradient-Based Optimization on Manifolds (2019).
 
     Args:
-        module: whose weight it is.
-        name: of a tensor with two dimensions or more; the first are a batch.
-        orthogonal_map: `matrix_exp`, `cayley` or `householder`; the first for square tensors, the
-            last for others if not given.
-        use_trivialization: keep the weight that was there as a base, so that any can be assigned.
+        module: the module with the weight.
+        name: name of a tensor with two dimensions or more; leading ones are a batch.
+        orthogonal_map: `matrix_exp`, `cayley` or `householder`; by default the first for square
+            tensors, the last for others.
+        use_trivialization: whether to keep the former weight as a base, so that any value can be
+            assigned.
 
     Raises:
-        ValueError: no such tensor, too few dimensions, or another map.
+        ValueError: there is no such tensor, it has too few dimensions, or the map is unknown.
     """
     weight = _tensor(module, name)
     if weight.ndim < 2:
@@ -201,14 +206,14 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
-    """Train the norm (`original0`) and the direction (`original1`) of a weight apart.
+    """Train the norm (`original0`) and the direction (`original1`) of a weight separately.
 
-    A state dictionary of the older form, with `weight_g` and `weight_v`, loads, too.
+    State dictionaries of the older form, with `weight_g` and `weight_v`, can be loaded, too.
 
     Args:
-        module: whose weight it is.
+        module: the module with the weight.
         name: the parameter's name.
-        dim: the dimension of which each index has a norm; None: the whole tensor has one.
+        dim: dimension whose indices have a norm each; None for one norm of the whole tensor.
     """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -254,13 +259,13 @@ class _SpectralNorm(Module):
             self._iterate(matrix, 15)
 
     def _iterate(self, matrix: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Power iteration: `_u` and `_v` come nearer to the first singular vectors."""
+        """Power iteration: moves `_u` and `_v` toward the first singular vectors."""
         with gt.no_grad():
             u, v = self._u, self._v
             for _ in range(steps):
                 u = functional.normalize(gt.mv(matrix, v), dim=0, eps=self.eps)
                 v = functional.normalize(gt.mv(_adjoint(matrix), u), dim=0, eps=self.eps)
-            self._u, self._v = u, v  # new ones: an earlier forward's backward reads the old
+            self._u, self._v = u, v  # new tensors: an earlier forward's backward reads the old ones
         return u, v
 
     def forward(self, weight: Tensor) -> Tensor:
@@ -274,7 +279,7 @@ class _SpectralNorm(Module):
         return weight / gt.vdot(u, gt.mv(matrix, v))
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        """The value itself, which is taken to satisfy the constraint."""
+        """The value itself, which is assumed to satisfy the constraint."""
         return value
 
 
@@ -290,14 +295,15 @@ def spectral_norm(
     Miyato et al., Spectral Normalization for Generative Adversarial Networks (2018).
 
     Args:
-        module: whose weight it is.
+        module: the module with the weight.
         name: the tensor's name.
-        n_power_iterations: steps at each reading of the weight in training; none in evaluation.
-        eps: what norms are at least.
-        dim: the dimension that becomes the rows of the matrix; the outputs' if not given.
+        n_power_iterations: number of iterations at each read of the weight in training; none in
+            evaluation.
+        eps: lower bound of norms.
+        dim: the dimension that becomes the rows of the matrix; by default the outputs'.
 
     Raises:
-        ValueError: no such tensor, or not one step or more.
+        ValueError: there is no such tensor, or n_power_iterations is below 1.
     """
     chosen = output_dim(module) if dim is None else dim
     made = _SpectralNorm(_tensor(module, name), n_power_iterations, chosen, eps)
@@ -315,5 +321,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,4 +1,4 @@
-"""Parametrizations: a parameter or buffer of a module that is computed from others at each reading.
+"""Parametrizations: a module's parameter or buffer is computed from others at each read.
 
 `register_parametrization(layer, "weight", f)` keeps the tensor as
 `layer.parametrizations.weight.original`, and `layer.weight` becomes a property: `f(original)`.
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class _Cache:
-    """Values that were computed within `cached()`, by module and name; empty outside."""
+    """Values computed within `cached()`, by module and name; empty outside."""
 
     depth = 0
     values: dict[tuple[int, str], Tensor] = {}  # noqa: RUF012 - of all modules
@@ -40,7 +40,7 @@ class _Cache:
 
 @contextlib.contextmanager
 def cached() -> Iterator[None]:
-    """Within it every parametrized tensor is computed once, at its first reading."""
+    """Within the `with`, every parametrized tensor is computed once, at its first read."""
     _Cache.depth += 1
     try:
         yield
@@ -51,16 +51,17 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, first to last, with the tensors that they start from.
+    """The parametrizations of one tensor, first to last, with the tensors from which they start.
 
     Args:
-        modules: what is applied, one after the other.
-        original: the parameter or buffer; it becomes `original`, or, where a `right_inverse` gives
+        modules: the functions, applied one after the other.
+        original: the parameter or buffer; it becomes `original`, or, if a `right_inverse` returns
             several tensors, these become `original0`, `original1`, ….
-        unsafe: leaves out the check that shape and dtype stay.
+        unsafe: True omits the check that shape and dtype do not change.
 
     Raises:
-        ValueError: no modules, or a right inverse or result of another kind, shape or dtype.
+        ValueError: there are no modules, or a right inverse or result has a wrong kind, shape or
+            dtype.
     """
 
     def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
@@ -87,7 +88,9 @@ class ParametrizationList(ModuleList):
             _check_kept(self(), "", (shape, dtype))
 
     def _inverse(self, original: Tensor) -> Tensor | Sequence[Tensor]:
-        """What gives `original`; one without right inverse is taken as the identity."""
+        """The value from which the parametrization gives `original`; a step without right inverse
+        counts as the identity.
+        """
         start: Any = original
         for module in reversed(list(self)):
             with contextlib.suppress(NotImplementedError):
@@ -115,11 +118,11 @@ class ParametrizationList(ModuleList):
             register(self, f"original{place}", own)
 
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals so that the parametrized tensor becomes `value`; unrecorded.
+        """Set the originals so that the parametrized tensor becomes `value`, unrecorded.
 
         Raises:
             RuntimeError: a parametrization has no right inverse.
-            ValueError: one gives another number of tensors or another dtype than before.
+            ValueError: one returns another number of tensors or another dtype than before.
         """
         start: Any = value
         with gt.no_grad():
@@ -162,7 +165,7 @@ class ParametrizationList(ModuleList):
         _become(original, value)
 
     def originals(self) -> list[Any]:
-        """The tensors that the first parametrization gets."""
+        """The arguments of the first parametrization."""
         names = ["original"] if self.is_tensor else [f"original{n}" for n in range(self.ntensors)]
         return [getattr(self, name) for name in names]
 
@@ -181,14 +184,15 @@ def register_parametrization(
     """Compute a parameter or buffer of `module` by `parametrization` from now on.
 
     Args:
-        module: whose class becomes one of its own, `ParametrizedLinear` of a Linear.
-        tensor_name: the parameter's or buffer's name; parametrized already, this comes after.
-        parametrization: called with the tensor; its `right_inverse`, if it has one, says what the
-            original is to be so that the value stays, and makes the tensor assignable.
-        unsafe: leaves out the check that shape and dtype stay.
+        module: the module; its class becomes one of its own, `ParametrizedLinear` for a Linear.
+        tensor_name: name of the parameter or buffer; an already parametrized one gets one more
+            step.
+        parametrization: called with the tensor; its `right_inverse`, if it has one, computes the
+            original that gives the present value, and makes the tensor assignable.
+        unsafe: True omits the check that shape and dtype do not change.
 
     Raises:
-        ValueError: there is no such tensor, or shape, dtype or kind do not stay.
+        ValueError: there is no such tensor, or its shape, dtype or kind would change.
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -215,7 +219,7 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the tensor, or any without a name, is parametrized."""
+    """True if the tensor, or with no name any tensor of the module, is parametrized."""
     lists = getattr(module, "parametrizations", None)
     if not isinstance(lists, ModuleDict):
         return False
@@ -226,12 +230,13 @@ def remove_parametrizations(module: T, tensor_name: str, leave_parametrized: boo
     """Make the tensor a parameter or buffer again.
 
     Args:
-        module: whose own class goes with the last parametrization.
+        module: the module; its own class goes with the last parametrization.
         tensor_name: the tensor's name.
-        leave_parametrized: keep the computed value; else the original's.
+        leave_parametrized: whether to keep the computed value instead of the original's.
 
     Raises:
-        ValueError: the tensor is not parametrized, or has several originals, none of which it is.
+        ValueError: the tensor is not parametrized, or has several originals, so that none is its
+            value.
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
@@ -259,19 +264,19 @@ def remove_parametrizations(module: T, tensor_name: str, leave_parametrized: boo
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The module's class, without what parametrizations made of it."""
+    """The module's class without its parametrizations."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: T, tensor_name: str | None = None
 ) -> T:
-    """Parametrize `to_module` as `from_module` is, with the same originals.
+    """Parametrize `to_module` like `from_module`, with the same originals.
 
     Args:
-        from_module: whose parametrizations are shared.
-        to_module: gets the tensors, too, where it lacks them.
-        tensor_name: only this one; all if not given.
+        from_module: the module whose parametrizations are shared.
+        to_module: the target, which also gets tensors that it lacks.
+        tensor_name: name of one tensor; all if not given.
     """
     if not is_parametrized(from_module):
         return to_module
@@ -303,13 +308,13 @@ def _list_of(module: Module, name: str) -> ParametrizationList:
 
 
 def _become(tensor: Tensor, value: Tensor) -> None:
-    """Give `tensor` this value; it keeps its identity, as optimizers hold it."""
+    """Give `tensor` this value; it keeps its identity, since optimizers hold it."""
     if value is not tensor:
         tensor.data = value.detach().clone()
 
 
 def _check_kept(value: object, of: str, before: tuple[Sequence[int], gt.dtype]) -> None:
-    """Raise where a parametrization's result has not the shape and dtype of the tensor."""
+    """Raise unless a parametrization's result has the shape and dtype of the tensor."""
     if not isinstance(value, Tensor):
         raise ValueError(  # noqa: TRY004 - PyTorch's class
             f"A parametrization must return a tensor. Got {type(value).__name__}."
@@ -326,7 +331,7 @@ def _check_kept(value: object, of: str, before: tuple[Sequence[int], gt.dtype]) 
 
 
 def _check_in_chain(module: Module, name: str, parametrization: Module) -> None:
-    """Raise where what comes after other parametrizations changes shape, dtype or kind."""
+    """Raise if a parametrization behind others changes shape, dtype or kind."""
     value = cast("Tensor", getattr(module, name))
     result = parametrization(value)
     _check_kept(result, f"module.{name}", (value.shape, value.dtype))
@@ -349,7 +354,9 @@ def _check_in_chain(module: Module, name: str, parametrization: Module) -> None:
 
 
 def _give_own_class(module: Module) -> None:
-    """A subclass for this module alone, which takes the properties; no pickle, but copies."""
+    """Gives the module a subclass of its own with the properties; it can be copied, but not
+    pickled.
+    """
     base = type(module)
 
     def state_refused(_self: Module) -> None:
@@ -373,7 +380,9 @@ def _give_own_class(module: Module) -> None:
 
 
 def _property(name: str) -> property:
-    """A reading computes the tensor, once where cached; an assignment calls the right inverse."""
+    """A property: a read computes the tensor, once if cached; an assignment calls the right
+    inverse.
+    """
 
     def computed(self: Module) -> Tensor:
         listed = _list_of(self, name)
@@ -394,5 +403,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,6 +1,6 @@
 """Pruning: a parameter `weight` becomes `weight_orig` times the buffer `weight_mask`.
 
-What is pruned is computed before each forward by a hook; `remove` makes the zeros last.
+A hook computes the pruned value before each forward; `remove` makes it permanent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def identity(module: T, name: str) -> T:
 
 
 def random_unstructured(module: T, name: str, amount: Amount) -> T:
-    """Prune elements of `module.name` at random: how many, or which share of those left."""
+    """Prune elements of `module.name` at random: a number, or a fraction of those left."""
     RandomUnstructured.apply(module, name, amount)
     return module
 
@@ -62,7 +62,7 @@ def random_unstructured(module: T, name: str, amount: Amount) -> T:
 def l1_unstructured(
     module: T, name: str, amount: Amount, importance_scores: Tensor | None = None
 ) -> T:
-    """Prune the elements of `module.name` of the least absolute value, or score."""
+    """Prune the elements of `module.name` with the smallest absolute values, or scores."""
     L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
     return module
 
@@ -81,7 +81,7 @@ def ln_structured(
     dim: int,
     importance_scores: Tensor | None = None,
 ) -> T:
-    """Prune the channels of `module.name` along `dim` whose norm `n` is least."""
+    """Prune the channels of `module.name` along `dim` with the smallest norm `n`."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
@@ -92,16 +92,16 @@ def global_unstructured(
     importance_scores: dict[tuple[Module, str], Tensor] | None = None,
     **kwargs: Any,  # noqa: ANN401 - the method's
 ) -> None:
-    """Prune several parameters as if they were one vector.
+    """Prune several parameters as one vector.
 
     Args:
         parameters: pairs of a module and a name.
-        pruning_method: an unstructured one.
-        importance_scores: by such a pair, in place of the values.
-        kwargs: of the method.
+        pruning_method: an unstructured method.
+        importance_scores: scores by such a pair, in place of the values.
+        kwargs: arguments of the method.
 
     Raises:
-        TypeError: no pairs, no dictionary, or a structured method.
+        TypeError: there are no pairs, the scores are no dictionary, or the method is structured.
     """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -139,7 +139,7 @@ def custom_from_mask(module: T, name: str, mask: Tensor) -> T:
 
 
 def remove(module: T, name: str) -> T:
-    """Make the pruned values of `module.name` its own, without mask and hook.
+    """Make the pruned values of `module.name` permanent, without mask and hook.
 
     Raises:
         ValueError: it is not pruned.
@@ -155,7 +155,7 @@ def remove(module: T, name: str) -> T:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter here or below is pruned."""
+    """True if a parameter of the module or of one below it is pruned."""
     hooks = (hook for below in module.modules() for hook in below._forward_pre_hooks.values())
     return any(isinstance(hook, BasePruningMethod) for hook in hooks)
 
@@ -164,5 +164,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

@@ -1,5 +1,5 @@
-"""What every pruning method is: a mask, and the hook that applies it; and several, one after the
-other.
+"""Base of the pruning methods: a mask, the hook that applies it, and a container for several in
+sequence.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gt.nn.parameter import Parameter
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned: subclasses give `PRUNING_TYPE` and `compute_mask`.
+    """Base of the pruning methods: subclasses define `PRUNING_TYPE` and `compute_mask`.
 
-    An object is the hook of the parameter that it was applied to.
+    An object is the hook of the parameter to which it is applied.
     """
 
     PRUNING_TYPE = ""  # `unstructured`, `structured` or `global`
@@ -32,7 +32,7 @@ class BasePruningMethod(ABC):
 
         Args:
             t: The importance of each element.
-            default_mask: The mask before, of the same shape.
+            default_mask: The former mask, of the same shape.
         """
 
     def apply_mask(self, module: Module) -> Tensor:
@@ -50,14 +50,14 @@ class BasePruningMethod(ABC):
         importance_scores: Tensor | None = None,
         **kwargs: Any,  # noqa: ANN401
     ) -> BasePruningMethod:
-        """Prune `module.name`, after what was pruned there before.
+        """Prune `module.name` further than before.
 
         Args:
-            module: whose parameter it is.
+            module: the module with the parameter.
             name: the parameter's name.
-            args: of the method.
-            importance_scores: of the parameter's shape, in place of its values.
-            kwargs: of the method.
+            args: arguments of the method.
+            importance_scores: scores in the parameter's shape, in place of its values.
+            kwargs: arguments of the method.
 
         Raises:
             AssertionError: scores of another shape.
@@ -88,7 +88,7 @@ class BasePruningMethod(ABC):
         default_mask: Tensor | None = None,
         importance_scores: Tensor | None = None,
     ) -> Tensor:
-        """`t` with what this method chooses set to zero; no module is changed.
+        """`t` with the elements that this method selects set to zero; no module changes.
 
         Raises:
             AssertionError: scores of another shape.
@@ -99,7 +99,7 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(scores, default_mask=before)
 
     def remove(self, module: Module) -> None:
-        """Make the pruned value the parameter's own; the hook stays to be taken out."""
+        """Make the pruned value permanent; the hook is still to be removed."""
         name = self._tensor_name
         weight = self.apply_mask(module)
         if hasattr(module, name):
@@ -112,7 +112,7 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """Several methods of one parameter, one after the other."""
+    """Several methods for one parameter, applied one after the other."""
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -122,11 +122,11 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: BasePruningMethod) -> None:
-        """Add one at the end.
+        """Append a method.
 
         Raises:
-            TypeError: not a pruning method.
-            ValueError: of another parameter.
+            TypeError: it is not a pruning method.
+            ValueError: it is for another parameter.
         """
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
@@ -148,7 +148,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask of the last method over what the others have left."""
+        """The mask of the last method on the elements that the others have left."""
         method = self._pruning_methods[-1]
         mask = default_mask.to(t.dtype)
         chosen = _left(method, t, default_mask)
@@ -159,7 +159,7 @@ class PruningContainer(BasePruningMethod):
 
 
 def find(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
-    """The hook of a pruned parameter, and its number."""
+    """The hook of a pruned parameter, and the hook's number."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return key, hook
@@ -167,14 +167,14 @@ def find(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
 
 
 def _joined(known: BasePruningMethod, method: BasePruningMethod) -> PruningContainer:
-    """A container of both; one that is there already takes the new method."""
+    """A container of both; an existing container gets the new method."""
     container = known if isinstance(known, PruningContainer) else PruningContainer(known)
     container.add_pruning_method(method)
     return container
 
 
 def _left(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Any:  # noqa: ANN401 - an index
-    """What earlier methods have left for this one, as an index."""
+    """Index of the elements that earlier methods have left to this one."""
     if method.PRUNING_TYPE == "unstructured":
         return mask == 1
     if method.PRUNING_TYPE == "global":

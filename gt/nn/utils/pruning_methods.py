@@ -1,4 +1,4 @@
-"""The pruning methods: which elements, or channels, become zero."""
+"""The pruning methods: their choices of elements, or channels, to set to zero."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Amount = int | float
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing; makes the mask."""
+    """Prunes nothing, but makes the mask."""
 
     PRUNING_TYPE = "unstructured"
 
@@ -23,13 +23,13 @@ class Identity(BasePruningMethod):
 
 
 class _Share(BasePruningMethod):
-    """A number or a share of the elements, or channels."""
+    """Base of methods that prune a number or a fraction of the elements, or channels."""
 
     def __init__(self, amount: Amount) -> None:
         self.amount: Amount = _checked_amount(amount)
 
     def _count(self, size: int) -> int:
-        """How many of `size` are pruned."""
+        """Number of elements to prune out of `size`."""
         if isinstance(self.amount, float):
             return round(self.amount * size)
         if self.amount > size:
@@ -55,14 +55,14 @@ class _Unstructured(_Share):
 
     @abstractmethod
     def _importance(self, t: Tensor) -> Tensor:
-        """Of each element; the least are pruned."""
+        """Importance of each element; the least important are pruned."""
 
 
 class RandomUnstructured(_Unstructured):
     """Prunes elements at random.
 
     Args:
-        amount: how many, or which share.
+        amount: number, or fraction.
     """
 
     def _importance(self, t: Tensor) -> Tensor:
@@ -70,10 +70,10 @@ class RandomUnstructured(_Unstructured):
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the elements of the least absolute value.
+    """Prunes the elements with the smallest absolute values.
 
     Args:
-        amount: how many, or which share.
+        amount: number, or fraction.
     """
 
     def _importance(self, t: Tensor) -> Tensor:
@@ -105,14 +105,14 @@ class _Structured(_Share):
 
     @abstractmethod
     def _importance(self, t: Tensor) -> Tensor:
-        """Of each channel; the least are pruned."""
+        """Importance of each channel; the least important are pruned."""
 
 
 class RandomStructured(_Structured):
     """Prunes channels at random.
 
     Args:
-        amount: how many, or which share.
+        amount: number, or fraction.
         dim: the dimension whose indices are the channels.
     """
 
@@ -125,11 +125,11 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the channels of the least norm.
+    """Prunes the channels with the smallest norms.
 
     Args:
-        amount: how many, or which share.
-        n: the norm, as `vector_norm`, and `matrix_norm` for `fro` and `nuc`, take it.
+        amount: number, or fraction.
+        n: the norm, as for `vector_norm`, or `fro` and `nuc` as for `matrix_norm`.
         dim: the dimension whose indices are the channels.
     """
 
@@ -142,15 +142,15 @@ class LnStructured(_Structured):
         if self.n == "nuc":
             dims = others if len(others) == 2 else [-2, -1]
             return gt.linalg.matrix_norm(t, "nuc", dims)
-        order = 2.0 if self.n == "fro" else cast("float", self.n)  # vector_norm refuses other words
+        order = 2.0 if self.n == "fro" else cast("float", self.n)  # vector_norm refuses other names
         return gt.linalg.vector_norm(t, order, others)
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where a mask that is given is zero.
+    """Prunes where a given mask is zero.
 
     Args:
-        mask: of the parameter's shape.
+        mask: a mask of the parameter's shape.
     """
 
     PRUNING_TYPE = "global"
@@ -168,7 +168,7 @@ class CustomFromMask(BasePruningMethod):
 
 
 def _checked_amount(amount: object) -> Amount:
-    """A number of elements, or a share of them."""
+    """Checks a number of elements, or a fraction of them."""
     checked: Amount
     if isinstance(amount, numbers.Integral):
         checked = int(amount)

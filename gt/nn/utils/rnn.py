@@ -1,4 +1,4 @@
-"""Sequences of unequal length: padded, and packed as PyTorch packs them, time step by time step."""
+"""Sequences of unequal length: padded, and packed time step by time step, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PackedSequence(_Packed):
     """Sequences of unequal length, without padding.
 
     `data` [elements, ...] has the first elements of all sequences, the longest sequence first, then
-    the second elements of those that have one; `batch_sizes` [t] says how many there are of each.
+    the second elements of those that have one, and so on; `batch_sizes` [t] has their numbers.
     """
 
     def __new__(
@@ -50,7 +50,7 @@ class PackedSequence(_Packed):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: object, **kwargs: object) -> PackedSequence:
-        """With `data` of another dtype; a device places nothing."""
+        """The sequences with `data` in another dtype; a device places nothing."""
         data = self.data.to(*args, **kwargs)  # type: ignore[arg-type]
         return self if data is self.data else self._with(data)
 
@@ -65,23 +65,23 @@ class PackedSequence(_Packed):
     cpu = pin_memory = cuda
 
     def float(self) -> PackedSequence:
-        """With `data` as float32."""
+        """The sequences with `data` in float32."""
         return self.to(gt.float32)
 
     def double(self) -> PackedSequence:
-        """With `data` as float64."""
+        """The sequences with `data` in float64."""
         return self.to(gt.float64)
 
     def half(self) -> PackedSequence:
-        """With `data` as float16."""
+        """The sequences with `data` in float16."""
         return self.to(gt.float16)
 
     def long(self) -> PackedSequence:
-        """With `data` as int64."""
+        """The sequences with `data` in int64."""
         return self.to(gt.int64)
 
     def int(self) -> PackedSequence:
-        """With `data` as int32."""
+        """The sequences with `data` in int32."""
         return self.to(gt.int32)
 
     @property
@@ -95,7 +95,7 @@ class PackedSequence(_Packed):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The order [n] that takes `permutation` [n] back."""
+    """The inverse permutation of `permutation` [n]."""
     return None if permutation is None else permutation.argsort()
 
 
@@ -109,12 +109,12 @@ def pack_padded_sequence(
 
     Args:
         input: [t, b, ...], or [b, t, ...] with `batch_first`.
-        lengths: Of the b sequences, each at least 1.
+        lengths: Lengths of the b sequences, each at least 1.
         batch_first: Whether the batch is the first dimension.
-        enforce_sorted: Whether they come with the longest first; if not, they are sorted.
+        enforce_sorted: Whether the longest must come first; if not, they are sorted.
 
     Raises:
-        RuntimeError: Lengths that do not fit.
+        RuntimeError: Lengths that do not match.
     """
     lengths = lengths if isinstance(lengths, Tensor) else gt.tensor(list(lengths))
     values: list[int] = lengths.tolist()
@@ -166,7 +166,7 @@ def pad_packed_sequence(
     """Padded sequences [t, b, ...] (or [b, t, ...]) and their lengths [b]. The sizes are read.
 
     Args:
-        sequence: What pack_padded_sequence gave, or a recurrent layer.
+        sequence: The result of pack_padded_sequence, or of a recurrent layer.
         batch_first: Whether the batch is the first dimension.
         padding_value: The value behind the end of shorter sequences.
         total_length: The length to pad to; the longest one's if not given.
@@ -180,7 +180,7 @@ def pad_packed_sequence(
         )
     length = longest if total_length is None else total_length
     starts = [sum(sizes[:step]) for step in range(longest)]
-    # Where element (step, place) stands in `data`; behind the last one for padding.
+    # Index of element (step, place) in `data`; for padding that behind the last element.
     places = [
         starts[step] + place if step < longest and place < sizes[step] else len(sequence.data)
         for step in range(length)
@@ -205,9 +205,9 @@ def pad_sequence(
     """Sequences [t, ...] of unequal length as one tensor [t, b, ...], or [b, t, ...].
 
     Args:
-        sequences: At least one.
+        sequences: At least one sequence.
         batch_first: Whether the batch is the first dimension.
-        padding_value: What fills the shorter ones.
+        padding_value: The value that fills the shorter ones.
         padding_side: `right`, or `left` for values before the first element.
     """
     if padding_side not in ("left", "right"):
@@ -238,20 +238,22 @@ def _padded(sequence: Tensor, length: int, value: float, side: str) -> Tensor:
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
 ) -> list[Tensor]:
-    """The sequences of which pad_sequence made one tensor. The lengths are read."""
+    """The inverse of pad_sequence. The lengths are read."""
     batch = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     values: list[int] = lengths.tolist()
     return [batch[place, :length] for place, length in enumerate(values)]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Pack sequences [t, ...] of unequal length; the longest first, or `enforce_sorted=False`."""
+    """Pack sequences [t, ...] of unequal length; the longest first, unless
+    `enforce_sorted=False`.
+    """
     lengths = [sequence.shape[0] for sequence in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences of which pack_sequence made one."""
+    """The inverse of pack_sequence."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
 
@@ -260,5 +262,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
+    """Lists the public names; imports for the module's own use are left out."""
     return __all__

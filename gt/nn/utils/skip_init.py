@@ -13,13 +13,13 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: type[T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - the class's
-    """Make a module without promising any values of its parameters.
+    """Make a module whose parameters' values are unspecified.
 
-    There is no meta device here, and values are made where the tensors are, without waiting: the
-    module is initialized as usual, which PyTorch leaves open.
+    There is no meta device here, and initializing takes no wait: the module is initialized as
+    usual, which PyTorch leaves open.
 
     Raises:
-        RuntimeError: not a module, or its class takes no `device`.
+        RuntimeError: it is not a module, or its class takes no `device`.
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")  # noqa: TRY004 - PyTorch's

@@ -1,7 +1,8 @@
-"""Spectral norm by a hook before each forward: `weight` is `weight_orig` by its spectral norm.
+"""Spectral norm by a hook before each forward: `weight` is `weight_orig` divided by its spectral
+norm.
 
 Miyato et al., Spectral Normalization for Generative Adversarial Networks (2018). The largest
-singular value comes from a power iteration, a step in each forward of training. The form by a
+singular value comes from a power iteration, with a step in each forward in training. The form as a
 parametrization is in parametrizations.py.
 """
 
@@ -22,7 +23,7 @@ __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
 
 def output_dim(module: Module) -> int:
-    """The dimension of a module's weight that its outputs have."""
+    """The dimension of a module's weight that stands for its outputs."""
     return int(isinstance(module, ConvTranspose1d | ConvTranspose2d | ConvTranspose3d))
 
 
@@ -34,16 +35,16 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
 
 
 class SpectralNorm:
-    """The hook: it sets a module's weight before each forward.
+    """The hook, which sets a module's weight before each forward.
 
     Args:
         name: the weight's name.
         n_power_iterations: steps of the power iteration in each forward of training.
         dim: the dimension that becomes the rows.
-        eps: what norms are at least.
+        eps: lower bound of norms.
 
     Raises:
-        ValueError: not one step or more.
+        ValueError: n_power_iterations is below 1.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class SpectralNorm:
         return as_matrix(weight, self.dim)
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """The weight by `…_orig`, `…_u` and `…_v`; the iteration writes the last two in place."""
+        """The weight from `…_orig`, `…_u` and `…_v`; the iteration writes the last two in place."""
         weight, u, v = (cast("Tensor", getattr(module, self.name + s)) for s in _SUFFIXES)
         matrix = as_matrix(weight, self.dim)
         if do_power_iteration:
@@ -73,14 +74,14 @@ class SpectralNorm:
                     new_u = functional.normalize(gt.mv(matrix, new_v), dim=0, eps=self.eps)
                 u.copy_(new_u)
                 v.copy_(new_v)
-                u, v = new_u, new_v  # of their own: a later forward writes the buffers
+                u, v = new_u, new_v  # new tensors: a later forward writes the buffers
         return weight / gt.dot(u, gt.mv(matrix, v))
 
     @staticmethod
     def apply(
         module: Module, name: str, n_power_iterations: int, dim: int, eps: float
     ) -> SpectralNorm:
-        """Replace the parameter by what it is computed from.
+        """Replace the parameter by the tensors from which it is computed.
 
         Raises:
             RuntimeError: the parameter has spectral norm already.
@@ -148,11 +149,11 @@ def spectral_norm(
     """Divide a weight by its largest singular value; the parameter becomes `weight_orig`.
 
     Args:
-        module: whose weight it is.
+        module: the module with the weight.
         name: the parameter's name.
         n_power_iterations: steps of the power iteration in each forward of training.
-        eps: what norms are at least.
-        dim: the dimension that becomes the rows of the matrix; the outputs' if not given.
+        eps: lower bound of norms.
+        dim: the dimension that becomes the rows of the matrix; by default the outputs'.
     """
     chosen = output_dim(module) if dim is None else dim
     SpectralNorm.apply(module, name, n_power_iterations, chosen, eps)

@@ -1,6 +1,6 @@
 """Weight norm by a hook before each forward: `weight` is `weight_g * weight_v / |weight_v|`.
 
-Salimans and Kingma, Weight Normalization (2016). The form by a parametrization is in
+Salimans and Kingma, Weight Normalization (2016). The form as a parametrization is in
 parametrizations.py.
 """
 
@@ -19,30 +19,34 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
 def norms(v: Tensor, dim: int) -> Tensor:
-    """The norms of `v` over all dimensions but `dim`, which stay with size 1; -1: of all."""
+    """The norms of `v` over all dimensions except `dim`, which stay with size 1; -1 for
+    one norm.
+    """
     if dim == -1:
         return v.norm()
     return v.norm(2.0, [d for d in range(v.ndim) if d != dim], keepdim=True)
 
 
 def scaled(v: Tensor, g: Tensor, dim: int) -> Tensor:
-    """`v` with the norms `g` over all dimensions but `dim`; -1: one norm of the whole tensor."""
+    """`v` scaled to the norms `g` over all dimensions except `dim`; -1 for one norm of the whole
+    tensor.
+    """
     return v * (g / norms(v, dim))
 
 
 class WeightNorm:
-    """The hook: it sets a module's weight before each forward.
+    """The hook, which sets a module's weight before each forward.
 
     Args:
         name: the weight's name.
-        dim: the dimension of which each index has a norm; None: the whole tensor has one.
+        dim: dimension whose indices have a norm each; None for one norm of the whole tensor.
     """
 
     def __init__(self, name: str, dim: int | None) -> None:
         self.name, self.dim = name, -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Tensor:
-        """The weight by the parameters `…_g` and `…_v`."""
+        """The weight from the parameters `…_g` and `…_v`."""
         g = cast("Tensor", getattr(module, f"{self.name}_g"))
         return scaled(cast("Tensor", getattr(module, f"{self.name}_v")), g, self.dim)
 
@@ -96,12 +100,12 @@ def _hooks(module: Module) -> dict[int, object]:
 
 
 def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
-    """Train the norm and the direction of a weight apart, as `weight_g` and `weight_v`.
+    """Train the norm and the direction of a weight separately, as `weight_g` and `weight_v`.
 
     Args:
-        module: whose weight it is.
+        module: the module with the weight.
         name: the parameter's name.
-        dim: the dimension of which each index has a norm; None: the whole tensor has one.
+        dim: dimension whose indices have a norm each; None for one norm of the whole tensor.
     """
     WeightNorm.apply(module, name, dim)
     return module

@@ -1,4 +1,4 @@
-"""What all schedules of learning rates have in common."""
+"""Base of all learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ORDER_WARNING = (
 
 
 def assign(group: Group, option: str, value: Factor) -> None:
-    """Set an option of a group; a tensor stays the object that others hold, with a new value."""
+    """Set an option of a group; a tensor keeps its identity and gets the new value."""
     if isinstance(group[option], Tensor):
         group[option].fill_(value.reshape(()) if isinstance(value, Tensor) else value)
     else:
@@ -34,16 +34,16 @@ def assign(group: Group, option: str, value: Factor) -> None:
 
 
 def copied(value: Factor) -> Factor:
-    """A value that later writes into a tensor do not change."""
+    """A copy of a value, independent of later writes into a tensor."""
     return value.clone() if isinstance(value, Tensor) else value
 
 
 class LRScheduler:
-    """The base of all schedules: `step()` once per epoch (or step) sets the groups' rates.
+    """The base of all schedules: `step()` once for each epoch (or step) sets the groups' rates.
 
     Args:
-        optimizer: Whose groups.
-        last_epoch: Where to go on; -1 starts anew.
+        optimizer: The optimizer whose rates are set.
+        last_epoch: Epoch at which to continue; -1 starts anew.
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -63,10 +63,10 @@ class LRScheduler:
         self.start()
 
     def step(self, epoch: int | None = None) -> None:
-        """Go on by one and set the rates.
+        """Advance by one epoch and set the rates.
 
         Args:
-            epoch: go there instead; PyTorch deprecates it.
+            epoch: the epoch to go to instead; PyTorch deprecates it.
         """
         if self._step_count == 1 and not self.optimizer._opt_called:  # noqa: SLF001 - one family
             warnings.warn(_ORDER_WARNING, stacklevel=2)
@@ -83,7 +83,7 @@ class LRScheduler:
             self._get_lr_called_within_step = False
 
     def _rates_at(self, epoch: int | None) -> list[Factor]:
-        """The rates of this epoch, or of the next one, where the schedule is then."""
+        """The rates of this epoch, or of the next one, to which the schedule advances."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         return self.get_lr() if epoch is None else self._get_closed_form_lr()
 
@@ -93,7 +93,7 @@ class LRScheduler:
         self._last_lr = self._current()
 
     def _get_closed_form_lr(self) -> list[Factor]:
-        """The rates of last_epoch by themselves; where no formula says them, from those before."""
+        """The rates of last_epoch by a formula; without a formula, from the rates before."""
         return self.get_lr()
 
     def get_lr(self) -> list[Factor]:
@@ -101,30 +101,30 @@ class LRScheduler:
         raise NotImplementedError
 
     def restart(self) -> None:
-        """Epoch 0 again, with the rates that this schedule starts from."""
+        """Restart at epoch 0, with this schedule's initial rates."""
         self._update(0)
 
     def undo(self) -> None:
-        """Take back the first step, which another schedule makes instead."""
+        """Undo the first step, which another schedule makes instead."""
         self.last_epoch -= 1
 
     def get_last_lr(self) -> list[Factor]:
-        """The rates that the last step set."""
+        """The rates set by the last step."""
         return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer."""
+        """The schedule's attributes except the optimizer."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from what state_dict() gave."""
+        """Restore the state that state_dict() returned."""
         self.__dict__.update(state_dict)
 
     def _current(self) -> list[Factor]:
         return [copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def start(self) -> None:
-        """The first step: a schedule that goes on finds its rate in the groups."""
+        """Make the first step: a schedule that continues finds its rate in the groups."""
         self._step_count = 0
         self._is_initial = True
         self.step()

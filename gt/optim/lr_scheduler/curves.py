@@ -20,9 +20,9 @@ class LambdaLR(LRScheduler):
     """base rate * lr_lambda(epoch).
 
     Args:
-        optimizer: Whose groups.
-        lr_lambda: One function, or one per group.
-        last_epoch: Where to go on.
+        optimizer: The optimizer whose rates are set.
+        lr_lambda: One function, or one for each group.
+        last_epoch: Epoch at which to continue.
     """
 
     def __init__(
@@ -43,7 +43,9 @@ class LambdaLR(LRScheduler):
         return [base * factor(self.last_epoch) for factor, base in pairs]
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer; of what the rates come from, objects' attributes, as PyTorch."""
+        """The attributes except the optimizer; of lr_lambda objects their attributes, as in
+        PyTorch.
+        """
         kept = [
             None if isinstance(factor, _FUNCTIONS) else dict(factor.__dict__)
             for factor in self.lr_lambdas
@@ -51,7 +53,7 @@ class LambdaLR(LRScheduler):
         return {**super().state_dict(), "lr_lambdas": kept}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from what state_dict() gave; functions stay what they are."""
+        """Restore the state that state_dict() returned; functions do not change."""
         entries = dict(state_dict)
         for factor, saved in zip(self.lr_lambdas, entries.pop("lr_lambdas", ()), strict=False):
             if saved is not None:
@@ -60,7 +62,7 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The rate before * lr_lambda(epoch); arguments as LambdaLR's."""
+    """The former rate * lr_lambda(epoch); arguments as LambdaLR's."""
 
     def get_lr(self) -> list[Factor]:
         rates = self._current()
@@ -91,7 +93,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The rate times gamma at each of the milestones; one that stands twice counts twice."""
+    """The rate times gamma at each of the milestones; a repeated one counts repeatedly."""
 
     def __init__(
         self,
@@ -112,12 +114,12 @@ class MultiStepLR(LRScheduler):
         return self._after(self.last_epoch)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from what state_dict() gave, here or in PyTorch."""
+        """Restore the state that state_dict() returned, here or in PyTorch."""
         super().load_state_dict(state_dict)
-        self.milestones = Counter(self.milestones)  # files keep it as a plain dictionary
+        self.milestones = Counter(self.milestones)  # files store it as a plain dictionary
 
     def _after(self, epoch: int) -> list[Factor]:
-        """The rates once all milestones up to this epoch have passed."""
+        """The rates after all milestones up to this epoch."""
         passed = bisect_right(sorted(self.milestones.elements()), epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
 
@@ -126,10 +128,10 @@ class ConstantLR(LRScheduler):
     """The rate times factor for the first total_iters epochs.
 
     Args:
-        optimizer: Whose groups.
-        factor: 0 to 1.
-        total_iters: From which epoch on the rate is its own again.
-        last_epoch: Where to go on.
+        optimizer: The optimizer whose rates are set.
+        factor: Factor from 0 to 1.
+        total_iters: Epoch from which the rate is the base rate again.
+        last_epoch: Epoch at which to continue.
     """
 
     def __init__(
@@ -203,14 +205,14 @@ class ExponentialLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """A factor that goes from start_factor to end_factor in total_iters epochs.
+    """A factor that moves from start_factor to end_factor in total_iters epochs.
 
     Args:
-        optimizer: Whose groups.
-        start_factor: Above 0, at most 1.
-        end_factor: 0 to 1.
-        total_iters: After how many epochs the end is reached.
-        last_epoch: Where to go on.
+        optimizer: The optimizer whose rates are set.
+        start_factor: Factor above 0, at most 1.
+        end_factor: Factor from 0 to 1.
+        total_iters: Number of epochs to end_factor.
+        last_epoch: Epoch at which to continue.
     """
 
     def __init__(
@@ -252,10 +254,10 @@ class CosineAnnealingLR(LRScheduler):
     """From the base rate to eta_min along half a cosine in T_max epochs, and back.
 
     Args:
-        optimizer: Whose groups.
-        T_max: Epochs from the largest to the least rate.
-        eta_min: The least rate.
-        last_epoch: Where to go on.
+        optimizer: The optimizer whose rates are set.
+        T_max: Number of epochs from the largest to the smallest rate.
+        eta_min: The smallest rate.
+        last_epoch: Epoch at which to continue.
     """
 
     def __init__(
@@ -270,7 +272,9 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Factor]:
-        """By recurrence, so that a rate changed from outside keeps its change, as in PyTorch."""
+        """The rates by recurrence, so that a rate changed by the program keeps its change, as in
+        PyTorch.
+        """
         epoch, low, rates = self.last_epoch, self.eta_min, self._current()
         if self._is_initial:
             return rates
@@ -292,11 +296,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """From the base rate to eta_min along half a cosine, and at once back to the base rate.
 
     Args:
-        optimizer: Whose groups.
-        T_0: Epochs to the first restart.
-        T_mult: Each round is so many times as long as the one before.
-        eta_min: The least rate.
-        last_epoch: Where to go on.
+        optimizer: The optimizer whose rates are set.
+        T_0: Number of epochs to the first restart.
+        T_mult: Ratio of the lengths of successive rounds.
+        eta_min: The smallest rate.
+        last_epoch: Epoch at which to continue.
     """
 
     def __init__(
@@ -318,13 +322,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def step(self, epoch: float | None = None) -> None:
-        """Go on by one, or start the next round, and set the rates.
+        """Advance by one epoch, or start the next round, and set the rates.
 
         Args:
-            epoch: go there instead: `epoch + batch / batches` where the rate follows each batch.
+            epoch: the epoch to go to: `epoch + batch / batches` for rates that follow each batch.
 
         Raises:
-            ValueError: an epoch below zero.
+            ValueError: the epoch is negative.
         """
         if epoch is None:
             self._go_on()

@@ -1,4 +1,4 @@
-"""One rise and one fall of rate and momentum."""
+"""One rise and one fall of the rate, with the momentum."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from gt.optim.optimizer import Group, Optimizer
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr, then down to almost nothing; the momentum goes the other way.
+    """The rate rises to max_lr, then falls to almost nothing; the momentum moves the other way.
 
     Args:
-        optimizer: Whose groups.
+        optimizer: The optimizer whose rates are set.
         max_lr: The largest rate; a list has one for each group.
-        total_steps: Or else give epochs and steps_per_epoch.
-        epochs: How many epochs.
-        steps_per_epoch: Steps of each.
-        pct_start: Which part of the steps goes up.
+        total_steps: Number of steps; else give epochs and steps_per_epoch.
+        epochs: Number of epochs.
+        steps_per_epoch: Number of steps in each.
+        pct_start: Fraction of the steps in which the rate rises.
         anneal_strategy: `cos` or `linear`.
-        cycle_momentum: Whether the momentum (of Adam: the first beta) goes between the two below.
-        base_momentum: The least one, at the largest rate.
-        max_momentum: The largest one.
+        cycle_momentum: Whether the momentum (Adam: the first beta) moves between the two below.
+        base_momentum: The smallest momentum, at the largest rate.
+        max_momentum: The largest momentum.
         div_factor: The first rate is max_lr / div_factor.
-        final_div_factor: The last one is the first / final_div_factor.
-        three_phase: Down as it went up, and only then to almost nothing.
-        last_epoch: Where to go on.
+        final_div_factor: The last rate is the first / final_div_factor.
+        three_phase: Whether the rate falls as it rose, and only then to almost nothing.
+        last_epoch: Epoch at which to continue.
 
     Raises:
-        ValueError: Options that PyTorch refuses too.
+        ValueError: An option that PyTorch also refuses.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class OneCycleLR(LRScheduler):
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
         self.anneal_strategy = anneal_strategy
-        # The last step of each phase, and whether rate and momentum are then those of the top.
+        # The last step of each phase, and True for a phase that ends at the largest rate.
         up, end = pct_start * self.total_steps - 1, float(self.total_steps - 1)
         self.phases = [(up, "max_lr"), (2 * up, "initial_lr"), (end, "min_lr")]
         if not three_phase:
@@ -90,7 +90,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Factor]:
-        """The rates of this step; sets the momentum on the way, as in PyTorch.
+        """The rates of this step; also sets the momentum, as in PyTorch.
 
         Raises:
             ValueError: A step beyond total_steps.
@@ -127,10 +127,10 @@ class OneCycleLR(LRScheduler):
 
 
 def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
-    """How many steps there will be.
+    """Total number of steps.
 
     Raises:
-        ValueError: Nothing says so, or no positive whole number.
+        ValueError: No argument gives it, or one is not a positive integer.
     """
     if total_steps is not None:
         counts = {"total_steps": total_steps}
@@ -145,7 +145,7 @@ def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | N
 
 
 def listed(name: str, value: Factor | Sequence[Factor], count: int) -> list[Factor]:
-    """One value for each group, a copy of each tensor."""
+    """A list with a value for each group; tensors are copied."""
     values = list(value) if isinstance(value, Sequence) else [value] * count
     if len(values) != count:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Rates that go up and down between two bounds, again and again."""
+"""Rates that oscillate between two bounds."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from gt.optim.optimizer import Group, Optimizer
 
 
 class CyclicLR(LRScheduler):
-    """From base_lr up to max_lr and back; the momentum goes the other way.
+    """The rate moves from base_lr up to max_lr and back; the momentum moves the other way.
 
     Args:
-        optimizer: Whose groups.
-        base_lr: The least rate; a list has one for each group.
+        optimizer: The optimizer whose rates are set.
+        base_lr: The smallest rate; a list has one for each group.
         max_lr: The largest rate of the first cycle.
-        step_size_up: Steps of each rise.
-        step_size_down: Steps of each fall; as many if not given.
+        step_size_up: Number of steps in each rise.
+        step_size_down: Number of steps in each fall; that of the rise if not given.
         mode: `triangular`; `triangular2` halves the height in each cycle; `exp_range` multiplies it
             by `gamma` in each step.
-        gamma: Of `exp_range`.
-        scale_fn: The height, by `scale_mode`, in place of `mode`.
-        scale_mode: Whether `scale_fn` is given the number of the `cycle` or of the step
-            (`iterations`).
-        cycle_momentum: Whether the momentum (of Adam: the first beta) goes between the two below.
-        base_momentum: The least one, at the largest rate.
-        max_momentum: The largest one.
-        last_epoch: Where to go on.
+        gamma: Factor for `exp_range`.
+        scale_fn: Function that gives the height, by `scale_mode`, in place of `mode`.
+        scale_mode: Argument of `scale_fn`: the number of the `cycle` or of the step (`iterations`).
+        cycle_momentum: Whether the momentum (Adam: the first beta) moves between the two below.
+        base_momentum: The smallest momentum, at the largest rate.
+        max_momentum: The largest momentum.
+        last_epoch: Epoch at which to continue.
 
     Raises:
-        ValueError: Options that PyTorch refuses too.
+        ValueError: An option that PyTorch also refuses.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class CyclicLR(LRScheduler):
             group["momentum"] = value
 
     def scale_fn(self, x: float) -> float:
-        """The height of a cycle, or at a step: 1 for the first."""
+        """The height of a cycle, or at a step; 1 for the first."""
         if self._scale_fn is not None:
             return self._scale_fn(x)
         if self.mode == "triangular":
@@ -113,7 +112,7 @@ class CyclicLR(LRScheduler):
         return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else float(self.gamma**x)
 
     def get_lr(self) -> list[Factor]:
-        """The rates of this step; sets the momentum on the way, as in PyTorch."""
+        """The rates of this step; also sets the momentum, as in PyTorch."""
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         part = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
@@ -128,5 +127,5 @@ class CyclicLR(LRScheduler):
         return [base + (most - base) * part * scale for base, most in bases]
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer and a function of the user's."""
+        """The attributes except the optimizer and a user's function."""
         return {name: x for name, x in super().state_dict().items() if name != "_scale_fn"}

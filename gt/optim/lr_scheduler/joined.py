@@ -1,4 +1,4 @@
-"""Schedules one after the other, and several at once."""
+"""Schedules in sequence, and several at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gt.optim.optimizer import Optimizer
 
 
 class _Joined(LRScheduler):
-    """Schedules of one optimizer; each keeps the state that belongs to it."""
+    """Base of joined schedules of one optimizer; each one keeps its own state."""
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
         for place, one in enumerate(schedulers):
@@ -36,17 +36,17 @@ class _Joined(LRScheduler):
             )
 
     def undo(self) -> None:
-        """Take back the first step of each of them; the own epoch stays, as in PyTorch."""
+        """Undo the first step of each of them; the own epoch does not change, as in PyTorch."""
         for one in self._schedulers:
             one.undo()
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer; the schedules by their own state."""
+        """The attributes except the optimizer; the schedules by their own state."""
         state = super().state_dict()
         return {**state, "_schedulers": [one.state_dict() for one in self._schedulers]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from what state_dict() gave."""
+        """Restore the state that state_dict() returned."""
         entries = dict(state_dict)
         for one, saved in zip(self._schedulers, entries.pop("_schedulers"), strict=True):
             one.load_state_dict(saved)
@@ -54,16 +54,16 @@ class _Joined(LRScheduler):
 
 
 class SequentialLR(_Joined):
-    """Schedules one after the other: a warm-up, say, and then a decay.
+    """Schedules in sequence: a warm-up, say, and then a decay.
 
     Args:
-        optimizer: Whose groups; all schedules are of this optimizer.
-        schedulers: In their order.
+        optimizer: The optimizer of all schedules.
+        schedulers: The schedules, in order.
         milestones: The epochs at which the second, the third, ... begins.
-        last_epoch: Where to go on.
+        last_epoch: Epoch at which to continue.
 
     Raises:
-        ValueError: No schedules, one of another optimizer, or milestones that do not fit.
+        ValueError: No schedules, one of another optimizer, or milestones that do not match.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class SequentialLR(_Joined):
             )
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
-        # Each of them has set its first rates when it was made; only those of epoch 0 count.
+        # Each schedule has set its initial rates when it was made; only those of epoch 0 count.
         for group in optimizer.param_groups:
             assign(group, "lr", group["initial_lr"])
         self.undo()
@@ -95,7 +95,7 @@ class SequentialLR(_Joined):
         self._last_lr = now.get_last_lr()
 
     def step(self) -> None:  # type: ignore[override]
-        """Go on by one, in the next schedule where its milestone is reached."""
+        """Advance by one epoch, in the next schedule if its milestone is reached."""
         self.last_epoch += 1
         place = bisect_right(self._milestones, self.last_epoch)
         now = self._schedulers[place]
@@ -107,11 +107,11 @@ class SequentialLR(_Joined):
 
 
 class ChainedScheduler(_Joined):
-    """Schedules that all step each time, each on the rates that the one before it set.
+    """Schedules that all step each time, each on the rates that the one before has set.
 
     Args:
-        schedulers: In their order.
-        optimizer: Whose groups; None is that of the first.
+        schedulers: The schedules, in order.
+        optimizer: The optimizer; None for that of the first schedule.
 
     Raises:
         ValueError: No schedules, or one of another optimizer.
@@ -129,7 +129,7 @@ class ChainedScheduler(_Joined):
         self._last_lr = self._current()
 
     def step(self) -> None:  # type: ignore[override]
-        """Go on by one, in all of them."""
+        """Advance all of them by one epoch."""
         for one in self._schedulers:
             one.step()
         self._last_lr = self._current()

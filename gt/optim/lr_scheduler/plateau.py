@@ -1,4 +1,4 @@
-"""The rate follows a metric."""
+"""A rate that follows a metric."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gt.optim.optimizer import Optimizer
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """The rate times factor once a metric has not become better for `patience` epochs.
+    """The rate times factor once a metric has not improved for `patience` epochs.
 
     Args:
-        optimizer: Whose groups.
+        optimizer: The optimizer whose rates are set.
         mode: Whether `min` or `max` is better.
-        factor: Below 1.
-        patience: Epochs without anything better that are put up with.
-        threshold: By how much better counts.
-        threshold_mode: `rel` (a part of the best so far) or `abs`.
-        cooldown: Epochs after a change that do not count.
-        min_lr: The least rate; a list has one for each group.
-        eps: A smaller change is not made.
+        factor: Factor below 1.
+        patience: Number of epochs without improvement that are tolerated.
+        threshold: Smallest improvement that counts.
+        threshold_mode: `rel` (a fraction of the best so far) or `abs`.
+        cooldown: Number of epochs after a change that do not count.
+        min_lr: The smallest rate; a list has one for each group.
+        eps: Smallest change that is made.
 
     Raises:
         ValueError: A factor of 1 or more, or an unknown mode.
@@ -68,17 +68,17 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether this epoch does not count."""
+        """True if this epoch does not count."""
         return self.cooldown_counter > 0
 
     def step(  # type: ignore[override]
         self, metrics: SupportsFloat, epoch: int | None = None
     ) -> None:
-        """One epoch is over, and this was its metric.
+        """Report the metric of an epoch that has ended.
 
         Args:
-            metrics: A number, or a tensor of one.
-            epoch: Which epoch it was, where that is not the next (deprecated, as in PyTorch).
+            metrics: A number, or a tensor with one element.
+            epoch: The epoch, if it is not the next one (deprecated, as in PyTorch).
         """
         if epoch is not None:
             warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)

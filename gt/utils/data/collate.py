@@ -13,9 +13,9 @@ from gt.conversion import Array, Recorded, exported
 from gt.creation import as_tensor
 from gt.utils.data.planned import Planned
 
-TEXT_KINDS = "SaUO"  # of numpy's dtypes: no tensor is made of them
+TEXT_KINDS = "SaUO"  # kinds of numpy dtypes that make no tensor
 Collate = Callable[[Sequence[object]], object]
-Make = Callable[..., object]  # a tensor, of data and a dtype
+Make = Callable[..., object]  # makes a tensor from data and a dtype
 
 
 def default_collate(batch: Sequence[object]) -> object:
@@ -54,14 +54,14 @@ def _collated(batch: Sequence[object], make: Make) -> object:
 
 
 def default_convert(data: object) -> object:
-    """Arrays in `data` as tensors; the rest stays."""
+    """`data` with arrays as tensors; other values stay."""
     return _converted(data, as_tensor)
 
 
 def planning(collate: Collate) -> Collate:
-    """In a worker: the default functions, with tensors that are made in the loader's process.
+    """Collate function for a worker: default functions, with tensors made in the loader's process.
 
-    What they are given to stack, and a function of the user's, is computed in the worker.
+    Arguments of `default_collate` and functions of the user are computed in the worker.
     """
     if collate is default_collate:
         return functools.partial(_collated, make=_planned)
@@ -89,7 +89,9 @@ def _converted(data: object, make: Make) -> object:
 
 
 def _arrays(batch: Sequence[object], make: Make) -> object:
-    """One upload where all are alike; else PyTorch's promotion, and its error for other shapes."""
+    """One upload if all arrays are alike; else PyTorch's promotion, and its error for
+    other shapes.
+    """
     arrays: list[Array] = []
     dtype = None
     for item in batch:
@@ -113,7 +115,7 @@ def _sequences(first: Sequence[object], batch: Sequence[object], make: Make) -> 
 
 
 def _mapping(like: Mapping[object, object], entry: Callable[[object], object]) -> object:
-    """The entries in a mapping of the kind of `like`, or a dict where it cannot be made."""
+    """The entries in a mapping of the class of `like`, or a dict if that cannot be made."""
     entries = {key: entry(key) for key in like}
     try:
         if isinstance(like, MutableMapping):
@@ -126,7 +128,7 @@ def _mapping(like: Mapping[object, object], entry: Callable[[object], object]) -
 
 
 def _sequence(like: Sequence[object], entries: list[object]) -> object:
-    """The entries in a sequence of the kind of `like`; a list for a tuple, as PyTorch has it."""
+    """The entries in a sequence of the class of `like`; a list for a tuple, as in PyTorch."""
     if isinstance(like, tuple):
         make: Callable[..., object] = type(like)
         return make(*entries) if hasattr(like, "_fields") else entries

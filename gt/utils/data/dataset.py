@@ -1,4 +1,4 @@
-"""Datasets: what a loader takes items from, by index or as a stream. No batch is made here."""
+"""Datasets: sources of items for a loader, by index or as a stream. No batch is made here."""
 
 import bisect
 import itertools
@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Items by index: a subclass writes `__getitem__`, and `__len__` where samplers need it."""
+    """Items by index: a subclass defines `__getitem__`, and `__len__` for samplers that need it."""
 
     def __getitem__(self, index: int) -> T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -26,7 +26,7 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Items as a stream: a subclass writes `__iter__`."""
+    """Items as a stream: a subclass defines `__iter__`."""
 
     def __add__(self, other: Dataset[T_co]) -> "ChainDataset[T_co]":  # type: ignore[override] # as PyTorch has it
         return ChainDataset([self, other])
@@ -113,7 +113,7 @@ class StackDataset(Dataset[Any]):
         return self._joined([dataset[index] for dataset in self._listed()])
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        """Several items; each dataset that can is asked for all of its own at once."""
+        """Several items; each dataset with `__getitems__` gets all its indices in one call."""
         columns = []
         for dataset in self._listed():
             several = getattr(dataset, "__getitems__", None)
@@ -174,7 +174,7 @@ class Subset(Dataset[T_co]):
 
 
 def items(dataset: Dataset[T_co], indices: Sequence[int]) -> Sequence[T_co]:
-    """Several items: by the dataset's own `__getitems__` where it has one."""
+    """Several items, by the dataset's own `__getitems__` if it has one."""
     several = getattr(dataset, "__getitems__", None)
     if callable(several):
         batch: Sequence[T_co] = several(indices)
@@ -205,7 +205,7 @@ def random_split(
 
 
 def _sizes_of_fractions(fractions: Sequence[float], count: int) -> list[int]:
-    """Whole parts of `count`; what is left over goes to the first ones, one each."""
+    """Whole parts of `count`; the remainder goes to the first ones, one each."""
     for at, fraction in enumerate(fractions):
         if fraction < 0 or fraction > 1:
             raise ValueError(f"Fraction at index {at} is not between 0 and 1")
@@ -222,7 +222,7 @@ def _sizes_of_fractions(fractions: Sequence[float], count: int) -> list[int]:
 
 
 def length(dataset: object) -> int:
-    """Of a dataset that knows it; else Python's TypeError."""
+    """Length of a dataset that has one; else Python's TypeError."""
     sized: Sized = dataset  # type: ignore[assignment] # that is the question
     return len(sized)
 

@@ -19,7 +19,7 @@ class DistributedSampler(Sampler[int]):
     workers and reads all of the data (`gt.distribute` or a layout cuts the batch).
 
     Args:
-        dataset: what has a length.
+        dataset: a dataset with a length.
         num_replicas: how many programs share the dataset.
         rank: which of them this one is.
         shuffle: in an order drawn from `seed` and the epoch, GT's own; else in the dataset's.
@@ -27,7 +27,7 @@ class DistributedSampler(Sampler[int]):
         drop_last: drop what does not fill a round of the replicas, rather than repeat the first.
 
     Raises:
-        ValueError: `rank` is no replica's.
+        ValueError: `rank` is not below `num_replicas`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """The number that, with the seed, draws the order: another one each epoch."""
+        """Set the number that, with the seed, determines the order: a new one each epoch."""
         self.epoch = epoch
 
 

@@ -1,4 +1,4 @@
-"""How a loader makes one batch of a dataset, in its own process or in a worker's."""
+"""Production of one batch of a dataset, in the loader's own process or in a worker's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from gt.utils.data.planned import Planned
 
 
 class Fetcher:
-    """Batches of one dataset: by indices, or of a stream, of which only their number counts.
+    """Batches of one dataset: by indices, or of a stream, for which only their number matters.
 
     Args:
         held: in a worker, what it has of tensors by their ids; a session is not opened for these.
@@ -40,7 +40,7 @@ class Fetcher:
         return self._stream is not None
 
     def fetch(self, index: object) -> object:
-        """The batch of a list of indices, or the item of one where items are not batched.
+        """The batch for a list of indices, or the single item if items are not batched.
 
         Raises:
             StopIteration: the stream has ended.
@@ -68,10 +68,10 @@ class Fetcher:
 def _whole_batch(
     dataset: object, indices: Sequence[int]
 ) -> tuple[tuple[Tensor, ...], slice | list[int]] | None:
-    """The tensors of a TensorDataset, and the rows that stacking its items gives.
+    """Tensors of a TensorDataset, and the rows that equal stacking its items.
 
-    None where that is not the same: a dataset of another class, and indices that are not plain ones
-    of its length, whose items raise the errors.
+    None where the results could differ: for a dataset of another class, or unusual indices, whose
+    items raise the errors.
     """
     if any(type(index) is not int for index in indices):
         return None
@@ -92,7 +92,7 @@ def _whole_batch(
 
 
 def _taken(tensor: Tensor, rows: slice | list[int], held: Held | None) -> Tensor | Planned:
-    """Rows of a tensor, by one index operation: of the array that a worker holds, or of itself."""
+    """Rows of a tensor by one index operation, on the worker's array or on the tensor itself."""
     if held is not None and not tensor.requires_grad:
         return Planned(made, (held.array[rows], held.dtype))
     return tensor[rows].clone() if isinstance(rows, slice) else tensor[rows]

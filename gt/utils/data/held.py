@@ -1,8 +1,8 @@
 """Tensors that a dataset holds, for workers: read before these are forked.
 
-A session belongs to its process, so a worker has no part in the one that holds their values.
-A worker that indexes the arrays needs no session. One that computes with such a tensor, or with any
-other, opens a session of its own, to which all of them are brought.
+A session belongs to its process, so a worker cannot use the parent's. A worker that only indexes
+arrays needs no session. One that computes with such a tensor, or any other, opens its own session
+and uploads all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gt._core import Tensor
 
 Array = npt.NDArray[np.generic]
 
-# What refers to no tensor, or to all of a program.
+# Types whose values refer to no tensor, or to all tensors of a program.
 _CLOSED = {str, bytes, bool, int, float, complex, type(None), types.ModuleType, types.CodeType}
 _PLAIN = {list, tuple, dict, set}
 
@@ -44,7 +44,7 @@ class Held:
         return cls(tensor, array, tensor.dtype)
 
     def bring(self) -> None:
-        """Gives the tensor its value again, in the session of this process."""
+        """Uploads the tensor's value in the session of this process."""
         self.tensor.data = made(self.array, self.dtype)
 
 
@@ -54,13 +54,13 @@ def made(array: Array, dtype: _core.dtype) -> Tensor:
 
 
 def tensors(roots: Iterable[object]) -> list[Tensor]:
-    """The tensors that are reached from there.
+    """Tensors reachable from the roots.
 
-    By attributes, containers, closures, and what functions of the program name of their modules.
-    Code of libraries is not looked into: it knows no tensor of the program's.
+    References are attributes, container items, closures, and the module names that functions of the
+    program use. Library code is skipped: it refers to no tensor of the program.
     """
     found: list[Tensor] = []
-    seen: dict[int, object] = {}  # kept, or another object could have its id
+    seen: dict[int, object] = {}  # kept alive, so that no other object gets the same id
     level = list(roots)
     while level:
         fresh = {id(one): one for one in level if type(one) not in _CLOSED}
@@ -77,7 +77,7 @@ def tensors(roots: Iterable[object]) -> list[Tensor]:
 
 
 def _next(one: object) -> Iterable[object]:
-    """What an object refers to."""
+    """The objects that an object refers to."""
     if isinstance(one, types.FunctionType):
         named = _named(one) if _is_of_program(one.__module__) else []
         return [*named, one.__closure__, one.__defaults__, one.__kwdefaults__, one.__dict__]
@@ -89,7 +89,9 @@ def _next(one: object) -> Iterable[object]:
 
 
 def _named(function: types.FunctionType) -> list[object]:
-    """What a function's code names: globals, and attributes of modules of the program's."""
+    """The objects that a function's code names: globals, and attributes of the
+    program's modules.
+    """
     names: set[str] = set()
     nested = [function.__code__]
     while nested:
@@ -105,7 +107,7 @@ def _named(function: types.FunctionType) -> list[object]:
 
 @functools.cache
 def _is_of_program(module: str | None) -> bool:
-    """Whether a module is part of the program: neither GT nor installed."""
+    """True if a module is part of the program: neither GT nor installed."""
     if module is None or module.partition(".")[0] == "gt":
         return False
     file = getattr(sys.modules.get(module), "__file__", None)

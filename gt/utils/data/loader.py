@@ -19,7 +19,7 @@ FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "pers
 
 
 class _Endless(Sampler[None]):
-    """The order of a stream: there is none."""
+    """Sampler for a stream, which has no indices."""
 
     def __iter__(self) -> Iterator[None]:
         while True:
@@ -35,11 +35,11 @@ class DataLoader(Generic[T_co]):
     of batches is GT's choice. A `TensorDataset` (or `Subset` of one) with the default collation
     gives a batch by one index operation a tensor.
 
-    A worker has no part in the session. What it makes of numpy arrays, numbers and PyTorch's
-    tensors with the default collation, and of a `TensorDataset`, becomes GT's tensors in the
-    program. A dataset or a `collate_fn` that calls GT's functions works too: its worker then starts
-    a session of its own, a second process that computes with GT's kernels for the CPU, and is given
-    the tensors that the dataset refers to. To write them there changes none of the program's.
+    A worker does not use the session. Results of the default collation (from numpy arrays, numbers
+    and PyTorch's tensors) and of a `TensorDataset` become GT's tensors in the program. A dataset or
+    `collate_fn` that calls GT's functions works too: its worker then starts its own session, in a
+    second process that computes with GT's CPU kernels, and receives the tensors that the dataset
+    refers to. Writing to them there does not change the program's tensors.
 
     Args:
         num_workers: 0 makes each batch when it is asked for; more make `prefetch_factor` (2) each
@@ -131,13 +131,13 @@ class DataLoader(Generic[T_co]):
             return count
         return (count if self.drop_last else count + self.batch_size - 1) // self.batch_size
 
-    def __iter__(self) -> Iterator[Any]:  # what collate_fn makes of items
+    def __iter__(self) -> Iterator[Any]:  # results of collate_fn
         order = self.sampler if self.batch_sampler is None else self.batch_sampler
         has_batches = self.batch_sampler is not None
         if self.num_workers == 0:
             if self.timeout != 0:
                 raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
-            _seed(self.generator)  # drawn, so that the number of workers changes no order
+            _seed(self.generator)  # always, so that the number of workers changes no order
             fetcher = Fetcher(
                 self.dataset, self.collate_fn, batches=has_batches, drop_last=self.drop_last
             )
@@ -221,6 +221,6 @@ def _check_stream(shuffle: bool | None, sampler: object, batch_sampler: object) 
 
 
 def _seed(generator: Generator | None) -> int:
-    """Of the first worker: one draw of the generator."""
+    """Seed of the first worker: one draw of the generator."""
     parts = [number & (2**64 - 1) for number in next_draw(generator)]
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))

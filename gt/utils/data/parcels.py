@@ -1,8 +1,8 @@
-"""What the workers of a loader send: batches, as bytes and memory that has no name.
+"""Batches from a loader's workers, as bytes and anonymous memory.
 
-Arrays lie in a file in memory whose descriptor goes through the socket, so nothing of it is left
-when either process dies. It comes from a child of this process over a socket that has no address,
-which is why it may be a pickle.
+Arrays are in a memory file; its descriptor goes through the socket, so nothing is left when either
+process dies. The data comes from a child process over a socket without an address, so a pickle is
+safe.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from gt.reading import made
 
 Array = npt.NDArray[np.generic]
 
-# Less goes through the socket itself, which holds 200 kB: a descriptor costs four system calls.
+# Smaller data goes through the socket itself, which holds 200 kB: a descriptor costs four system
+# calls.
 INLINE_BYTES_MAX = 1 << 14
-ALIGNMENT = 64  # of an array in the memory: a cache line
+ALIGNMENT = 64  # alignment of an array: a cache line
 
 
 class End:
-    """The stream of a worker has ended."""
+    """A worker's stream has ended."""
 
 
 class Raised:
-    """An exception of a worker, as text and class: it is raised again in the loader's process."""
+    """An exception of a worker, as text and class, to raise again in the loader's process."""
 
     def __init__(self, where: str) -> None:
         kind, error, _ = sys.exc_info()
@@ -48,7 +49,7 @@ class Raised:
         self.text = f"Caught {public.__name__} {where}.\nOriginal {lines}"
 
     def reraise(self) -> NoReturn:
-        """Raise it: RuntimeError where its class cannot be made of a text."""
+        """Raise it, or RuntimeError if its class cannot be constructed from a text."""
         if self.kind is KeyError:
             raise KeyError(_Key(self.text))
         try:
@@ -58,11 +59,11 @@ class Raised:
         try:
             raise error
         finally:
-            del error  # its frames would keep it, and the worker processes with it
+            del error  # its frames would keep the worker processes alive
 
 
 class _Key(str):
-    """KeyError shows the repr of its key, in which lines would be unreadable."""
+    """Key with a plain repr: KeyError shows the repr, in which line breaks would be unreadable."""
 
     __slots__ = ()
 
@@ -72,7 +73,9 @@ class _Key(str):
 
 @dataclass(frozen=True)
 class Parcel:
-    """A batch on its way: which it is, and its parts, here or in the memory behind a descriptor."""
+    """A batch in transit: its round and number, and its parts, here or in the memory behind a
+    descriptor.
+    """
 
     round: int
     number: int
@@ -81,7 +84,7 @@ class Parcel:
     descriptor: int | None = None
 
     def opened(self) -> object:
-        """The batch; its memory is let go with the last array in it."""
+        """The batch; its memory is freed with the last array in it."""
         parts: Iterator[memoryview | bytearray]
         parts = self._mapped() if self.parts is None else iter(self.parts)
         head = next(parts)
@@ -97,13 +100,13 @@ class Parcel:
             place += _aligned(size)
 
     def drop(self) -> None:
-        """Let go of what nobody will open."""
+        """Release a batch that nobody will open."""
         if self.descriptor is not None:
             os.close(self.descriptor)
 
 
 def send(connection: Connection, place: tuple[int, int], batch: object, where: str) -> None:
-    """Send the batch with this round and number; where it cannot be packed, that error."""
+    """Send the batch with this round and number; if it cannot be packed, send that error."""
     try:
         parts = _packed(batch)
         sizes = tuple(len(part) for part in parts)
@@ -123,8 +126,8 @@ def receive(connection: Connection) -> Parcel:
     """The next parcel.
 
     Raises:
-        EOFError: the worker is gone.
-        OSError: it is gone in the middle of one.
+        EOFError: the worker has ended.
+        OSError: it has ended in the middle of a parcel.
     """
     parcel = connection.recv()
     assert isinstance(parcel, Parcel), parcel
@@ -138,7 +141,7 @@ def receive(connection: Connection) -> Parcel:
 
 
 class _Packer(pickle.Pickler):
-    """Tensors as their bytes, which need no copy."""
+    """Packs tensors as their bytes, without a copy."""
 
     def reducer_override(self, obj: object) -> tuple[Callable[..., object], tuple[object, ...]]:
         if not isinstance(obj, Tensor):
@@ -162,7 +165,7 @@ def received(
 
 
 class _Sink(bytearray):
-    """A file to pickle into."""
+    """A writable file for the pickler."""
 
     def write(self, data: bytes) -> None:
         self.extend(data)
@@ -183,7 +186,7 @@ def _bytes_of(sizes: tuple[int, ...]) -> int:
 
 
 def _written(parts: list[memoryview], sizes: tuple[int, ...]) -> int:
-    """The descriptor of a file in memory that holds the parts."""
+    """Descriptor of a memory file that holds the parts."""
     descriptor = os.memfd_create("gt-batch")
     try:
         os.ftruncate(descriptor, _bytes_of(sizes))

@@ -1,4 +1,6 @@
-"""Tensors of the loader's process, as a worker has them. Nothing is sent here (parcels.py)."""
+"""Tensors to be made in the loader's process, as placeholders in a worker. parcels.py
+sends them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Planned:
-    """How a tensor is made, and of what: it becomes that tensor where a batch is opened."""
+    """A function and arguments that make a tensor; they become that tensor when a batch
+    is opened.
+    """
 
     make: Callable[..., object]
     arguments: tuple[object, ...]

@@ -14,7 +14,7 @@ from gt.utils.data.dataset import length, numbers
 T_co = TypeVar("T_co", covariant=True)
 
 
-# Draws at a time of a sampler with replacement: a few milliseconds of work, 512 KiB.
+# Number of draws at a time for a sampler with replacement: a few milliseconds, 512 KiB.
 DRAWS_MAX = 2**16
 
 
@@ -64,13 +64,13 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices a round has; the dataset may change its length between two."""
+        """Number of indices in a round; the dataset may change its length between two rounds."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
         count, left = len(self.data_source), self.num_samples
         if self.replacement:
-            # Programs ask for as many as they can ever need: `num_samples=int(1e10)`.
+            # Programs may request far more than they use: `num_samples=int(1e10)`.
             for begin in range(0, left, DRAWS_MAX):
                 size = (min(DRAWS_MAX, left - begin),)
                 yield from numbers(randint(0, count, size, generator=self.generator))

@@ -1,6 +1,6 @@
 """The process of a worker: its seeds, its loop.
 
-A batch is made in fetch.py and packed in parcels.py; the loader's side is workers.py.
+fetch.py makes a batch, parcels.py packs it; workers.py is the loader's side.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ Init = Callable[[int], object]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerInfo:
-    """What a worker of a loader knows of itself: its number of all, a seed, and its dataset."""
+    """A worker's view of itself in its loader: its number, the number of workers, a seed, its
+    dataset.
+    """
 
     id: int
     num_workers: int
@@ -54,14 +56,14 @@ def get_worker_info() -> WorkerInfo | None:
 
 @dataclass(frozen=True)
 class Begin:
-    """Asks a worker to begin with the dataset again."""
+    """Request to start the dataset again."""
 
     round: int
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Asks a worker for a batch."""
+    """Request for a batch."""
 
     round: int
     number: int
@@ -70,9 +72,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class Apart:
-    """Makes a process a worker's: it has no part in the session of its parent.
+    """Marks a process as a worker's: it does not use its parent's session.
 
-    First of a worker's arguments, so that it holds when the dataset is read from a pickle.
+    It is the first of a worker's arguments, so that it takes effect before the dataset is
+    unpickled.
     """
 
     def __reduce__(self) -> tuple[Callable[[], Apart], tuple[()]]:
@@ -80,7 +83,7 @@ class Apart:
 
 
 def set_apart() -> Apart:
-    """Of this process, from here on."""
+    """Separates this process from its parent's session, from here on."""
     _core.leave_parent()
     config.stand_alone()
     scopes.forget()
@@ -89,7 +92,7 @@ def set_apart() -> Apart:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What all workers of a loader are told."""
+    """Settings that all workers of a loader get."""
 
     dataset: Dataset[object]
     collate: Collate
@@ -105,16 +108,16 @@ class Task:
         return replace(self, held=held)
 
     def with_foreign(self, foreign: list[Connection]) -> Task:
-        """With connections of the parent's, which a forked worker lets go of."""
+        """A copy with the parent's connections, which a forked worker closes."""
         return replace(self, foreign=foreign)
 
     def __getstate__(self) -> dict[str, object]:
-        """Of a process that is not forked: it has nothing of its parent's but by pickle."""
+        """State for a process that is not forked: pickle passes it everything of its parent."""
         return self.__dict__ | {"held": [], "foreign": []}
 
 
 def run(_apart: Apart, connection: Connection, task: Task, worker: int) -> None:
-    """Makes batches as they are asked for, until nobody is there to take them."""
+    """Make batches on request, until the loader is gone."""
     try:
         set_apart()
         for other in task.foreign:
@@ -127,11 +130,11 @@ def run(_apart: Apart, connection: Connection, task: Task, worker: int) -> None:
         )
         _serve(connection, task, held)
     except (KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
-        return  # the parent has it too, or the parent is gone
+        return  # the parent handles it too, or is gone
 
 
 def _seed(base: int, worker: int) -> None:
-    """All generators of a program, as PyTorch's workers have them."""
+    """Seed all generators of a program, as PyTorch's workers do."""
     random.seed(base + worker)
     manual_seed(base + worker)
     words = [worker, base & (2**32 - 1), base >> 32, 0]
@@ -142,7 +145,9 @@ def _seed(base: int, worker: int) -> None:
 
 
 def _bring(held: dict[int, Held]) -> None:
-    """A session begins: from here on the tensors themselves are used, which may be written."""
+    """Called when a session begins: from here on the tensors themselves are used, which may be
+    written.
+    """
     tensors = list(held.values())
     held.clear()
     for one in tensors:
@@ -163,12 +168,12 @@ def _serve(connection: Connection, task: Task, held: dict[int, Held]) -> None:
             continue
         batch = _fetched(source, request.index, where) if isinstance(source, Fetcher) else source
         if isinstance(batch, End):
-            source = batch  # an iterator that has ended is not asked again
+            source = batch  # an exhausted iterator is not called again
         parcels.send(connection, (request.round, request.number), batch, where)
 
 
 def _listen(connection: Connection, asked: queue.SimpleQueue[Begin | Ask | None]) -> None:
-    """Hands on what is asked, so that nobody waits who asks; None when nobody is there any more."""
+    """Pass on requests, so that the sender never blocks; None when the loader is gone."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker is a child"
     try:

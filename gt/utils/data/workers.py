@@ -1,6 +1,6 @@
-"""The workers of a loader, seen from its process: started, asked, waited for, ended.
+"""The workers of a loader, seen from its process: start, requests, results and end.
 
-What they do stands in worker_process.py, what they send in parcels.py.
+worker_process.py is their side, parcels.py the format of their batches.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gt.utils.data.held import Held, tensors
 from gt.utils.data.parcels import End, Parcel, Raised
 from gt.utils.data.worker_process import Apart, Ask, Begin, Task, run
 
-# How long a worker may take for the batch that it is making when it is told to end.
+# Seconds for a worker to finish its current batch when it is told to end.
 END_SECONDS = 5.0
-# The ends of all workers' connections in this process: a child that is forked lets go of them.
+# This process's ends of all workers' connections: a forked child closes them.
 _ends: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
@@ -34,8 +34,8 @@ def context_of(chosen: object, num_workers: int) -> BaseContext | None:
     """The start method that a user names, or a context of `multiprocessing`.
 
     Raises:
-        ValueError: no such method, or no workers.
-        TypeError: neither a name nor a context.
+        ValueError: there is no such method, or no workers.
+        TypeError: the value is neither a name nor a context.
     """
     if chosen is None:
         return None
@@ -61,7 +61,7 @@ def context_of(chosen: object, num_workers: int) -> BaseContext | None:
 
 
 class Workers:
-    """Processes that make batches; each has the dataset as it was when they started."""
+    """Processes that make batches; each has a copy of the dataset from their start."""
 
     def __init__(self, task: Task, context: BaseContext | None) -> None:
         if context is None:
@@ -85,7 +85,7 @@ class Workers:
         ours, theirs = context.Pipe()
         _ends.add(ours)
         self._connections.append(ours)
-        # Those of the other loaders too, or a worker would not see that nobody is there any more.
+        # Includes those of other loaders, or a worker would not notice that its loader is gone.
         arguments = (Apart(), theirs, task.with_foreign(list(_ends)), worker)
         process = context.Process(target=run, args=arguments, daemon=True)  # type: ignore[attr-defined] # every context has it
         process.start()
@@ -96,14 +96,14 @@ class Workers:
         return len(self._connections)
 
     def ask(self, worker: int, request: Begin | Ask) -> None:
-        """Send a request; one that cannot be delivered shows in what is waited for."""
+        """Send a request; if it cannot be delivered, `receive` raises the error."""
         try:
             self._connections[worker].send(request)
         except (BrokenPipeError, ConnectionResetError):
             self._raise_dead()
 
     def receive(self, timeout: float | None) -> list[Parcel]:
-        """What has come, or comes first; nothing after so many seconds.
+        """Parcels that have arrived, or that arrive first; none after `timeout` seconds.
 
         Raises:
             RuntimeError: a worker has died.
@@ -122,7 +122,9 @@ class Workers:
         return found
 
     def _raise_dead(self) -> NoReturn:
-        """RuntimeError for the workers that are gone, of which the first says why."""
+        """Raise RuntimeError for the workers that have ended; the first of them gives
+        the reason.
+        """
         ended = links.wait([process.sentinel for process in self._processes], END_SECONDS)
         dead = [process for process in self._processes if process.sentinel in ended]
         for process in dead:
@@ -139,11 +141,11 @@ class Workers:
         raise failure
 
     def close(self) -> None:
-        """End the processes: after their batch, or at once if that takes too long."""
+        """End the processes: after their current batch, or by force if that takes too long."""
         if self._owner != os.getpid():
-            return  # a child that was forked meanwhile
+            return  # in a child that was forked meanwhile
         for connection in self._connections:
-            with contextlib.suppress(OSError):  # it is gone already
+            with contextlib.suppress(OSError):  # it has ended already
                 connection.send(None)
             connection.close()
         end = time.monotonic() + END_SECONDS
@@ -173,11 +175,12 @@ def _reason(process: BaseProcess) -> RuntimeError:
 class Batches:
     """The batches of one round of a loader, which its workers make ahead.
 
-    Worker k makes every k-th batch. They come in the order of the indices, or as they are made.
+    Worker k makes every k-th batch. They are returned in the order of the indices, or as they
+    arrive.
 
     Args:
-        ahead: how many batches each worker makes before they are asked for.
-        timeout: seconds that a batch may take; 0 is no limit.
+        ahead: number of batches that each worker makes in advance.
+        timeout: seconds for a batch; 0 is no limit.
     """
 
     def __init__(
@@ -195,11 +198,9 @@ class Batches:
         self._round, self._ahead = round_number, ahead
         self._timeout, self._in_order = timeout, in_order
         self._close = close
-        self._active = dict.fromkeys(
-            range(len(workers)), 0
-        )  # with how many batches it is asked for
+        self._active = dict.fromkeys(range(len(workers)), 0)  # number of requested batches
         self._cycle: Iterator[int] = itertools.cycle(range(len(workers)))
-        self._owners: dict[int, int] = {}  # of the batches that are asked for
+        self._owners: dict[int, int] = {}  # worker of each requested batch
         self._made: dict[int, Parcel] = {}
         self._asked = 0
         for worker in self._active:
@@ -233,7 +234,7 @@ class Batches:
         raise StopIteration
 
     def _ask(self) -> None:
-        """Have the next worker make the next batch, if there is one."""
+        """Request the next batch from the next worker, if there is one."""
         if not self._active:
             return
         try:
@@ -247,7 +248,7 @@ class Batches:
         self._asked += 1
 
     def _next_worker(self) -> int:
-        """The next in turn; where the order is free, one that has the least to do."""
+        """The next worker in turn; if the order is free, one with the fewest requests."""
         if not self._in_order:
             return min(self._active, key=lambda worker: self._active[worker])
         return next(worker for worker in self._cycle if worker in self._active)
@@ -260,7 +261,7 @@ class Batches:
             if parcel.round == self._round:
                 self._made[parcel.number] = parcel
             else:
-                parcel.drop()  # of a round that was left early
+                parcel.drop()  # from a round that was left early
 
     def __del__(self) -> None:
         for parcel in self._made.values():

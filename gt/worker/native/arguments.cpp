@@ -1,4 +1,4 @@
-// Arguments of calls as values: what a call is given, of a run's operands and results so far.
+// Values of a call's arguments, from a run's operands and its results so far.
 #include <ATen/ScalarOps.h>
 #include <c10/util/Exception.h>
 
@@ -27,7 +27,7 @@ at::Tensor wrapped(const Operand& operand) {
   return at::native::wrapped_scalar_tensor(number(operand).toScalar());
 }
 
-// The last `count` sizes of an operand; all where that is negative.
+// The last `count` sizes of an operand; all of them if `count` is negative.
 std::vector<int64_t> sizes(const Operand& operand, int64_t count) {
   Borrowed tensor(operand);
   at::IntArrayRef all = (*tensor).sizes();

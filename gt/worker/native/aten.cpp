@@ -1,5 +1,5 @@
-// All of the helper as one translation unit: torch's headers are read once, which is nearly all of
-// the time it takes.
+// The whole helper as one translation unit: torch's headers are read once, which takes nearly all
+// of the compile time.
 #include "arguments.cpp"
 #include "batch.cpp"
 #include "build.cpp"

@@ -1,6 +1,6 @@
 // Convolutions over a batch, a part of it for each thread. OpenMP's threads, which ATen's kernels
-// use, sleep between two kernels, and one convolution is several of them: to wake them each time
-// takes what they save. gt/worker/torch_convolution.py does the same for Python's kernels.
+// use, sleep between two kernels, and one convolution is several of them: waking them each time
+// costs as much as they save. gt/worker/torch_convolution.py does this for Python's kernels.
 #include <ATen/Parallel.h>
 #include <ATen/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -18,7 +18,7 @@ using Values = std::vector<c10::IValue>;
 
 BatchThreads threads{};
 
-// One thread for ATen's kernels in this thread, as long as it lives.
+// Limits ATen's kernels in the calling thread to one thread during the object's life.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) { threads.set(1); }
@@ -30,11 +30,11 @@ class OneThread {
   int before_;
 };
 
-// A call that is cut, and what its parts have given so far.
+// A call that is cut, and the results of its parts so far.
 class CutCall {
  public:
-  // Args: cut, how many of the operands have the batch first: so does the first result; of the
-  // others parts are summed.
+  // `cut`: number of operands with the batch as first dimension. The first result has it too; the
+  // other results are sums over the parts.
   CutCall(const c10::OperatorHandle& op, const Values& values, size_t cut, int64_t batch,
           int64_t parts)
       : op_(op), values_(values), cut_(cut), batch_(batch), made_(static_cast<size_t>(parts)) {}
@@ -115,8 +115,8 @@ bool run_cut(const c10::OperatorHandle& op, Cut kind, const Values& values, Valu
 
 extern "C" {
 
-// How gt._kernels runs tasks on its threads, how many there are, and what sets how many OpenMP has
-// in the thread that calls it.
+// Sets the function that runs tasks on gt._kernels' threads, their number, and the function that
+// sets OpenMP's number of threads in the calling thread.
 void gt_set_threads(decltype(gt::BatchThreads::run) run, int most, void (*set)(int)) {
   gt::threads = {run, most, set};
 }

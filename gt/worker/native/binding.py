@@ -1,7 +1,8 @@
-"""Makes the program that runs an instruction: its row's first line that fits.
+"""Makes the program that runs an instruction, from its row's first line that fits.
 
-Once for each form of an instruction (its row, what its operands are, the attributes that are not
-read at each run); the worker's loop keeps the programs. What does not fit runs in Python.
+A program is made once for each form of an instruction (its row, its operands' kinds, the attributes
+that are not read at each run); the worker's loop keeps the programs. Instructions without a fitting
+line run in Python.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _CODES = {"none": 0, "mean": 1, "sum": 2}
 
 @dataclasses.dataclass(frozen=True)
 class _Operands:
-    """Places in what a run is given: of operands, of the list, of changing attributes."""
+    """Indices of a run's inputs: of operands, of the list, of changing attributes."""
 
     names: dict[str, int]
     kinds: dict[str, int]
@@ -42,8 +43,8 @@ class Binder:
     """Programs of one helper, for values on one device.
 
     Args:
-        library: The helper.
-        device: Where values are.
+        library: The helper library.
+        device: Device of the values.
         in_python: Rows, and operators of generic rows, that have no program.
     """
 
@@ -62,13 +63,14 @@ class Binder:
         over: int,
         attributes: Sequence[object],
     ) -> tuple[int, int] | None:
-        """The program's address, and the attributes (a bit each) whose numbers each run is given.
+        """The program's address, and the attributes (a bit each) whose numbers are passed to each
+        run.
 
         Args:
-            row: its name.
-            kinds: what each operand is that is not in the list.
-            listed: what each operand of the list is.
-            over: the operands whose buffers it writes to.
+            row: name of the row.
+            kinds: kind of each operand that is not in the list.
+            listed: kind of each operand in the list.
+            over: operands whose buffers it overwrites, a bit each.
             attributes: as the row's Python kernel gets them.
         """
         if (attributes[0] if row in generic.ROWS else row) in self._in_python:
@@ -88,7 +90,7 @@ class Binder:
 
 
 class _Compiler:
-    """One line as one program."""
+    """Compiles one line into one program."""
 
     def __init__(self, library: ctypes.PyDLL, device: torch.device, line: Line) -> None:
         self._device, self._line = device, line
@@ -115,7 +117,7 @@ class _Compiler:
     def _name(
         self, kinds: Sequence[int], listed: Sequence[int], attributes: Sequence[object]
     ) -> int:
-        """Gives operands and attributes their names; the attributes that each run is given."""
+        """Names operands and attributes; returns the attributes that are passed to each run."""
         line, places = self._line, self._operands
         names = [name for name in line.parameters if name != line.listed]
         if bool(listed) != (line.listed is not None) or len(kinds) > len(names):
@@ -182,7 +184,7 @@ class _Compiler:
 
     def _result(self, result: ast.expr) -> None:
         parts = result.elts if isinstance(result, ast.Tuple) else [result]
-        # Calls first: their arguments are pushed where the results will be.
+        # Calls come first: their arguments are pushed at the place of their results.
         called = [
             self._call(one) if isinstance(one, (ast.Call, ast.BinOp)) else None for one in parts
         ]
@@ -195,7 +197,7 @@ class _Compiler:
         self._program.results()
 
     def _call(self, call: ast.expr) -> range:
-        """Pushes a call, with the kernel that stands before it; the places of its results."""
+        """Pushes a call, with its kernel before it; returns the places of its results."""
         if isinstance(call, ast.BinOp):
             self._kernel_before(call.left)
             call = call.right
@@ -225,7 +227,7 @@ class _Compiler:
             self._argument(argument, OF_KERNEL)
 
     def _argument(self, node: ast.expr, type_: str) -> None:
-        """Pushes an argument for a schema's argument of this type."""
+        """Pushes an argument of the given schema type."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
             self._named(node.operand, "number or Tensor")
         elif isinstance(node, ast.BoolOp):

@@ -1,4 +1,4 @@
-// Makes programs, call by call, for gt/worker/native/binding.py: arguments are pushed, then the
+// Builds programs, call by call, for gt/worker/native/binding.py: arguments are pushed, then the
 // call that takes them. Nothing is executed here.
 #include <c10/util/Exception.h>
 #include <torch/headeronly/version.h>
@@ -21,7 +21,7 @@ void push(void* pointer, c10::IValue constant) {
   program(pointer).pending.push_back(std::move(argument));
 }
 
-// Puts the last `count` arguments into one.
+// Replaces the last `count` arguments by one that holds them.
 void collect(void* pointer, Source source, size_t count) {
   auto& pending = program(pointer).pending;
   TORCH_CHECK(count <= pending.size(), count, " arguments of ", pending.size());
@@ -47,7 +47,8 @@ gt::Cut cut_of(std::string_view op) {
 
 using Tensor = const at::Tensor&;
 
-// What can be called without a stack: the operator was registered with this very C++ type.
+// True if the operator was registered with this very C++ type: then it can be called without a
+// stack.
 template <typename Function>
 bool has_type(const c10::OperatorHandle& op) {
   try {
@@ -90,7 +91,7 @@ Signature signature_of(const c10::OperatorHandle& op, const std::vector<Argument
                                                          : Signature::Boxed;
 }
 
-// Runs `work`; 0, or -1 with the error's text kept.
+// Runs `work`; returns 0, or -1 with the error's text kept.
 template <typename Work>
 int guarded(Work work) noexcept {
   try {
@@ -108,7 +109,7 @@ int guarded(Work work) noexcept {
 
 extern "C" {
 
-// The torch that this was compiled against; the first thing that is asked.
+// Version of the torch that this was compiled against; asked before anything else.
 const char* gt_torch_version() { return TORCH_VERSION; }
 
 const char* gt_error_text() { return gt::error_text().c_str(); }
@@ -143,7 +144,7 @@ void gt_push_floats(void* pointer, const double* values, size_t count) {
   push(pointer, c10::IValue(std::vector<double>(values, values + count)));
 }
 
-// The sizes of an operand: the last `count`, or all where that is negative.
+// Pushes the last `count` sizes of an operand; all of them if `count` is negative.
 void gt_push_sizes(void* pointer, size_t index, int64_t count) {
   Argument argument;
   argument.source = Source::SizesOf;
@@ -152,7 +153,7 @@ void gt_push_sizes(void* pointer, size_t index, int64_t count) {
   program(pointer).pending.push_back(std::move(argument));
 }
 
-// The dtype of a tensor; with `is_device` its device. The handle stays the caller's.
+// Pushes the dtype of a tensor; with `is_device` its device. The caller keeps the handle.
 void gt_push_option_of(void* pointer, void* impl, int is_device) {
   auto* tensor = static_cast<c10::TensorImpl*>(impl);
   if (is_device != 0) {
@@ -177,8 +178,8 @@ void gt_guard(void* pointer, uint32_t what, size_t operand, int64_t value) {
   program(pointer).guards.push_back({static_cast<gt::Guard::What>(what), operand, value});
 }
 
-// The pending arguments become those of a call. Its results are the next temporaries; returns how
-// many, or -1.
+// Makes the pending arguments those of a call, whose results are the next temporaries. Returns the
+// number of results, or -1.
 int gt_call(void* pointer, const char* name, const char* overload) {
   Program& made = program(pointer);
   int status = guarded([&] {
@@ -202,9 +203,8 @@ int gt_call(void* pointer, const char* name, const char* overload) {
   return status == 0 ? static_cast<int>(made.calls.back().results) : -1;
 }
 
-// The pending arguments are those of a kernel, which stands before the next call and gives its
-// results where it takes them. Returns how many results the kernel has; -1 where there is none
-// such.
+// Makes the pending arguments those of a kernel before the next call, whose results it gives if it
+// takes them. Returns the number of the kernel's results; -1 if there is no such kernel.
 int gt_kernel(void* pointer, const char* name) {
   Program& made = program(pointer);
   int results = -1;
@@ -217,7 +217,7 @@ int gt_kernel(void* pointer, const char* name) {
   return results;
 }
 
-// The pending kernel is a call by itself.
+// Makes the pending kernel a call by itself.
 void gt_kernel_alone(void* pointer, size_t results) {
   Program& made = program(pointer);
   gt::Call call;
@@ -228,7 +228,7 @@ void gt_kernel_alone(void* pointer, size_t results) {
   made.calls.push_back(std::move(call));
 }
 
-// The same for what ATen has no operator for, with one result.
+// Adds a call of a builtin, for an operation without an ATen operator, with one result.
 void gt_builtin(void* pointer, uint32_t builtin) {
   Program& made = program(pointer);
   gt::Call call;
@@ -240,14 +240,14 @@ void gt_builtin(void* pointer, uint32_t builtin) {
   made.calls.push_back(std::move(call));
 }
 
-// The pending arguments are the program's results.
+// Makes the pending arguments the program's results.
 void gt_results(void* pointer) {
   program(pointer).results = std::move(program(pointer).pending);
   program(pointer).pending.clear();
 }
 
-// The next result, of a program with so many operands, is stated to be like this tensor. The
-// handle stays the caller's.
+// States that the next result, of a program with so many operands, is like this tensor. The caller
+// keeps the handle.
 void gt_state_result(void* pointer, void* impl, size_t operands) {
   auto* like = static_cast<c10::TensorImpl*>(impl);
   program(pointer).operands = operands;
@@ -255,7 +255,7 @@ void gt_state_result(void* pointer, void* impl, size_t operands) {
       {c10::typeMetaToScalarType(like->dtype()), like->sizes().vec()});
 }
 
-// The type of an argument of an operator, as its schema writes it; empty where there is none such.
+// The type of an operator's argument, as its schema writes it; empty if there is no such argument.
 const char* gt_argument_type(const char* name, const char* overload, size_t place) {
   thread_local std::string text;
   text.clear();

@@ -1,8 +1,8 @@
 """Compiles the helper against the installed torch, once, into the user's cache folder.
 
-`python build.py FOLDER KEY COMMAND...` is a process of its own, which yields to everybody else's
-work. It ends, and its compiler with it, when its standard input does: that is a pipe from the
-worker, so no way in which a worker ends leaves anything behind. Nothing here imports torch or gt.
+`python build.py FOLDER KEY COMMAND...` is a process of its own, of lowest priority. It ends, and
+its compiler with it, when its standard input does: that is a pipe from the worker, so nothing stays
+behind however a worker ends. Nothing here imports torch or gt.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ SOURCES = (
     *("frame.h", "kernel_calls.h", "kernel_table.h", "kernels.h", "loops.h", "program.h"),
 )
 HERE = pathlib.Path(__file__).resolve().parent
-# A minute on a busy machine; a compiler that takes longer is stuck.
+# Compiling takes a minute on a busy machine; a compiler that exceeds this limit is stuck.
 COMPILE_SECONDS_MAX = 600.0
-# A compiler that failed is not asked again for a day: every program would wait for it in vain.
+# A compiler that failed is not run again for a day: every program would wait for it in vain.
 FAILURE_SECONDS = 86400.0
 _POLL_SECONDS = 0.1
 _NICE_MAX = 19
-# AT_PER_OPERATOR_HEADERS: ATen's headers by operator, a third of the time.
+# AT_PER_OPERATOR_HEADERS includes ATen's headers by operator, which takes a third of the time.
 FLAGS = ("-std=c++20", "-O3", "-fPIC", "-shared", "-DAT_PER_OPERATOR_HEADERS")
 LIBRARIES = ("-ltorch_cpu", "-lc10")
 
 
 def key(torch_version: str, compiler_version: str) -> str:
-    """What names the helper: all that decides what is compiled."""
+    """Name of the helper: a digest of everything that decides on its compilation."""
     digest = hashlib.sha256()
     for part in (torch_version, compiler_version, *FLAGS, *LIBRARIES, os.uname().machine):
         digest.update(part.encode() + b"\0")
@@ -60,12 +60,13 @@ def key(torch_version: str, compiler_version: str) -> str:
 
 
 def library(folder: pathlib.Path, name: str, *, is_installed: bool = False) -> pathlib.Path | None:
-    """The helper of this key, if it is there and is what was written.
+    """The helper of this key, if it exists and is unchanged since it was written.
 
     Args:
-        folder: where it is looked for.
+        folder: the folder to look in.
         name: the key.
-        is_installed: it came with the package, whose owner need not be the user.
+        is_installed: True for a helper that came with the package, whose owner need not be the
+            user.
     """
     path = folder / f"{name}.so"
     try:
@@ -82,11 +83,11 @@ def _facts(name: str, data: bytes) -> dict[str, object]:
 
 
 class UnwantedError(Exception):
-    """The worker that wanted a helper is gone."""
+    """The worker that asked for a helper is gone."""
 
 
 def failure(folder: pathlib.Path, name: str) -> str | None:
-    """What the compiler complained about today, if it did."""
+    """The compiler's message, if it failed within the last day."""
     path = folder / f"{name}.failed"
     with contextlib.suppress(OSError):
         if time.time() - path.stat().st_mtime < FAILURE_SECONDS:
@@ -100,18 +101,18 @@ def compile_into(
     command: Sequence[str],
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> pathlib.Path:
-    """Runs the compiler unless another process has done it meanwhile; the helper's file.
+    """Runs the compiler unless another process has done it meanwhile; returns the helper's file.
 
     Args:
-        folder: where it is kept; made for this user alone.
+        folder: its folder; made for this user alone.
         name: the key.
-        command: the compiler's, to which the source and the output's name are added.
-        is_wanted: asked ten times a second.
+        command: the compiler's command line, to which source and output are added.
+        is_wanted: a function called ten times a second; False ends the compiler.
 
     Raises:
         OSError: the folder cannot be written to.
-        RuntimeError: the compiler says that it cannot.
-        UnwantedError: nobody wants it any more.
+        RuntimeError: the compiler failed.
+        UnwantedError: `is_wanted` returned False.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(folder / f"{name}.lock", is_wanted):
@@ -120,7 +121,7 @@ def compile_into(
             return done
         with _scratch(folder / f"{name}.tmp") as scratch:
             made = scratch / "helper.so"
-            # The libraries come last: some linkers leave out what nothing before them needs.
+            # The libraries come last: some linkers drop those that nothing before them needs.
             source = str(HERE / "aten.cpp")
             try:
                 _run([*command, source, "-o", str(made), *LIBRARIES], scratch, is_wanted)
@@ -130,7 +131,7 @@ def compile_into(
             facts = scratch / "helper.json"
             facts.write_text(json.dumps(_facts(name, made.read_bytes())), encoding="utf-8")
             made.chmod(0o700)
-            # What is written last says what was written before it.
+            # The last file written shows that the others are complete.
             made.replace(folder / f"{name}.so")
             facts.replace(folder / f"{name}.json")
     (folder / f"{name}.failed").unlink(missing_ok=True)
@@ -139,7 +140,9 @@ def compile_into(
 
 @contextlib.contextmanager
 def _locked(path: pathlib.Path, is_wanted: Callable[[], bool]) -> Iterator[None]:
-    """Two workers compile once. The lock goes with the process, however that ends."""
+    """Locks a file, so that two workers compile once. The lock ends with the process,
+    in any case.
+    """
     with path.open("w", encoding="utf-8") as file:
         while True:
             try:
@@ -154,7 +157,7 @@ def _locked(path: pathlib.Path, is_wanted: Callable[[], bool]) -> Iterator[None]
 
 @contextlib.contextmanager
 def _scratch(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """An empty folder, under the lock; also where one was left by a process that was killed."""
+    """An empty folder, under the lock; a folder left by a killed process is emptied."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
     try:
@@ -167,10 +170,10 @@ def _run(command: list[str], scratch: pathlib.Path, is_wanted: Callable[[], bool
     said = scratch / "said"
     until = time.monotonic() + COMPILE_SECONDS_MAX
     with said.open("wb") as output:
-        # This process has no gt.config; a compiler leaves nothing where it is told to write.
+        # This process has no gt.config. TMPDIR makes the compiler leave no files elsewhere.
         environment = os.environ | {"TMPDIR": str(scratch), "LC_ALL": "C"}  # noqa: TID251
         try:
-            # A group of its own, which ends as one: a compiler has children.
+            # A process group of its own, which is ended as a whole: a compiler has children.
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -200,20 +203,20 @@ def _run(command: list[str], scratch: pathlib.Path, is_wanted: Callable[[], bool
 
 
 def _is_input_open() -> bool:
-    """Whether the process that started this one lives: it holds the other end of a pipe."""
+    """True if the process that started this one lives: it holds the other end of a pipe."""
     readable, _, _ = select.select([sys.stdin], [], [], 0)
     return not readable
 
 
 def _yield_to_others() -> None:
-    """The processor's and the memory's last: who else wants either gets it."""
+    """Lowers this process's priority for the processor and memory below all others."""
     os.nice(_NICE_MAX)
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def main(arguments: list[str]) -> int:
-    """The process: 0, or 1 with the reason on stdout."""
+    """Entry point of the process: returns 0, or 1 with the reason on stdout."""
     folder, name, *command = arguments
     _yield_to_others()
     try:

@@ -1,5 +1,5 @@
-// What a run of a program has. Of it the arguments of calls are made (arguments.cpp), and calls run
-// (run.cpp), for one or for a group (groups.cpp).
+// State of one run of a program. Arguments of calls are made from it (arguments.cpp), and calls run
+// on it (run.cpp), for one member or for a group (groups.cpp).
 #pragma once
 
 #include <ATen/Tensor.h>
@@ -12,11 +12,11 @@ namespace gt {
 
 using TensorPointer = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-// In place of how many results there are.
+// Status codes in place of the number of results.
 constexpr int FELL_THROUGH = -1;
 constexpr int FAILED = -2;
 
-// A tensor that somebody else owns: no count is touched.
+// A tensor of another owner: its reference count stays as it is.
 class Borrowed {
  public:
   explicit Borrowed(const Operand& operand)
@@ -31,21 +31,21 @@ class Borrowed {
   at::Tensor tensor_;
 };
 
-// What one run has: operands, and results of the calls so far.
+// Operands of one run, and the results of its calls so far.
 struct Frame {
   const Operand* operands;
   std::vector<c10::IValue>& temporaries;
 };
 
-// What an argument is; as a tensor, which is undefined where it is none.
+// The value of an argument; as a tensor, undefined for an argument that is none.
 c10::IValue value(const Argument& argument, const Frame& frame);
 at::Tensor tensor(const Argument& argument, const Frame& frame);
 
-// Runs a call, whose results go behind the others; false where nobody here runs it.
+// Runs a call, whose results go behind the others; false if nothing here runs it.
 bool execute(const Call& call, Frame& frame);
 
-// A program for several members, whose operands follow one another, `width` of each: calls of lists
-// once for all.
+// Runs a program for several members, whose operands follow one another, `width` for each; calls of
+// lists run once for all.
 int run_group(const Program& program, const Operand* operands, size_t width, size_t members,
               void** results);
 

@@ -1,4 +1,4 @@
-// Runs one program for several members, a group: updates of parameters of an optimizer.
+// Runs one program for a group of members: updates of an optimizer's parameters.
 #include <c10/util/Exception.h>
 
 #include "frame.h"
@@ -7,7 +7,7 @@ namespace gt {
 
 namespace {
 
-// Whether a call takes lists of tensors: of the parameters of an update, for one.
+// True if a call takes lists of tensors, such as an update's parameters.
 bool takes_lists(const Call& call) {
   for (const Argument& argument : call.arguments) {
     if (argument.source == Source::List) return true;
@@ -15,8 +15,8 @@ bool takes_lists(const Call& call) {
   return false;
 }
 
-// Whether a call computes the same for all members of a group: it is given numbers alone. A kernel
-// of GT's is given tensors.
+// True if a call computes the same for all members of a group: its arguments are numbers alone. A
+// kernel of GT's gets tensors.
 bool is_shared(const Call& call, const Frame& frame) {
   if (call.kernel.entry != nullptr) return false;
   for (const Argument& argument : call.arguments) {
@@ -27,7 +27,7 @@ bool is_shared(const Call& call, const Frame& frame) {
   return true;
 }
 
-// One call for all members: lists of theirs after one another, the rest as the first one has it.
+// Runs one call for all members: their lists are joined, other arguments are the first member's.
 void execute_lists(const Call& call, std::vector<Frame>& frames) {
   TORCH_CHECK(call.results == 0, "a list's results are not told apart");
   torch::jit::Stack stack;

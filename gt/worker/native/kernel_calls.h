@@ -1,5 +1,5 @@
-// How the helper calls the loops of gt._kernels over elements. csrc/bind/kernel_calls.cpp has the
-// other end, and says what each is given.
+// Calls of the elementwise loops of gt._kernels by the helper. csrc/bind/kernel_calls.cpp has the
+// other end, and lists the arguments of each.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gt {
 
-// Operators of a chain (csrc/cpu/chain.h), as both sides count them.
+// Operators of a chain, numbered as in csrc/cpu/chain.h.
 enum class ChainCode : int32_t {
   Neg,
   Abs,
@@ -32,14 +32,14 @@ enum class ChainCode : int32_t {
   Where
 };
 
-// Steps of a chain, at most.
+// Largest number of steps in a chain.
 constexpr int CHAIN_STEPS_MAX = 16;
 
-// What an operand of a chain's step is: the result so far, a number, or the next tensor.
+// Operand of a chain's step: the result so far, a number, or the next tensor.
 enum class ChainSource : int32_t { Result, Number, Tensor };
 
-// Not negative: it has run; of a chain, how many of its steps have. Else `text` says what does not
-// fit, cut to `text_bytes` with the zero at its end.
+// Returns a number that is not negative if it has run (a chain: the number of its steps that have).
+// Else `text` says what does not fit, cut to `text_bytes` with the zero at its end.
 using LoopCall = int (*)(const KernelTensor* tensors, const double* numbers, int threads,
                          char* text, size_t text_bytes);
 

@@ -8,8 +8,8 @@
 
 namespace gt {
 
-// Numbered as csrc/core/element.h numbers its elements. Other: a dtype, a device or a layout that
-// no kernel reads.
+// Numbered as the elements of csrc/core/element.h. Other: a dtype, a device or a layout that no
+// kernel reads.
 enum class KernelElement : int32_t {
   Bool,
   Int32,
@@ -25,7 +25,7 @@ enum class KernelElement : int32_t {
   Other
 };
 
-// A tensor in the host's memory; strides count elements. An absent one has no sizes.
+// A tensor in the host's memory, with strides in elements. An absent one has no sizes.
 struct KernelTensor {
   void* data;
   const int64_t* sizes;
@@ -36,7 +36,7 @@ struct KernelTensor {
 
 enum class ArgumentKind : int32_t { None, Tensor, Integer, Real, Integers, Text };
 
-// One argument of a call. `integer` holds bools too; `text` ends with a zero byte.
+// One argument of a call. `integer` also holds bools; `text` ends with a zero byte.
 struct KernelArgument {
   ArgumentKind kind = ArgumentKind::None;
   union {
@@ -53,29 +53,30 @@ struct KernelArgument {
   KernelArgument() : integer(0) {}
 };
 
-// What a kernel asks of its caller.
+// Services of a kernel's caller.
 struct KernelCaller {
   void* context;
-  // Makes the call's next result, contiguous, and writes where its elements are; 0, or -1 where the
-  // caller has none: it keeps the reason.
+  // Makes the call's next result, contiguous, and writes the address of its elements; returns 0, or
+  // -1 if the caller has no memory: it keeps the reason.
   int (*make_result)(void* context, KernelElement element, const int64_t* sizes, int32_t dims,
                      void** data);
-  // Threads that the caller's other kernels use at the moment, at most.
+  // Largest number of threads for kernels: that of the caller's other kernels at the moment.
   int32_t threads;
-  // Threads for products and updates, whose work is long enough to wake any number, at most.
+  // Largest number of threads for products and updates, whose work is long enough to wake any
+  // number.
   int32_t threads_most;
-  // GT_KERNELS=on: a kernel runs every call that it can, also where it is slower.
+  // True for GT_KERNELS=on: a kernel runs every call that it can, also where it is slower.
   int32_t takes_all;
 };
 
-// In place of the number of results.
+// Status codes in place of the number of results.
 constexpr int NOT_TAKEN = -1;
 constexpr int KERNEL_FAILED = -2;
 constexpr int KERNEL_HAS_NO_MEMORY = -3;
 
-// Runs one call. Returns how many results it has made; NOT_TAKEN, with nothing written to an
-// operand, where the call is for another implementation; KERNEL_HAS_NO_MEMORY; KERNEL_FAILED with
-// the reason in `text`, cut to `text_bytes` with its zero byte.
+// Runs one call. Returns the number of results; NOT_TAKEN, with nothing written to an operand, if
+// the call is for another implementation; KERNEL_HAS_NO_MEMORY; KERNEL_FAILED with the reason in
+// `text`, cut to `text_bytes` with its zero byte.
 using KernelEntry = int (*)(const KernelArgument* arguments, size_t count,
                             const KernelCaller& caller, char* text, size_t text_bytes);
 

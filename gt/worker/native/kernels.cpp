@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t ERROR_TEXT_BYTES = 512;
 
-// In the order of KernelElement.
+// ATen's dtypes in the order of KernelElement.
 constexpr at::ScalarType DTYPES[] = {at::kBool,     at::kInt,  at::kLong,  at::ScalarType::UInt32,
                                      at::kBFloat16, at::kHalf, at::kFloat, at::kDouble,
                                      at::kByte,     at::kChar, at::kShort};
@@ -31,7 +31,7 @@ static_assert(std::size(DTYPES) == static_cast<size_t>(KernelElement::Other));
 
 KernelElement element_of(at::ScalarType dtype) {
   auto known = std::find(std::begin(DTYPES), std::end(DTYPES), dtype);
-  return static_cast<KernelElement>(known - std::begin(DTYPES));  // Other stands behind them
+  return static_cast<KernelElement>(known - std::begin(DTYPES));  // Other comes last
 }
 
 void set_number(KernelArgument& argument, const Operand& operand) {
@@ -72,7 +72,7 @@ void set_tensor(KernelArgument& argument, const c10::TensorImpl& tensor) {
   argument.tensor = kernel_tensor(tensor);
 }
 
-// What a kernel makes, as its caller.
+// Results of a kernel, made by its caller.
 struct Made {
   std::vector<c10::IValue>& results;
   std::exception_ptr error;
@@ -148,7 +148,7 @@ bool run_kernel(KernelEntry kernel, const KernelInput& input, std::vector<c10::I
   char text[ERROR_TEXT_BYTES];
   int status = kernel(input.data(), input.count(), caller, text, sizeof text);
   if (made.error) std::rethrow_exception(made.error);
-  // Python then runs the instruction, and says which error it is.
+  // Python then runs the instruction, and raises the error.
   TORCH_CHECK(status != KERNEL_HAS_NO_MEMORY, "out of memory");
   TORCH_CHECK(status != KERNEL_FAILED, text);
   if (status == NOT_TAKEN) results.resize(before);
@@ -157,8 +157,8 @@ bool run_kernel(KernelEntry kernel, const KernelInput& input, std::vector<c10::I
 
 namespace {
 
-// Where the kernel's last result, one bool for each row, says that ATen's algorithm alone knows the
-// row's results: by the call on that row.
+// Replaces rows that the kernel leaves open by ATen's results, one call for each row. The kernel's
+// last result holds one bool for each row: true for an open one.
 void put_open_rows(const Call& call, Frame& frame, size_t first) {
   at::Tensor is_open = frame.temporaries.back().toTensor();
   frame.temporaries.pop_back();
@@ -216,8 +216,8 @@ at::Tensor reshape(const at::Tensor& x, const std::vector<int64_t>& sizes) {
 
 extern "C" {
 
-// Where loops and kernels are found, how many threads products and updates may use, and whether
-// kernels run every call that they can.
+// Sets the look-ups of loops and kernels, the number of threads for products and updates, and
+// GT_KERNELS=on, with which kernels run every call that they can.
 void gt_set_kernels(gt::LoopCall (*find_loop)(const char*),
                     gt::KernelEntry (*find)(const char*, int*), int threads, int takes_all) {
   gt::loops = {find_loop("chain"), find_loop("choice"), find_loop("comparison")};

@@ -1,4 +1,4 @@
-// Runs kernels of GT's own (csrc/table, in gt._kernels) on ATen's tensors, by their one entry.
+// Runs GT's own kernels (csrc/table, in gt._kernels) on ATen's tensors, by their one entry.
 #pragma once
 
 #include <ATen/Tensor.h>
@@ -16,36 +16,36 @@ namespace gt {
 struct KernelSettings {
   KernelEntry (*find)(const char* name, int* results) = nullptr;
   KernelEntry row_major = nullptr;
-  // For products and updates, whose threads are cheap to wake; other kernels have as many as ATen's
+  // Threads for products and updates, which are cheap to wake; other kernels have as many as ATen's
   // at the moment.
   int threads_most = 1;
-  // GT_KERNELS=on.
+  // True for GT_KERNELS=on.
   bool takes_all = false;
 };
 
 extern KernelSettings kernel_settings;
 
-// A tensor as kernels read it; of KernelElement::Other where none does.
+// A tensor in the form for kernels; KernelElement::Other if no kernel reads it.
 KernelTensor kernel_tensor(const c10::TensorImpl& tensor);
 
 inline const c10::TensorImpl* impl_of(const Operand& operand) {
   return std::bit_cast<const c10::TensorImpl*>(operand.bits);
 }
 
-// The tensor of an operand, counted.
+// The tensor of an operand, with its reference counted.
 inline at::Tensor counted(const Operand& operand) {
   return at::Tensor(TensorPointer::reclaim_copy(const_cast<c10::TensorImpl*>(impl_of(operand))));
 }
 
-// The arguments of one call. Tensors and lists stay their owners'.
+// The arguments of one call. Their owners keep tensors and lists alive.
 class KernelInput {
  public:
-  // False where a list of tensors, or more arguments than a kernel has, are for others.
+  // Adds arguments; false for a list of tensors, or for more arguments than a kernel has.
   bool push(const std::vector<Argument>& arguments, const Frame& frame);
   bool push(const Argument& argument, const Frame& frame);
   void push(const at::Tensor& tensor);
 
-  // The argument at a place from the end on.
+  // The argument at `place`, counted from the end.
   KernelArgument& from_end(size_t place) { return arguments_[count_ - 1 - place]; }
   const KernelArgument* data() const { return arguments_.data(); }
   size_t count() const { return count_; }
@@ -57,18 +57,18 @@ class KernelInput {
   size_t count_ = 0;
 };
 
-// The results of a kernel, which go behind those in `results`; false, with nothing done, where it
-// does not take the call.
+// Runs a kernel and appends its results to `results`; false, with nothing done, if it does not take
+// the call.
 bool run_kernel(KernelEntry kernel, const KernelInput& input, std::vector<c10::IValue>& results);
 
-// A call's kernel; of the rows that it leaves open, ATen's results.
+// Runs a call's kernel, and ATen's operator on the rows that it leaves open.
 bool execute_kernel(const Call& call, Frame& frame);
 
-// Elements in row-major order: a copy in memory of their own, or the tensor itself where it is so.
+// The elements in row-major order: a copy, or with `row_major` the tensor itself if it is so.
 at::Tensor row_major_copy(const at::Tensor& x);
 at::Tensor row_major(const at::Tensor& x);
 
-// As aten::reshape: by a row-major copy where no strides show the tensor in these sizes.
+// Reshapes as aten::reshape does: by a row-major copy if no strides show the tensor in these sizes.
 at::Tensor reshape(const at::Tensor& x, const std::vector<int64_t>& sizes);
 
 }  // namespace gt

@@ -11,7 +11,7 @@ _LONGS = ctypes.POINTER(ctypes.c_int64)
 
 SHOW = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
-# What this side calls: result, then arguments.
+# C signatures of the functions that Python calls: result, then arguments.
 _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_torch_version": (_TEXT, []),
     "gt_error_text": (_TEXT, []),
@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_memory_release": (None, []),
     "gt_memory_kept": (ctypes.c_uint64, []),
 }
-# What the worker's loop calls, in the order of crates/python/src/worker/native/abi.rs.
+# Functions that the worker's loop calls, in the order of crates/python/src/worker/native/abi.rs.
 LOOP = (
     "gt_run",
     "gt_run_joined",
@@ -64,12 +64,12 @@ LOOP = (
 
 
 def load(path: pathlib.Path) -> ctypes.PyDLL:
-    """The helper in this file, its functions typed.
+    """The helper library in this file, with its functions typed.
 
     Raises:
         OSError: it cannot be loaded, or lacks a function.
     """
-    # PyDLL keeps the interpreter's lock: no call here takes long, and most need it.
+    # PyDLL keeps the interpreter's lock: every call here is short, and most need the lock.
     library = ctypes.PyDLL(str(path))
     try:
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -82,5 +82,5 @@ def load(path: pathlib.Path) -> ctypes.PyDLL:
 
 
 def addresses(library: ctypes.PyDLL) -> list[int]:
-    """Where the functions of `LOOP` are."""
+    """Addresses of the functions of `LOOP`."""
     return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in LOOP]

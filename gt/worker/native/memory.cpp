@@ -1,12 +1,12 @@
-// Memory of large values on the CPU, in the place of torch's own allocator.
+// Allocator of large values on the CPU, in place of torch's own.
 //
-// The C library cuts its heap for them: a block that is aligned does not fit again into the hole
-// that one of its size has left, and a small result in such a hole keeps the next large one out of
-// it, so that the heap grows with each. Here every large block is a mapping of its own, in huge
-// pages where the kernel has any. The pages of what is freed are kept for what is allocated next,
-// whatever its size: they are moved into its mapping, which takes microseconds where new ones would
-// have to be filled with zeros. What is kept is bounded, is the system's to take where memory is
-// short, and goes back when the worker is idle.
+// The C library splits its heap for them: an aligned block does not fit into the hole that another
+// of its size has left, and a small result in such a hole keeps the next large one out of it, so
+// that the heap grows with each. Here every large block is a mapping of its own, in huge pages if
+// the kernel has any. Pages of freed blocks are kept for later ones of any size: they are moved
+// into the new mapping, which takes microseconds, while new pages would have to be filled with
+// zeros. The kept memory is bounded, may be reclaimed by the system when memory is short, and is
+// released when the worker is idle.
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
@@ -22,13 +22,13 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
-// Smaller blocks are the C library's: it finds and cuts those faster than a mapping is made.
+// Smaller blocks come from the C library, which finds them faster than a mapping is made.
 constexpr size_t kLeast = size_t{1} << 20;
-// From here on two huge pages and more fit; crates/transport/src/memory.rs has the same.
+// Smallest block in huge pages: two of them fit. crates/transport/src/memory.rs has the same.
 constexpr size_t kHugeLeast = size_t{4} << 20;
-// Larger blocks do not wait.
+// Larger blocks are not kept when they are freed.
 constexpr size_t kKeptBlockMost = size_t{256} << 20;
-// Smaller ones are rounded up to one of eight sizes in each doubling.
+// Binary logarithm of the number of block sizes in each doubling, for blocks below kHugeLeast.
 constexpr int kSizesLog = 3;
 
 size_t rounded(size_t bytes) {
@@ -48,7 +48,7 @@ void* map(size_t bytes) {
   const size_t before = -reinterpret_cast<uintptr_t>(mapped) % kHugePage;
   if (before > 0) munmap(start, before);
   if (before < margin) munmap(start + before + bytes, margin - before);
-  // A kernel without huge pages goes on with small ones.
+  // A kernel without huge pages uses small ones.
   madvise(start + before, bytes, MADV_HUGEPAGE);
   return start + before;
 }
@@ -58,7 +58,7 @@ struct Block {
   size_t bytes;
 };
 
-// Whether it is nothing but huge pages, as far as the kernel had any.
+// True if the block consists of huge pages, as far as the kernel had any.
 bool is_huge(const Block& block) {
   return (reinterpret_cast<uintptr_t>(block.address) | block.bytes) % kHugePage == 0;
 }
@@ -72,7 +72,7 @@ class BlockAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t bytes) override {
     void* address = bytes < kLeast ? nullptr : large(rounded(bytes));
-    // Where there is no more, torch's own says so in its words.
+    // On exhaustion torch's own allocator raises its error.
     if (address == nullptr) address = small_->raw_allocate(bytes);
     return {address, address, &free_any, c10::Device(c10::DeviceType::CPU)};
   }
@@ -83,7 +83,7 @@ class BlockAllocator final : public c10::Allocator {
     default_copy_data(to, from, count);
   }
 
-  // Gives what waits back to the system.
+  // Gives the kept blocks back to the system.
   void release() {
     const std::lock_guard lock(mutex_);
     shrink(0);
@@ -102,7 +102,7 @@ class BlockAllocator final : public c10::Allocator {
     void* address = take(bytes);
     if (address == nullptr) address = make(bytes);
     if (address == nullptr) {
-      // The process may map no more, or the system has no more.
+      // The process has reached its limit of mappings, or the system is out of memory.
       shrink(0);
       address = map(bytes);
     }
@@ -122,8 +122,8 @@ class BlockAllocator final : public c10::Allocator {
     return nullptr;
   }
 
-  // A new block, with the pages of kept ones as far as they reach. Huge pages are moved by entries
-  // of the table, so both sides begin at one.
+  // Makes a block, with the pages of kept ones as far as they reach. Huge pages are moved as
+  // entries of the page table, so both sides begin at a huge page.
   void* make(size_t bytes) {
     auto* start = static_cast<char*>(map(bytes));
     if (start == nullptr || bytes < kHugeLeast) return start;
@@ -147,12 +147,12 @@ class BlockAllocator final : public c10::Allocator {
     return start;
   }
 
-  // False where the pages stay where they are, and there may be none at the target.
+  // Moves pages; false if they stay where they are, with possibly no pages at the target.
   static bool move(void* from, size_t bytes, void* to) {
     return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
   }
 
-  // False for a block that is not one of ours.
+  // Keeps a freed block; false for a block of another allocator.
   bool give_back(void* address) {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(address);
@@ -163,7 +163,7 @@ class BlockAllocator final : public c10::Allocator {
       munmap(address, bytes);
       return true;
     }
-    // From now until somebody writes there the system may take the pages, should it need some.
+    // The system may reclaim the pages until they are written again.
     if (bytes >= kHugeLeast) madvise(address, bytes, MADV_FREE);
     shrink(kept_bytes_most_ - bytes);
     kept_.push_back({address, bytes});
@@ -171,7 +171,7 @@ class BlockAllocator final : public c10::Allocator {
     return true;
   }
 
-  // The oldest go until no more than so many bytes wait.
+  // Releases the oldest blocks until at most `bytes` are kept.
   void shrink(size_t bytes) {
     while (kept_bytes_ > bytes) {
       const Block block = kept_.front();
@@ -184,15 +184,15 @@ class BlockAllocator final : public c10::Allocator {
   c10::Allocator* small_;
   c10::DeleterFnPtr free_small_;
   const size_t kept_bytes_most_;
-  // Guards what follows: values are made and freed by several threads.
+  // Guards the kept blocks: values are made and freed by several threads.
   std::mutex mutex_;
   std::unordered_map<void*, size_t> live_;
-  // In the order in which they were freed; at most kept_bytes_most_ / kLeast, a few hundred.
+  // Blocks in the order in which they were freed; at most kept_bytes_most_ / kLeast, a few hundred.
   std::list<Block> kept_;
   size_t kept_bytes_ = 0;
 };
 
-// For the life of the process: values may be freed while it ends.
+// Allocated for the life of the process: values may be freed while it ends.
 BlockAllocator*& block_allocator() {
   static BlockAllocator* allocator = nullptr;
   return allocator;
@@ -200,7 +200,7 @@ BlockAllocator*& block_allocator() {
 
 void BlockAllocator::free_any(void* address) {
   BlockAllocator& all = *block_allocator();
-  // Ours begin a page; of the small ones few do.
+  // Our blocks begin a page; few small ones do.
   const bool may_be_large = reinterpret_cast<uintptr_t>(address) % kPage == 0;
   if (!may_be_large || !all.give_back(address)) all.free_small_(address);
 }
@@ -209,11 +209,11 @@ void BlockAllocator::free_any(void* address) {
 
 extern "C" {
 
-// From now on large values on the CPU are allocated here; of what is freed so many bytes are kept.
+// Installs the allocator for large values on the CPU; `kept_bytes_most` bounds the kept memory.
 void gt_memory_install(uint64_t kept_bytes_most) {
   if (block_allocator() != nullptr) return;
   block_allocator() = new BlockAllocator(kept_bytes_most);
-  // Above torch's own, and below whatever a program of the user's puts there.
+  // Priority above torch's own allocator, and below one that a user's program installs.
   c10::SetCPUAllocator(block_allocator(), 1);
 }
 

@@ -1,5 +1,5 @@
-// Runs programs: operands in, results out, and nothing of Python in between. Called by the worker's
-// loop, by one thread at a time; it needs no interpreter.
+// Runs programs: operands in, results out, and no Python in between. The worker's loop calls this
+// from one thread at a time, without the interpreter's lock.
 #include <ATen/Tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -20,11 +20,11 @@ std::string& error_text() {
 
 namespace {
 
-// Models have a few dozen shapes of parameters.
+// Limit of cached placeholders: models have a few dozen shapes of parameters.
 constexpr size_t PLACEHOLDERS_MAX = 256;
 
 at::Tensor placeholder(const at::Tensor& like) {
-  // No element overlaps another, so it could be written over.
+  // No two elements overlap here, so kernels could write to it: it is not shared.
   if (like.numel() <= 1) return at::zeros_like(like);
   thread_local std::deque<std::pair<at::Tensor, at::Tensor>> kept;
   for (const auto& [shape, zero] : kept) {
@@ -44,7 +44,7 @@ at::Tensor built_in(const Call& call, const Frame& frame) {
   return reshape(operand, call.arguments[1].integers);
 }
 
-// An argument as a tensor without counting, where it is one that lives elsewhere.
+// An argument as a tensor, without touching the reference count of one that lives elsewhere.
 class Direct {
  public:
   Direct(const Argument& argument, const Frame& frame) {
@@ -63,7 +63,7 @@ class Direct {
   at::Tensor own_;
 };
 
-// The fast ways; false: the call needs the stack.
+// Calls an operator without a stack; false if the call needs the stack.
 bool call_typed(const Call& call, const Frame& frame, c10::IValue& result) {
   using Tensor = const at::Tensor&;
   using Alpha = const at::Scalar&;
@@ -92,7 +92,7 @@ bool call_typed(const Call& call, const Frame& frame, c10::IValue& result) {
   return true;
 }
 
-// A part of the batch for each thread, where the call is cut and that pays.
+// Runs a part of the batch in each thread; false if the call is not cut, or that does not pay.
 bool execute_cut(const Call& call, Frame& frame) {
   thread_local std::vector<c10::IValue> values;
   std::vector<c10::IValue> results;
@@ -144,7 +144,7 @@ bool holds(const Guard& guard, const Operand* operands) {
   return false;
 }
 
-// Whether a tensor's memory is that of an operand or of one of the results so far.
+// True if a tensor's memory is that of an operand or of one of the results so far.
 bool is_shared_memory(const at::Tensor& made, const Operand* operands, size_t count,
                       const std::vector<at::Tensor>& results) {
   const void* memory = made.storage().data();
@@ -159,9 +159,9 @@ bool is_shared_memory(const at::Tensor& made, const Operand* operands, size_t co
   return false;
 }
 
-// The results of a generic instruction: in memory of their own, as some operators give an operand
-// back, with bytes as they stand. False where they are not what the instruction states: the same
-// call in Python says so.
+// Checks the results of a generic instruction, and gives them memory of their own, since some
+// operators return an operand. False if they are not those that the instruction states: the same
+// call in Python raises the error.
 bool check_results(const Program& program, const Frame& frame, std::vector<at::Tensor>& checked) {
   for (size_t i = 0; i < program.results.size(); ++i) {
     at::Tensor made = tensor(program.results[i], frame);
@@ -200,7 +200,7 @@ int run(const Program& program, const Operand* operands, void** results) {
   return static_cast<int>(program.results.size());
 }
 
-// Where torch's warnings go: the worker's log.
+// Sends torch's warnings to the worker's log.
 class Warnings : public c10::WarningHandler {
  public:
   void (*show)(const char*) = nullptr;
@@ -214,8 +214,7 @@ Warnings& warnings() {
   return handler;
 }
 
-// Runs `work`, which returns how many results there are; FAILED, with the text kept, where it
-// throws.
+// Runs `work`, which returns the number of results; FAILED, with the text kept, if it throws.
 template <typename Work>
 int told(Work work) {
   c10::WarningUtils::WarningHandlerGuard to_log(&warnings());
@@ -240,7 +239,7 @@ using gt::told;
 
 extern "C" {
 
-// What a tensor's memory is. `sizes` and `strides` live as long as it does.
+// Description of a tensor's memory. `sizes` and `strides` live as long as the tensor does.
 struct GtDescription {
   void* data;
   uint64_t bytes;
@@ -252,14 +251,14 @@ struct GtDescription {
   uint64_t is_on_host;
 };
 
-// Runs a program. The results are the caller's, as many as returned; -1: a guard says that it is
-// for others, -2: it failed, and nobody has been told why but gt_error_text.
+// Runs a program. Returns the number of results, which the caller owns; -1 if a guard refuses the
+// operands; -2 if it failed, with the reason only in gt_error_text.
 int gt_run(const void* program, const Operand* operands, void** results) {
   return told([&] { return gt::run(*static_cast<const Program*>(program), operands, results); });
 }
 
-// Runs the first of these steps and as many of those that follow as go together with it, in one
-// pass: how many of those that follow, and the result of the last one; -1 where none does.
+// Runs the first step and as many behind it as can join it, in one pass. Returns the number of
+// steps behind the first, and in `result` the last one's result; -1 if none runs.
 int gt_run_joined(const gt::JoinedStep* steps, size_t count, void** result) {
   return told([&] {
     size_t joined = 0;
@@ -270,8 +269,8 @@ int gt_run_joined(const gt::JoinedStep* steps, size_t count, void** result) {
   });
 }
 
-// Runs a program for several members, whose operands are of the same kinds; as many results of each
-// as returned, those of one after another.
+// Runs a program for several members, whose operands have the same kinds. Returns the number of
+// results of each member; `results` holds those of one member after the other's.
 int gt_run_group(const void* program, const Operand* operands, size_t width, size_t members,
                  void** results) {
   const Program& group = *static_cast<const Program*>(program);
@@ -282,8 +281,8 @@ void gt_set_warnings(void (*show)(const char*)) { gt::warnings().show = show; }
 
 void gt_release(void* impl) { gt::TensorPointer::reclaim(static_cast<c10::TensorImpl*>(impl)); }
 
-// The handle of a Python tensor, the caller's; null where it is none. The interpreter's lock is
-// held.
+// The handle of a Python tensor, owned by the caller; null for another object. The caller holds the
+// interpreter's lock.
 void* gt_from_python(void* object) {
   AtenTensorHandle handle = nullptr;
   if (torch_tensor_from_pyobject(object, &handle) != 0) return nullptr;
@@ -293,8 +292,8 @@ void* gt_from_python(void* object) {
   return impl;
 }
 
-// The Python tensor of a handle, a new reference; null with an error. The interpreter's lock is
-// held.
+// The Python tensor of a handle, a new reference; null with an error. The caller holds the
+// interpreter's lock.
 void* gt_to_python(void* impl) {
   Borrowed tensor(static_cast<c10::TensorImpl*>(impl));
   void* object = nullptr;
@@ -316,7 +315,7 @@ void gt_describe(void* impl, GtDescription* description) {
       tensor.is_cpu() ? 1U : 0U};
 }
 
-// A contiguous copy, the caller's; null with an error.
+// A contiguous copy, owned by the caller; null with an error.
 void* gt_copy(void* impl) {
   Borrowed tensor(static_cast<c10::TensorImpl*>(impl));
   try {

@@ -1,7 +1,7 @@
-"""Gets the helper ready beside the worker's first instructions, and hands it over when it is right.
+"""Prepares the helper while the worker runs its first instructions, and tries it before use.
 
-Whatever goes wrong here (no compiler, no headers, a file that is not what was written, a helper
-that computes something else) leaves the worker with its Python kernels.
+After any failure (no compiler, no headers, a changed file, a helper with wrong results) the worker
+goes on with its Python kernels.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from gt.worker import memory, own_kernels, torch_threads
 from gt.worker.native import build, library, trial
 from gt.worker.native.binding import Binder
 
-# Since then a handle can be had of a Python tensor, and the other way, by functions that stay.
+# First version of torch with stable functions between Python tensors and handles.
 TORCH_MIN = (2, 14)
-# A program that has ended by then has no use for a helper.
+# Delay before compiling: a program that ends earlier has no use for a helper.
 SETTLE_SECONDS = 2.0
 _POLL_SECONDS = 0.1
-# Helpers that came with the package: keys that name no compiler.
+# Folder of helpers that came with the package; their keys name no compiler.
 PREBUILT = pathlib.Path(build.__file__).with_name("prebuilt")
 
 
 class UnavailableError(Exception):
-    """There is no helper, and why."""
+    """There is no helper; the message says why."""
 
 
-# What the helper calls, for the life of the process like the library itself.
+# Objects that the helper calls, kept for the life of the process like the library itself.
 _KEPT: list[object] = []
 
 
 @dataclasses.dataclass(frozen=True)
 class _Request:
-    """How a helper is waited for."""
+    """Manner of waiting for a helper."""
 
     in_background: bool = False
-    # Set where it is not wanted any more.
+    # Set when it is not wanted any more.
     over: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
 class Values(NamedTuple):
-    """What a worker computes with."""
+    """The device of a worker's values, and the rows that Python runs."""
 
     device: torch.device
     in_python: frozenset[str] = frozenset()
-    """Rows, and operators of generic rows, whose kernels in Python are not PyTorch's: a GPU's of
-    GT's own, which the helper does not know."""
+    """Rows, and operators of generic rows, whose kernels in Python are not PyTorch's: GT's own
+    kernels of a GPU, which the helper does not know."""
 
 
 class Preparation:
-    """Gets the helper ready beside the worker's first instructions.
+    """Prepares the helper while the worker runs its first instructions.
 
     Args:
-        values: where the worker's values are, and what is left to Python.
-        is_told: whether the worker says why there is none.
+        values: device of the worker's values, and rows that are left to Python.
+        is_told: True reports why there is no helper.
     """
 
     def __init__(self, values: Values, *, is_told: bool) -> None:
@@ -81,21 +81,21 @@ class Preparation:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it where it goes on: a thread in torch must not meet the interpreter's end."""
+        """Ends a preparation in progress: a thread in torch must not outlive the interpreter."""
         self._request.over.set()
         self._thread.join()
 
 
 def begin(mode: str, values: Values, *, is_told: bool) -> Callable[[], None]:
-    """Starts to get the helper ready.
+    """Starts to prepare the helper.
 
     Args:
-        mode: `off`: never. `auto`: in a thread, while Python's kernels run. `on`: now.
-        values: where the worker's values are, others than the CPU's stay with Python in `auto`;
-            and what is left to Python.
-        is_told: whether `auto` says why there is none; `on` always does.
+        mode: `off` for never, `auto` in a thread while Python's kernels run, `on` for at once.
+        values: device of the worker's values (`auto` leaves other devices than the CPU to Python),
+            and rows that are left to Python.
+        is_told: True makes `auto` report why there is no helper; `on` always does.
 
-    Returns: What ends it, to be called before the interpreter ends.
+    Returns: A function that ends it, to be called before the interpreter ends.
     """
     if mode == "on":
         _offer(values, _Request(), is_told=True)
@@ -105,7 +105,7 @@ def begin(mode: str, values: Values, *, is_told: bool) -> Callable[[], None]:
 
 
 def _offer(values: Values, request: _Request, *, is_told: bool) -> None:
-    """Hands the helper to the loop, which takes it between two instructions."""
+    """Hands the helper to the loop, which installs it between two instructions."""
     try:
         helper = ready(request)
     except Exception as error:  # noqa: BLE001  whatever it is, Python's kernels go on
@@ -125,7 +125,7 @@ def ready(request: _Request | None = None) -> ctypes.PyDLL:
     Raises:
         UnavailableError: there is none.
     """
-    with contextlib.suppress(UnavailableError):  # an older system's libraries, say: compiled here
+    with contextlib.suppress(UnavailableError):  # built for an older system, say: compile here
         found = build.library(PREBUILT, _key(PREBUILT.name), is_installed=True)
         if found is not None:
             return _tried(found)
@@ -133,14 +133,14 @@ def ready(request: _Request | None = None) -> ctypes.PyDLL:
 
 
 def prebuild(folder: pathlib.Path) -> pathlib.Path:
-    """Compiles the helper for whoever has the torch that is installed here; the helper's file.
+    """Compiles the helper for users of the torch that is installed here; returns the helper's file.
 
     Args:
-        folder: what becomes `PREBUILT` of a package.
+        folder: the future `PREBUILT` of a package.
 
     Raises:
         OSError: the folder cannot be written to.
-        RuntimeError: the compiler says that it cannot.
+        RuntimeError: the compiler failed.
         UnavailableError: torch is too old, or has no headers, or there is no compiler.
     """
     return build.compile_into(folder, _key(PREBUILT.name), _command(_compiler()))
@@ -159,7 +159,7 @@ def _tried(path: pathlib.Path) -> ctypes.PyDLL:
 
 
 def _give_kernels(helper: ctypes.PyDLL) -> None:
-    """Tells the helper where GT's own kernels are."""
+    """Gives the helper the look-ups of GT's own kernels."""
     kernels = own_kernels.module()
     if kernels is None:
         return
@@ -233,7 +233,7 @@ def _build(folder: pathlib.Path, name: str, compiler: str, request: _Request) ->
             raise UnavailableError(text)
         if request.over.wait(SETTLE_SECONDS):
             raise UnavailableError("the worker has ended")
-    # A session of its own: it learns from its input that this process is gone, however that ended.
+    # A session of its own: its input tells it that this process is gone, in any case.
     with subprocess.Popen(
         [sys.executable, "-I", build.__file__, str(folder), name, *command],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Lines of rows.txt: which calls of ATen's operators are a row. Parsed, never evaluated."""
+"""Lines of rows.txt: rows as calls of ATen's operators. They are parsed, never evaluated."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _HEAD = re.compile(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Line:
-    """One way to run a row."""
+    """One implementation of a row."""
 
     row: str
-    # Names of operands, then of attributes.
+    # Names of the operands, then of the attributes.
     parameters: tuple[str, ...]
-    # The operand that is a list, if one is.
+    # Name of the operand that is a list; None without one.
     listed: str | None
-    # Attributes whose numbers are read at each run.
+    # Names of attributes whose numbers are read at each run.
     changing: frozenset[str]
     over: int
     condition: ast.expr | None
@@ -54,7 +54,7 @@ def _line(row: str, head: re.Match[str], body: str) -> Line:
 
 @functools.cache
 def lines() -> dict[str, list[Line]]:
-    """All of rows.txt by row, in its order."""
+    """The lines of rows.txt by row, in the file's order."""
     found: dict[str, list[Line]] = {}
     text = [line for line in _FILE.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
     for block in re.split(r"\n(?=\S)", "\n".join(line for line in text if line.strip())):

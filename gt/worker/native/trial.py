@@ -1,6 +1,6 @@
-"""One row by one program, from Python: how a new helper is tried, and its rows are tested.
+"""Runs a row by its program from Python, to try a new helper and to test the rows.
 
-The worker's loop does the same (crates/python/src/worker/native); nothing here is hot.
+The worker's loop runs programs itself (crates/python/src/worker/native); speed is no concern here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Argument(ctypes.Structure):
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A helper, and what makes its programs."""
+    """A helper, and the binder of its programs."""
 
     helper: ctypes.PyDLL
     binder: Binder
@@ -36,13 +36,13 @@ class Trial:
         attributes: Sequence[object],
         over: int = 0,
     ) -> tuple[Tensor, ...] | None:
-        """The row's results; None where no line of the table is for them, or the program failed.
+        """The row's results; None if no line of the table fits, or the program failed.
 
         Args:
-            row: its name.
-            operands: as its Python kernel gets them, a list last.
-            attributes: likewise.
-            over: the operands that it writes to, a bit each.
+            row: name of the row.
+            operands: operands of the Python kernel, a list last.
+            attributes: attributes of the Python kernel.
+            over: operands that it overwrites, a bit each.
         """
         single = [one for one in operands if not isinstance(one, (list, tuple))]
         listed = [one for many in operands if isinstance(many, (list, tuple)) for one in many]
@@ -87,7 +87,7 @@ class Trial:
 
 
 def difference(trial: Trial) -> str:
-    """What the helper computes otherwise than torch does in Python; empty where nothing."""
+    """The first difference between the helper's results and torch's in Python; empty for none."""
     with torch.inference_mode():
         x = torch.linspace(-2, 3, 12).reshape(3, 4)
         cases: list[tuple[str, list[Operand], list[object], Tensor]] = [

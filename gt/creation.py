@@ -1,4 +1,4 @@
-"""Tensors from data and from sizes. `device`, `layout` and the like are accepted and place nothing.
+"""Tensors from data and from sizes. `device` and the like are accepted and place nothing.
 
 Random tensors are in random.py.
 """
@@ -20,7 +20,16 @@ from gt.composite.common import Number, Shape, sizes, whole
 from gt.composite.factors import check_fits
 from gt.conversion import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
-from gt.dtypes import FROM_NUMPY, NUMPY, as_stored, category, get_default_dtype, of_number, part_of
+from gt.dtypes import (
+    FROM_NUMPY,
+    NUMPY,
+    as_stored,
+    category,
+    check_layout,
+    get_default_dtype,
+    of_number,
+    part_of,
+)
 from gt.errors import DtypeError, InvalidType, ShapeError, out_refused
 
 Size: TypeAlias = int | Sequence[int]
@@ -127,7 +136,11 @@ def bfloat16_bits(values: Array) -> npt.NDArray[np.uint16]:
 
 def finish(x: Tensor, requires_grad: bool) -> Tensor:
     """`x`, as a leaf that requires a gradient where one is asked for."""
-    return x.requires_grad_() if requires_grad else x
+    if not requires_grad:
+        return x
+    if not (x.is_floating_point() or x.is_complex()):
+        raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
+    return x.requires_grad_()
 
 
 def shape_of(size: Sequence[Size], named: Size | None, function: str) -> Shape:
@@ -150,6 +163,7 @@ def full(
     if out is not None:
         raise out_refused("full")
     check_device(device, "full")
+    check_layout(layout, "full")
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     chosen = of_number(value) if dtype is None else dtype
     return finish(filled(sizes((size,), "full"), value, chosen), requires_grad)
@@ -175,6 +189,7 @@ def zeros(
 ) -> Tensor:
     """Zeros of a size, given as numbers, as one sequence, or as `size=`."""
     check_device(device, "zeros")
+    check_layout(layout, "zeros")
     shape = shape_of(size, size_only(named, "zeros"), "zeros")
     if any(n < 0 for n in shape):
         raise ShapeError("zeros: Dimension size must be non-negative.")
@@ -193,6 +208,7 @@ def ones(
 ) -> Tensor:
     """Ones of a size, given as numbers, as one sequence, or as `size=`."""
     check_device(device, "ones")
+    check_layout(layout, "ones")
     shape = shape_of(size, size_only(named, "ones"), "ones")
     chosen = get_default_dtype() if dtype is None else dtype
     return finish(filled(shape, 1, chosen), requires_grad)
@@ -210,6 +226,7 @@ def empty(
 ) -> Tensor:
     """Same as zeros: uninitialised memory would not be reproducible."""
     check_device(device, "empty")
+    check_layout(layout, "empty")
     shape = shape_of(size, size_only(named, "empty"), "empty")
     chosen = get_default_dtype() if dtype is None else dtype
     return finish(filled(shape, 0, chosen), requires_grad)
@@ -251,6 +268,7 @@ def arange(
 ) -> Tensor:
     """Values from `start` (0 if only one is given) up to, not including, `end`."""
     check_device(device, "arange")
+    check_layout(layout, "arange")
     first, last = (0, start) if end is None else (start, end)
     numbers = [x if isinstance(x, bool) else whole(x) for x in (first, last, step)]
     chosen = get_default_dtype() if None in numbers else _core.int64
@@ -272,6 +290,7 @@ def linspace(
 ) -> Tensor:
     """`steps` evenly spaced values from `start` to `end`, both included."""
     check_device(device, "linspace")
+    check_layout(layout, "linspace")
     start, end = bounds("linspace", start, end, steps)
     if isinstance(start, complex) or isinstance(end, complex):
         return finish(complex_line("linspace", start, end, steps, dtype), requires_grad)
@@ -337,6 +356,7 @@ def logspace(
 ) -> Tensor:
     """`base` to the powers `linspace(start, end, steps)`; an integer dtype cuts both ends first."""
     check_device(device, "logspace")
+    check_layout(layout, "logspace")
     start, end = bounds("logspace", start, end, steps)
     if isinstance(start, complex) or isinstance(end, complex):
         powers = complex_line("logspace", start, end, steps, dtype)
@@ -362,6 +382,7 @@ def eye(
 ) -> Tensor:
     """An n by m matrix with ones on the diagonal; square without `m`."""
     check_device(device, "eye")
+    check_layout(layout, "eye")
     chosen = get_default_dtype() if dtype is None else dtype
     return finish(call("eye", n=n, m=n if m is None else m, dtype=chosen), requires_grad)
 
@@ -379,6 +400,7 @@ def full_like(
 ) -> Tensor:
     """A tensor of `input`'s shape and dtype filled with `fill_value`, in the layout of `input`."""
     check_device(device)
+    check_layout(layout, "full_like")
     chosen = input.dtype if dtype is None else dtype
     if isinstance(fill_value, complex):
         return finish(filled(tuple(input.shape), fill_value, chosen), requires_grad)
@@ -400,6 +422,7 @@ def zeros_like(
 ) -> Tensor:
     """Zeros of `input`'s shape and dtype."""
     check_device(device, "zeros_like")
+    check_layout(layout, "zeros_like")
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -415,6 +438,7 @@ def ones_like(
 ) -> Tensor:
     """Ones of `input`'s shape and dtype."""
     check_device(device, "ones_like")
+    check_layout(layout, "ones_like")
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -429,6 +453,7 @@ def new_tensor(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor with a copy of `data`, of this tensor's dtype."""
+    check_layout(layout, "new_tensor")
     chosen = self.dtype if dtype is None else dtype
     return tensor(data, dtype=chosen, device=device, requires_grad=requires_grad)
 

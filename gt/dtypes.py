@@ -6,7 +6,7 @@ import numpy as np
 
 from gt import _core
 from gt._core import Tensor, get_default_dtype, set_default_dtype
-from gt.errors import InvalidType
+from gt.errors import InvalidType, NotSupported
 
 Number: TypeAlias = bool | int | float
 
@@ -159,7 +159,10 @@ class iinfo:  # noqa: N801  (PyTorch's name)
 
 
 class Layout:
-    """A name that PyTorch's code passes along; GT's tensors are contiguous whatever it says."""
+    """A name that PyTorch's code passes along: a layout, or a memory format.
+
+    GT's dense tensors are contiguous whatever a memory format says.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -174,6 +177,33 @@ contiguous_format = Layout("contiguous_format")
 preserve_format = Layout("preserve_format")
 channels_last = Layout("channels_last")
 channels_last_3d = Layout("channels_last_3d")
+_LAYOUTS = (sparse_coo, strided)
+
+
+def check_layout(layout: object, function: str) -> None:
+    """Refuses a `layout=` that the result does not have: factories make strided tensors.
+
+    Args:
+        layout: None, one of GT's or one of PyTorch's, which is not imported here.
+        function: the function that was called, for the text.
+
+    Raises:
+        InvalidType: no layout.
+        NotSupported: a layout other than strided.
+    """
+    if layout is None or layout is strided:
+        return
+    kind = type(layout).__name__
+    if kind != "layout" and layout not in _LAYOUTS:
+        found = "torch.memory_format" if isinstance(layout, Layout) else kind
+        raise InvalidType(f"{function}(): argument 'layout' must be torch.layout, not {found}")
+    name = str(layout).partition(".")[2]
+    if name != strided.name:
+        raise NotSupported(
+            f"{function}(): layout={name} is not supported, results are strided: "
+            "gt.sparse_coo_tensor makes a sparse tensor, x.to_sparse() turns a dense one into it"
+        )
+
 
 __all__ = [
     "can_cast",

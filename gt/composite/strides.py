@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method, Number, sizes
+from gt.dtypes import check_layout
 from gt.errors import InvalidUse, NotSupported, ShapeError
 
 Places = NDArray[np.int64]
@@ -151,6 +152,7 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size`, contiguous whatever `stride` says."""
+    check_layout(layout, "empty_strided")
     if len(size) != len(stride):
         raise ShapeError(
             f"dimensionality of sizes ({len(size)}) must match dimensionality of strides "
@@ -174,6 +176,7 @@ def empty_permuted(
     Raises:
         ShapeError: a layout that does not name each dimension once.
     """
+    check_layout(layout, "empty_permuted")
     if len(size) != len(physical_layout):
         raise ShapeError(
             "Number of dimensions in size does not match the length of the physical_layout; i.e. "
@@ -211,6 +214,7 @@ def new_empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
+    check_layout(layout, "new_empty_strided")
     chosen = self.dtype if dtype is None else dtype
     return empty_strided(size, stride, dtype=chosen, requires_grad=requires_grad)
 
@@ -225,6 +229,7 @@ def scalar_tensor(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of one number and no dimensions, in the default dtype if none is given."""
+    check_layout(layout, "scalar_tensor")
     chosen = _core.get_default_dtype() if dtype is None else dtype
     out: Tensor = call("full", size=(), value=s, dtype=chosen)
     return out.requires_grad_() if requires_grad else out

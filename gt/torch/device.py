@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 from typing import Any
 
 import torch
@@ -38,6 +39,8 @@ _FROM_HOST = (
     "tril_indices",
     "triu_indices",
 )
+# PyTorch's names for a sparse layout of the device.
+_SPARSE_KEYS = ("SparsePrivateUse1", "SparseCsrPrivateUse1")
 # Registrations end with the objects that made them.
 _libraries: list[torch.library.Library] = []
 
@@ -162,6 +165,9 @@ def _register_kernels() -> None:
     aten.impl("empty.memory_format", _empty, "PrivateUse1")
     aten.impl("empty_strided", _empty_strided, "PrivateUse1")
     aten.impl("_efficientzerotensor", _empty, "PrivateUse1")
+    for name, key in itertools.product(("empty.memory_format", "empty_strided"), _SPARSE_KEYS):
+        refuse = functools.partial(_of_no_layout, functions.overload(name))
+        aten.impl(name, refuse, key)
     for name in _FROM_HOST:
         aten.impl(name, functools.partial(_from_host, functions.overload(name)), "PrivateUse1")
     for name in _BELOW:
@@ -191,6 +197,15 @@ def _from_host(operator: Any, *args: object, **kwargs: object) -> torch.Tensor: 
 
 def _empty(size: list[int], *, dtype: torch.dtype | None = None, **_: object) -> torch.Tensor:
     return of_value(_core.call("full", size=tuple(size), value=0, dtype=dtype_of(dtype)))
+
+
+def _of_no_layout(
+    operator: Any,  # noqa: ANN401 - PyTorch has no public type of an overload
+    *_args: object,
+    layout: object = None,
+    **_kwargs: object,
+) -> torch.Tensor:
+    raise elsewhere.layout_refused(operator, layout)
 
 
 def _empty_strided(

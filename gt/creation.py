@@ -1,4 +1,4 @@
-"""Tensors from data and from sizes. `device`, `layout` and the like are accepted without effect.
+"""Tensors from data and from sizes. `device` and the like are accepted and place nothing.
 
 Random tensors are in random.py.
 """
@@ -20,14 +20,23 @@ from gt.composite.common import Number, Shape, sizes, whole
 from gt.composite.factors import check_fits
 from gt.conversion import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
-from gt.dtypes import FROM_NUMPY, NUMPY, as_stored, category, get_default_dtype, of_number, part_of
+from gt.dtypes import (
+    FROM_NUMPY,
+    NUMPY,
+    as_stored,
+    category,
+    check_layout,
+    get_default_dtype,
+    of_number,
+    part_of,
+)
 from gt.errors import DtypeError, InvalidType, ShapeError, out_refused
 
 Size: TypeAlias = int | Sequence[int]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PYTHON = frozenset({float, int, bool, list, tuple})  # crates/python makes these
+_PYTHON = frozenset({float, int, bool, list, tuple})  # of numbers: crates/python makes the tensor
 _SAME_BYTES = frozenset(np.dtype(name).char for name in FROM_NUMPY) | {"q"}
 
 
@@ -43,8 +52,8 @@ def tensor(
 
     Args:
         data: numbers, nested lists of them, a numpy array, a tensor, or another library's array.
-        dtype: by default bool, int64 or the default dtype; an array or tensor keeps its own.
-        requires_grad: if True, Python integers get the default dtype (PyTorch raises).
+        dtype: by default bool, int64 or the default dtype; that of an array or tensor stays.
+        requires_grad: with it, Python integers become the default dtype (PyTorch raises).
     """
     check_device(device)
     if isinstance(data, Tensor):
@@ -66,7 +75,7 @@ def tensor(
 
 
 def as_tensor(data: Data, dtype: _core.dtype | None = None, device: object = None) -> Tensor:
-    """`data` as a tensor; a tensor of that dtype is returned itself."""
+    """`data` as a tensor; a tensor of that dtype stays itself."""
     check_device(device, "as_tensor")
     if isinstance(data, Tensor):
         return data if dtype is None else cast(data, dtype)
@@ -82,14 +91,14 @@ def from_numpy(ndarray: Array) -> Tensor:
 
 
 def _as_it_is(data: object) -> Tensor | None:
-    """A tensor of a numpy array whose bytes are those of the tensor; None for other data."""
+    """A numpy array whose bytes are those of its tensor; None for anything else."""
     if type(data) is np.ndarray and data.ndim > 0 and data.dtype.char in _SAME_BYTES:
         return _core.from_numpy_copy(data)
     return None
 
 
 def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
-    """Uploads an array, cast here; dtypes that numpy lacks are sent as bits."""
+    """Upload, cast here: what numpy has no dtype for travels as its bits."""
     name = _name(array.dtype)
     if name not in FROM_NUMPY:
         raise InvalidType(
@@ -99,11 +108,11 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
     target = FROM_NUMPY[name] if dtype is None else dtype
     if requires_grad and not (target.is_floating_point or target.is_complex):
         raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
-    with np.errstate(over="ignore", invalid="ignore"):  # values out of range become inf
+    with np.errstate(over="ignore", invalid="ignore"):  # what a dtype does not hold becomes inf
         if array.dtype.kind == "c" and not target.is_complex and target != _core.bool:
-            array = array.real  # check_range ensures that there is no imaginary part
+            array = array.real  # which alone is there: check_range
         whole = np.asarray(array, dtype=NUMPY.get(repr(target), "float32"), order="C")
-    if whole.ndim == 0 and not target.is_complex:  # a number is part of the instruction
+    if whole.ndim == 0 and not target.is_complex:  # a number travels in the instruction
         out = call("full", size=(), value=whole.item(), dtype=target)
         return finish(out, requires_grad)
     if repr(target) not in NUMPY:
@@ -113,12 +122,12 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
 
 @functools.cache
 def _name(dtype: np.dtype[Any]) -> str:
-    """numpy's name of a dtype, which numpy computes at each access."""
+    """numpy's name of a dtype, which it makes anew each time."""
     return dtype.name
 
 
 def bfloat16_bits(values: Array) -> npt.NDArray[np.uint16]:
-    """The upper halves of float32 numbers, rounded to nearest, ties to even."""
+    """The upper halves of float32 numbers, rounded to the nearest, halves to even."""
     bits = values.view(np.uint32)
     upper = bits >> 16
     nearest = (bits + (0x7FFF + (upper & 1))) >> 16
@@ -126,8 +135,12 @@ def bfloat16_bits(values: Array) -> npt.NDArray[np.uint16]:
 
 
 def finish(x: Tensor, requires_grad: bool) -> Tensor:
-    """`x`, as a leaf that requires a gradient if `requires_grad`."""
-    return x.requires_grad_() if requires_grad else x
+    """`x`, as a leaf that requires a gradient where one is asked for."""
+    if not requires_grad:
+        return x
+    if not (x.is_floating_point() or x.is_complex()):
+        raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
+    return x.requires_grad_()
 
 
 def shape_of(size: Sequence[Size], named: Size | None, function: str) -> Shape:
@@ -150,17 +163,16 @@ def full(
     if out is not None:
         raise out_refused("full")
     check_device(device, "full")
+    check_layout(layout, "full")
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     chosen = of_number(value) if dtype is None else dtype
     return finish(filled(sizes((size,), "full"), value, chosen), requires_grad)
 
 
 def filled(shape: Shape, value: Number | complex, dtype: _core.dtype) -> Tensor:
-    """A tensor of one number; a complex one is uploaded, since no instruction has it as an
-    attribute.
-    """
+    """A tensor of one number; a complex one is uploaded: no instruction has it as an attribute."""
     if isinstance(value, complex):
-        if dtype != _core.bool:  # for bool any number except zero is True
+        if dtype != _core.bool:  # of which any number but zero is true
             check_fits(value, dtype)
         return tensor(value, dtype=dtype).expand(shape).clone()
     return call("full", size=shape, value=as_stored(value, dtype), dtype=dtype)
@@ -177,6 +189,7 @@ def zeros(
 ) -> Tensor:
     """Zeros of a size, given as numbers, as one sequence, or as `size=`."""
     check_device(device, "zeros")
+    check_layout(layout, "zeros")
     shape = shape_of(size, size_only(named, "zeros"), "zeros")
     if any(n < 0 for n in shape):
         raise ShapeError("zeros: Dimension size must be non-negative.")
@@ -195,6 +208,7 @@ def ones(
 ) -> Tensor:
     """Ones of a size, given as numbers, as one sequence, or as `size=`."""
     check_device(device, "ones")
+    check_layout(layout, "ones")
     shape = shape_of(size, size_only(named, "ones"), "ones")
     chosen = get_default_dtype() if dtype is None else dtype
     return finish(filled(shape, 1, chosen), requires_grad)
@@ -210,15 +224,16 @@ def empty(
     memory_format: object = None,
     **named: Size,
 ) -> Tensor:
-    """Zeros: uninitialised memory would not be reproducible."""
+    """Same as zeros: uninitialised memory would not be reproducible."""
     check_device(device, "empty")
+    check_layout(layout, "empty")
     shape = shape_of(size, size_only(named, "empty"), "empty")
     chosen = get_default_dtype() if dtype is None else dtype
     return finish(filled(shape, 0, chosen), requires_grad)
 
 
 def takes_no_out(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` with an error for `out=` that says what to write instead."""
+    """`function`, which says of `out=` what to write instead."""
 
     @functools.wraps(function)
     def called(*args: P.args, **named: P.kwargs) -> R:
@@ -230,7 +245,7 @@ def takes_no_out(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def size_only(named: dict[str, Size], function: str) -> Size | None:
-    """The keyword `size`, which PyTorch's signatures have beside `*size`."""
+    """The keyword `size`, which stands beside `*size` in PyTorch's signatures."""
     size = named.pop("size", None)
     if named.pop("out", None) is not None:
         raise out_refused(function)
@@ -253,6 +268,7 @@ def arange(
 ) -> Tensor:
     """Values from `start` (0 if only one is given) up to, not including, `end`."""
     check_device(device, "arange")
+    check_layout(layout, "arange")
     first, last = (0, start) if end is None else (start, end)
     numbers = [x if isinstance(x, bool) else whole(x) for x in (first, last, step)]
     chosen = get_default_dtype() if None in numbers else _core.int64
@@ -274,6 +290,7 @@ def linspace(
 ) -> Tensor:
     """`steps` evenly spaced values from `start` to `end`, both included."""
     check_device(device, "linspace")
+    check_layout(layout, "linspace")
     start, end = bounds("linspace", start, end, steps)
     if isinstance(start, complex) or isinstance(end, complex):
         return finish(complex_line("linspace", start, end, steps, dtype), requires_grad)
@@ -286,7 +303,7 @@ def linspace(
 def complex_line(
     function: str, start: complex, end: complex, steps: int, dtype: _core.dtype | None
 ) -> Tensor:
-    """Evenly spaced complex numbers, by a line for each part."""
+    """Evenly spaced complex numbers, the parts each in its own line."""
     default = {_core.float64: _core.complex128}.get(get_default_dtype(), _core.complex64)
     chosen = default if dtype is None else dtype
     if not chosen.is_complex:
@@ -307,7 +324,7 @@ def complex_line(
 def bounds(
     function: str, start: Number | Tensor, end: Number | Tensor, steps: object
 ) -> tuple[Number, Number]:
-    """Both ends as numbers; a tensor is read."""
+    """Both ends as numbers: one in a tensor is read."""
     if whole(steps) is None or isinstance(steps, bool):
         kinds = ", ".join(type(x).__name__ for x in (start, end, steps))
         raise InvalidType(
@@ -337,10 +354,9 @@ def logspace(
     layout: object = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """`base` to the powers `linspace(start, end, steps)`; an integer dtype truncates both ends
-    first.
-    """
+    """`base` to the powers `linspace(start, end, steps)`; an integer dtype cuts both ends first."""
     check_device(device, "logspace")
+    check_layout(layout, "logspace")
     start, end = bounds("logspace", start, end, steps)
     if isinstance(start, complex) or isinstance(end, complex):
         powers = complex_line("logspace", start, end, steps, dtype)
@@ -366,6 +382,7 @@ def eye(
 ) -> Tensor:
     """An n by m matrix with ones on the diagonal; square without `m`."""
     check_device(device, "eye")
+    check_layout(layout, "eye")
     chosen = get_default_dtype() if dtype is None else dtype
     return finish(call("eye", n=n, m=n if m is None else m, dtype=chosen), requires_grad)
 
@@ -383,6 +400,7 @@ def full_like(
 ) -> Tensor:
     """A tensor of `input`'s shape and dtype filled with `fill_value`, in the layout of `input`."""
     check_device(device)
+    check_layout(layout, "full_like")
     chosen = input.dtype if dtype is None else dtype
     if isinstance(fill_value, complex):
         return finish(filled(tuple(input.shape), fill_value, chosen), requires_grad)
@@ -404,6 +422,7 @@ def zeros_like(
 ) -> Tensor:
     """Zeros of `input`'s shape and dtype."""
     check_device(device, "zeros_like")
+    check_layout(layout, "zeros_like")
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -419,6 +438,7 @@ def ones_like(
 ) -> Tensor:
     """Ones of `input`'s shape and dtype."""
     check_device(device, "ones_like")
+    check_layout(layout, "ones_like")
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -433,17 +453,18 @@ def new_tensor(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor with a copy of `data`, of this tensor's dtype."""
+    check_layout(layout, "new_tensor")
     chosen = self.dtype if dtype is None else dtype
     return tensor(data, dtype=chosen, device=device, requires_grad=requires_grad)
 
 
 def is_tensor(obj: object) -> bool:
-    """True if `obj` is a tensor."""
+    """Whether `obj` is a tensor."""
     return isinstance(obj, Tensor)
 
 
 def is_storage(obj: object) -> bool:
-    """False: tensors have no storage objects of this kind."""
+    """False: no tensor has a storage that programs could hold."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Facts about element types that need no tensor: promotion, limits, the default dtype."""
+"""What is known of element types without a tensor: promotion, limits, the default."""
 
 from typing import TypeAlias
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from gt import _core
 from gt._core import Tensor, get_default_dtype, set_default_dtype
-from gt.errors import InvalidType
+from gt.errors import InvalidType, NotSupported
 
 Number: TypeAlias = bool | int | float
 
@@ -49,26 +49,24 @@ def of_number(value: Number | complex) -> _core.dtype:
 
 
 def complex_of(dtype: _core.dtype) -> _core.dtype:
-    """The complex dtype whose parts have a float's precision; complex64 for half dtypes."""
+    """The complex dtype whose parts have a float's precision; of the halves complex64."""
     return _core.complex128 if dtype in {_core.float64, _core.complex128} else _core.complex64
 
 
 def part_of(dtype: _core.dtype) -> _core.dtype:
-    """The float dtype of a complex dtype's parts; other dtypes unchanged."""
+    """The float that the parts of a complex dtype are; other dtypes as they are."""
     return {_core.complex64: _core.float32, _core.complex128: _core.float64}.get(dtype, dtype)
 
 
 def category(dtype: _core.dtype) -> int:
-    """Rank of a dtype's kind: 0 bool, 1 integer, 2 float, 3 complex; the higher one wins at any
-    width.
-    """
+    """0 bool, 1 integer, 2 float, 3 complex: the higher one wins whatever the widths."""
     if dtype.is_complex:
         return 3
     return 2 if dtype.is_floating_point else int(dtype != _core.bool)
 
 
 def promote_types(type1: _core.dtype, type2: _core.dtype) -> _core.dtype:
-    """The smallest dtype that both can be converted to, by PyTorch's lattice."""
+    """The smallest dtype that both fit in, by PyTorch's lattice."""
     if type1 == type2:
         return type1
     low, high = sorted((type1, type2), key=lambda d: (category(d), d.itemsize, repr(d)))
@@ -84,27 +82,23 @@ def promote_types(type1: _core.dtype, type2: _core.dtype) -> _core.dtype:
 
 
 def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
-    """True if a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
     return category(from_) <= category(to)
 
 
 def as_stored(value: Number, dtype: _core.dtype) -> Number:
-    """An integer from 2**63 on as a float, if the dtype is float or complex; other numbers
-    unchanged.
-    """
+    """An integer from 2**63 on as floats hold it, where these are meant; others as they are."""
     is_large = isinstance(value, int) and 2**63 <= value < 2**64
     return float(value) if is_large and (dtype.is_floating_point or dtype.is_complex) else value
 
 
 def result_type(tensor: Tensor | Number | complex, other: Tensor | Number | complex) -> _core.dtype:
-    """The dtype of an operation on both: tensors take precedence over 0-d tensors, these over
-    numbers.
-    """
+    """The dtype of an operation on both: tensors before 0-d tensors before numbers."""
     return common_type(tensor, other)
 
 
 def common_type(*operands: Tensor | Number | complex) -> _core.dtype:
-    """The dtype of an operation on any number of operands, as `result_type` of two."""
+    """The same of any number of operands."""
     ranked: list[list[_core.dtype]] = [[], [], []]
     for x in operands:
         if isinstance(x, Tensor):
@@ -165,7 +159,10 @@ class iinfo:  # noqa: N801  (PyTorch's name)
 
 
 class Layout:
-    """A layout's name, which PyTorch's code passes along; GT's tensors are always contiguous."""
+    """A name that PyTorch's code passes along: a layout, or a memory format.
+
+    GT's dense tensors are contiguous whatever a memory format says.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -180,6 +177,33 @@ contiguous_format = Layout("contiguous_format")
 preserve_format = Layout("preserve_format")
 channels_last = Layout("channels_last")
 channels_last_3d = Layout("channels_last_3d")
+_LAYOUTS = (sparse_coo, strided)
+
+
+def check_layout(layout: object, function: str) -> None:
+    """Refuses a `layout=` that the result does not have: factories make strided tensors.
+
+    Args:
+        layout: None, one of GT's or one of PyTorch's, which is not imported here.
+        function: the function that was called, for the text.
+
+    Raises:
+        InvalidType: no layout.
+        NotSupported: a layout other than strided.
+    """
+    if layout is None or layout is strided:
+        return
+    kind = type(layout).__name__
+    if kind != "layout" and layout not in _LAYOUTS:
+        found = "torch.memory_format" if isinstance(layout, Layout) else kind
+        raise InvalidType(f"{function}(): argument 'layout' must be torch.layout, not {found}")
+    name = str(layout).partition(".")[2]
+    if name != strided.name:
+        raise NotSupported(
+            f"{function}(): layout={name} is not supported, results are strided: "
+            "gt.sparse_coo_tensor makes a sparse tensor, x.to_sparse() turns a dense one into it"
+        )
+
 
 __all__ = [
     "can_cast",

@@ -5,6 +5,7 @@ import warnings
 import gt
 from gt import missing
 from gt._core import Tensor
+from gt.dtypes import check_layout
 from gt.errors import ShapeError
 from gt.nn import functional
 
@@ -72,8 +73,8 @@ def range(
     step: float = 1,
     *,
     dtype: gt.dtype | None = None,
-    layout: object = None,  # noqa: ARG001 - PyTorch's
-    device: object = None,  # noqa: ARG001
+    layout: object = None,
+    device: object = None,  # noqa: ARG001 - PyTorch's
     requires_grad: bool = False,
     pin_memory: bool = False,  # noqa: ARG001
 ) -> Tensor:
@@ -81,6 +82,7 @@ def range(
 
     PyTorch keeps it for old programs and warns; use arange.
     """
+    check_layout(layout, "range")
     warnings.warn(
         "gt.range is deprecated, as torch.range is: its end is inclusive. Use gt.arange",
         stacklevel=2,

@@ -1,6 +1,6 @@
 """Random tensors and the generator's state: every value follows from (seed, draw, place).
 
-The client numbers the draws, so a layout changes no value. No random number is made here.
+Draws are numbered by the client, so a layout changes no value. No random number is made here.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -14,7 +14,7 @@ from gt._core import Tensor, call
 from gt.composite.casts import cast
 from gt.composite.common import Number, Shape, broadcast_shapes, sizes, whole
 from gt.composite.complex_numbers import view_as_complex
-from gt.creation import shape_of, size_only, takes_no_out
+from gt.creation import finish, shape_of, size_only, takes_no_out
 from gt.draws import (
     Generator,
     default_generator,
@@ -27,7 +27,7 @@ from gt.draws import (
     set_rng_state,
 )
 from gt.draws import fork_rng as fork_rng  # noqa: PLC0414 - it is shown, in no `__all__`
-from gt.dtypes import get_default_dtype
+from gt.dtypes import check_layout, get_default_dtype
 from gt.errors import InvalidType, ShapeError
 
 Size: TypeAlias = int | Sequence[int]
@@ -41,17 +41,17 @@ def drawn(
     requires_grad: bool = False,
     **attrs: Number,
 ) -> Tensor:
-    """One draw of the operator `op`; both parts of a complex dtype are drawn."""
+    """One draw of the operator `op`; of a complex dtype the parts are drawn alike."""
     chosen = get_default_dtype() if dtype is None else dtype
     if chosen.is_complex and op in {"uniform", "normal"}:
-        # each part has half of a variance of 1, as in PyTorch
+        # of a variance of 1 each part has a half, as in PyTorch
         parts = attrs | {"std": attrs["std"] * math.sqrt(0.5)} if op == "normal" else attrs
         pairs = drawn(op, (*size, 2), _part_of(chosen), generator, False, **parts)
         out = view_as_complex(pairs)
-        return out.requires_grad_() if requires_grad else out
+        return finish(out, requires_grad)
     key, draw = next_draw(generator)
     out = call(op, size=size, dtype=chosen, seed=key, draw=draw, **attrs)
-    return out.requires_grad_() if requires_grad else out
+    return finish(out, requires_grad)
 
 
 def _part_of(dtype: _core.dtype) -> _core.dtype:
@@ -67,7 +67,7 @@ def drawn_like(
     *,
     requires_grad: bool = False,
 ) -> Tensor:
-    """One draw of the operator `kind` with the shape and layout of `like`."""
+    """One draw of the operator `kind` of the shape of `like`, in its layout."""
     chosen = like.dtype if dtype is None else dtype
     first, second = parameters
     if chosen.is_complex and kind in {"uniform", "normal"}:
@@ -78,7 +78,7 @@ def drawn_like(
     attrs = {"size": like.shape, "dtype": chosen, "kind": kind}
     attrs |= {"first": first, "second": second, "seed": key, "draw": draw}
     out = call("random_like", like.detach(), **attrs)
-    return out.requires_grad_() if requires_grad else out
+    return finish(out, requires_grad)
 
 
 def rand(
@@ -92,6 +92,7 @@ def rand(
     **named: Size,
 ) -> Tensor:
     """Uniform values in [0, 1)."""
+    check_layout(layout, "rand")
     return drawn(
         "uniform",
         shape_of(size, size_only(named, "rand"), "rand"),
@@ -114,6 +115,7 @@ def randn(
     **named: Size,
 ) -> Tensor:
     """Normally distributed values with mean 0 and deviation 1."""
+    check_layout(layout, "randn")
     return drawn(
         "normal",
         shape_of(size, size_only(named, "randn"), "randn"),
@@ -139,17 +141,19 @@ def randint(
     pin_memory: bool = False,
 ) -> Tensor:
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
+    check_layout(layout, "randint")
     arguments = list(bounds_and_size)
     shape = size if size is not None else arguments.pop() if arguments else None
     if shape is None:
         raise InvalidType("randint() takes (high, size) or (low, high, size)")
     first, last = limits_of(low, *arguments, high)
     chosen = _core.int64 if dtype is None else dtype
-    return drawn("randint", sizes((shape,), "randint"), chosen, generator, low=first, high=last)
+    drawn_size = sizes((shape,), "randint")
+    return drawn("randint", drawn_size, chosen, generator, requires_grad, low=first, high=last)
 
 
 def limits_of(*given: object) -> tuple[int, int]:
-    """The range [low, high) from one or two integers."""
+    """[low, high) of one or two integers."""
     limits = [n for n in map(whole, given) if n is not None]
     if not 1 <= len(limits) <= 2:
         raise InvalidType("randint() takes (high, size) or (low, high, size)")
@@ -172,10 +176,11 @@ def randperm(
     layout: object = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """The integers from 0 to n - 1 in random order: that of `n` uniform numbers."""
+    """The numbers from 0 to n - 1 in random order: the order of `n` uniform numbers."""
+    check_layout(layout, "randperm")
     keys = drawn("uniform", (n,), _core.float64, generator, low=0.0, high=1.0)
     order = call("sort", keys, dim=0, descending=False, stable=True)[1]
-    return order if dtype is None else cast(order, dtype)
+    return finish(order if dtype is None else cast(order, dtype), requires_grad)
 
 
 @takes_no_out
@@ -192,6 +197,7 @@ def normal(
     pin_memory: bool = False,
 ) -> Tensor:
     """Normally distributed values; `mean` and `std` are numbers with a size, or tensors."""
+    check_layout(layout, "normal")
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
         shape = broadcast_shapes(*(x.shape for x in tensors))
@@ -220,6 +226,7 @@ def rand_like(
     memory_format: object = None,
 ) -> Tensor:
     """Uniform values in [0, 1) of `input`'s shape and dtype."""
+    check_layout(layout, "rand_like")
     limits = (0.0, 1.0)
     return drawn_like(input, "uniform", dtype, generator, limits, requires_grad=requires_grad)
 
@@ -236,6 +243,7 @@ def randn_like(
     memory_format: object = None,
 ) -> Tensor:
     """Normally distributed values of `input`'s shape and dtype."""
+    check_layout(layout, "randn_like")
     limits = (0.0, 1.0)
     return drawn_like(input, "normal", dtype, generator, limits, requires_grad=requires_grad)
 
@@ -254,6 +262,7 @@ def randint_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """Integers in [low, high) of `input`'s shape and dtype."""
+    check_layout(layout, "randint_like")
     return drawn_like(
         input,
         "randint",
@@ -287,5 +296,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """Lists the public names; `fork_rng` is not a name of `gt`, as it is none of `torch`."""
+    """What users type; `fork_rng` is no name of `gt`, as it is none of PyTorch's."""
     return [*__all__, fork_rng.__name__]

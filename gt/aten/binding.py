@@ -7,6 +7,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.aten import arguments, schemas
 from gt.aten.schemas import Argument, Schema
+from gt.dtypes import check_layout
 from gt.errors import InvalidType, InvalidUse, InvalidValue, out_refused
 
 # Alternative names that PyTorch accepts for an argument.
@@ -182,6 +183,8 @@ def _as_one(kind: str, value: object) -> object:
         return value if isinstance(value, Tensor) else _UNFIT
     if kind == "ScalarType":
         return value if isinstance(value, _core.dtype) else _UNFIT
+    if kind == "Layout":
+        check_layout(value, "operator")
     if kind in {"Device", "Layout", "MemoryFormat"}:
         return None
     if isinstance(value, Tensor):

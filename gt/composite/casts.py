@@ -9,6 +9,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method
 from gt.devices import check_device
+from gt.dtypes import check_layout
 from gt.errors import InvalidType, InvalidValue
 
 Device: TypeAlias = object  # a string, a number, or what `Tensor.device` returned
@@ -33,6 +34,7 @@ def to(
 ) -> Tensor:
     """`self` in another dtype, or in that of another tensor; a device places nothing."""
     check_device(device)
+    check_layout(layout, "to")
     target = target_dtype(args if other is None else (*args, other), dtype)
     switches = [argument for argument in args if isinstance(argument, bool)]  # non_blocking, copy
     out = self if target is None else cast(self, target)

@@ -22,7 +22,7 @@ from gt.composite.older_forms import factors_first
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, is_finite, next_draw
-from gt.dtypes import as_stored, category, result_type
+from gt.dtypes import as_stored, category, check_layout, result_type
 from gt.errors import DtypeError, ShapeError
 
 C_NAMES = {
@@ -291,6 +291,7 @@ def new_full(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with `fill_value`, of this dtype."""
+    check_layout(layout, "new_full")
     chosen = dtype or self.dtype
     if isinstance(fill_value, complex):
         out = call("full_like", self, size=tuple(size), value=0, dtype=chosen).fill_(fill_value)

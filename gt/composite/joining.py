@@ -10,6 +10,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Number, broadcast_shapes, not_in_list, wrap
 from gt.composite.selection import nonzero
+from gt.dtypes import check_layout
 from gt.errors import InvalidType, InvalidValue, ShapeError, out_refused
 
 Tensors: TypeAlias = Sequence[Tensor]
@@ -274,7 +275,8 @@ def tril_indices(
     pin_memory: bool = False,
 ) -> Tensor:
     """Rows and columns of the lower triangle's elements, as a tensor of two rows."""
-    del device, layout, pin_memory
+    check_layout(layout, "tril_indices")
+    del device, pin_memory
     _check_sides(row, col)
     pairs = [(r, c) for r in range(row) for c in range(min(col, max(0, r + offset + 1)))]
     return triangle(pairs, dtype)
@@ -291,7 +293,8 @@ def triu_indices(
     pin_memory: bool = False,
 ) -> Tensor:
     """Rows and columns of the upper triangle's elements, as a tensor of two rows."""
-    del device, layout, pin_memory
+    check_layout(layout, "triu_indices")
+    del device, pin_memory
     _check_sides(row, col)
     return triangle([(r, c) for r in range(row) for c in range(max(0, r + offset), col)], dtype)
 

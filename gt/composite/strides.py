@@ -1,7 +1,6 @@
-"""Functions that PyTorch defines by strides: a tensor's memory read in another order, and empty
-tensors.
+"""What PyTorch says by strides: a tensor's memory read in another order, and empty tensors.
 
-Results of operators are contiguous, whatever strides are requested.
+Results of operators are contiguous, whatever strides are asked for.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method, Number, sizes
+from gt.dtypes import check_layout
 from gt.errors import InvalidUse, NotSupported, ShapeError
 
 Places = NDArray[np.int64]
@@ -30,18 +30,18 @@ WRITTEN = (
 def as_strided(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """A view of elements of this memory, from `storage_offset` on at the distances `stride`.
+    """A view of elements of this memory, at `storage_offset` and so many from each other.
 
-    For a detached part that requires a gradient it is a copy, which cannot be written.
+    Of a detached part that requires a gradient it is a copy, which cannot be written.
 
     Args:
-        size: shape of the result.
-        stride: distance of two elements along each dimension.
-        storage_offset: first element; that of `self` if not given.
+        size: the result's shape.
+        stride: elements from one to the next along each dimension.
+        storage_offset: where it begins; where `self` does if not given.
 
     Raises:
-        ShapeError: there are elements outside of the memory.
-        NotSupported: a detached part that requires a gradient does not show all of these elements.
+        ShapeError: elements outside of the memory.
+        NotSupported: of a detached part that requires a gradient, elements that it does not show.
     """
     offset = self.storage_offset() if storage_offset is None else storage_offset
     view = _core.as_strided(self, size, stride, offset)
@@ -55,7 +55,7 @@ def as_strided(
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """A copy of the view that as_strided gives."""
+    """A copy of what as_strided shows."""
     return as_strided(input, size, stride, storage_offset).clone()
 
 
@@ -66,7 +66,7 @@ def as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Tensor:
-    """A copy of `self` with `src` in the elements that as_strided reads."""
+    """A copy of `self` with `src` where as_strided reads."""
     if tuple(src.shape) != tuple(size):
         raise ShapeError(
             "expected src to have a size equal to the slice of self. src size = "
@@ -84,7 +84,7 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Tensor:
-    """`self` with `src` written to `self[start:end:step]` along `dim`; None stands for an end."""
+    """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
     start, end = 0 if start is None else start, sys.maxsize if end is None else end
     return call("slice_scatter", self, src, dim=dim, start=start, end=end, step=step)
 
@@ -92,7 +92,7 @@ def slice_scatter(
 def places_of(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
-    """The flat indices of the elements, checked to be inside."""
+    """The flat indices of the elements, once they are known to be inside."""
     if len(size) != len(stride):
         raise ShapeError("mismatch in length of strides and shape")
     if any(step < 0 for step in stride):
@@ -117,7 +117,7 @@ def places_of(
 
 
 def _positions(size: Sequence[int], stride: Sequence[int], offset: int) -> Places:
-    """Position of each element in the memory: [size]."""
+    """Where in the memory the elements are."""
     places = np.array(offset, dtype=np.int64)
     for n, step in zip(size, stride, strict=True):
         places = places[..., None] + np.arange(n, dtype=np.int64) * step
@@ -125,7 +125,7 @@ def _positions(size: Sequence[int], stride: Sequence[int], offset: int) -> Place
 
 
 def _found(shown: Places, wanted: Places) -> Places:
-    """Index in `shown` of each of the wanted positions."""
+    """Which of the positions `shown` are the wanted ones."""
     order = np.argsort(shown, kind="stable")
     at = np.searchsorted(shown, wanted, sorter=order)
     found: Places = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else at
@@ -151,7 +151,8 @@ def empty_strided(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of `size`, contiguous for any `stride`."""
+    """A tensor of `size`, contiguous whatever `stride` says."""
+    check_layout(layout, "empty_strided")
     if len(size) != len(stride):
         raise ShapeError(
             f"dimensionality of sizes ({len(size)}) must match dimensionality of strides "
@@ -170,11 +171,12 @@ def empty_permuted(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of `size`, contiguous for any `physical_layout`.
+    """A tensor of `size`, contiguous whatever `physical_layout` says.
 
     Raises:
-        ShapeError: the layout does not name each dimension once.
+        ShapeError: a layout that does not name each dimension once.
     """
+    check_layout(layout, "empty_permuted")
     if len(size) != len(physical_layout):
         raise ShapeError(
             "Number of dimensions in size does not match the length of the physical_layout; i.e. "
@@ -194,7 +196,7 @@ def empty_permuted(
 
 
 def blank(size: tuple[int, ...], dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
-    """Zeros in place of uninitialised memory."""
+    """Zeros."""
     chosen = _core.get_default_dtype() if dtype is None else dtype
     out: Tensor = call("full", size=size, value=0, dtype=chosen)
     return out.requires_grad_() if requires_grad else out
@@ -211,7 +213,8 @@ def new_empty_strided(
     layout: object = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of `size` of this dtype, contiguous for any `stride`."""
+    """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
+    check_layout(layout, "new_empty_strided")
     chosen = self.dtype if dtype is None else dtype
     return empty_strided(size, stride, dtype=chosen, requires_grad=requires_grad)
 
@@ -225,7 +228,8 @@ def scalar_tensor(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of one number without dimensions, by default in the default dtype."""
+    """A tensor of one number and no dimensions, in the default dtype if none is given."""
+    check_layout(layout, "scalar_tensor")
     chosen = _core.get_default_dtype() if dtype is None else dtype
     out: Tensor = call("full", size=(), value=s, dtype=chosen)
     return out.requires_grad_() if requires_grad else out
@@ -237,11 +241,11 @@ def resize_(
     size: Sequence[int] | None = None,
     memory_format: object = None,
 ) -> Tensor:
-    """Resize in place: surplus elements are dropped, new ones are 0.
+    """The same elements in another shape: those that are too many are left out, new ones are 0.
 
     Raises:
-        InvalidUse: the tensor requires a gradient.
-        NotSupported: more elements than its memory holds, while others share that memory.
+        InvalidUse: of a tensor that requires a gradient.
+        NotSupported: more elements than its memory has, where others share that memory.
     """
     if self.requires_grad:
         raise InvalidUse("cannot resize variables that require grad")
@@ -274,7 +278,7 @@ def row_major(size: Sequence[int]) -> list[int]:
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: object = None) -> Tensor:
-    """Resize in place to another tensor's shape."""
+    """resize_ to another tensor's shape."""
     return resize_(self, tuple(the_template.shape))
 
 
@@ -286,10 +290,10 @@ def to_sparse(
     blocksize: object = None,
     dense_dim: int | None = None,
 ) -> Any:  # noqa: ANN401 - a gt.sparse.SparseTensor, which needs this package
-    """The elements that are not zero as a `gt.sparse.SparseTensor`; their number is read.
+    """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read.
 
     Raises:
-        NotSupported: `sparse_dim` is not the number of dimensions, or another layout is asked for.
+        NotSupported: `sparse_dim` other than all dimensions, another layout.
     """
     from gt import sparse
 
@@ -304,7 +308,7 @@ def to_sparse(
 def to_dense(
     self: Tensor, dtype: _core.dtype | None = None, *, masked_grad: bool | None = None
 ) -> Tensor:
-    """The tensor itself, in a dtype."""
+    """Itself, in a dtype."""
     del masked_grad
     return self if dtype is None else self.to(dtype)
 

@@ -37,7 +37,7 @@ def sparse_coo_tensor(
         values: a tensor, to which gradients go, or a list.
         size: sizes; if not given the smallest that hold the indices, which are read for it.
         dtype: of the values.
-        layout: accepted and ignored.
+        layout: `gt.sparse_coo`, if anything.
         device: accepted: it places nothing.
         pin_memory: accepted and ignored.
         requires_grad: the values, taken without their history, require a gradient.
@@ -46,9 +46,10 @@ def sparse_coo_tensor(
 
     Raises:
         RuntimeError: numbers of indices, values and sizes that do not fit.
-        NotSupported: values with dimensions of their own.
+        NotSupported: values with dimensions of their own, another layout.
     """
-    del layout, device, pin_memory
+    del device, pin_memory
+    _check_layout(layout)
     if values is None:
         return _empty(indices, dtype, requires_grad=requires_grad)
     columns = indices if isinstance(indices, Tensor) else gt.tensor(indices)
@@ -80,6 +81,11 @@ def sparse_coo_tensor(
     if check_invariants:
         _check(columns, shape)
     return SparseTensor(columns, elements, shape, is_coalesced=bool(is_coalesced))
+
+
+def _check_layout(layout: object) -> None:
+    if layout is not None and layout is not gt.sparse_coo:
+        raise NotSupported(f"sparse_coo_tensor: layout={layout!r}, where GT has gt.sparse_coo")
 
 
 def _empty(size: object, dtype: gt.dtype | None, *, requires_grad: bool) -> SparseTensor:

@@ -1,9 +1,10 @@
-"""Registers the device `mux` with PyTorch: its name, its module `torch.mux`, tensors made on it."""
+"""The device `mux` made known to PyTorch: its name, its module `torch.mux`, tensors made on it."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 from typing import Any
 
 import torch
@@ -28,9 +29,9 @@ from gt.torch import (
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.tensor import MuxTensor, of_value
 
-# Operators that PyTorch's C++ calls below the level of tensor classes.
+# Operators that PyTorch's C++ calls on tensors whose class it leaves aside.
 _BELOW = ("_copy_from", "_copy_from_and_resize", "_local_scalar_dense", "_to_copy")
-# Operators by which PyTorch makes small tensors from numbers alone: they run on the host.
+# Tensors that PyTorch makes of numbers alone, which are few: they are made on the host.
 _FROM_HOST = (
     "kaiser_window",
     "kaiser_window.beta",
@@ -38,21 +39,21 @@ _FROM_HOST = (
     "tril_indices",
     "triu_indices",
 )
-# Registrations, which end with their library objects.
+# PyTorch's names for a sparse layout of the device.
+_SPARSE_KEYS = ("SparsePrivateUse1", "SparseCsrPrivateUse1")
+# Registrations end with the objects that made them.
 _libraries: list[torch.library.Library] = []
 
 
 class Module:
-    """Attributes that PyTorch asks of `torch.mux`, and programs of `torch.cuda`: the cluster is one
-    device.
-    """
+    """What PyTorch asks of `torch.mux`, and programs of `torch.cuda`: the cluster is one device."""
 
     def is_available(self) -> bool:
         """True: workers start at the first operator."""
         return True
 
     def is_initialized(self) -> bool:
-        """True if a session has begun."""
+        """Whether a session has begun."""
         return _core.is_connected()
 
     def init(self) -> None:
@@ -60,61 +61,61 @@ class Module:
         _core.init()
 
     def device_count(self) -> int:
-        """1: the dispatcher decides where tensors are on the cluster."""
+        """One: where tensors are on the cluster is the dispatcher's decision."""
         return 1
 
     def current_device(self) -> int:
-        """0, the only device."""
+        """0."""
         return 0
 
     def set_device(self, device: object) -> None:
-        """Does nothing: there is one device."""
+        """Nothing: there is one."""
 
     class device:  # noqa: N801 - PyTorch's name
-        """A context in which the device is the current one; it always is."""
+        """A context in which the device is the current one: it always is."""
 
         def __init__(self, device: object) -> None:
             del device  # there is one
 
         def __enter__(self) -> None:
-            """Does nothing."""
+            """Nothing."""
 
         def __exit__(self, *_: object) -> None:
-            """Does nothing."""
+            """Nothing."""
 
     def synchronize(self, device: object = None) -> None:  # noqa: ARG002 - there is one
-        """Waits until all queued work has run; raises its errors."""
+        """Waits until everything that was queued has run; raises what failed."""
         gt.synchronize()
 
     def _is_in_bad_fork(self) -> bool:
         return False
 
     def manual_seed(self, seed: int) -> None:
-        """Restarts the default generator at its first draw; GT's Philox draws from it."""
+        """Starts the default generator again; GT's own Philox draws from it."""
         gt.manual_seed(seed)
 
     manual_seed_all = manual_seed
 
     def get_rng_state(self, device: object = DEVICE_TYPE) -> torch.Tensor:  # noqa: ARG002
-        """Seed and draw number, as 16 bytes on the host."""
+        """Seed and draw, as 16 bytes on the host."""
         state: torch.Tensor = gt.to_torch(gt.get_rng_state())
         return state
 
     def set_rng_state(self, new_state: torch.Tensor, device: object = DEVICE_TYPE) -> None:  # noqa: ARG002
-        """Restores a state that `get_rng_state` returned."""
+        """Goes on where `get_rng_state` was asked."""
         gt.set_rng_state(gt.from_torch(new_state))
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        """Dtypes that an autocast may compute in; a new autocast asks for them."""
+        """What an autocast may compute in; an autocast that is made asks."""
         autocasting.register()
         return [torch.bfloat16, torch.float16]
 
     def empty_cache(self) -> None:
-        """Does nothing: workers keep memory that they reuse."""
+        """Nothing: workers keep what they reuse."""
 
 
 class _Guard(torch._C._acc.DeviceGuard):  # noqa: SLF001 - PyTorch's class for it
-    # C++ reads it often, possibly while a Python error is pending (passes.py).
+    # Asked from C++ all the time, where an error of Python's may be on its way (passes.py).
     type_: Any = _core.ErrorKeeper(torch._C._autograd.DeviceType.PrivateUse1)  # noqa: SLF001
 
 
@@ -130,10 +131,10 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):  # noqa: SLF001 - PyTorch's class 
 
 
 def register() -> None:
-    """Gives PyTorch's free device the name `mux`, once in a process.
+    """Names PyTorch's free device `mux`, once a process.
 
     Raises:
-        RuntimeError: another library has given it a name.
+        RuntimeError: another library has named it.
     """
     name = torch._C._get_privateuse1_backend_name()  # noqa: SLF001 - nothing public tells
     if name != "privateuseone":
@@ -159,13 +160,14 @@ def register() -> None:
 
 
 def _register_kernels() -> None:
-    """Registers kernels for calls without MuxTensors, and for calls below the level of
-    their class.
-    """
+    """For calls whose operands are no MuxTensors, or where PyTorch looks past their class."""
     aten: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     aten.impl("empty.memory_format", _empty, "PrivateUse1")
     aten.impl("empty_strided", _empty_strided, "PrivateUse1")
     aten.impl("_efficientzerotensor", _empty, "PrivateUse1")
+    for name, key in itertools.product(("empty.memory_format", "empty_strided"), _SPARSE_KEYS):
+        refuse = functools.partial(_of_no_layout, functions.overload(name))
+        aten.impl(name, refuse, key)
     for name in _FROM_HOST:
         aten.impl(name, functools.partial(_from_host, functions.overload(name)), "PrivateUse1")
     for name in _BELOW:
@@ -177,7 +179,7 @@ def _register_kernels() -> None:
 
 
 def _pinned(pin: Any, keys: Any, source: torch.Tensor, device: Any = None) -> torch.Tensor:  # noqa: ANN401
-    """A plain copy of a host tensor: page-locked memory would not speed up uploads."""
+    """A copy of a tensor of the host: uploads gain nothing by pages that stay."""
     if elsewhere.is_here(device):
         return source.clone()
     pinned: torch.Tensor = pin.call_boxed(keys, source, device)
@@ -197,9 +199,18 @@ def _empty(size: list[int], *, dtype: torch.dtype | None = None, **_: object) ->
     return of_value(_core.call("full", size=tuple(size), value=0, dtype=dtype_of(dtype)))
 
 
+def _of_no_layout(
+    operator: Any,  # noqa: ANN401 - PyTorch has no public type of an overload
+    *_args: object,
+    layout: object = None,
+    **_kwargs: object,
+) -> torch.Tensor:
+    raise elsewhere.layout_refused(operator, layout)
+
+
 def _empty_strided(
     size: list[int], stride: list[int], *, dtype: torch.dtype | None = None, **_: object
 ) -> torch.Tensor:
-    """A contiguous tensor, for any `stride`."""
+    """Contiguous, whatever `stride` says."""
     del stride
     return _empty(size, dtype=dtype)

@@ -56,8 +56,25 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
 def _kept(operator: Overload) -> Run:
     """The function that runs an overload, found once and kept."""
     _overloads.append(operator)
-    found = _runs[id(operator)] = _found(operator)
+    found = _runs[id(operator)] = _of_strided(operator, _found(operator))
     return found
+
+
+def _of_strided(operator: Overload, run: Run) -> Run:
+    """`run`, which refuses a `layout=` that tensors of `mux` do not have."""
+    schema = operator._schema  # noqa: SLF001 - PyTorch's only way to ask
+    if not any(x.name == "layout" for x in schema.arguments):
+        return run
+    if overload_name(operator) in named.WHOLE or _is_composite(operator):
+        return run  # which look at it themselves, or pass it on
+
+    def checked(args: Sequence[object], kwargs: Named) -> object:
+        layout = kwargs.get("layout")
+        if layout in (None, torch.strided) or not elsewhere.is_here(kwargs.get("device")):
+            return run(args, kwargs)
+        raise elsewhere.layout_refused(operator, layout)
+
+    return checked
 
 
 def _found(operator: Overload) -> Run:

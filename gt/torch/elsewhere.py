@@ -44,6 +44,12 @@ def to_copy(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tenso
     device = kwargs.get("device")
     dtype = kwargs.get("dtype")
     assert isinstance(source, torch.Tensor), source
+    if kwargs.get("layout") not in (None, source.layout):
+        raise RuntimeError(
+            "to(options) doesn't support converting to a different layout, but got self.layout "
+            f"being {_layout_name(source.layout)} and options.layout set as "
+            f"{_layout_name(kwargs['layout'])}"
+        )
     if not is_here(device):
         host: torch.Tensor = gt.to_torch(source.value)  # type: ignore[attr-defined]
         return host.to(device=device, dtype=dtype)  # type: ignore[call-overload,no-any-return]
@@ -52,6 +58,19 @@ def to_copy(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tenso
     if dtype is None or dtype == source.dtype:
         return of_value(source.value.clone())
     return of_value(source.value.to(dtype_of(dtype)))  # type: ignore[arg-type]
+
+
+def layout_refused(operator: Any, layout: object) -> NotImplementedError:  # noqa: ANN401
+    """An operator's answer to a `layout=` other than strided."""
+    return NotImplementedError(
+        f"{operator._schema} with layout={layout} is not implemented for the device "  # noqa: SLF001
+        f"{DEVICE_TYPE}, whose tensors are strided: make the tensor on the host, device='cpu'"
+    )
+
+
+def _layout_name(layout: object) -> str:
+    """A layout as PyTorch's C++ prints it: `Strided`, `Sparse`, `SparseCsr`."""
+    return str(layout).partition(".")[2].title().replace("_", "").replace("Coo", "")
 
 
 def upload(source: torch.Tensor, dtype: torch.dtype | None = None) -> MuxTensor:

@@ -1039,21 +1039,21 @@ class Tensor:
     def diag_embed(self, offset: _int=0, dim1: _int=-2, dim2: _int=-1) -> Tensor:
         """Zeros in the dimensions `dim1` and `dim2`, with the last dimension on a diagonal."""
     def slice_scatter(self, src: Tensor, dim: _int=0, start: _int | None=None, end: _int | None=None, step: _int=1, *, axis: _int | None=None) -> Tensor:
-        """`self` with `src` written to `self[start:end:step]` along `dim`; None stands for an end."""
+        """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
     def to_sparse(self, sparse_dim: _int | None=None, *, layout: object=None, blocksize: object=None, dense_dim: _int | None=None) -> Any:
-        """The elements that are not zero as a `gt.sparse.SparseTensor`; their number is read."""
+        """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read."""
     def to_dense(self, dtype: _dtype | None=None, *, masked_grad: _bool | None=None) -> Tensor:
-        """The tensor itself, in a dtype."""
+        """Itself, in a dtype."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
-        """A view of elements of this memory, from `storage_offset` on at the distances `stride`."""
+        """A view of elements of this memory, at `storage_offset` and so many from each other."""
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
-        """A copy of `self` with `src` in the elements that as_strided reads."""
+        """A copy of `self` with `src` where as_strided reads."""
     def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
-        """A tensor of `size` of this dtype, contiguous for any `stride`."""
+        """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
     def resize_(self, *sizes_: _int | Sequence[_int], size: Sequence[_int] | None=None, memory_format: object=None) -> Tensor:
-        """Resize in place: surplus elements are dropped, new ones are 0."""
+        """The same elements in another shape: those that are too many are left out, new ones are 0."""
     def resize_as_(self, the_template: Tensor, *, memory_format: object=None) -> Tensor:
-        """Resize in place to another tensor's shape."""
+        """resize_ to another tensor's shape."""
     def conj(self) -> Tensor:
         """The complex conjugate, a view; for real numbers `self`."""
     def conj_physical(self) -> Tensor:

@@ -22,7 +22,7 @@ class Prefetcher(Generic[Batch]):
         self.n = n
 
     def __len__(self) -> int:
-        return len(self.loader)  # type: ignore[arg-type] - a loader without a length raises
+        return len(self.loader)  # type: ignore[arg-type] # a loader without a length raises
 
     def __iter__(self) -> Iterator[Batch]:
         batches = iter(self.loader)

@@ -35,7 +35,7 @@ def from_torch(tensor: Any) -> Tensor:  # noqa: ANN401 - torch is not imported h
     """
     if not isinstance(tensor, Recorded) or isinstance(tensor, Tensor):
         raise InvalidType(f"from_torch(): expected torch.Tensor, got {type(tensor).__name__}")
-    return as_tensor(tensor)  # type: ignore[arg-type] - PyTorch's tensor converts to numpy
+    return as_tensor(tensor)  # type: ignore[arg-type] # PyTorch's tensor converts to numpy
 
 
 def to_torch(tensor: Any) -> Any:  # noqa: ANN401 - torch is not imported here

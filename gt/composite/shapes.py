@@ -231,7 +231,7 @@ def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> 
     if not places:
         if len(moves) != 1:
             raise ShapeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:0")
-        return roll(ravel(self), moves, 0).reshape(self.shape)
+        return roll(ravel(self), moves[0], 0).reshape(self.shape)
     if len(moves) != len(places):
         raise ShapeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(places)}"

@@ -1606,8 +1606,8 @@ Args:
     index (Tensor): the indices.
     src (Tensor or number or None): the values that are written.
     value (number or None): a number or the values.
-    reduce (str or None): "add" or "multiply" (which holds index times self's size along
-        `dim` for a while).
+    reduce (str or None): "add" or "multiply" (which temporarily needs index times
+        self's size along `dim`).
     axis (int or None): another name of `dim`.
 
 Returns:

@@ -24,7 +24,7 @@ from native_helper import native_helper  # noqa: E402, F401  a fixture
 from played_cuda import CPU, Played, driver_of  # noqa: E402
 
 import gt  # noqa: E402
-from gt.worker import cuda_operators, kernels, torch_attention  # noqa: E402
+from gt.worker import cuda_operators, cuda_table, kernels, torch_attention  # noqa: E402
 from gt.worker.cuda_operators import CudaOperators  # noqa: E402
 from gt.worker.cuda_table import GENERIC, ROWS, SHARED, TABLE  # noqa: E402
 from gt.worker.native.binding import Binder  # noqa: E402
@@ -175,12 +175,13 @@ def test_the_gradient_of_attention_that_kept_nothing_is_autograds() -> None:
 # ---- what is chosen ----
 
 
-def test_auto_runs_what_has_the_bits_of_the_cpu_alone(played: Played) -> None:
+def test_auto_runs_what_has_the_bits_of_the_cpu_on_any_gpu(played: Played) -> None:
     auto = CudaOperators(played, "auto")
-    assert auto.names == {"random", "dropout"}
+    on_hopper = {"attention", "attention_backward", "cross_entropy_backward"}
+    assert auto.names == {"random", "dropout"} | on_hopper
     table = kernels.table(CPU, auto)
     theirs = kernels.table(CPU)
-    assert [row for row in ROWS if table[row] is not theirs[row]] == []
+    assert {row for row in ROWS if table[row] is not theirs[row]} == on_hopper & ROWS.keys()
     a = torch.ones(16, 16, dtype=HALF)
     before = kernels_run(), played.launches
     table["matmul"](a, a)
@@ -188,6 +189,43 @@ def test_auto_runs_what_has_the_bits_of_the_cpu_alone(played: Played) -> None:
     assert (kernels_run(), played.launches) == before
     table["uniform"]((3,), FLOAT, 0.0, 1.0, 1, 2)
     assert (kernels_run(), played.launches) == (before[0] + 1, before[1] + 1)
+
+
+def test_auto_runs_what_is_faster_on_an_h100(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_table, "_is_hopper", lambda _device: True)
+
+    def pays(name: str, *operands: torch.Tensor) -> bool:
+        asked = TABLE[name].pays
+        assert asked is not None
+        return asked(played, *operands)
+
+    for positions, heads, size, expected in (
+        (1024, 16, 64, True),
+        (1024, 15, 64, False),  # fewer pairs of positions
+        (1024, 16, 32, False),  # a head size that has not been timed
+    ):
+        x = torch.empty(1, heads, positions, size, dtype=HALF, device="meta")
+        assert pays("attention", x, x, x) == expected, x.shape
+        assert pays("attention_backward", x, x, x, x) == expected, x.shape
+    for rows, expected in ((4096, True), (4095, False)):
+        scores = torch.empty(rows, 4096, device="meta")
+        assert pays("cross_entropy_backward", scores, scores) == expected, rows
+    monkeypatch.undo()
+    assert not pays("cross_entropy_backward", scores, torch.empty(4096, 4096, device="meta"))
+
+
+def test_auto_asks_whether_a_kernel_pays(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, target = torch.zeros(4, 8), torch.zeros(4, dtype=torch.long)
+    saved = (torch.ones(()), scores, target, None, torch.ones(()), "mean", -100, 0.0)
+    table = kernels.table(CPU, CudaOperators(played, "auto"))
+    for is_hopper, limit, expected in ((True, 32, 1), (True, 33, 0), (False, 32, 0)):
+        monkeypatch.setattr(cuda_table, "_is_hopper", lambda _device, found=is_hopper: found)
+        monkeypatch.setattr(cuda_table, "SCORES_MIN", limit)
+        before = kernels_run()
+        table["cross_entropy_backward"](*saved)
+        assert kernels_run() - before == expected
 
 
 def test_on_runs_every_row_of_the_table(played: Played) -> None:

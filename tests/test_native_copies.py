@@ -63,6 +63,20 @@ def in_helper(helper: Trial) -> Copy:
     return copy
 
 
+def test_elements_come_to_the_host_row_major(native_helper: Trial) -> None:
+    """Reads take this way past Python; a device's elements come by pinned memory."""
+    helper = native_helper.helper
+    x = torch.arange(12288.0)
+    for name, view in LEFT.items():
+        handle = helper.gt_from_python(view(x))
+        copied = helper.gt_to_host(handle)
+        made = helper.gt_to_python(copied)
+        for one in (handle, copied):
+            helper.gt_release(one)
+        assert made.is_contiguous(), name
+        assert torch.equal(made, view(x)), name
+
+
 def check(copy: Copy, x: torch.Tensor, own: int) -> None:
     """The copy equals PyTorch's and takes `own` calls of GT's kernels."""
     expected = x.clone(memory_format=torch.contiguous_format)

@@ -266,11 +266,13 @@ for choices, comparisons, masks and chains of elementwise operators from 1,024 n
 comparisons of integers, counts of bools, copies of transposed dimensions and stable sorts. `on`
 takes them for every size that they can compute, `off` for none.
 
-On a GPU, `auto` is random numbers and dropout, since none of the others has been timed
-there. `on` is also `matmul` and `linear` (bias and all) and attention with its gradient, in
-bfloat16 and float16, `layer_norm`, `rms_norm` and `cross_entropy` with their gradients in
-float32 too, and AdamW of a whole group in float32, wherever operands fit. What does not fit
-runs in PyTorch, and the worker says so on standard error, once for each operator and reason
+On a GPU, `auto` is random numbers and dropout; on an H100 or H200 also what has been timed
+to be ahead of PyTorch's there: attention and its gradient of head sizes 64 and 128 from
+2^24 pairs of positions on, and the gradient of `cross_entropy` from 2^24 scores on. `on` is
+also `matmul` and `linear` (bias and all) and attention with its gradient, in bfloat16 and
+float16, `layer_norm`, `rms_norm` and `cross_entropy` with their gradients in float32 too,
+and AdamW of a whole group in float32, wherever operands fit. What does not fit runs in
+PyTorch, and the worker says so on standard error, once for each operator and reason
 (`gt.worker: PyTorch runs matmul in place of …, which does not take …`); so it does where
 there is no matching GPU or GT was built without nvcc. `off` draws random numbers on the
 host: their bits are the same.
@@ -288,11 +290,11 @@ ATEN = Variable(
     default="auto",
     parse=one_of("auto", "on", "off"),
     expected="one of auto, on, off",
-    summary="Whether a torch worker on the CPU runs most operators in C++; the bits are the same.",
+    summary="Whether a torch worker runs most operators in C++; the bits are the same.",
     details="""\
 `auto`: as soon as there is a helper for the installed torch. The first program that runs
 for a dozen seconds compiles it beside its work at the lowest priority (a C++20 compiler,
-torch 2.14 or later); it ends with the program. `on` compiles before the first instruction,
+torch 2.11 or later); it ends with the program. `on` compiles before the first instruction,
 `off` stays in Python.""",
 )
 CACHE_DIR = Variable(

@@ -73,6 +73,9 @@ class Backend(Generic[Value]):
     contiguous: Callable[[Value], Value]
     address: Callable[[Value], int]
     length: Callable[[Value], int]
+    # Called after a helper has copied elements to the host: raises if they may be wrong. None where
+    # nothing can be wrong with them.
+    check: Callable[[], None] | None = None
     # (value, byte offset, bytes), for values that are not in the host's memory.
     write: Callable[[Value, int, bytes], None] | None
     # (value) -> number of its dtype, size.

@@ -23,13 +23,14 @@ class CudaOperators:
 
     Args:
         kernels: Kernels of the device.
-        mode: `auto` uses kernels that have been timed on a GPU or have the CPU's bits; `on` uses
-            all, and reports the operands that they refuse, once for each operator and reason.
+        mode: `auto` uses kernels where they have been timed to be ahead, or have the CPU's bits;
+            `on` uses all, and reports the operands that they refuse, once for each operator and
+            reason.
     """
 
     def __init__(self, kernels: CudaKernels, mode: str) -> None:
         self.kernels, self.mode = kernels, mode
-        self.names = frozenset(name for name, row in TABLE.items() if row.in_auto or mode == "on")
+        self.names = frozenset(name for name, row in TABLE.items() if row.pays or mode == "on")
         self._told: set[tuple[str, str]] = set()
 
     def over(self, name: str, other: Callable[..., R]) -> Callable[..., R]:
@@ -38,9 +39,13 @@ class CudaOperators:
         """
         if name not in self.names:
             return other
-        own = cast("Callable[..., R]", TABLE[name].run)
+        row = TABLE[name]
+        own = cast("Callable[..., R]", row.run)
+        pays = None if self.mode == "on" else row.pays
 
         def run(*operands: object) -> R:
+            if pays is not None and not pays(self.kernels, *operands):
+                return other(*operands)
             try:
                 result = own(self.kernels, *operands)
             except RefusedError as refused:

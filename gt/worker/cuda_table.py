@@ -8,6 +8,7 @@ would copy them too. The CPU's table is csrc/table.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -24,13 +25,55 @@ from gt.worker.cuda_rows import Moments
 from gt.worker.random_place import Place, Size
 
 
+def _always(_kernels: CudaKernels, *_operands: object) -> bool:
+    """Pays for any operands: the kernel has the CPU's bits."""
+    return True
+
+
 class Row(NamedTuple):
     """An operator: its function, and its use in `auto`."""
 
     run: Callable[..., object]
     """Function of the device's kernels and the arguments of PyTorch's kernel."""
-    in_auto: bool = False
-    """True if GT_KERNELS=auto runs it: it has been timed on a GPU, or has the CPU's bits."""
+    pays: Callable[..., bool] | None = None
+    """True for the arguments that GT_KERNELS=auto leaves to it: it is faster there on the GPUs on
+    which it has been timed (benchmarks/RESULTS.md), or has the CPU's bits. None: for no
+    arguments."""
+
+
+# Compute capability of the GPUs (H100, H200) on which the kernels below are ahead of PyTorch's.
+HOPPER = (9, 0)
+# Pairs of a query and a key, over all heads, from which attention and its gradients together take
+# less time than PyTorch's, calls from Python included.
+PAIRS_MIN = 1 << 24
+HEAD_SIZES = (64, 128)
+# Scores from which the gradient of cross-entropy takes less time.
+SCORES_MIN = 1 << 24
+
+
+@functools.cache
+def _is_hopper(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
+
+
+def _attention_pays(kernels: CudaKernels, query: Tensor, key: Tensor, *_others: object) -> bool:
+    """Shapes alone decide: the gradient must read the sums that this kernel saved."""
+    b, h, t, k = query.shape
+    pairs = b * h * t * key.shape[2]
+    return _is_hopper(kernels.device) and k in HEAD_SIZES and pairs >= PAIRS_MIN
+
+
+def _attention_backward_pays(
+    kernels: CudaKernels, _grad: Tensor, query: Tensor, key: Tensor, *_others: object
+) -> bool:
+    return _attention_pays(kernels, query, key)
+
+
+def _cross_entropy_backward_pays(
+    kernels: CudaKernels, _grad: Tensor, log_probs: Tensor, *_others: object
+) -> bool:
+    """The forward kernel is behind PyTorch's; this one reads what either has saved."""
+    return log_probs.numel() >= SCORES_MIN and _is_hopper(kernels.device)
 
 
 def _refuse_unless(fits: bool, reason: str) -> None:
@@ -370,14 +413,17 @@ ROWS = {
     "rms_norm": Row(_rms_norm),
     "rms_norm_backward": Row(_rms_norm_backward),
     "cross_entropy": Row(_cross_entropy),
-    "cross_entropy_backward": Row(_cross_entropy_backward),
+    "cross_entropy_backward": Row(_cross_entropy_backward, _cross_entropy_backward_pays),
 }
 # GT's own operators of the generic rows (gt/aten/own.txt), and their gradients.
-GENERIC = {"attention": Row(_attention), "attention_backward": Row(_attention_backward)}
+GENERIC = {
+    "attention": Row(_attention, _attention_pays),
+    "attention_backward": Row(_attention_backward, _attention_backward_pays),
+}
 # Kernels that several rows share: all draws (torch_creation.py), steps of one or many parameters.
 SHARED = {
-    "random": Row(_fill, in_auto=True),
-    "dropout": Row(_dropout, in_auto=True),
+    "random": Row(_fill, _always),
+    "dropout": Row(_dropout, _always),
     "adamw": Row(_adamw),
 }
 TABLE = ROWS | GENERIC | SHARED

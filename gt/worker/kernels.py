@@ -138,6 +138,7 @@ def with_devices(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:
     return dataclasses.replace(
         backend,
         contiguous=contiguous,
+        check=None if devices.kernels is None else devices.check,
         synchronize=synchronize,
         take_loss=devices.take_loss,
         release=release,

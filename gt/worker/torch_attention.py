@@ -1,5 +1,7 @@
 """Attention that never holds the whole matrix of scores, by GT's kernel or PyTorch's."""
 
+import functools
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -8,6 +10,9 @@ from gt.worker import dropout_attention, own_kernels, torch_gradients
 
 _Result = tuple[Tensor, Tensor]
 _CONTIGUOUS = torch.contiguous_format
+_FLASH_DTYPES = (torch.bfloat16, torch.float16)
+# Largest head size whose gradients every GPU with flash attention takes.
+_FLASH_SIZE_MAX = 128
 
 
 def attention(
@@ -33,12 +38,17 @@ def attention(
         scale: Factor of the scores.
 
     Returns:
-        [b, h, t, k], and [b, h, t]. The second is NaN on a GPU except with dropout (and with GT's
-        own kernels, which cuda_table.py puts before this): there the gradient runs PyTorch's kernel
-        again, since its kernels save different things. NaN makes a wrong use visible.
+        [b, h, t, k], and [b, h, t]. The second is NaN on a GPU where PyTorch runs another kernel
+        than flash attention: there the gradient runs that kernel again, since these kernels save
+        different things. NaN makes a wrong use visible.
     """
     if seeds is None and query.is_cuda:
         query, key, value = map(_aligned, (query, key, value))
+        if _is_flash(query, key, value, attn_mask, is_causal=is_causal):
+            made = torch.ops.aten._scaled_dot_product_flash_attention.default(  # noqa: SLF001
+                query, key, value, 0.0, is_causal, scale=scale
+            )
+            return made[0].contiguous(), made[1].contiguous()
         output = functional.scaled_dot_product_attention(
             query, key, value, attn_mask, 0.0, is_causal, scale=scale
         )
@@ -82,6 +92,9 @@ def attention_backward(
     # These are strided for a worker that takes its part of a whole value.
     output, logsumexp = output.contiguous(), logsumexp.contiguous()
     if seeds is None and query.is_cuda:
+        if grad.numel() and _is_flash(query, key, value, attn_mask, is_causal=is_causal):
+            saved = (*map(_aligned, (grad, query, key, value, output)), logsumexp)
+            return _flash_backward(*saved, is_causal=is_causal, scale=scale)
         return rerun_backward(grad, query, key, value, attn_mask, is_causal, scale)
     if seeds is not None:
         how = dropout_attention.How(attn_mask, seeds, is_causal, dropout_p, scale)
@@ -91,6 +104,50 @@ def attention_backward(
     mask = _expanded(attn_mask, query, key)
     grads: tuple[Tensor, Tensor, Tensor] = kernel(
         grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask=mask, scale=scale
+    )
+    return grads
+
+
+@functools.cache
+def _has_flash(device: torch.device) -> bool:
+    """Flash attention is for GPUs from Ampere on."""
+    return torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _is_flash(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, *, is_causal: bool
+) -> bool:
+    """True if PyTorch's flash attention takes the operands, forward and backward.
+
+    Dtypes, shapes and options alone decide: the gradient reads what the forward kernel saved.
+    """
+    fits = attn_mask is None and query.dtype in _FLASH_DTYPES and query.dim() == 4
+    fits = fits and query.dtype == key.dtype == value.dtype and key.shape == value.shape
+    if not fits or query.shape[:2] != key.shape[:2] or query.shape[3] != key.shape[3]:
+        return False
+    targets, size, sources = query.shape[2], query.shape[3], key.shape[2]
+    is_full = query.numel() > 0 and key.numel() > 0 and (not is_causal or targets == sources)
+    return is_full and size <= _FLASH_SIZE_MAX and size % 8 == 0 and _has_flash(query.device)
+
+
+def _flash_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    logsumexp: Tensor,
+    *,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients from the sums that flash attention saved; nothing was drawn for dropout."""
+    counts, sizes = (None, None), (query.shape[2], key.shape[2])
+    seeds = torch.zeros(2, dtype=torch.uint64, device=query.device)
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_backward.default  # noqa: SLF001
+    saved = (output, logsumexp, *counts, *sizes)
+    grads: tuple[Tensor, Tensor, Tensor] = kernel(
+        grad, query, key, value, *saved, 0.0, is_causal, seeds, seeds.new_empty(()), scale=scale
     )
     return grads
 

@@ -102,6 +102,12 @@ pub trait Engine {
         [0; 3]
     }
 
+    /// True if updates of any size are computed in one call. An engine with several threads computes
+    /// large ones one by one.
+    fn groups_large(&self) -> bool {
+        false
+    }
+
     /// Tells if the next instruction is worth several threads. The caller decides by instructions
     /// alone, because the number of threads may change the bits of a result.
     fn set_large(&mut self, is_large: bool) {

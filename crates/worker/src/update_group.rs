@@ -59,7 +59,8 @@ impl<V> UpdateGroup<V> {
         (instruction, reuse): (&Instruction<'_>, u16),
         next: &[u32],
     ) -> Option<Values<V>> {
-        let followers = self.followers(table, instruction, reuse, next);
+        let first = First { instruction, reuse, groups_large: engine.groups_large() };
+        let followers = self.followers(table, &first, next);
         let width = instruction.operands.len();
         let count = followers.len().checked_div(width).filter(|&count| count > 0)?;
         let mut operands = Vec::with_capacity(width + followers.len());
@@ -86,13 +87,12 @@ impl<V> UpdateGroup<V> {
     fn followers(
         &mut self,
         table: &SlotTable<V>,
-        first: &Instruction<'_>,
-        reuse: u16,
+        first: &First<'_, '_>,
         next: &[u32],
     ) -> Vec<Operand> {
         let slots = &mut self.slots;
         slots.run += 1;
-        slots.use_all(first);
+        slots.use_all(first.instruction);
         let mut found = Vec::new();
         let mut freed = 0;
         let mut one = Instruction::new(Op::Free);
@@ -106,7 +106,7 @@ impl<V> UpdateGroup<V> {
                 if freed > FREED_MAX || !vacate(table, slots, &one) {
                     break;
                 }
-            } else if joins(table, slots, (first, reuse), &one, after) {
+            } else if joins(table, slots, first, &one, after) {
                 slots.use_all(&one);
                 found.extend(one.operands.iter().copied());
                 freed = 0;
@@ -117,6 +117,13 @@ impl<V> UpdateGroup<V> {
         }
         found
     }
+}
+
+/// The first update of a run: the operands that it overwrites, and true if large ones join it.
+struct First<'a, 'w> {
+    instruction: &'a Instruction<'w>,
+    reuse: u16,
+    groups_large: bool,
 }
 
 /// Changes of slots by the updates of a run and the frees between them.
@@ -175,7 +182,7 @@ fn vacate<V>(table: &SlotTable<V>, slots: &mut SlotMarks, free: &Instruction<'_>
 fn joins<V>(
     table: &SlotTable<V>,
     slots: &SlotMarks,
-    (first, reuse): (&Instruction<'_>, u16),
+    &First { instruction: first, reuse, groups_large }: &First<'_, '_>,
     one: &Instruction<'_>,
     next: &[u32],
 ) -> bool {
@@ -200,7 +207,7 @@ fn joins<V>(
     let metas: SmallVec<_> = reuse::results(table, one);
     dtype(table, one).is_some_and(|own| Some(own) == dtype(table, first))
         && one.outputs.iter().all(is_vacant)
-        && !work::is_large(table, one, &metas)
+        && (groups_large || !work::is_large(table, one, &metas))
         && reuse::reusable(table, one, reuse, next, &metas) == reuse
 }
 

@@ -29,9 +29,11 @@ SOURCES = (
         "build.cpp",
         "choices.cpp",
         "groups.cpp",
+        "host.cpp",
         "joined.cpp",
         "kernels.cpp",
         "memory.cpp",
+        "objects.cpp",
         "run.cpp",
         "small.cpp",
     ),
@@ -46,7 +48,8 @@ _POLL_SECONDS = 0.1
 _NICE_MAX = 19
 # AT_PER_OPERATOR_HEADERS includes ATen's headers by operator, which takes a third of the time.
 FLAGS = ("-std=c++20", "-O3", "-fPIC", "-shared", "-DAT_PER_OPERATOR_HEADERS")
-LIBRARIES = ("-ltorch_cpu", "-lc10")
+# Before torch 2.14 Python's tensors are made by the library of its Python module.
+LIBRARIES = ("-ltorch_cpu", "-lc10", "-Wl,--as-needed", "-ltorch_python")
 
 
 def key(torch_version: str, compiler_version: str) -> str:

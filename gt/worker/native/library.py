@@ -44,6 +44,8 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "gt_run_joined": (_INT, [_POINTER, _SIZE, _POINTER]),
     "gt_run_group": (_INT, [_POINTER, _POINTER, _SIZE, _SIZE, _POINTER]),
     "gt_release": (None, [_POINTER]),
+    "gt_to_host": (_POINTER, [_POINTER]),
+    "gt_write": (_INT, [_POINTER, ctypes.c_uint64, _TEXT, ctypes.c_uint64]),
     "gt_set_warnings": (None, [SHOW]),
     "gt_memory_install": (None, [ctypes.c_uint64]),
     "gt_memory_release": (None, []),
@@ -59,6 +61,8 @@ LOOP = (
     "gt_to_python",
     "gt_describe",
     "gt_copy",
+    "gt_to_host",
+    "gt_write",
     "gt_program_free",
 )
 

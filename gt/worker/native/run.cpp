@@ -4,8 +4,6 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/stable/c/shim.h>
 
 #include <deque>
 
@@ -280,26 +278,6 @@ int gt_run_group(const void* program, const Operand* operands, size_t width, siz
 void gt_set_warnings(void (*show)(const char*)) { gt::warnings().show = show; }
 
 void gt_release(void* impl) { gt::TensorPointer::reclaim(static_cast<c10::TensorImpl*>(impl)); }
-
-// The handle of a Python tensor, owned by the caller; null for another object. The caller holds the
-// interpreter's lock.
-void* gt_from_python(void* object) {
-  AtenTensorHandle handle = nullptr;
-  if (torch_tensor_from_pyobject(object, &handle) != 0) return nullptr;
-  auto* owned = reinterpret_cast<at::Tensor*>(handle);
-  void* impl = owned->unsafeReleaseTensorImpl();
-  delete owned;
-  return impl;
-}
-
-// The Python tensor of a handle, a new reference; null with an error. The caller holds the
-// interpreter's lock.
-void* gt_to_python(void* impl) {
-  Borrowed tensor(static_cast<c10::TensorImpl*>(impl));
-  void* object = nullptr;
-  auto* handle = reinterpret_cast<AtenTensorHandle>(&*tensor);
-  return torch_tensor_to_pyobject(handle, nullptr, &object) == 0 ? object : nullptr;
-}
 
 void gt_describe(void* impl, GtDescription* description) {
   Borrowed borrowed(static_cast<c10::TensorImpl*>(impl));

@@ -26,8 +26,8 @@ from gt.worker import memory, own_kernels, torch_threads
 from gt.worker.native import build, library, trial
 from gt.worker.native.binding import Binder
 
-# First version of torch with stable functions between Python tensors and handles.
-TORCH_MIN = (2, 14)
+# First version of torch that the helper is compiled and tested against.
+TORCH_MIN = (2, 11)
 # Delay before compiling: a program that ends earlier has no use for a helper.
 SETTLE_SECONDS = 2.0
 _POLL_SECONDS = 0.1
@@ -91,15 +91,14 @@ def begin(mode: str, values: Values, *, is_told: bool) -> Callable[[], None]:
 
     Args:
         mode: `off` for never, `auto` in a thread while Python's kernels run, `on` for at once.
-        values: device of the worker's values (`auto` leaves other devices than the CPU to Python),
-            and rows that are left to Python.
+        values: device of the worker's values, and rows that are left to Python.
         is_told: True makes `auto` report why there is no helper; `on` always does.
 
     Returns: A function that ends it, to be called before the interpreter ends.
     """
     if mode == "on":
         _offer(values, _Request(), is_told=True)
-    elif mode == "auto" and values.device.type == "cpu":
+    elif mode == "auto":
         return Preparation(values, is_told=is_told).close
     return lambda: None
 

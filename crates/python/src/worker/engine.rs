@@ -265,6 +265,10 @@ impl Engine for PythonEngine {
         [native, self.calls, own.expect("a backend returns the number of its kernels' calls")]
     }
 
+    fn groups_large(&self) -> bool {
+        self.threads.set.is_none()
+    }
+
     #[inline]
     fn set_large(&mut self, is_large: bool) {
         if is_large != self.threads.is_large {

@@ -25,6 +25,9 @@ pub struct ValueMemory {
     allocate: Py<PyAny>,
     /// (value) -> the same elements, contiguous in host memory.
     contiguous: Py<PyAny>,
+    /// () -> None, after elements have come to the host; `None` where nothing can be wrong with
+    /// them.
+    check: Option<Py<PyAny>>,
     /// (value) -> the same elements, contiguous on the value's device: the same object if they
     /// already are.
     row_major: Py<PyAny>,
@@ -51,6 +54,7 @@ impl ValueMemory {
             caller,
             allocate: function("allocate")?,
             contiguous: function("contiguous")?,
+            check: backend.getattr("check")?.extract()?,
             row_major: function("row_major")?,
             strides: function("strides")?,
             copy: function("copy")?,
@@ -116,11 +120,16 @@ impl ValueMemory {
         byte_offset: u64,
         bytes: &[u8],
     ) -> PyResult<()> {
-        let value = value.object(py);
         if let Some(write) = &self.write {
+            if let Some((tensor, _)) = described(value)
+                && tensor.write(byte_offset, bytes).is_some()
+            {
+                return Ok(());
+            }
+            let value = value.object(py);
             return write.call1(py, (value, byte_offset, bytes)).map(drop);
         }
-        let (address, length) = self.place(py, value)?;
+        let (address, length) = self.place(py, value.object(py))?;
         let start = usize::try_from(byte_offset).expect("an offset in memory fits usize");
         assert!(
             start.checked_add(bytes.len()).is_some_and(|end| end <= length),
@@ -147,14 +156,20 @@ impl ValueMemory {
         value: &TensorValue,
         show: &mut dyn FnMut(&[u8]),
     ) -> PyResult<()> {
-        if let Some((_, description)) = described(value)
-            && description.is_on_host != 0
-            && description.is_contiguous != 0
-        {
-            let length = usize::try_from(description.bytes).expect("a length in memory fits usize");
-            // SAFETY: as below; the value itself has its bytes at this address.
-            show(unsafe { memory(description.data, length) });
-            return Ok(());
+        if let Some((tensor, description)) = described(value) {
+            if description.is_on_host != 0 && description.is_contiguous != 0 {
+                // SAFETY: as below; the value itself has its bytes at this address.
+                show(unsafe { memory(description.data, description.length()) });
+                return Ok(());
+            }
+            if let Some((_copy, description)) = tensor.on_host() {
+                if let Some(check) = &self.check {
+                    check.call0(py)?;
+                }
+                // SAFETY: the copy is ours, and lives until after the call.
+                show(unsafe { memory(description.data, description.length()) });
+                return Ok(());
+            }
         }
         let (address, length, contiguous) = self.buffer(py, value.object(py))?;
         // SAFETY: `contiguous` has `length` bytes at `address` in host memory and lives until after

@@ -30,7 +30,8 @@ impl<E: Engine> MachineState<E> {
             };
             let is_large = work::is_large(&self.table, instruction, &metas);
             self.engine.set_large(is_large);
-            let begins = instruction.op.info().grouped && reuse != 0 && !is_large;
+            let is_for_group = !is_large || self.engine.groups_large();
+            let begins = instruction.op.info().grouped && reuse != 0 && is_for_group;
             let results = if begins {
                 let first = (instruction, reuse);
                 self.group.run(&mut self.engine, &self.table, first, next)

@@ -70,6 +70,21 @@ fn updates_with_frees_between_them_are_one_call() {
 }
 
 #[test]
+fn large_updates_are_one_call_where_no_threads_share_one() {
+    let size = 1 << 17; // large by four passes
+    let mut steps: Vec<_> = (0..6).map(|k| full_float(k, size, k.into())).collect();
+    steps.extend([0, 2, 4].map(|k| sgd(0.1, [10 + k, 20 + k], k, k + 1)));
+    steps.push(read(14, 1, 4));
+    for (groups_large, expected) in [(false, vec![]), (true, vec![3])] {
+        let groups = Groups::default();
+        let engine = ToyEngine { groups: Rc::clone(&groups), groups_large, ..ToyEngine::default() };
+        let mut machine = Machine::new(engine);
+        assert_eq!(run(&mut machine, &steps), [answer(1, &[PRIME - 1; 4])]);
+        assert_eq!(groups.take(), expected);
+    }
+}
+
+#[test]
 fn a_result_may_take_a_slot_that_an_update_of_its_call_gave_up() {
     let steps = [
         full_float(0, 4, 9),

@@ -36,7 +36,7 @@ use std::rc::Rc;
 
 const PRIME: i64 = 1_000_003;
 /// Maximum number of elements of a toy value, whatever a garbage instruction requests.
-const NUMBERS_MAX: i64 = 1 << 16;
+const NUMBERS_MAX: i64 = 1 << 17;
 
 /// Bytes of 64-bit integers.
 type Memory = Rc<RefCell<Vec<u8>>>;
@@ -56,6 +56,7 @@ struct ToyEngine {
     /// Number of updates in each grouped call; for a call that is to fail, the number requested.
     groups: Rc<RefCell<Vec<usize>>>,
     groups_fail: bool,
+    groups_large: bool,
     /// Operators that were joined to earlier instructions, and the maximum of the offered ones that
     /// are joined.
     joined: Rc<RefCell<Vec<Op>>>,
@@ -163,6 +164,10 @@ impl Engine for ToyEngine {
     type Value = Toy;
     type Borrowed = ToyBuffers;
     type Rendezvous = device::Rendezvous;
+
+    fn groups_large(&self) -> bool {
+        self.groups_large
+    }
 
     fn execute(
         &mut self,

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 /// Number of functions of a helper: the fields of [`Helper`].
-pub const FUNCTIONS: usize = 9;
+pub const FUNCTIONS: usize = 11;
 
 /// Kind of an operand, and its bits.
 #[repr(C)]
@@ -77,6 +77,8 @@ type RunGroup = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> c_int;
 
+type WriteBytes = unsafe extern "C" fn(*mut c_void, u64, *const u8, u64) -> c_int;
+
 /// The helper's functions, in the order of `LOOP` in `library.py`.
 #[derive(Clone, Copy, Debug)]
 pub struct Helper {
@@ -88,6 +90,8 @@ pub struct Helper {
     pub to_python: unsafe extern "C" fn(*mut c_void) -> *mut ffi::PyObject,
     pub describe: unsafe extern "C" fn(*mut c_void, *mut Description),
     pub copy: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    pub to_host: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    pub write: WriteBytes,
     pub free_program: unsafe extern "C" fn(*mut c_void),
 }
 
@@ -114,6 +118,8 @@ impl Helper {
             to_python,
             describe,
             copy,
+            to_host,
+            write,
             free_program,
         ] = addresses.map(std::ptr::with_exposed_provenance::<c_void>);
         // SAFETY: the caller's promise; the types are those of the definitions in run.cpp and build.cpp.
@@ -141,6 +147,11 @@ impl Helper {
                     *const c_void,
                     unsafe extern "C" fn(*mut c_void) -> *mut c_void,
                 >(copy),
+                to_host: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+                >(to_host),
+                write: std::mem::transmute::<*const c_void, WriteBytes>(write),
                 free_program: std::mem::transmute::<
                     *const c_void,
                     unsafe extern "C" fn(*mut c_void),
@@ -151,6 +162,11 @@ impl Helper {
 }
 
 impl Description {
+    /// Length of the elements in bytes.
+    pub fn length(&self) -> usize {
+        usize::try_from(self.bytes).expect("a length in memory fits usize")
+    }
+
     /// Returns true if sizes and strides are row-major without gaps. `ATen` accepts any stride of a
     /// dimension of size 1 as contiguous; its matrix products do not: they use another loop, with
     /// other rounding.

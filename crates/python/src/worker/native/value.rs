@@ -35,6 +35,35 @@ impl NativeTensor {
         let copy = unsafe { (helper.copy)(self.0.as_ptr()) };
         NonNull::new(copy).map(Self)
     }
+
+    /// The elements contiguous in host memory, and that memory; `None` where the copy failed.
+    pub fn on_host(&self) -> Option<(Self, Description)> {
+        let helper = Helper::of_process()?;
+        // SAFETY: the tensor is live; we own the result.
+        let copy = Self(NonNull::new(unsafe { (helper.to_host)(self.0.as_ptr()) })?);
+        let description = copy.description(helper);
+        Some((copy, description))
+    }
+
+    /// Writes bytes into a contiguous tensor of a device; `None` where that failed.
+    pub fn write(&self, byte_offset: u64, bytes: &[u8]) -> Option<()> {
+        let helper = Helper::of_process()?;
+        let length = u64::try_from(bytes.len()).ok()?;
+        // SAFETY: the tensor is live; `bytes` is read during the call alone.
+        let status =
+            unsafe { (helper.write)(self.0.as_ptr(), byte_offset, bytes.as_ptr(), length) };
+        (status == 0).then_some(())
+    }
+
+    /// Memory of the tensor.
+    pub fn description(&self, helper: &Helper) -> Description {
+        let mut description = MaybeUninit::uninit();
+        // SAFETY: the tensor is live, and the function fills all of the description.
+        unsafe {
+            (helper.describe)(self.0.as_ptr(), description.as_mut_ptr());
+            description.assume_init()
+        }
+    }
 }
 
 impl Drop for NativeTensor {
@@ -108,11 +137,5 @@ impl TensorValue {
 pub fn described(value: &TensorValue) -> Option<(&NativeTensor, Description)> {
     let helper = Helper::of_process()?;
     let tensor = value.tensor(helper)?;
-    let mut description = MaybeUninit::uninit();
-    // SAFETY: the tensor is live, and the function fills all of the description.
-    let description = unsafe {
-        (helper.describe)(tensor.handle().as_ptr(), description.as_mut_ptr());
-        description.assume_init()
-    };
-    Some((tensor, description))
+    Some((tensor, tensor.description(helper)))
 }

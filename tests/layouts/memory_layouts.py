@@ -19,7 +19,7 @@ from gt import nn
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "cluster"))
 
-from worker_processes import worker_processes  # noqa: E402 - after the path
+from worker_processes import worker_processes
 
 WORKERS, COLUMNS = 4, 1024
 LAYERS, WIDTH, BATCH, STEPS = 8, 1024, 16, 3

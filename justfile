@@ -38,7 +38,6 @@ check:
     # Methods by PyTorch's schemas take any arguments; their types say which.
     python -m mypy.stubtest --concise --ignore-unused-allowlist --allowlist <(sed 's/^/gt._core.Tensor./' gt/missing_methods.txt) \
         --allowlist <(sed -En 's/^[a-z]*[mi][a-z]* ([a-z0-9_]+).*/gt._core.Tensor.\1_?/p' gt/aten/schemas.txt) gt._core
-    pytest -q tests/test_types.py
     lint-imports --no-logo
     find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check
@@ -50,7 +49,7 @@ ops *names:
 
 # PyTorch's samples of every operator, in every dtype, and their gradients, in the Python and the native engine: the same bits. With NAMES those entries
 engines *names:
-    python tests/harness/engines.py {{ names }}
+    python tests/operators/harness/engines.py {{ names }}
 
 # All tests: Rust, then Python
 test: rust python
@@ -119,7 +118,7 @@ site:
 kernels:
     cmake -S csrc -B target/kernels -G Ninja -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/kernels
-    KERNELS_UNDER_TEST=target/kernels pytest $(ls tests/test_*_kernels.py | grep -v test_cuda_kernels)
+    KERNELS_UNDER_TEST=target/kernels pytest tests/kernels/test_*_kernels.py
 
 # CUDA kernels on a CPU, under csrc/emulator: values, races, deadlocks, bounds; with a NAME only those tests
 emulator name="":
@@ -142,7 +141,7 @@ sanitize:
     cmake --build target/sanitize
     LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 KERNELS_UNDER_TEST=target/sanitize \
         pytest -q -n auto -p no:cacheprovider -m "not values_only" -k "not products_on_hopper" \
-        $(ls tests/test_*_kernels.py | grep -v test_device_kernels) # which are Python alone
+        tests/kernels/test_*_kernels.py tests/cuda/test_cuda_kernels.py
     TSAN_OPTIONS=halt_on_error=1 target/sanitize/threads_test
 
 # Lines by language, and the size of the wheel
@@ -163,9 +162,13 @@ wheel *args:
 smoke:
     python tools/smoke.py
 
-# Each example alone, in an empty folder
+# Each example alone, in an empty folder, four at a time
 examples:
-    for file in examples/*.py; do echo "== $file"; (cd "$(mktemp -d)" && timeout 300 python "{{ justfile_directory() }}/$file" >/dev/null); done
+    #!/usr/bin/env bash
+    set -euo pipefail
+    one() { (cd "$(mktemp -d)" && timeout 300 python "$1" >/dev/null) && echo "== $1" || { echo "== $1 failed"; exit 1; }; }
+    export -f one
+    printf '%s\n' "{{ justfile_directory() }}"/examples/*.py | xargs -P 4 -I {} bash -c 'one {}' # each waits for processes most of the time
 
 # Fuzz the decoders, all targets together for so many seconds
 fuzz seconds="60":
@@ -193,7 +196,7 @@ quick:
         cargo clippy --quiet --all-targets -p "gt-$crate" -- -D warnings
     done
     cargo nextest run -p gt-protocol -p gt-dispatcher
-    pytest -m fast $(grep -l 'mark\.fast' tests/test_*.py)
+    pytest -m fast $(grep -rl --include='test_*.py' 'mark\.fast' tests)
 
 # All checks of ci except the Python tests
 checks: check site rust sim examples cuda sanitize wheel smoke fuzz
@@ -208,6 +211,6 @@ sizes *parts:
 # ci, then slow checks: the claimed sizes, benchmarks, 100 steps of every program, ten minutes of fuzzing, licences
 full: ci docs bench sizes
     just planted
-    GT_ZOO_STEPS=100 pytest tests/test_zoo.py
+    GT_ZOO_STEPS=100 pytest tests/front/test_zoo.py
     just fuzz 600
     if command -v cargo-deny >/dev/null; then cargo deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi

@@ -1,6 +1,6 @@
 """`python buckets.py`: a step of a small GPT, its gradients reduced together and each for itself.
 
-The GPT of `tests/gpt_layouts.py` (70 parameters, most of them a few kilobytes) trains data
+The GPT of `tests/layouts/gpt_layouts.py` (70 parameters, most of them a few kilobytes) trains data
 parallel. Programs that differ in nothing but `bucket` of GT_PRICES (the bytes that are reduced
 together at most; 0: nothing is) are held open side by side and take their steps in turn.
 `--tcp` keeps the workers on TCP, as those of several hosts are.
@@ -24,7 +24,7 @@ from typing import Any
 from pairs import load, machine, on_cores, threads
 from processes import cluster
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
+TESTS = Path(__file__).resolve().parent.parent / "tests/layouts"
 BUCKETS = [0, 1 << 20]
 COUNTS = [2, 4]
 WIDTH = 64  # of the GPT's residual stream

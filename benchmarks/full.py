@@ -20,12 +20,13 @@ from pairs import load, machine
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "target/full"
 SEEDS = "0..20000"
-OF_PARTS = ("gpt_layouts", "vocabulary", "tuning_demo", "memory_layouts", "placements")
+PYTEST = (sys.executable, "-m", "pytest", "--quiet")
+OF_PARTS = ("gpt_layouts", "cut_embeddings", "tuning_demo", "memory_layouts", "placements")
 
 
 def slow(*words: str) -> list[str]:
     """The pytest command for the slow tests among these words."""
-    return [sys.executable, "-m", "pytest", "--quiet", "--slow", "-m", "slow", *words]
+    return [*PYTEST, "--slow", "-m", "slow", *words]
 
 
 def simulator(kind: str) -> list[str]:
@@ -33,16 +34,16 @@ def simulator(kind: str) -> list[str]:
 
 
 PARTS = {
-    "gpt": slow("tests/test_gpt_layouts.py"),
-    "vocabulary": slow("tests/test_vocabulary.py"),
-    "demo": slow("tests/test_tuning_demo.py"),
-    "memory": [sys.executable, "-m", "pytest", "--quiet", "--slow", "tests/test_memory_layouts.py"],
-    "programs": slow("tests/test_placements.py", "-k", "programs"),
-    "operators": slow("tests/test_placements.py", "-k", "sample"),
+    "gpt": slow("tests/layouts/test_gpt_layouts.py"),
+    "vocabulary": slow("tests/layouts/test_cut_embeddings.py"),
+    "demo": slow("tests/layouts/test_tuning_demo.py"),
+    "memory": [*PYTEST, "--slow", "tests/layouts/test_memory_layouts.py"],
+    "programs": slow("tests/layouts/test_placements.py", "-k", "programs"),
+    "operators": slow("tests/layouts/test_placements.py", "-k", "sample"),
     "clusters": simulator("--range"),
     "simulated": simulator("--programs"),
     "parallel": [sys.executable, "benchmarks/parallel.py", "--steps", "8"],
-    "others": slow(*(f"--ignore=tests/test_{name}.py" for name in OF_PARTS)),
+    "others": slow(*(f"--ignore=tests/layouts/test_{name}.py" for name in OF_PARTS)),
 }
 
 

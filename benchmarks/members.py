@@ -14,7 +14,7 @@ from pathlib import Path
 
 from processes import WAIT_SECONDS, environment
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/cluster"))
 
 from worker_rings import WorkerRings
 from worker_words import DONE, answers, full, op

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = "ops.toml"
-SAMPLES = "tests/samples.py"
+SAMPLES = "tests/operators/samples.py"
 SECTION = re.compile(r"^# ---- (\w+)", re.MULTILINE)
 
 
@@ -29,7 +29,7 @@ class Family:
 
     page: int  # the high byte of its codes
     files: str  # gt/worker/torch_….py and reference_….py
-    samples: str  # the function of tests/samples.py
+    samples: str  # the function of tests/operators/samples.py
 
 
 FAMILIES = {

@@ -25,7 +25,7 @@ Every row of `ops.toml`, and how it fares against PyTorch {torch}. GT has **{had
 entries** of PyTorch's `op_db` by name, and **{running} run** ([Coverage](coverage.md); of
 the other {idle} each sample is refused, or PyTorch has none in GT's dtypes);
 [the {lacked} that it lacks](#entries-of-op_db-that-gt-lacks) stand at the end.
-`tests/test_op_db.py` drives each entry that GT has, in float32, float64 (in views),
+`tests/operators/test_op_db.py` drives each entry that GT has, in float32, float64 (in views),
 int64, bool, bfloat16 and float16, in place, for gradients and for error inputs. **None is wrong**;
 of the float32 samples of the entries that are a row of the table {ran} of {total} run, the others
 are [listed with the reason](#samples-that-are-refused). Entries that have no row run by PyTorch's

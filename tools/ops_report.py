@@ -1,4 +1,4 @@
-"""Run PyTorch's samples of every operator and write tests/harness/results.json.
+"""Run PyTorch's samples of every operator and write tests/operators/harness/results.json.
 
     CUDA_VISIBLE_DEVICES= python tools/ops_report.py && python tools/gen.py
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "tests/operators"), str(ROOT)]
 
 if TYPE_CHECKING:
     from harness.outcome import Outcome

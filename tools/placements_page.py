@@ -14,12 +14,12 @@ whole: **kept**, nothing moves; **reduced**, a reduction or a small exchange, no
 partial result is needed; **gathered**, the operand is made whole on each member. Several where it
 depends on attributes or shapes: most often on whether the dim that is cut is the one worked on.
 Asked over {samples} samples of {rows} operators on two workers, at prices at which every rule is
-taken; `tests/harness/rules.json` has each sample's answer, with the placements of the results.
-`tests/test_rules.py` holds both to the code, `tests/test_placements.py` the values and gradients
-under every placement to those without.
+taken; `tests/operators/harness/rules.json` has each sample's answer, with the placements of the
+results. `tests/layouts/test_rules.py` holds both to the code, `test_placements.py` beside it the
+values and gradients under every placement to those without.
 
 {right} placements of one or two operands are right without moving anything, as trying out tells,
-and have no rule: `tests/harness/unruled.json`; the test fails where there are more. Most are
+and have no rule: `unruled.json` beside it; the test fails where there are more. Most are
 maxima and minima that pass a monotone operator, or operands of which only the shape is read.
 
 """

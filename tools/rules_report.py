@@ -2,7 +2,7 @@
 
     CUDA_VISIBLE_DEVICES= python tools/rules_report.py && python tools/gen.py
 
-tests/harness/rules.json holds all rules that apply to the samples, tests/harness/unruled.json the
+tests/operators/harness/rules.json holds all rules that apply to the samples, unruled.json the
 placements that would be correct without moving data but have no rule; docs/ops.md is generated from
 both. Needs no GPU and takes about half a minute.
 """
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "tests/operators"), str(ROOT)]
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def _lines(entries: "dict[str, object]") -> str:
 
 
 def _write(name: str, text: str) -> None:
-    path = ROOT / "tests/harness" / name
+    path = ROOT / "tests/operators/harness" / name
     path.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
     print(f"wrote {path.relative_to(ROOT)}")
 

@@ -1,8 +1,8 @@
 """Install the wheel of `just wheel` under each installed Python from 3.10 on, and use it.
 
 Each Python gets a fresh environment with numpy, without PyTorch, and without Rust on the path;
-tests/installed.py runs there in an empty folder, and once more with PyTorch if the Python that runs
-this program has it. Missing versions are reported; the running one is always present.
+tests/tools/installed.py runs there in an empty folder, and once more with PyTorch if the Python
+that runs this program has it. Missing versions are reported; the running one is always present.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAM = ROOT / "tests/installed.py"
+PROGRAM = ROOT / "tests/tools/installed.py"
 RUNNING = "{}.{}".format(*sys.version_info)
 CAN_MAKE_ENVIRONMENTS = "import ensurepip, sys, venv; print('{}.{}'.format(*sys.version_info))"
 SECONDS = 240

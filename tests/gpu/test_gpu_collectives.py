@@ -19,7 +19,7 @@ from test_worker import F32, Worker, _numbers, _uploaded, _whole, full, op, read
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
-PROGRAM = pathlib.Path(__file__).parent.parent / "gpt_layouts.py"
+PROGRAM = pathlib.Path(__file__).parent.parent / "layouts" / "gpt_layouts.py"
 
 
 @pytest.fixture(params=[2, 3, 4])

@@ -114,7 +114,7 @@ TEST(layer_norm_is_right) {
   }
 }
 
-// Three rows on two blocks; the values are those of tests/cuda_cases.py.
+// Three rows on two blocks; the values are those of tests/cuda/cuda_cases.py.
 struct NormGradients {
   explicit NormGradients(std::size_t columns)
       : data(columns), sums("sums", 2 * columns), bias_sums("bias_sums", 2 * columns) {

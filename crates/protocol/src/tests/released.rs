@@ -1,4 +1,4 @@
-//! Frames of released versions, kept as files in `tests/frames`: a frame that could be read once
+//! Frames of released versions, kept as files in `frames`: a frame that could be read once
 //! must stay readable.
 //!
 //! A line is a frame in words (a handshake: in bytes), then `|` and its meaning. Lines are added at
@@ -11,9 +11,9 @@ use crate::{handshake, message, wire};
 use proptest::test_runner::TestRunner;
 use std::fmt::Write;
 
-const INSTRUCTIONS: &str = include_str!("../../../../tests/frames/version_1/instructions.txt");
-const MESSAGES: &str = include_str!("../../../../tests/frames/version_1/messages.txt");
-const HANDSHAKES: &str = include_str!("../../../../tests/frames/version_1/handshakes.txt");
+const INSTRUCTIONS: &str = include_str!("frames/version_1/instructions.txt");
+const MESSAGES: &str = include_str!("frames/version_1/messages.txt");
+const HANDSHAKES: &str = include_str!("frames/version_1/handshakes.txt");
 
 /// Maximum length of a line: longer ones test nothing more than shorter ones.
 const LINE_MAX: usize = 400;

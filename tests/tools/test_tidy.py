@@ -1,0 +1,349 @@
+"""Rules of docs/style.md that no linter knows, over all files of the checkout."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.fast
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 800
+CODE = {".py", ".pyi", ".rs", ".c", ".h", ".cpp", ".cu", ".cuh"}
+TEXT = CODE | {".md", ".toml", ".txt", ".yml", ".yaml", ".cff", ".cmake", ""}
+
+ROOT_FOLDERS = {"benchmarks", "crates", "csrc", "docs", "examples", "gt", "tests", "tools"}
+ROOT_FILES = {
+    "CITATION.cff",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "README.md",
+    "clippy.toml",
+    "demo.py",
+    "deny.toml",
+    "justfile",
+    "ops.toml",
+    "pyproject.toml",
+    "requirements.txt",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+}
+
+TESTS_TOP = {"README.md", "conftest.py", "test_tour.py"}
+TESTS_TOP_MAX = 15  # entries
+
+# crate -> crates of ours that it may depend on
+CRATES = {
+    "gt-protocol": set(),
+    "gt-transport": set(),
+    "gt-dispatcher": {"gt-protocol"},
+    "gt-worker": {"gt-protocol"},
+    "gt-server": {"gt-dispatcher", "gt-protocol", "gt-transport"},
+    "gt-sim": {"gt-dispatcher", "gt-protocol", "gt-worker"},
+    "gt-python": {"gt-dispatcher", "gt-protocol", "gt-server", "gt-transport", "gt-worker"},
+}
+# crate from outside -> the only crate of ours that may depend on it
+ONLY_IN = {"tokio": "gt-server", "pyo3": "gt-python"}
+
+FORBIDDEN = {
+    r"(?<![\w.])/(?:work|home|root|Users|mnt/\w+)/": "an absolute path of one machine",
+    r"\b(?:pypi\.org|pythonhosted\.org|crates\.io|anaconda\.org)\b": "a package registry's host",
+    r"(?i)\b(?:FIXME|XXX|HACK)\b": "say it as TODO(#issue), or mend it",
+    r"\bTODO\b(?!\(#\d+\))": "a TODO without an issue: write TODO(#12)",
+}
+
+# First words of a comment or docstring that is no sentence with a subject, and how many comments of
+# each folder may still begin with one: the numbers only fall.
+NO_SUBJECT = re.compile(
+    r"[ \t]*(?://[/!]?|#|\*|\"{3})[ \t]*"
+    r"(?:What|Of|The same|Who|Whose|Where|How|Which|That|Whether|As)\b"
+)
+COMMENT = re.compile(r"[ \t]*(?://|#|\*)[/!]?[ \t]*\S")
+NO_SUBJECT_MAX = {
+    "benchmarks": 0,
+    "crates": 0,
+    "csrc": 9,
+    "examples": 0,
+    "gt": 77,
+    "tests": 0,
+    "tools": 0,
+}
+
+
+# Words that stood for something that the field has another word for: what each text is searched for
+# before its lines are, in small letters; how it is written as such a word; what to write instead.
+GONE = [
+    ("piece", r"(?<![a-z])[Pp]ieces?(?![a-z])|PIECE", "shard range, shard, chunk or slice"),
+    ("lies", r"\blies\b|_lies(?:_|\b)", "placement, layout or offset"),
+    ("lying", r"\blying\b", "placement, layout or offset"),
+    ("laid", r"\b[Ll]aid (?:out|so)\b|_laid_", "placement or layout"),
+    ("wish", r"(?<![a-z])[Ww]ish(?:es|ed)?(?![a-z])", "target layout"),
+    ("settle", r"(?<![a-z])[Ss]ettle[sd]?(?![a-z])", "materialized or idle"),
+    ("recut", r"[Rr]ecut", "reshard"),
+    ("habit", r"(?<![a-z])[Hh]abit(?![a-z])", "reduction history"),
+    ("pile", r"(?<![a-z])[Pp]iles?(?![a-z])", "bucket"),
+    ("folded", r"\bfolded\b|_folded", "reduced"),
+    ("folds", r"\bfolds\b|_folds_", "reduces"),
+    ("stretch", r"(?<![a-z])[Ss]tretch(?:es)?(?![a-z])", "range or sequence"),
+    ("lent", r"(?<![a-z])[Ll]ent(?![a-z])", "borrowed"),
+    ("loan", r"(?<![a-z])[Ll]oan(?![a-z])", "borrowed"),
+    ("under way", r"\b[Uu]nder way\b", "in flight"),
+    ("under_way", r"under_way", "in flight"),
+    ("tidings", r"[Tt]idings", "event"),
+    ("straighten", r"[Ss]traighten", "contiguous"),
+    ("ledger", r"[Ll]edger", "shadow accounting"),
+    ("heard", r"(?<!\w)heard =", "a noun"),
+    ("brought", r"(?<!\w)brought =", "a noun"),
+]
+# type names with several definitions that mean the same
+SAME_TYPES: set[str] = set()
+TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union|type) (\w+)", re.MULTILINE)
+
+
+def _files() -> list[Path]:
+    """Files that are, or could be, committed."""
+    # shared/: where a machine lays its own papers into the checkout; never ours
+    options = ("-z", "--cached", "--others", "--exclude-standard", ":!shared")
+    listed = _run("git", "ls-files", *options).stdout
+    paths = [ROOT / name for name in sorted(set(listed.split("\0")) - {""})]
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+def _run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=check)
+
+
+if not (ROOT / ".git").exists():
+    pytest.skip("not a git checkout: no list of its files", allow_module_level=True)
+FILES = _files()
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _generated(path: Path) -> bool:
+    return "Generated by tools/gen.py" in _text(path)[:500]
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _hand_written() -> list[Path]:
+    return [path for path in FILES if path.suffix in CODE and not _generated(path)]
+
+
+def _long_functions(text: str) -> list[tuple[str, int]]:
+    """Name and length of each function over the limit, decorators and docstring included."""
+    functions = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(line.lineno for line in node.decorator_list)])
+            lines = (node.end_lineno or first) - first + 1
+            if lines > FUNCTION_LINES_MAX:
+                functions.append((node.name, lines))
+    return functions
+
+
+def _titles(text: str) -> list[str]:
+    """Lines of the form `# title` outside fenced blocks."""
+    titles, fenced = [], False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and line.startswith("# "):
+            titles.append(line)
+    return titles
+
+
+def _forbidden(text: str) -> list[str]:
+    return [
+        f"{number}: {match.group()!r}: {reason}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for pattern, reason in FORBIDDEN.items()
+        if (match := re.search(pattern, line))
+    ]
+
+
+def _gone(text: str) -> list[str]:
+    small = text.lower()
+    return [
+        f"{number}: {match.group()!r}: {instead}"
+        for stem, word, instead in GONE
+        if stem in small
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := re.search(word, line))
+    ]
+
+
+def _no_subject(text: str) -> list[str]:
+    """Lines that begin a comment or docstring without a subject, not later lines of one."""
+    lines = ["", *text.splitlines()]
+    return [
+        f"{number}: {line.strip()}"
+        for number, line in enumerate(lines)
+        if NO_SUBJECT.match(line) and not COMMENT.match(lines[number - 1])
+    ]
+
+
+def _product_rust() -> list[Path]:
+    """Rust without tests, benches, fuzz targets and generated code."""
+    inside = [path for path in _hand_written() if path.suffix == ".rs"]
+    no_product = {"tests", "benches", "fuzz"}
+    return [
+        path
+        for path in inside
+        if not no_product & set(path.relative_to(ROOT).parts) and path.name != "tests.rs"
+    ]
+
+
+def test_python_functions_are_short():
+    # Rust's are clippy's: too_many_lines in Cargo.toml
+    long = {
+        _name(path): functions
+        for path in _hand_written()
+        if path.suffix == ".py" and (functions := _long_functions(_text(path)))
+    }
+    assert not long, f"functions of more than {FUNCTION_LINES_MAX} lines: {long}"
+
+
+def test_files_are_short():
+    lengths = {_name(path): len(_text(path).splitlines()) for path in _hand_written()}
+    long = {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX}
+    assert not long, f"files of more than {FILE_LINES_MAX} lines: {long}"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tools/ need tomllib")
+def test_generated_files_are_fresh():
+    done = _run(sys.executable, "tools/gen.py", "--check", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_root_holds_what_the_design_lists():
+    names = {_name(path).split("/")[0] for path in FILES}
+    visible = {name for name in names if not name.startswith(".")}
+    listed = ROOT_FOLDERS | ROOT_FILES
+    assert not visible - listed, f"not in the design's list: {sorted(visible - listed)}"
+    assert not listed - visible, f"missing: {sorted(listed - visible)}"
+
+
+def test_tests_stand_in_folders():
+    below = [_name(path).split("/")[1:] for path in FILES if _name(path).startswith("tests/")]
+    assert {parts[0] for parts in below if len(parts) == 1} == TESTS_TOP, "tests stand in folders"
+    folders = {parts[0] for parts in below if len(parts) > 1}
+    page = _text(ROOT / "tests/README.md")
+    assert folders == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert len(folders) + len(TESTS_TOP) <= TESTS_TOP_MAX
+    modules = Counter(parts[-1] for parts in below if "harness" not in parts)
+    twice = [name for name, count in modules.items() if count > 1 and name != "__init__.py"]
+    assert not twice, f"bare names that several folders have: {twice}"
+
+
+def test_markdown_pages_have_one_title():
+    titles = {_name(path): _titles(_text(path)) for path in FILES if path.suffix == ".md"}
+    wrong = {name: listed for name, listed in titles.items() if len(listed) != 1}
+    assert not wrong
+    late = [name for name, listed in titles.items() if not _text(ROOT / name).startswith(listed[0])]
+    assert not late, f"the title is not the first line: {late}"
+
+
+def test_nothing_forbidden_is_written():
+    this = Path(__file__).resolve()
+    places = {
+        _name(path): lines
+        for path in FILES
+        if path.suffix in TEXT and path != this and (lines := _forbidden(_text(path)))
+    }
+    assert not places
+
+
+def test_terms_are_those_of_the_field():
+    this = Path(__file__).resolve()
+    places = {
+        _name(path): lines
+        for path in FILES
+        if path.suffix in TEXT
+        and path != this
+        and "full" not in path.relative_to(ROOT).parts
+        and (lines := _gone(_text(path)))
+    }
+    assert not places
+
+
+@pytest.mark.parametrize("folder", NO_SUBJECT_MAX)
+def test_comments_begin_with_a_subject(folder):
+    commented = CODE | {".txt", ".toml", ".yaml"}
+    places = [
+        f"{_name(path)}:{line}"
+        for path in FILES
+        if path.suffix in commented
+        and _name(path).startswith(f"{folder}/")
+        and "documentation" not in path.parts
+        for line in _no_subject(_text(path))
+    ]
+    assert len(places) <= NO_SUBJECT_MAX[folder], (
+        f"{len(places)} comments of {folder}/ have no subject, more than {NO_SUBJECT_MAX[folder]}."
+        ' Write the subject first, the verb next: "Length of the mapping in bytes.",'
+        ' not "The same as a length"; "Returns true if ...", not "Whether ...":\n'
+        + "\n".join(places)
+    )
+
+
+def test_a_type_name_has_one_meaning():
+    homes: dict[str, list[str]] = {}
+    for path in _product_rust():
+        for name in TYPE.findall(_text(path)):
+            homes.setdefault(name, []).append(_name(path))
+    several = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert not several.keys() - SAME_TYPES, {k: several[k] for k in several.keys() - SAME_TYPES}
+    assert not SAME_TYPES - several.keys(), f"defined once: {sorted(SAME_TYPES - several.keys())}"
+
+
+def test_crates_depend_one_way():
+    listed = _run("cargo", "metadata", "--no-deps", "--format-version", "1").stdout
+    packages = {entry["name"]: entry["dependencies"] for entry in json.loads(listed)["packages"]}
+    assert set(packages) == set(CRATES)
+    for crate, dependencies in packages.items():
+        names = {entry["name"] for entry in dependencies if entry["kind"] != "dev"}
+        ours = {name for name in names if name.startswith("gt-")}
+        assert ours <= CRATES[crate], f"{crate} may not depend on {sorted(ours - CRATES[crate])}"
+        for outside, home in ONLY_IN.items():
+            assert outside not in names or crate == home, (
+                f"{crate} depends on {outside}: only {home} may"
+            )
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "expected"),
+    [
+        (_titles, "# a\n```\n# not a title\n```\n## b\n# c\n", ["# a", "# c"]),
+        (_long_functions, "def short():\n    pass\n", []),
+        (_long_functions, "def long():\n" + "    pass\n" * 70, [("long", 71)]),
+        (_gone, "\n/// Pieces of it", ["2: 'Pieces': shard range, shard, chunk or slice"]),
+        (_gone, "is_piece", ["1: 'piece': shard range, shard, chunk or slice"]),
+        (_gone, "struct PieceHead", ["1: 'Piece': shard range, shard, chunk or slice"]),
+        (_gone, "hardswish is piecewise, and relies on replies", []),
+        (_no_subject, "/// What it holds.\n/// Of all.\nx\n# Howl", ["1: /// What it holds."]),
+        (_no_subject, "//! Bytes of it.\n\n    * The same\n", ["3: * The same"]),
+        (_no_subject, 'def f():\n    """Whether so."""', ['2: """Whether so."""']),
+        (_forbidden, "x = 1  # TODO(#12): later", []),
+        (
+            _forbidden,
+            "x = 1  # TODO: later",
+            ["1: 'TODO': a TODO without an issue: write TODO(#12)"],
+        ),
+        (_forbidden, "see https://example.org/work/a and crates/work/b", []),
+        (_forbidden, "open('/work/a')", ["1: '/work/': an absolute path of one machine"]),
+    ],
+)
+def test_the_checks_themselves(check, text, expected):
+    assert check(text) == expected

@@ -144,12 +144,17 @@ fn reply(request: u64, start: u64) -> Reply<'static> {
     Reply { request, start, count: 4, total: 4, dtype: Dtype::F32, dims, bytes: &[0; 16] }
 }
 
+/// Makes a right reply wrong.
+type Spoil = fn(Reply<'static>) -> Reply<'static>;
+/// The answer to the request with this number.
+type Answer = fn(u64) -> FromWorker<'static>;
+
 #[test]
 fn a_worker_that_sends_other_elements_than_it_was_asked_for_is_given_up() {
     for (lines, start) in [(WHOLE, 2), (SHARDED, 0)] {
         let good = |request| reply(request, start);
         let half = |request| Reply { count: 2, bytes: &[0; 8], ..good(request) };
-        let wrongs: [(&str, fn(Reply<'static>) -> Reply<'static>); 6] = [
+        let wrongs: [(&str, Spoil); 6] = [
             ("2 of 2 f32", |good| Reply { count: 2, total: 2, bytes: &[0; 8], ..good }),
             ("0 of 4 f32", |good| Reply { count: 0, bytes: &[], ..good }),
             ("2 of 4 i64", |good| Reply { count: 2, dtype: Dtype::I64, ..good }),
@@ -194,13 +199,13 @@ fn an_answer_of_another_kind_or_of_another_worker_is_no_answer() {
     let stats = |request| FromWorker::Stats(Stats { request, ..Stats::default() });
     let elements = |request| FromWorker::Reply(reply(request, 2));
     let synchronize: &[&str] = &["%0 = full size=[8] value=0 dtype=f32", "synchronize request=5"];
-    let rows: [(&[&str], &dyn Fn(u64) -> FromWorker<'static>, u32, &str); 6] = [
-        (WHOLE, &done, 0, "a read with \"done\""),
-        (WHOLE, &stats, 0, "a read with counters"),
-        (WHOLE, &elements, 1, "a read of another worker"),
-        (synchronize, &stats, 0, "a synchronize with counters"),
-        (synchronize, &elements, 0, "a synchronize with elements"),
-        (synchronize, &done, 1, "for a request that it has answered"),
+    let rows: [(&[&str], Answer, u32, &str); 6] = [
+        (WHOLE, done, 0, "a read with \"done\""),
+        (WHOLE, stats, 0, "a read with counters"),
+        (WHOLE, elements, 1, "a read of another worker"),
+        (synchronize, stats, 0, "a synchronize with counters"),
+        (synchronize, elements, 0, "a synchronize with elements"),
+        (synchronize, done, 1, "for a request that it has answered"),
     ];
     for (lines, answer, index, text) in rows {
         let (mut core, mut received) = planned(lines);

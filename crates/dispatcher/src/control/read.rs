@@ -116,9 +116,11 @@ impl Planner<'_> {
 /// The elements that a read asks for. A negative number is none that any answer has: the worker
 /// fails the read.
 fn requested(instruction: &Instruction<'_>, value: &Value) -> Result<ReadElements, ClientFault> {
-    let number = |name: &'static str| match instruction.attr(name) {
-        Attr::Int(number) => Ok(number.cast_unsigned()),
-        _ => Err(ClientFault::Attribute { op: Op::Read, name }),
+    let number = |name: &'static str| {
+        let Attr::Int(number) = instruction.attr(name) else {
+            return Err(ClientFault::Attribute { op: Op::Read, name });
+        };
+        Ok(number.cast_unsigned())
     };
     let dtype = value.meta().dtype;
     Ok(ReadElements { start: number("start")?, count: number("count")?, dtype })

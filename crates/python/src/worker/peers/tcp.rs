@@ -359,14 +359,14 @@ fn write_all(
 
 /// Reason why no more chunks arrive.
 #[derive(Debug)]
-enum LinkEnd {
+enum ChunkError {
     /// The connection has closed or broken: the dispatcher reports what became of the worker.
     Closed,
     /// The other worker broke the protocol.
     Malformed(String),
 }
 
-impl From<io::Error> for LinkEnd {
+impl From<io::Error> for ChunkError {
     fn from(_: io::Error) -> Self {
         Self::Closed
     }
@@ -391,8 +391,8 @@ fn read_all(
                 }
                 waker.wake();
             }
-            Err(LinkEnd::Closed) => return,
-            Err(LinkEnd::Malformed(reason)) => {
+            Err(ChunkError::Closed) => return,
+            Err(ChunkError::Malformed(reason)) => {
                 eprintln!("gt.worker: the link to the worker at {from} ends: {reason}");
                 return;
             }
@@ -404,7 +404,7 @@ fn next(
     stream: &mut impl Read,
     again: &Receiver<Vec<u8>>,
     packed: &mut Vec<u8>,
-) -> Result<IncomingChunk, LinkEnd> {
+) -> Result<IncomingChunk, ChunkError> {
     let mut words = [0; HEAD_WORDS];
     let mut length = [0];
     stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
@@ -413,7 +413,7 @@ fn next(
     let is_packed = length & IS_PACKED != 0;
     let length = usize::try_from(length & !IS_PACKED).expect("usize has 64 bits");
     let malformed = |what: &str| {
-        LinkEnd::Malformed(format!("it sent {what}: head {words:x?}, length {length}"))
+        ChunkError::Malformed(format!("it sent {what}: head {words:x?}, length {length}"))
     };
     let head = ChunkHead::decode(&words).map_err(|error| malformed(&error.to_string()))?;
     if length > TCP_CHUNK_BYTES_MAX {

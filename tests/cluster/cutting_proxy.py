@@ -3,16 +3,25 @@
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 CHUNK_BYTES = 65_536
 
 
 class CuttingProxy:
-    """Passes bytes between its own port and `target` until it is told to cut."""
+    """Passes bytes between its own port and `target` until it is told to cut.
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    Args:
+        target: Address of the dispatcher.
+        alter: Changes bytes on their way from it.
+    """
+
+    def __init__(
+        self, target: tuple[str, int], alter: Callable[[bytes], bytes] | None = None
+    ) -> None:
         self._target = target
+        self._alter = alter or _same
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._lock = threading.Lock()  # guards the two below
@@ -57,16 +66,20 @@ class CuttingProxy:
             with self._lock:
                 self._open += [near, far]
                 self.connections += 1
-            for source, sink in ((near, far), (far, near)):
-                thread = threading.Thread(target=_pass, args=(source, sink))
+            for source, sink, alter in ((near, far, _same), (far, near, self._alter)):
+                thread = threading.Thread(target=_pass, args=(source, sink, alter))
                 self._threads.append(thread)
                 thread.start()
 
 
-def _pass(source: socket.socket, sink: socket.socket) -> None:
+def _same(chunk: bytes) -> bytes:
+    return chunk
+
+
+def _pass(source: socket.socket, sink: socket.socket, alter: Callable[[bytes], bytes]) -> None:
     try:
         while chunk := source.recv(CHUNK_BYTES):
-            sink.sendall(chunk)
+            sink.sendall(alter(chunk))
     except OSError:
         pass  # cut
     _shut(sink)

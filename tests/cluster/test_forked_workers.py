@@ -185,6 +185,49 @@ print(*children(), *worker_processes())
     assert not any(alive(int(word)) for word in printed[3].split())
 
 
+IN_WORKER = """
+import sys
+if "--fork-fd" in sys.orig_argv:
+    def fails(*of): raise ValueError("not\\ntoday")
+"""
+NO_CHAIN = """
+    import gt.worker.native_chain as chain
+    chain.run = fails
+"""
+NO_BINDER = """
+    import gt.worker.native.start as start
+    offer = start.offer_native
+    start.offer_native = lambda addresses, bind: offer(addresses, fails)
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "broken"), [("native", NO_CHAIN), ("pytorch", NO_BINDER)], ids=["chain", "binder"]
+)
+def test_a_row_whose_fast_path_fails_is_named_once(
+    backend: str, broken: str, tmp_path: Path
+) -> None:
+    """Its Python kernel runs instead, which only a clock would show."""
+    if backend == "pytorch":
+        pytest.importorskip("torch")
+    (tmp_path / "sitecustomize.py").write_text(IN_WORKER + broken, encoding="utf-8")
+    code = """
+x = gt.arange(1e6)
+for _ in range(20):
+    x = x + 1
+    x = x + 1
+print(x[:4].tolist())
+"""
+    variables = {"PYTHONPATH": str(tmp_path), "GT_BACKEND": backend, "GT_ATEN": "on"}
+    printed, said = run(code, **variables)
+    assert printed == ["[40.0, 41.0, 42.0, 43.0]"]
+    line = (
+        "gt.worker: a fast path of `add` failed, and its Python kernel runs in place: "
+        "ValueError: not today\n"
+    )
+    assert said.count(line) == 1, said
+
+
 def test_a_program_without_standard_error() -> None:
     """Its number is free then for the first socket that comes."""
     code = """

@@ -1,6 +1,7 @@
 """A client that stays on TCP, as one on another host does, also over a network that fails."""
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 
 import classifier
 import numpy as np
@@ -73,6 +74,43 @@ def test_a_dropped_link_is_resumed(cluster: Cluster) -> None:
         gt.disconnect()
     assert "is resumed" in cluster.log
     assert " WARN " not in cluster.log, cluster.log
+
+
+F32, F64 = 8, 9  # codes of dtypes, docs/wire.md
+SHORT = (3, 100_009)  # no other number of a reply is their product
+COUNT = SHORT[0] * SHORT[1]
+
+
+def shortened(chunk: bytes) -> bytes:
+    """The first reply's own count of elements in place of the total."""
+    total = chunk.find(struct.pack("<Q", COUNT))
+    return chunk if total < 8 else chunk[:total] + chunk[total - 8 : total] + chunk[total + 8 :]
+
+
+def in_other_elements(chunk: bytes) -> bytes:
+    """Two elements of 8 bytes in place of four of 4 bytes."""
+    whole = struct.pack("<QQQI", 0, 4, 4, F32)
+    other = struct.pack("<QQQI", 0, 2, 2, F64)
+    return chunk.replace(whole, other)
+
+
+@pytest.mark.parametrize(
+    ("alter", "shape", "text"),
+    [
+        (shortened, SHORT, r"a read of 300027 f32 from 0 on with (\d+) of \1 f32 from 0 on"),
+        (in_other_elements, (4,), r"a read of 4 f32 from 0 on with 2 of 2 f64 from 0 on"),
+    ],
+    ids=["short", "dtype"],
+)
+def test_other_elements_than_a_read_asked_for_fail_it(
+    cluster: Cluster, alter: Callable[[bytes], bytes], shape: tuple[int, ...], text: str
+) -> None:
+    with CuttingProxy(("127.0.0.1", int(cluster.port)), alter) as proxy:
+        gt.connect(proxy.address)
+        value = gt.ones(*shape)
+        with pytest.raises(gt.errors.ConnectionLost, match=text):
+            value.numpy()
+        gt.disconnect()
 
 
 def test_a_session_that_is_over_is_one_error() -> None:

@@ -49,6 +49,9 @@ pub trait Sink {
     }
     /// Queues a message to a worker.
     fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>);
+    /// Gives up a worker that broke the protocol: its connection is closed, and
+    /// [`Event::WorkerLeft`] follows with this reason.
+    fn give_up(&mut self, worker: WorkerIndex, reason: &str);
     /// Queues a message to a client.
     fn session(&mut self, session: SessionId, message: &ToClient<'_>);
     /// Writes a line of the trace: the client's instruction in numbers, with notes.

@@ -23,6 +23,7 @@ mod planner;
 mod reshard;
 mod session;
 mod strategy;
+mod trace_line;
 mod workers;
 
 pub use cost::{CostModel, CostModelError, LinkCost, Links};
@@ -30,3 +31,4 @@ pub use dispatcher::Dispatcher;
 pub use dispatcher::probe::{Measured, Probe};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use planner::Config;
+pub use trace_line::TraceLine;

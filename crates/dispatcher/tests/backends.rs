@@ -22,6 +22,10 @@ impl Sink for Told {
     }
 
     fn worker_message(&mut self, _: WorkerIndex, _: &ToWorker<'_>) {}
+    fn give_up(&mut self, worker: WorkerIndex, reason: &str) {
+        panic!("worker {worker} is given up: {reason}");
+    }
+
     fn session(&mut self, _: SessionId, _: &ToClient<'_>) {}
     fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
 }

@@ -56,6 +56,10 @@ impl Sink for Record {
         writeln!(self.lines, "    {worker}: {}", message.name()).unwrap();
     }
 
+    fn give_up(&mut self, worker: WorkerIndex, reason: &str) {
+        panic!("worker {worker} is given up: {reason}");
+    }
+
     fn session(&mut self, _session: SessionId, message: &ToClient<'_>) {
         writeln!(self.lines, "    to the client: {message:?}").unwrap();
     }

@@ -49,6 +49,10 @@ impl Sink for Cluster {
 
     fn worker_message(&mut self, _: WorkerIndex, _: &ToWorker<'_>) {}
 
+    fn give_up(&mut self, worker: WorkerIndex, reason: &str) {
+        panic!("worker {worker} is given up: {reason}");
+    }
+
     fn session(&mut self, session: SessionId, message: &ToClient<'_>) {
         self.answers.push((session, matches!(message, ToClient::FailedReply { .. })));
     }

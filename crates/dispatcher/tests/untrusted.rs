@@ -62,6 +62,10 @@ impl Sink for Sent {
         self.messages.push(format!("{worker}: {message:?}"));
     }
 
+    fn give_up(&mut self, worker: WorkerIndex, reason: &str) {
+        panic!("worker {worker} is given up: {reason}");
+    }
+
     fn session(&mut self, session: SessionId, message: &ToClient<'_>) {
         self.messages.push(format!("{session:?}: {message:?}"));
     }

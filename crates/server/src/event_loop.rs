@@ -231,11 +231,15 @@ impl EventLoop {
             tracing::info!("session {} ({name:?}) said goodbye: {reason:?}", session.0);
         } else {
             tracing::warn!("session {} ({name:?}) closed: {breach}", session.0);
-            let reason = breach.to_string();
-            self.outbox.session(session, &ToClient::Goodbye { reason: message::clip(&reason) });
-            self.outbox.flush();
+            self.say_goodbye(session, &breach.to_string());
         }
         self.close_session(session);
+    }
+
+    /// Tells a client why its session ends, if it still reads.
+    fn say_goodbye(&mut self, session: SessionId, reason: &str) {
+        self.outbox.session(session, &ToClient::Goodbye { reason: message::clip(reason) });
+        self.outbox.flush();
     }
 
     /// Ends the sessions of peers that the outbox could not reach; `false` to stop.
@@ -248,10 +252,11 @@ impl EventLoop {
         }
         for lost in lost {
             match lost {
-                LostPeer::Worker(index, why) => self.drop_worker(index, why),
+                LostPeer::Worker(index, why) => self.drop_worker(index, &why),
                 LostPeer::Session(session, why) => {
                     if self.clients.iter().any(|client| client.session == session) {
                         tracing::warn!("session {} closed: {why}", session.0);
+                        self.say_goodbye(session, &why);
                         self.close_session(session);
                     }
                 }

@@ -7,7 +7,8 @@ use crate::turns::Turns;
 use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::integer::to_usize;
 use gt_protocol::message::{self, ToClient, ToWorker};
-use gt_protocol::{Attr, Instruction, Op, wire};
+use gt_protocol::wire::{self, EncodeError};
+use gt_protocol::{Attr, Instruction, Op};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -47,10 +48,10 @@ pub(crate) enum Load {
 }
 
 /// Peer that has to be dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LostPeer {
-    Worker(WorkerIndex, &'static str),
-    Session(SessionId, &'static str),
+    Worker(WorkerIndex, String),
+    Session(SessionId, String),
 }
 
 #[derive(Debug, Default)]
@@ -124,12 +125,12 @@ impl Outbox {
         self.turns.share(load != Load::One);
         let mut free = true;
         for &index in workers {
-            let Self { workers: all, turns, listed_workers, .. } = self;
+            let Self { workers: all, turns, listed_workers, lost, .. } = self;
             let Some(worker) = all.get_mut(place(index)).and_then(Option::as_mut) else {
                 continue;
             };
             free &= turns.admits(session, index, now, |request| {
-                send(index, worker, &ToWorker::Mark { request }, listed_workers);
+                send(index, worker, &ToWorker::Mark { request }, (listed_workers, lost));
             });
             let (credit, enough) = match load {
                 Load::One => (worker.room().saturating_sub(RESERVE_WORDS), RESERVE_WORDS),
@@ -153,13 +154,13 @@ impl Outbox {
     /// Charges a session for the planned instruction, on all workers that got words of it.
     pub fn charge(&mut self, session: SessionId, estimate: (Op, f64)) {
         let now = Instant::now();
-        let Self { workers, turns, listed_workers, reached, tight, .. } = self;
+        let Self { workers, turns, listed_workers, reached, tight, lost, .. } = self;
         for &index in &*reached {
             let Some(worker) = workers.get_mut(place(index)).and_then(Option::as_mut) else {
                 continue;
             };
             *tight |= turns.charge(session, index, estimate, now, |request| {
-                send(index, worker, &ToWorker::Mark { request }, listed_workers);
+                send(index, worker, &ToWorker::Mark { request }, (listed_workers, lost));
             });
         }
     }
@@ -197,7 +198,7 @@ impl Outbox {
             };
             moved |= worker.flush();
             if let Some(why) = why_lost(worker, WORKER_WAITING_WORDS_MAX) {
-                lost.push(LostPeer::Worker(index, why));
+                lost.push(LostPeer::Worker(index, why.to_owned()));
             }
             worker.listed = worker.waiting() > 0;
             worker.listed
@@ -206,7 +207,7 @@ impl Outbox {
             let Some(session) = sessions.get_mut(&id) else { return false };
             moved |= session.flush();
             if let Some(why) = why_lost(session, SESSION_WAITING_WORDS_MAX) {
-                lost.push(LostPeer::Session(id, why));
+                lost.push(LostPeer::Session(id, why.to_owned()));
             }
             session.listed = session.waiting() > 0;
             session.listed
@@ -214,7 +215,8 @@ impl Outbox {
         moved
     }
 
-    /// Peers that broke or fell behind too far; to be called after [`Self::flush`].
+    /// Peers that broke, fell behind too far, or missed an output that has no binary form; to be
+    /// called after [`Self::flush`].
     pub fn take_lost(&mut self) -> Vec<LostPeer> {
         std::mem::take(&mut self.lost)
     }
@@ -311,8 +313,8 @@ impl Sink for Outbox {
             _ => instruction,
         };
         if let Err(error) = wire::encode(instruction, worker.buffer()) {
-            tracing::error!("an instruction for worker {index} has no binary form: {error}");
-            return;
+            // The worker's slots differ from the core's from here on.
+            return self.give_up(index, &unsent(&error));
         }
         let words = worker.buffer().len() - before;
         self.sent(index, words);
@@ -337,10 +339,15 @@ impl Sink for Outbox {
     }
 
     fn worker_message(&mut self, index: WorkerIndex, message: &ToWorker<'_>) {
-        let Self { workers, listed_workers, .. } = self;
+        let Self { workers, listed_workers, lost, .. } = self;
         if let Some(worker) = workers.get_mut(place(index)).and_then(Option::as_mut) {
-            send(index, worker, message, listed_workers);
+            send(index, worker, message, (listed_workers, lost));
         }
+    }
+
+    fn give_up(&mut self, index: WorkerIndex, reason: &str) {
+        tracing::error!("worker {index} is given up: {reason}");
+        self.lost.push(LostPeer::Worker(index, reason.to_owned()));
     }
 
     fn session(&mut self, id: SessionId, message: &ToClient<'_>) {
@@ -360,7 +367,9 @@ impl Sink for Outbox {
             message::encode(message, session.buffer())
         };
         if let Err(error) = encoded {
-            tracing::error!("a message for session {} has no binary form: {error}", id.0);
+            let reason = unsent(&error);
+            tracing::error!("session {} is given up: {reason}", id.0);
+            self.lost.push(LostPeer::Session(id, reason));
         }
         if !session.listed {
             session.listed = true;
@@ -370,7 +379,7 @@ impl Sink for Outbox {
 
     fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
         let Some(trace) = &mut self.trace else { return };
-        trace.write(session.0, instruction, notes);
+        trace.write(session, instruction, notes);
         tell_notice(trace);
     }
 }
@@ -380,15 +389,23 @@ fn send(
     index: WorkerIndex,
     worker: &mut Outbound,
     message: &ToWorker<'_>,
-    listed: &mut Vec<WorkerIndex>,
+    (listed, lost): (&mut Vec<WorkerIndex>, &mut Vec<LostPeer>),
 ) {
     if let Err(error) = message::encode(message, worker.buffer()) {
-        tracing::error!("a message for worker {index} has no binary form: {error}");
+        let reason = unsent(&error);
+        tracing::error!("worker {index} is given up: {reason}");
+        lost.push(LostPeer::Worker(index, reason));
     }
     if !worker.listed {
         worker.listed = true;
         listed.push(index);
     }
+}
+
+/// Reason why a peer is given up that misses an output: our own mistake, since the core plans only
+/// what can be sent.
+fn unsent(error: &EncodeError) -> String {
+    format!("an output of the dispatcher has no binary form: {error}")
 }
 
 /// Logs that the trace loses lines, once, and at its end how many were lost.
@@ -471,5 +488,36 @@ mod tests {
             assert_eq!(sent, expected, "after {quiet} ms without a read");
             worker.read(&mut Vec::new(), usize::from(u16::MAX));
         }
+    }
+
+    #[test]
+    fn a_peer_that_misses_an_output_without_a_binary_form_is_given_up() {
+        let (mut outbox, mut worker) = one_worker();
+        let client = gt_transport::create(RING_WORDS).unwrap();
+        let target = WordTarget::Ring(Producer::new(client).unwrap());
+        outbox.add_session(SESSION, Outbound::new(target, oneshot::channel().0, None));
+        outbox.words(0, &BATCH);
+        // The relu has no operand, and the texts are longer than a frame's.
+        let text = "x".repeat(wire::TEXT_BYTES_MAX + 1);
+        outbox.worker(0, &Instruction::new(Op::Relu));
+        outbox.worker_message(0, &ToWorker::Goodbye { reason: &text });
+        outbox.session(SESSION, &ToClient::Goodbye { reason: &text });
+        let lost = outbox.take_lost();
+        let form = "an output of the dispatcher has no binary form: ";
+        let [
+            LostPeer::Worker(0, first),
+            LostPeer::Worker(0, second),
+            LostPeer::Session(SESSION, third),
+        ] = &*lost
+        else {
+            panic!("{lost:?}")
+        };
+        for (reason, name) in [(first, "relu"), (second, "goodbye"), (third, "goodbye")] {
+            assert!(reason.strip_prefix(form).is_some_and(|rest| rest.contains(name)), "{reason}");
+        }
+        outbox.flush();
+        let mut words = Vec::new();
+        worker.read(&mut words, usize::from(u16::MAX));
+        assert_eq!(words, BATCH, "nothing of the others was sent");
     }
 }

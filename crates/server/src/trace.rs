@@ -1,11 +1,11 @@
 //! The instruction log: a text line for each instruction, in the form that `gt trace` reads.
 
 use crate::line_log::LineLog;
-use gt_dispatcher::TraceNotes;
+use gt_dispatcher::{SessionId, TraceLine, TraceNotes};
 use gt_protocol::Instruction;
 use gt_protocol::message::Failure;
-use gt_protocol::text::{self, Names, PAYLOAD_INLINE_BYTES, PayloadText, TextLine};
-use std::fmt::{self, Write};
+use gt_protocol::text::{self, PAYLOAD_INLINE_BYTES};
+use std::fmt::Write;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,9 +36,16 @@ impl Trace {
     }
 
     /// Writes one line, stamped with the time (UTC).
-    pub fn write(&mut self, session: u32, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
+    pub fn write(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        notes: &TraceNotes<'_>,
+    ) {
+        let time = clock(SystemTime::now());
+        let line = TraceLine { instruction, notes, time: &time, session: Some(session) };
         // Writing to a string cannot fail.
-        let _ = write_line(self.log.line(), session, instruction, notes);
+        let _ = write!(self.log.line(), "{line}");
         self.log.end_line();
         if let Err(error) = self.keep_payload(instruction.payload) {
             self.log.fail(&error, 0);
@@ -76,56 +83,12 @@ impl Trace {
     }
 }
 
-fn write_line(
-    line: &mut String,
-    session: u32,
-    instruction: &Instruction<'_>,
-    notes: &TraceNotes<'_>,
-) -> fmt::Result {
-    let names = LineSignal(notes.signal);
-    let shown = TextLine { instruction, names: &names, payload: PayloadText::Reference };
-    write!(line, "{shown}   # {}", notes.results)?;
-    let gap = if notes.results.is_empty() { "" } else { " " };
-    write!(line, "{gap}{} s{session}", clock(SystemTime::now()))?;
-    if let Some(site) = notes.site {
-        write!(line, " {}", one_line(site))?;
-    }
-    if notes.moved_bytes > 0 {
-        write!(line, " moved={}", notes.moved_bytes)?;
-    }
-    line.push_str(&notes.together());
-    if let Some(boundary) = notes.boundary {
-        write!(line, " boundary={boundary}")?;
-    }
-    if let Some(error) = &notes.error {
-        write!(line, " ERROR {}", one_line(error))?;
-    }
-    Ok(())
-}
-
-/// The name of the one signal that the line may have.
-struct LineSignal<'a>(Option<&'a str>);
-
-impl Names for LineSignal<'_> {
-    fn signal_name(&self, _id: u16) -> Option<&str> {
-        self.0
-    }
-
-    fn signal_id(&mut self, _name: &str) -> Option<u16> {
-        None
-    }
-}
-
 /// `12:03:07.123456`
 fn clock(now: SystemTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = since.as_secs() % 86_400;
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
     format!("{hours:02}:{minutes:02}:{:02}.{:06}", seconds % 60, since.subsec_micros())
-}
-
-fn one_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ fn three_ways_to_the_same_numbers() {
     let trace = std::fs::read_to_string(server.file("log")).unwrap();
     let adds: Vec<&str> = trace.lines().filter(|line| line.contains("= add")).collect();
     assert_eq!(adds.len(), 3, "{trace}");
-    assert!(adds[0].starts_with("%1 = add %0 %0   # f32[3] "), "{trace}");
+    assert!(adds[0].starts_with("%1 = add %0 %0  # f32[3] "), "{trace}");
 }
 
 #[test]

@@ -281,6 +281,10 @@ impl Sink for CoreOutputs {
         self.to_workers.push((worker, words));
     }
 
+    fn give_up(&mut self, worker: WorkerIndex, reason: &str) {
+        self.error = Some(format!("worker {worker} is given up: {reason}"));
+    }
+
     fn session(&mut self, session: SessionId, message: &ToClient<'_>) {
         self.note_all(|| format!("#   to session {}: {message:?}", session.0));
         let mut words = Vec::new();

@@ -238,22 +238,27 @@ impl<V> SlotTable<V> {
         self.take(id, TableSlot::Consumed);
     }
 
-    /// Stores a value that took over the buffer of the one in `from` in a vacant slot; returns
-    /// false if there is none.
-    #[must_use]
-    pub fn succeed(&mut self, from: Id, to: Id, value: V) -> bool {
-        let Some(slot) = self.slots.get_mut(index(from)) else { return false };
+    /// Stores a value that took over the buffer of the one in `from` in a vacant slot.
+    ///
+    /// # Errors
+    /// `from` holds no value: `to` stays vacant, and the caller fails the instruction, because the
+    /// value is lost.
+    pub fn succeed(&mut self, from: Id, to: Id, value: V) -> Result<(), NoValue> {
+        let Some(slot) = self.slots.get_mut(index(from)) else {
+            return Err(no_value::<V>(None, from));
+        };
         match std::mem::replace(slot, TableSlot::Consumed) {
             TableSlot::Value(held) => {
                 self.fill(to, TableSlot::Value(Held { value, ..held }));
-                true
+                Ok(())
             }
             other @ (TableSlot::Empty
             | TableSlot::Failed(_)
             | TableSlot::Pending(_)
             | TableSlot::Consumed) => {
+                let why = no_value(Some(&other), from);
                 *slot = other;
-                false
+                Err(why)
             }
         }
     }
@@ -350,5 +355,56 @@ fn index(id: Id) -> usize {
 impl From<Fault> for NoValue {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NoValue, SlotTable};
+    use crate::failure::{Cause, Fault};
+    use gt_protocol::message::FailureClass;
+    use gt_protocol::{Dims, Dtype, Id, Meta};
+    use std::rc::Rc;
+
+    fn meta() -> Meta {
+        Meta::new(Dtype::F32, Dims::new(&[2]).unwrap())
+    }
+
+    #[test]
+    fn a_value_takes_over_the_memory_of_the_one_before_it() {
+        let mut table = SlotTable::default();
+        table.put(Id::slot(0), "before", meta());
+        table.succeed(Id::slot(0), Id::slot(1), "after").unwrap();
+        assert_eq!(table.held(Id::slot(1)).unwrap().value, "after");
+        assert!(matches!(table.held(Id::slot(0)), Err(NoValue::Fault(_))));
+        assert_eq!(table.counters(), (1, 8, 8));
+    }
+
+    #[test]
+    fn a_value_without_one_before_it_is_an_error_and_not_lost_in_silence() {
+        let fault = Fault::new(FailureClass::Internal, "the first cause");
+        let cause = Rc::new(Cause { session: 1, tag: 2, op: None, fault });
+        let mut table = SlotTable::default();
+        table.put(Id::slot(1), "freed", meta());
+        assert!(table.free(Id::slot(1)));
+        table.put(Id::slot(2), "consumed", meta());
+        table.consume(Id::slot(2));
+        table.pend(Id::slot(3), 7);
+        table.poison(Id::slot(4), &cause);
+        for (from, reason) in [
+            (1, "slot 1 holds no value"),
+            (2, "slot 2 was consumed"),
+            (3, "slot 3 is still being received"),
+            (4, "the first cause"),
+            (9, "slot 9 holds no value"),
+        ] {
+            let text = match table.succeed(Id::slot(from), Id::slot(8), "lost") {
+                Ok(()) => panic!("slot {from} has a value"),
+                Err(NoValue::Fault(fault)) => fault.text,
+                Err(NoValue::Failed(cause)) => cause.fault.text.clone(),
+            };
+            assert_eq!(text, reason);
+            assert!(!table.is_taken(Id::slot(8)), "after slot {from}");
+        }
     }
 }

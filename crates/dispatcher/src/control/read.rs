@@ -6,10 +6,12 @@ use crate::event::ClientFault;
 use crate::number::first_slot;
 use crate::plan::KeepCopy;
 use crate::planner::Planner;
-use crate::session::requests::{ReadPart, Request, RequestKind, answer_failed, request_number};
+use crate::session::requests::{
+    ReadElements, ReadPart, Request, RequestKind, answer_failed, request_number,
+};
 use crate::session::value::{Handle, Value};
 use gt_protocol::placement::{Footprint, Layout};
-use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};
 
 /// A worker, its slot, and the requested elements of its shard.
@@ -41,15 +43,21 @@ impl Planner<'_> {
         self.number = value_number;
         match parts {
             Some(parts) => self.read_parts(number, slot, parts),
-            None => self.read_whole(instruction, number, slot),
+            None => self.read_whole(instruction, number, slot)?,
         }
         Ok(())
     }
 
     /// Asks one worker that holds, or gets, the whole value.
-    fn read_whole(&mut self, instruction: &Instruction<'_>, number: u64, slot: u32) {
+    fn read_whole(
+        &mut self,
+        instruction: &Instruction<'_>,
+        number: u64,
+        slot: u32,
+    ) -> Result<(), ClientFault> {
         let value = self.value(slot);
-        let kind = RequestKind::Read { value: value.number() };
+        let elements = requested(instruction, value)?;
+        let kind = RequestKind::Read { value: value.number(), elements };
         let layout = value.layout();
         let target = read_layout(layout).unwrap_or_else(|| layout.clone());
         let resharded = self.reshard(slot, &target, KeepCopy::Reduced);
@@ -75,15 +83,18 @@ impl Planner<'_> {
         }
         self.send(worker, &word);
         self.discard(&target, &resharded);
+        Ok(())
     }
 
     /// Asks each holder for its shard.
     fn read_parts(&mut self, number: u64, slot: u32, parts: SmallVec<[ShardRead; 4]>) {
         let value = self.value(slot);
-        let (dims, kind) = (value.meta().dims, RequestKind::Read { value: value.number() });
+        let (Meta { dims, dtype }, value) = (*value.meta(), value.number());
         let total = parts.iter().map(|part| part.to - part.from).sum();
         for ShardRead { worker, slot, footprint, from, to } in parts {
             let part = ReadPart { footprint, dims, total, last: None };
+            let elements = ReadElements { start: from, count: to - from, dtype };
+            let kind = RequestKind::Read { value, elements };
             let request = self.core.requests.open(Request {
                 session: self.id,
                 number,
@@ -100,6 +111,19 @@ impl Planner<'_> {
             self.send(worker, &word);
         }
     }
+}
+
+/// The elements that a read asks for. A negative number is none that any answer has: the worker
+/// fails the read.
+fn requested(instruction: &Instruction<'_>, value: &Value) -> Result<ReadElements, ClientFault> {
+    let number = |name: &'static str| {
+        let Attr::Int(number) = instruction.attr(name) else {
+            return Err(ClientFault::Attribute { op: Op::Read, name });
+        };
+        Ok(number.cast_unsigned())
+    };
+    let dtype = value.meta().dtype;
+    Ok(ReadElements { start: number("start")?, count: number("count")?, dtype })
 }
 
 /// The shards of a sharded value that hold the requested elements; `None` where the value has to be

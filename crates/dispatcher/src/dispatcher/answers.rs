@@ -25,10 +25,10 @@ impl Dispatcher {
         sink: &mut dyn Sink,
     ) {
         match message {
-            FromWorker::Reply(reply) => self.replied(*reply, sink),
-            FromWorker::Done { request } => self.answered(index, key_of(*request), None, sink),
+            FromWorker::Reply(reply) => self.replied(index, *reply, sink),
+            FromWorker::Done { request } => self.done(index, key_of(*request), None, sink),
             FromWorker::Stats(stats) => {
-                self.answered(index, key_of(stats.request), Some(*stats), sink);
+                self.done(index, key_of(stats.request), Some(*stats), sink);
             }
             FromWorker::Failure(failure) => self.failed(failure, sink),
             FromWorker::FailedReply { request, failure } => {
@@ -39,10 +39,14 @@ impl Dispatcher {
         }
     }
 
-    fn replied(&mut self, reply: Reply<'_>, sink: &mut dyn Sink) {
+    /// Passes elements on. A worker that sends others than it was asked for is given up: its loss
+    /// answers the client.
+    fn replied(&mut self, index: WorkerIndex, reply: Reply<'_>, sink: &mut dyn Sink) {
         let request = key_of(reply.request);
         let Some(open) = self.core.requests.open.get_mut(&request) else { return };
-        let RequestKind::Read { .. } = open.kind else { return };
+        if let Err(reason) = open.check_reply(index, &reply) {
+            return sink.give_up(index, &reason);
+        }
         open.received = open.received.saturating_add(reply.count);
         let (session, number) = (open.session, open.number);
         if open.part.is_some() && open.received >= reply.total {
@@ -56,6 +60,15 @@ impl Dispatcher {
         }
         if open.received >= reply.total {
             self.core.requests.open.remove(&request);
+        }
+    }
+
+    /// Handles a worker's answer that has no elements.
+    fn done(&mut self, index: WorkerIndex, key: i64, stats: Option<Stats>, sink: &mut dyn Sink) {
+        let open = self.core.requests.open.get(&key);
+        match open.map(|open| open.check_done(index, stats.is_some())) {
+            Some(Err(reason)) => sink.give_up(index, &reason),
+            Some(Ok(())) | None => self.answered(index, key, stats, sink),
         }
     }
 

@@ -48,7 +48,7 @@ impl Dispatcher {
     fn request_lost(&mut self, key: i64, index: WorkerIndex, text: &str, sink: &mut dyn Sink) {
         // The loss of another shard of the same read may have answered it.
         let Some(request) = self.core.requests.open.get(&key) else { return };
-        if let RequestKind::Read { value } = request.kind {
+        if let RequestKind::Read { value, .. } = request.kind {
             let (id, number) = (request.session, request.number);
             self.core.requests.open.remove(&key);
             self.core.requests.forget_parts(id, number);

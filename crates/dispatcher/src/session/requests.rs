@@ -4,7 +4,7 @@ use super::failure::ValueFailure;
 use crate::event::{ClientFault, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{Reply, SpacedReply, ToClient};
 use gt_protocol::placement::Footprint;
-use gt_protocol::{Attr, Dims, Instruction};
+use gt_protocol::{Attr, Dims, Dtype, Instruction};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
@@ -57,12 +57,83 @@ pub(crate) struct Request {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// A read of the value with this number.
+    /// A read of these elements of the value with this number.
     Read {
         value: u64,
+        elements: ReadElements,
     },
     Synchronize,
     Stats,
+}
+
+/// Elements that one worker is to send, counted in its own shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadElements {
+    pub start: u64,
+    pub count: u64,
+    pub dtype: Dtype,
+}
+
+impl Request {
+    /// Returns the reason why a worker's elements are not the next ones of this read. Without this
+    /// check a short answer would leave the client waiting for ever, and wrong elements would be
+    /// taken for the value.
+    pub(crate) fn check_reply(&self, worker: WorkerIndex, reply: &Reply<'_>) -> Result<(), String> {
+        let RequestKind::Read { elements: ReadElements { start, count, dtype }, .. } = self.kind
+        else {
+            return Err(format!("it answered {} with elements", self.kind.name()));
+        };
+        if !self.waiting.contains(&worker) {
+            return Err("it answered a read of another worker, or one that it has answered".into());
+        }
+        let next = start.saturating_add(self.received);
+        let rest = count.saturating_sub(self.received);
+        let bytes = reply.count.checked_mul(dtype.size());
+        let is_next = reply.dtype == dtype
+            && reply.total == count
+            && reply.start == next
+            && reply.count <= rest
+            && (reply.count > 0 || count == 0)
+            && bytes == u64::try_from(reply.bytes.len()).ok();
+        if is_next {
+            return Ok(());
+        }
+        let Reply { start: first, count: sent, total, dtype: sent_dtype, bytes, .. } = *reply;
+        Err(format!(
+            "it answered a read of {count} {} from {start} on, of which {rest} from {next} on were \
+             missing, with {sent} of {total} {} from {first} on, in {} bytes",
+            dtype.short(),
+            sent_dtype.short(),
+            bytes.len()
+        ))
+    }
+
+    /// Returns the reason why a worker may not end this request without elements.
+    pub(crate) fn check_done(&self, worker: WorkerIndex, has_stats: bool) -> Result<(), String> {
+        let is_kind = match self.kind {
+            RequestKind::Read { .. } => false,
+            RequestKind::Synchronize => !has_stats,
+            RequestKind::Stats => has_stats,
+        };
+        let answer = if has_stats { "counters" } else { "\"done\"" };
+        if !is_kind {
+            return Err(format!("it answered {} with {answer}", self.kind.name()));
+        }
+        if !self.waiting.contains(&worker) {
+            return Err(format!("it sent {answer} for a request that it has answered"));
+        }
+        Ok(())
+    }
+}
+
+impl RequestKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Read { .. } => "a read",
+            Self::Synchronize => "a synchronize",
+            Self::Stats => "a request for counters",
+        }
+    }
 }
 
 /// Whole that a worker's answer is a part of.
@@ -93,7 +164,12 @@ impl ReadPart {
         let end = reply.start.saturating_add(reply.count);
         for range in self.footprint.ranges(reply.start, end) {
             let length = usize::try_from(range.len() * size).expect("an answer's byte count fits");
-            let Some((bytes, others)) = rest.split_at_checked(length) else { return };
+            let (start, count, left) = (reply.start, reply.count, rest.len());
+            assert!(
+                length <= left,
+                "{count} from {start} on: {length} bytes of {left} that are left"
+            );
+            let (bytes, others) = rest.split_at(length);
             rest = others;
             let reply = Reply { start: range.start, count: range.len(), bytes, ..whole };
             pass(&if range.count == 1 {

@@ -10,6 +10,7 @@ use super::kernel_call;
 use super::kernels::Kernels;
 use super::memory::ValueMemory;
 use super::native::{self, JoinedSteps, ProgramCall, Programs, TensorValue};
+use super::slow_rows::SlowRows;
 use super::vectorcall::Vectorcaller;
 use gt_protocol::message::FailureClass;
 use gt_protocol::placement::ReduceOp;
@@ -57,6 +58,7 @@ pub struct PythonEngine {
     /// () -> number of GT's own kernels that have run, whoever called them.
     own_calls: Py<PyAny>,
     take_loss: Py<PyAny>,
+    slow_rows: SlowRows,
     /// Record of each instruction's start and duration, where one is requested.
     execution_log: Option<ExecutionLog>,
 }
@@ -83,6 +85,7 @@ impl PythonEngine {
             calls: 0,
             own_calls: function("own_calls")?,
             take_loss: function("take_loss")?,
+            slow_rows: SlowRows::default(),
             execution_log: execution_log(backend)?,
             caller,
             dtypes: backend.getattr("dtypes")?.extract()?,
@@ -213,11 +216,13 @@ impl Engine for PythonEngine {
                 return Some(values);
             }
         }
-        // A failure is dropped here: the update that fails reports it when it is executed by
-        // itself.
+        // An update that fails reports it when it is executed by itself.
         let results =
             kernel_call::run_group(py, kernel, &self.dtypes, instruction, operands, reuse);
-        let results = results.ok().flatten()?;
+        let results = results.unwrap_or_else(|error| {
+            self.slow_rows.tell(instruction.op, &error);
+            None
+        })?;
         self.calls += 1;
         Some(results)
     }
@@ -233,10 +238,12 @@ impl Engine for PythonEngine {
         EXECUTING.store(first.op.info().code, Ordering::Relaxed);
         let Some(programs) = &mut self.programs else {
             let chain = self.chain.as_ref()?;
-            // A failure is dropped here: the instruction that fails reports it when it is executed
-            // by itself.
+            // The instruction that fails reports it when it is executed by itself.
             let made = kernel_call::run_chain(py, chain, (first, operands), reuse, followers);
-            let made = made.ok().flatten()?;
+            let made = made.unwrap_or_else(|error| {
+                self.slow_rows.tell(first.op, &error);
+                None
+            })?;
             self.calls += 1;
             return Some(made);
         };

@@ -20,6 +20,7 @@ mod payloads;
 mod peers;
 mod process;
 mod redial;
+mod slow_rows;
 mod stream;
 mod vectorcall;
 

@@ -68,6 +68,8 @@ pub fn serve_control(py: Python<'_>, control: OwnedFd, mut worker: Worker) -> Py
     let _ = set_short_slice();
     let _ = set_timer_slack_1us();
     worker.machine.set_index(setup.index);
+    // Unbounded, as the dispatcher bounds it: two events for each worker that joins and leaves. A
+    // bound would stop the thread that ends this process with its dispatcher.
     let (sender, events) = mpsc::channel();
     let waker = FutexWaker::default();
     let rung = waker.clone();

@@ -64,8 +64,7 @@ impl<E: Engine> MachineState<E> {
             (&*instruction.outputs, &*values, only(instruction, reuse))
             && let Some(value) = values.pop()
         {
-            let moved = self.table.succeed(from, to, value);
-            debug_assert!(moved, "{from:?} was checked to hold a value");
+            self.table.succeed(from, to, value)?;
             return self.mark(instruction, ahead);
         }
         self.consume(instruction, reuse);

@@ -2,7 +2,7 @@
 
 use super::new_array::NewArray;
 use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, Stats, ToClient};
-use gt_protocol::{Dims, Dtype, Op};
+use gt_protocol::{Dtype, Op};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Number of unread failures that are kept to be reported; only the count of earlier ones is kept.
@@ -36,11 +36,18 @@ pub(crate) enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct Elements {
     bytes: Destination,
-    pub dtype: Option<Dtype>,
-    pub dims: Option<Dims>,
-    start: u64,
+    /// `None` for a request that elements do not answer.
+    range: Option<ReadRange>,
     received: u64,
     stats: Vec<(u32, Stats)>,
+}
+
+/// Elements that a read asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadRange {
+    pub start: u64,
+    pub count: u64,
+    pub dtype: Dtype,
 }
 
 /// Destination of an answer's bytes: a large answer is written directly into the reader's array.
@@ -71,15 +78,18 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Opens a request whose answer starts at element `start`.
-    pub(crate) fn open(&mut self, start: u64) -> u64 {
-        self.open_into(start, Destination::default())
+    /// Opens a request that elements do not answer.
+    pub(crate) fn open(&mut self) -> u64 {
+        self.open_waiting(Elements::default())
     }
 
-    /// Opens a request whose answer is written to `bytes`.
-    pub(crate) fn open_into(&mut self, start: u64, bytes: Destination) -> u64 {
+    /// Opens a read whose elements are written to `bytes`.
+    pub(crate) fn open_read(&mut self, range: ReadRange, bytes: Destination) -> u64 {
+        self.open_waiting(Elements { bytes, range: Some(range), ..Elements::default() })
+    }
+
+    fn open_waiting(&mut self, elements: Elements) -> u64 {
         self.next_request += 1;
-        let elements = Elements { bytes, start, ..Elements::default() };
         self.open.insert(self.next_request, Answer::Waiting(elements));
         self.next_request
     }
@@ -223,10 +233,14 @@ impl Answers {
         }
     }
 
-    /// Elements of an answer, in runs.
+    /// Elements of an answer, in runs. Others than those that were asked for fail the request: the
+    /// reader's array would keep bytes that nobody sent.
     fn answered(&mut self, reply: &Reply<'_>, runs: (u64, u64)) {
         let Some(Answer::Waiting(elements)) = self.open.get_mut(&reply.request) else { return };
-        elements.add(reply, runs);
+        if let Err(text) = elements.add(reply, runs) {
+            self.open.insert(reply.request, Answer::Failed(Failed::of_connection(text)));
+            return;
+        }
         elements.received += reply.count;
         if elements.received >= reply.total {
             let whole = std::mem::take(elements);
@@ -238,15 +252,17 @@ impl Answers {
     pub(crate) fn fail_all(&mut self, text: &str) {
         for answer in self.open.values_mut() {
             if matches!(answer, Answer::Waiting(_)) {
-                *answer = Answer::Failed(Failed {
-                    number: 0,
-                    class: FailureClass::Protocol,
-                    op: None,
-                    site: 0,
-                    text: text.to_owned(),
-                });
+                *answer = Answer::Failed(Failed::of_connection(text.to_owned()));
             }
         }
+    }
+}
+
+impl Failed {
+    /// A failure of no instruction: the other side broke the protocol, or is gone.
+    fn of_connection(text: String) -> Self {
+        let (number, class) = (u64::MAX, FailureClass::Protocol);
+        Self { number, class, op: None, site: 0, text }
     }
 }
 
@@ -263,26 +279,55 @@ impl Elements {
         }
     }
 
-    fn add(&mut self, reply: &Reply<'_>, (run, stride): (u64, u64)) {
-        let &Reply { start, total, dtype, dims, bytes, .. } = reply;
-        let bytes_of = |elements: u64| {
-            usize::try_from(elements.saturating_mul(dtype.size())).expect("usize has 64 bits")
+    /// Writes elements to their places; `run` adjacent ones every `stride`.
+    ///
+    /// # Errors
+    /// They are not among those that the read asked for.
+    fn add(&mut self, reply: &Reply<'_>, (run, stride): (u64, u64)) -> Result<(), String> {
+        let &Reply { start, count, total, dtype, bytes, .. } = reply;
+        let (sent, sent_dtype) = (bytes.len(), dtype.short());
+        let Some(range) = self.range else {
+            return Err(format!(
+                "the dispatcher answered with {count} {sent_dtype} what asked for no elements"
+            ));
         };
-        if self.dtype.is_none() {
-            if let Destination::Own(own) = &mut self.bytes {
-                *own = vec![0; bytes_of(total)];
-            }
-            self.dtype = Some(dtype);
-            self.dims = Some(dims);
+        let size = range.dtype.size();
+        let runs = if count == 0 { 0 } else { count / run.max(1) };
+        let first = start.checked_sub(range.start);
+        let last = runs.saturating_sub(1).saturating_mul(stride).saturating_add(run);
+        let end = first.map_or(u64::MAX, |first| first.saturating_add(last));
+        let is_inside = dtype == range.dtype
+            && total == range.count
+            && end <= range.count
+            && self.received.saturating_add(count) <= total
+            && runs.saturating_mul(run) == count
+            && u64::try_from(sent).ok() == count.checked_mul(size);
+        if !is_inside {
+            return Err(format!(
+                "the dispatcher answered a read of {} {} from {} on with {count} of {total} {sent_dtype} \
+                 from {start} on, {run} every {stride}, in {sent} bytes",
+                range.count,
+                range.dtype.short(),
+                range.start
+            ));
         }
-        let first = bytes_of(start.saturating_sub(self.start));
-        let place = self.bytes.as_mut().get_mut(first..).unwrap_or_default();
-        let (run, stride) = (bytes_of(run).max(1), bytes_of(stride).max(1));
-        for (run, place) in bytes.chunks(run).zip(place.chunks_mut(stride)) {
-            if let Some(place) = place.get_mut(..run.len()) {
-                place.copy_from_slice(run);
-            }
+        let bytes_of = |elements: u64| {
+            usize::try_from(elements.saturating_mul(size)).expect("usize has 64 bits")
+        };
+        if let Destination::Own(own) = &mut self.bytes
+            && own.is_empty()
+        {
+            *own = vec![0; bytes_of(total)];
         }
+        let Some(first) = first.filter(|_| count > 0) else { return Ok(()) };
+        let whole = self.bytes.as_mut();
+        let length = whole.len();
+        assert!(bytes_of(end) <= length, "{end} elements end behind an array of {length} bytes");
+        let (run, stride) = (bytes_of(run), bytes_of(stride));
+        for (run, place) in bytes.chunks(run).zip(whole[bytes_of(first)..].chunks_mut(stride)) {
+            place[..run.len()].copy_from_slice(run);
+        }
+        Ok(())
     }
 }
 

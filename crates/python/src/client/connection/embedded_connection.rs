@@ -4,11 +4,14 @@ use super::answers::Answers;
 use super::payload::{self, Payloads};
 use super::worker_child::{ForkServer, WorkerChild};
 use super::{Connection, SharedInbox};
-use gt_dispatcher::{CostModel, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{
+    CostModel, Dispatcher, Event, SessionId, Sink, TraceLine, TraceNotes, WorkerIndex,
+};
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
-use gt_protocol::text::{self, Names, PayloadText};
-use gt_protocol::{Family, Instruction, Meta, Op, wire};
+use gt_protocol::text;
+use gt_protocol::wire::{self, EncodeError};
+use gt_protocol::{Family, Instruction, Meta, Op};
 use gt_server::{Backlog, LineLog};
 use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader};
 use std::os::fd::{AsFd, OwnedFd};
@@ -63,6 +66,9 @@ pub(crate) struct EmbeddedConnection {
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
+    /// Workers that broke the protocol or missed an output, with the reasons: they are ended after
+    /// the call of the core in which that happened.
+    given_up: Vec<(WorkerIndex, String)>,
 }
 
 /// The instruction log.
@@ -89,6 +95,7 @@ impl EmbeddedConnection {
             scratch: &mut Vec::new(),
             answers: &mut answers,
             log: &mut None,
+            given_up: &mut Vec::new(),
         };
         let processes: Vec<u32> = links.iter().map(|link| link.child.id()).collect();
         for (index, process) in processes.into_iter().enumerate() {
@@ -99,7 +106,8 @@ impl EmbeddedConnection {
         core.set_tracing(log.is_some());
         let session = core.open_session();
         let scratch = Vec::new();
-        Self { core, session, links, chunks, fork_server, scratch, log, backend }
+        let given_up = Vec::new();
+        Self { core, session, links, chunks, fork_server, scratch, log, backend, given_up }
     }
 
     /// Sets the costs of work and traffic that the planner uses.
@@ -113,8 +121,18 @@ impl EmbeddedConnection {
             scratch: &mut self.scratch,
             answers,
             log: &mut self.log,
+            given_up: &mut self.given_up,
         };
         (&mut self.core, outputs)
+    }
+
+    /// Ends the workers that were given up in the last call of the core.
+    #[inline]
+    fn end_given_up(&mut self, answers: &mut Answers) {
+        // The loop ends: each worker is ended once, and a lost worker is sent nothing more.
+        while let Some((index, reason)) = self.given_up.pop() {
+            self.lost(to_usize(index), &reason, answers);
+        }
     }
 }
 
@@ -143,8 +161,8 @@ impl EmbeddedConnection {
         words: &[u32],
         answers: &mut Answers,
     ) -> Result<usize, String> {
-        let Self { core, links, chunks, scratch, log, .. } = self;
-        let mut outputs = LinkSink { links, scratch, answers, log };
+        let Self { core, links, chunks, scratch, log, given_up, .. } = self;
+        let mut outputs = LinkSink { links, scratch, answers, log, given_up };
         let index = WorkerIndex::try_from(place).expect("workers are few");
         let mut slab = chunks.get_mut(place);
         let mut is_beside = false;
@@ -187,18 +205,9 @@ impl Connection for EmbeddedConnection {
     fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String> {
         let session = self.session;
         let (core, mut outputs) = self.split(answers);
-        core.instruction(session, instruction, &mut outputs).map_err(|fault| fault.to_string())
-    }
-
-    fn send_inferred(
-        &mut self,
-        instruction: &Instruction<'_>,
-        outputs: &[Meta],
-        answers: &mut Answers,
-    ) -> Result<(), String> {
-        let session = self.session;
-        let (core, mut sink) = self.split(answers);
-        core.inferred(session, instruction, outputs, &mut sink).map_err(|fault| fault.to_string())
+        let sent = core.instruction(session, instruction, &mut outputs);
+        self.end_given_up(answers);
+        sent.map_err(|fault| fault.to_string())
     }
 
     fn send_words(
@@ -211,14 +220,16 @@ impl Connection for EmbeddedConnection {
         let info = op.info();
         let session = self.session;
         let (core, mut sink) = self.split(answers);
-        if info.has_list() || matches!(info.family, Family::Control | Family::Collective) {
+        let is_plain =
+            !info.has_list() && !matches!(info.family, Family::Control | Family::Collective);
+        let sent = if is_plain {
+            core.inferred_words(session, op, words, outputs, &mut sink)
+        } else {
             let (instruction, _) = wire::decode(words).map_err(|error| error.to_string())?;
-            return core
-                .inferred(session, &instruction, outputs, &mut sink)
-                .map_err(|fault| fault.to_string());
-        }
-        core.inferred_words(session, op, words, outputs, &mut sink)
-            .map_err(|fault| fault.to_string())
+            core.inferred(session, &instruction, outputs, &mut sink)
+        };
+        self.end_given_up(answers);
+        sent.map_err(|fault| fault.to_string())
     }
 
     fn flush(&mut self) {
@@ -247,7 +258,9 @@ impl Connection for EmbeddedConnection {
     fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {
         let session = self.session;
         let (core, mut sink) = self.split(answers);
-        core.release(session, slots, &mut sink).map_err(|fault| fault.to_string())
+        let released = core.release(session, slots, &mut sink);
+        self.end_given_up(answers);
+        released.map_err(|fault| fault.to_string())
     }
 
     fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers) {
@@ -258,6 +271,7 @@ impl Connection for EmbeddedConnection {
             FromClient::Goodbye { .. } => Event::SessionClosed { session },
         };
         core.handle(event, &mut outputs);
+        self.end_given_up(answers);
     }
 
     fn inboxes(&self) -> Vec<SharedInbox> {
@@ -287,6 +301,10 @@ impl Connection for EmbeddedConnection {
                 Ok(used) => rest = rest.get(used..).unwrap_or_default(),
                 Err(reason) => return self.lost(index, &reason, answers),
             }
+            self.end_given_up(answers);
+            if self.links.get(index).is_none_or(|link| !link.alive) {
+                return;
+            }
         }
     }
 
@@ -301,6 +319,7 @@ impl Connection for EmbeddedConnection {
         let (core, mut outputs) = self.split(answers);
         let index = WorkerIndex::try_from(index).expect("workers are few");
         core.handle(Event::WorkerLeft { index, reason }, &mut outputs);
+        self.end_given_up(answers);
         for (peer, link) in self.links.iter().enumerate().filter(|(_, link)| link.alive) {
             let record = gt_transport::ControlRecord {
                 kind: gt_transport::ControlKind::PeerGone,
@@ -385,6 +404,7 @@ struct LinkSink<'a> {
     scratch: &'a mut Vec<u32>,
     answers: &'a mut Answers,
     log: &'a mut Option<Log>,
+    given_up: &'a mut Vec<(WorkerIndex, String)>,
 }
 
 impl LinkSink<'_> {
@@ -404,10 +424,8 @@ impl Sink for LinkSink<'_> {
         let link = self.links.get(place).filter(|link| link.alive);
         match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
             Ok(()) => self.deliver(worker),
-            Err(error) => debug_assert!(
-                false,
-                "the planner emitted {instruction:?}, which has no binary form: {error}"
-            ),
+            // The worker's slots differ from the core's from here on.
+            Err(error) => self.give_up(worker, &unsent(&error)),
         }
     }
 
@@ -427,9 +445,14 @@ impl Sink for LinkSink<'_> {
 
     fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>) {
         self.scratch.clear();
-        if message::encode(message, self.scratch).is_ok() {
-            self.deliver(worker);
+        match message::encode(message, self.scratch) {
+            Ok(()) => self.deliver(worker),
+            Err(error) => self.give_up(worker, &unsent(&error)),
         }
+    }
+
+    fn give_up(&mut self, worker: WorkerIndex, reason: &str) {
+        self.given_up.push((worker, reason.to_owned()));
     }
 
     fn session(&mut self, _session: SessionId, message: &ToClient<'_>) {
@@ -446,53 +469,13 @@ impl Sink for LinkSink<'_> {
         notes: &TraceNotes<'_>,
     ) {
         let Some(log) = self.log else { return };
-        let line = trace_line(instruction, notes, &(log.clock)());
-        log.write(&line);
+        let time = (log.clock)();
+        log.write(&TraceLine { instruction, notes, time: &time, session: None }.to_string());
     }
 }
 
-/// A trace line: the instruction, then the dispatcher's notes.
-pub(crate) fn trace_line(
-    instruction: &Instruction<'_>,
-    notes: &TraceNotes<'_>,
-    time: &str,
-) -> String {
-    let names = SignalName { id: instruction.signal, name: notes.signal };
-    let mut line = text::format(instruction, &names, PayloadText::Reference);
-    line.push_str("  #");
-    let mut note = |text: &str| {
-        if !text.is_empty() {
-            line.push(' ');
-            line.push_str(text);
-        }
-    };
-    note(&notes.results);
-    if notes.moved_bytes > 0 {
-        note(&format!("moved={}", notes.moved_bytes));
-    }
-    if let Some(boundary) = notes.boundary {
-        note(&format!("boundary={boundary}"));
-    }
-    note(time);
-    note(notes.site.unwrap_or(""));
-    if let Some(error) = &notes.error {
-        note(&format!("ERROR {}", error.replace('\n', " ")));
-    }
-    line
-}
-
-/// Writes the name of the signal on a log line.
-struct SignalName<'a> {
-    id: u16,
-    name: Option<&'a str>,
-}
-
-impl Names for SignalName<'_> {
-    fn signal_name(&self, id: u16) -> Option<&str> {
-        self.name.filter(|_| id == self.id)
-    }
-
-    fn signal_id(&mut self, _name: &str) -> Option<u16> {
-        None
-    }
+/// Reason why a worker is given up that misses an output: our own mistake, since the core plans
+/// only what can be sent.
+fn unsent(error: &EncodeError) -> String {
+    format!("an output of the dispatcher has no binary form: {error}")
 }

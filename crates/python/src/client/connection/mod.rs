@@ -15,7 +15,7 @@ pub(crate) mod worker_child;
 use answers::Answers;
 use gt_protocol::message::FromClient;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
-use gt_protocol::{Id, Instruction, Meta, Op, Operand, wire};
+use gt_protocol::{Id, Instruction, Meta, Op, Operand};
 use gt_transport::Sleeping;
 use payload::Payloads;
 use std::sync::{Arc, Mutex};
@@ -67,16 +67,6 @@ pub(crate) trait Connection: Send {
     /// # Errors
     /// The text of a breach of the protocol: a bug of ours.
     fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String>;
-    /// Sends an instruction whose results have this metadata.
-    fn send_inferred(
-        &mut self,
-        instruction: &Instruction<'_>,
-        outputs: &[Meta],
-        answers: &mut Answers,
-    ) -> Result<(), String> {
-        let _ = outputs;
-        self.send(instruction, answers)
-    }
     /// Sends an encoded instruction, whose results have this metadata; its words may be written to.
     fn send_words(
         &mut self,
@@ -84,11 +74,7 @@ pub(crate) trait Connection: Send {
         words: &mut [u32],
         outputs: &[Meta],
         answers: &mut Answers,
-    ) -> Result<(), String> {
-        let _ = op;
-        let (instruction, _) = wire::decode(words).map_err(|error| error.to_string())?;
-        self.send_inferred(&instruction, outputs, answers)
-    }
+    ) -> Result<(), String>;
     /// Maximum number of bytes of one chunk.
     fn chunk_bytes_max(&self) -> usize {
         PAYLOAD_BYTES_MAX

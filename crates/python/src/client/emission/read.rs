@@ -1,6 +1,6 @@
 //! Reads: the only place where a program waits for its workers.
 
-use crate::client::connection::answers::{Answer, Destination, Elements, Failed};
+use crate::client::connection::answers::{Answer, Destination, Elements, Failed, ReadRange};
 use crate::client::connection::new_array::NewArray;
 use crate::client::session::describe::DescribeKind;
 use crate::client::session::runtime::Question;
@@ -38,8 +38,10 @@ fn elements(
         return Err(other_session(py, "read"));
     }
     let request = runtime::with(py, |runtime| {
-        let request =
-            runtime.answers.open_into(u64::try_from(start).expect("a place counts from 0"), place);
+        let unsigned = |number: i64| u64::try_from(number).expect("elements are counted from 0");
+        let dtype = var.meta(py).dtype;
+        let range = ReadRange { start: unsigned(start), count: unsigned(count), dtype };
+        let request = runtime.answers.open_read(range, place);
         let mut word = Instruction::new(Op::Read);
         word.operands.push(Operand::Value(Id::slot(value.slot)));
         word.attrs = [i64::try_from(request).expect("requests are counted from 0"), start, count]
@@ -169,7 +171,7 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
     }
     runtime::prepare(py)?;
     let request = runtime::with(py, |runtime| {
-        let request = runtime.answers.open(0);
+        let request = runtime.answers.open();
         let mut word = Instruction::new(Op::Synchronize);
         word.attrs.push(Attr::Int(i64::try_from(request).expect("requests are counted from 0")));
         runtime.send(&word).map(|()| request)
@@ -186,7 +188,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) ->
         return Err(other_session(py, "describe"));
     }
     let request = runtime::with(py, |runtime| {
-        let request = runtime.answers.open(0);
+        let request = runtime.answers.open();
         let operand =
             value.as_ref().map_or(Operand::Absent, |value| Operand::Value(Id::slot(value.slot)));
         let mut word = what.instruction(request, operand);
@@ -234,7 +236,7 @@ pub(crate) fn worker_stats(
 ) -> PyResult<BTreeMap<u32, Option<Stats>>> {
     runtime::prepare(py)?;
     let request = runtime::with(py, |runtime| {
-        let request = runtime.answers.open(0);
+        let request = runtime.answers.open();
         if let Some(connection) = runtime.connection.as_mut() {
             connection.say(&FromClient::StatsRequest { request }, &mut runtime.answers);
         }

@@ -6,6 +6,7 @@
 use super::abi::{FUNCTIONS, Helper, NativeOperand, NativeStep};
 use super::value::{NativeTensor, TensorValue};
 use crate::worker::attributes::Attributes;
+use crate::worker::slow_rows::SlowRows;
 use gt_protocol::{Attr, Instruction, Scalar};
 use gt_worker::{EngineOperand, Values, same_attr};
 use pyo3::ffi;
@@ -111,13 +112,14 @@ pub struct Programs {
     bind: Py<PyAny>,
     /// Forms by an operator's code.
     rows: Vec<Forms>,
+    slow_rows: SlowRows,
     pub calls: u64,
 }
 
 impl From<NativeOffer> for Programs {
     fn from(offer: NativeOffer) -> Self {
         let NativeOffer { helper, bind } = offer;
-        Self { helper, bind, rows: Vec::new(), calls: 0 }
+        Self { helper, bind, rows: Vec::new(), slow_rows: SlowRows::default(), calls: 0 }
     }
 }
 
@@ -320,8 +322,12 @@ impl Programs {
         call: ProgramCall<'_>,
     ) -> usize {
         let over = call.over;
-        // An instruction that cannot be bound runs in Python, which raises the error.
-        let bound = self.bound(py, instruction, arguments, call).ok().flatten();
+        // An instruction that cannot be bound runs in Python.
+        let bound = self.bound(py, instruction, arguments, call);
+        let bound = bound.unwrap_or_else(|error| {
+            self.slow_rows.tell(instruction.op, &error);
+            None
+        });
         let (program, changing) = match bound {
             Some((program, changing)) => (Some(program), changing),
             None => (None, 0),

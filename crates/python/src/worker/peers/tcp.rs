@@ -357,20 +357,46 @@ fn write_all(
     let _ = outward.stream.shutdown(Shutdown::Both);
 }
 
-/// Reads chunks; ends with the connection, or with a chunk that breaks the protocol.
+/// Reason why no more chunks arrive.
+#[derive(Debug)]
+enum ChunkError {
+    /// The connection has closed or broken: the dispatcher reports what became of the worker.
+    Closed,
+    /// The other worker broke the protocol.
+    Malformed(String),
+}
+
+impl From<io::Error> for ChunkError {
+    fn from(_: io::Error) -> Self {
+        Self::Closed
+    }
+}
+
+/// Reads chunks; ends with the connection, or with a chunk that breaks the protocol, which the
+/// worker's log (standard error) says.
 fn read_all(
     stream: TcpStream,
     chunks: &SyncSender<IncomingChunk>,
     again: &Receiver<Vec<u8>>,
     waker: &FutexWaker,
 ) {
+    let from = stream.peer_addr().map_or_else(|error| error.to_string(), |from| from.to_string());
     let mut stream = io::BufReader::with_capacity(READ_AHEAD_BYTES, stream);
     let mut packed = Vec::new();
-    while let Ok(Some(arrived)) = next(&mut stream, again, &mut packed) {
-        if chunks.send(arrived).is_err() {
-            break;
+    loop {
+        match next(&mut stream, again, &mut packed) {
+            Ok(arrived) => {
+                if chunks.send(arrived).is_err() {
+                    return;
+                }
+                waker.wake();
+            }
+            Err(ChunkError::Closed) => return,
+            Err(ChunkError::Malformed(reason)) => {
+                eprintln!("gt.worker: the link to the worker at {from} ends: {reason}");
+                return;
+            }
         }
-        waker.wake();
     }
 }
 
@@ -378,24 +404,32 @@ fn next(
     stream: &mut impl Read,
     again: &Receiver<Vec<u8>>,
     packed: &mut Vec<u8>,
-) -> io::Result<Option<IncomingChunk>> {
-    let mut words = [0; HEAD_WORDS + 1];
+) -> Result<IncomingChunk, ChunkError> {
+    let mut words = [0; HEAD_WORDS];
+    let mut length = [0];
     stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
-    let Some((&length, words)) = words.split_last() else { return Ok(None) };
-    let head = words.first_chunk::<HEAD_WORDS>().and_then(|head| ChunkHead::decode(head).ok());
+    stream.read_exact(bytemuck::cast_slice_mut(&mut length))?;
+    let [length] = length;
     let is_packed = length & IS_PACKED != 0;
     let length = usize::try_from(length & !IS_PACKED).expect("usize has 64 bits");
-    let Some(head) = head.filter(|_| length <= TCP_CHUNK_BYTES_MAX) else { return Ok(None) };
+    let malformed = |what: &str| {
+        ChunkError::Malformed(format!("it sent {what}: head {words:x?}, length {length}"))
+    };
+    let head = ChunkHead::decode(&words).map_err(|error| malformed(&error.to_string()))?;
+    if length > TCP_CHUNK_BYTES_MAX {
+        return Err(malformed(&format!("more than {TCP_CHUNK_BYTES_MAX} bytes in a chunk")));
+    }
     let mut buffer = again.try_recv().unwrap_or_default();
     if is_packed {
         packed.resize(length, 0);
         stream.read_exact(packed)?;
-        let length = unpack(packed, TCP_CHUNK_BYTES_MAX, &mut buffer);
-        return Ok(length.map(|length| IncomingChunk { head, buffer, length }));
+        let unpacked = unpack(packed, TCP_CHUNK_BYTES_MAX, &mut buffer);
+        let length = unpacked.ok_or_else(|| malformed("bytes that cannot be unpacked"))?;
+        return Ok(IncomingChunk { head, buffer, length });
     }
     if buffer.len() < length {
         buffer.resize(length, 0);
     }
     stream.read_exact(&mut buffer[..length])?;
-    Ok(Some(IncomingChunk { head, buffer, length }))
+    Ok(IncomingChunk { head, buffer, length })
 }

@@ -161,7 +161,7 @@ impl Runtime {
         if !connection.has_dispatcher_room() {
             return None;
         }
-        let request = self.answers.open(0);
+        let request = self.answers.open();
         let word = DescribeKind::Unanswered.instruction(request, Operand::Absent);
         self.send(&word).ok().map(|()| request)
     }

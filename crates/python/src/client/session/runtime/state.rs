@@ -274,12 +274,15 @@ impl Runtime {
 
     fn free(&mut self, slots: &[u32]) {
         let Some(connection) = self.connection.as_mut() else { return };
-        // A slot that the dispatcher does not know is a bug of ours; the stream reports it at the
-        // next instruction.
-        if connection.release(slots, &mut self.answers).is_err() {
-            debug_assert!(false, "a slot was freed twice");
+        match connection.release(slots, &mut self.answers) {
+            Ok(()) => self.slots.free.extend_from_slice(slots),
+            // A bug of ours. Which of the slots are free is unknown, and to use one again could
+            // give a value to another tensor: the session ends at the next instruction or read.
+            Err(fault) => {
+                let reason = || format!("the dispatcher refused to free slots: {fault}");
+                self.answers.closed.get_or_insert_with(reason);
+            }
         }
-        self.slots.free.extend_from_slice(slots);
     }
 }
 

@@ -2,7 +2,10 @@
 
 import copy
 import io
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -289,6 +292,26 @@ def test_sparse_tensors_are_saved() -> None:
 def test_sparse_tensors_are_printed() -> None:
     printed = repr(coo("mux", True))
     assert printed == repr(coo("cpu", True)).replace("size=", "device='mux:0', size=")
+
+
+BAG = """
+import torch, gt.torch
+table = torch.nn.EmbeddingBag(6, 3, device="mux")
+table(torch.tensor([[0, 1, 2], [3, 1, 2]], device="mux")).sum().backward()
+print(round(table.weight.grad.sum().item(), 3))
+"""
+
+
+def test_a_bag_of_embeddings_warns_of_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BAG],
+        env=os.environ | {"GT_BACKEND": "pytorch", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("6.0\n", "")
 
 
 REFUSED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {

@@ -24,10 +24,6 @@ INSTEAD = {
     ("gt", "hub"): "gt.load of a checkpoint file",
     ("gt.utils", "benchmark"): "timeit around gt.cuda.synchronize()",
     ("gt.nn.attention", "flex_attention"): "gt.nn.functional.scaled_dot_product_attention",
-    (
-        "gt.optim",
-        "SparseAdam",
-    ): "gt.optim.Adam: all gradients are dense, an Embedding's too",
 }
 
 # Replacements of methods, as expressions of a tensor x.

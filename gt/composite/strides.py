@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method, Number, sizes
-from gt.dtypes import check_layout
+from gt.dtypes import check_layout, sparse_coo
 from gt.errors import InvalidUse, NotSupported, ShapeError
 
 Places = NDArray[np.int64]
@@ -293,16 +293,18 @@ def to_sparse(
     """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read.
 
     Raises:
-        NotSupported: `sparse_dim` other than all dimensions, another layout.
+        NotSupported: a layout other than coordinates.
+        RuntimeError: a number of dimensions that there is not.
     """
     from gt import sparse
 
-    if sparse_dim not in (None, self.ndim) or layout or blocksize or dense_dim:
+    if layout not in (None, sparse_coo) or blocksize is not None:
         raise NotSupported(
-            f"to_sparse: sparse_dim={sparse_dim} of {self.ndim} dimensions, layout={layout}, "
-            f"blocksize={blocksize}, dense_dim={dense_dim}: GT has coordinates of all dimensions"
+            f"to_sparse: layout={layout}, blocksize={blocksize}: GT has coordinates, x.to_sparse()"
         )
-    return sparse.of_dense(self)
+    if sparse_dim is None and dense_dim is not None:
+        sparse_dim = self.ndim - dense_dim
+    return sparse.of_dense(self, sparse_dim)
 
 
 def to_dense(

@@ -17,6 +17,7 @@ from gt.optim.radam import RAdam
 from gt.optim.rmsprop import RMSprop
 from gt.optim.rprop import Rprop
 from gt.optim.sgd import SGD
+from gt.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",
@@ -34,6 +35,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
     "swa_utils",
 ]

@@ -30,7 +30,8 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> SparseTensor:
-    """A sparse tensor of indices [dimensions, n] and values [n]; of sizes alone one of no elements.
+    """A sparse tensor of indices [sparse dimensions, n] and values [n, dense dimensions ...]; of
+    sizes alone one of no elements.
 
     Args:
         indices: integers, a tensor or nested lists.
@@ -46,7 +47,7 @@ def sparse_coo_tensor(
 
     Raises:
         RuntimeError: numbers of indices, values and sizes that do not fit.
-        NotSupported: values with dimensions of their own, another layout.
+        NotSupported: no sparse dimensions, another layout.
     """
     del device, pin_memory
     _check_layout(layout)
@@ -61,26 +62,37 @@ def sparse_coo_tensor(
         elements = elements.detach().clone().requires_grad_()
     if columns.ndim != 2:
         raise ShapeError(f"indices must be sparse_dim x nnz, but got: {list(columns.shape)}")
-    if elements.ndim > 1:
-        raise NotSupported(
-            f"sparse_coo_tensor: values of shape {list(elements.shape)}, where GT has one dimension"
-        )
-    if elements.shape != columns.shape[1:]:
+    if not columns.shape[0]:
+        raise NotSupported("sparse_coo_tensor: no dimensions")
+    shape = (*_smallest(columns), *elements.shape[1:]) if size is None else tuple(size)
+    check_parts(columns, elements, shape)
+    if check_invariants:
+        _check(columns, shape[: columns.shape[0]])
+    return SparseTensor(columns, elements, shape, is_coalesced=bool(is_coalesced))
+
+
+def check_parts(columns: Tensor, elements: Tensor, shape: Sequence[int]) -> None:
+    """Compares the numbers of indices, values and sizes.
+
+    Raises:
+        RuntimeError: they differ.
+    """
+    if elements.shape[:1] != columns.shape[1:]:
         raise ShapeError(
             "indices and values must have same nnz, but got nnz from indices: "
             f"{columns.shape[1]}, nnz from values: {elements.shape[0] if elements.ndim else 1}"
         )
-    if not columns.shape[0]:
-        raise NotSupported("sparse_coo_tensor: no dimensions")
-    shape = _smallest(columns) if size is None else tuple(size)
-    if len(shape) != columns.shape[0]:
+    sparse_dim = columns.shape[0]
+    if len(shape) != sparse_dim + elements.ndim - 1:
         raise ShapeError(
             f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(shape)}, "
-            f"sparse_dim = {columns.shape[0]}, dense_dim = 0"
+            f"sparse_dim = {sparse_dim}, dense_dim = {elements.ndim - 1}"
         )
-    if check_invariants:
-        _check(columns, shape)
-    return SparseTensor(columns, elements, shape, is_coalesced=bool(is_coalesced))
+    expected = [elements.shape[0], *shape[sparse_dim:]]
+    if list(elements.shape) != expected:
+        raise ShapeError(
+            f"values has incorrect size, expected {expected}, got {list(elements.shape)}"
+        )
 
 
 def _check_layout(layout: object) -> None:
@@ -149,15 +161,31 @@ def sum(
     return (input if dtype is None else input.to(dtype)).sum(dim)
 
 
-def of_dense(input: Tensor) -> SparseTensor:
+def of_dense(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     """The elements of a dense tensor that are not zero, coalesced; their number is read.
 
+    Args:
+        input: any shape.
+        sparse_dim: number of sparse dimensions; all of them.
+
     Raises:
+        RuntimeError: a number that is none of its dimensions'.
         IndexError: a tensor without dimensions.
     """
     if not input.ndim:
         raise IndexOutOfRange("to_sparse of a tensor without dimensions")
-    columns = input.detach().nonzero().t().contiguous()
+    sparse_dim = input.ndim if sparse_dim is None else sparse_dim
+    if not 0 <= sparse_dim <= input.ndim:
+        raise ShapeError(
+            f"dense_to_sparse: sparse_dim argument must be in [0,{input.ndim}] range, but "
+            f"{sparse_dim} is given"
+        )
+    if not sparse_dim:
+        raise ShapeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
+    is_held = input.detach() != 0
+    if sparse_dim < input.ndim:
+        is_held = is_held.flatten(sparse_dim).any(-1)
+    columns = is_held.nonzero().t().contiguous()
     values = input[tuple(columns.unbind(0))]
     return SparseTensor(columns, values, input.shape, is_coalesced=True)
 

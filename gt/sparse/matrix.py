@@ -27,12 +27,12 @@ class SparseTensor:
 
     Products with dense matrices, transposes, sums, coalescing, the sum of two, products with a
     number or elementwise with a dense tensor; everything else raises NotSupported. It is no
-    `gt.Tensor`; of PyTorch's hybrid ones, whose values have dimensions, there are none.
+    `gt.Tensor`.
 
     Args:
-        indices: int64 [dimensions, n], a column an element.
-        values: [n], to which gradients go.
-        shape: sizes.
+        indices: int64 [sparse dimensions, n], a column an element.
+        values: [n, dense dimensions ...], to which gradients go.
+        shape: sizes, of the sparse dimensions first.
         is_coalesced: the columns are in order, and no two of them are equal.
     """
 
@@ -45,7 +45,7 @@ class SparseTensor:
     ) -> None:
         self._columns, self._elements = indices, values
         self._shape = tuple(shape)
-        self._in_order = is_coalesced
+        self._in_order = is_coalesced or values.shape[0] < 2
 
     # ---- what it is ----
 
@@ -103,12 +103,12 @@ class SparseTensor:
         return math.prod(self._shape)
 
     def sparse_dim(self) -> int:
-        """Number of dimensions that the indices have: all."""
-        return self.ndim
+        """Number of dimensions that the indices have."""
+        return self._columns.shape[0]
 
     def dense_dim(self) -> int:
-        """Number of dimensions of one value: 0."""
-        return 0
+        """Number of dimensions of one value."""
+        return self._elements.ndim - 1
 
     def is_coalesced(self) -> bool:
         """True if the indices are in order and none occurs twice."""
@@ -119,7 +119,7 @@ class SparseTensor:
         return self.dtype.is_floating_point
 
     def indices(self) -> Tensor:
-        """int64 [dimensions, n] of a coalesced tensor.
+        """int64 [sparse dimensions, n] of a coalesced tensor.
 
         Raises:
             RuntimeError: it is not coalesced.
@@ -128,7 +128,7 @@ class SparseTensor:
         return self._columns
 
     def values(self) -> Tensor:
-        """[n] of a coalesced tensor.
+        """[n, dense dimensions ...] of a coalesced tensor.
 
         Raises:
             RuntimeError: it is not coalesced.
@@ -169,10 +169,10 @@ class SparseTensor:
         if self._in_order:
             return self
         places, inverse = gt.unique(self._places(), return_inverse=True)
-        zeros = gt.zeros(places.shape[0], dtype=self.dtype)
+        zeros = gt.zeros(places.shape[0], *self._elements.shape[1:], dtype=self.dtype)
         values = zeros.index_add(0, inverse, self._elements)
         rows = []
-        for size in reversed(self._shape[1:]):
+        for size in reversed(self._shape[1 : self.sparse_dim()]):
             rows.append(places % max(size, 1))
             places = places.div(max(size, 1), rounding_mode="floor")
         columns = gt.stack([places, *reversed(rows)])
@@ -180,7 +180,7 @@ class SparseTensor:
 
     def to_dense(self) -> Tensor:
         """The dense tensor, with zeros where there is no element."""
-        zeros = gt.zeros(self.numel(), dtype=self.dtype)
+        zeros = gt.zeros(self._places_end(), *self._elements.shape[1:], dtype=self.dtype)
         return zeros.index_add(0, self._places(), self._elements).reshape(self._shape)
 
     def to_sparse(self) -> SparseTensor:
@@ -221,26 +221,35 @@ class SparseTensor:
         return self
 
     def transpose(self, dim0: int, dim1: int) -> SparseTensor:
-        """The tensor with two dimensions exchanged."""
+        """The tensor with two sparse dimensions exchanged.
+
+        Raises:
+            RuntimeError: one of them is dense.
+        """
         order = list(range(self.ndim))
         first, second = wrap(dim0, self.ndim), wrap(dim1, self.ndim)
+        if max(first, second) >= self.sparse_dim():
+            raise ShapeError(
+                "sparse transpose: transposed dimensions must be sparse Got sparse_dim: "
+                f"{self.sparse_dim()}, d0: {first}, d1: {second}"
+            )
         order[first], order[second] = order[second], order[first]
         shape = [self._shape[place] for place in order]
         if first == second:
             return self
-        columns = gt.stack([self._columns[place] for place in order])
+        columns = gt.stack([self._columns[place] for place in order[: self.sparse_dim()]])
         return SparseTensor(columns, self._elements, shape)
 
     def t(self) -> SparseTensor:
         """The transpose of a matrix.
 
         Raises:
-            RuntimeError: more than two dimensions.
+            RuntimeError: more than two dimensions, or dense ones.
         """
-        if self.ndim > 2:
+        if self.sparse_dim() > 2 or self.dense_dim():
             raise ShapeError(
-                f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {self.ndim}"
-                " sparse and 0 dense dimensions"
+                "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got "
+                f"{self.sparse_dim()} sparse and {self.dense_dim()} dense dimensions"
             )
         return self.transpose(0, self.ndim - 1)
 
@@ -249,17 +258,21 @@ class SparseTensor:
         """The transpose of a matrix."""
         return self.t()
 
+    def _places_end(self) -> int:
+        """Number of elements in a dense tensor of the sparse dimensions."""
+        return math.prod(self._shape[: self.sparse_dim()])
+
     def _places(self) -> Tensor:
-        """[n]: row-major index of each element in the dense tensor; for an element outside in some
-        dimension, an index outside, so that reading it fails.
+        """[n]: row-major index of each element among the sparse dimensions; for an element outside
+        in some dimension, an index outside, so that reading it fails.
         """
         places = gt.zeros(self._nnz(), dtype=gt.int64)
         outside = gt.zeros(self._nnz(), dtype=gt.bool)
-        for dim, size in enumerate(self._shape):
+        for dim, size in enumerate(self._shape[: self.sparse_dim()]):
             column = self._columns[dim]
             places = places * size + column
             outside = outside | (column < 0) | (column >= size)
-        return places.masked_fill(outside, self.numel())
+        return places.masked_fill(outside, self._places_end())
 
     def _like(self, values: Tensor) -> SparseTensor:
         return SparseTensor(self._columns, values, self._shape, is_coalesced=self._in_order)
@@ -278,7 +291,7 @@ class SparseTensor:
         """
         if isinstance(mat2, SparseTensor):
             raise _refusal("mm", "of two sparse matrices")
-        if self.ndim != 2 or mat2.ndim not in (1, 2):
+        if self.ndim != 2 or self.dense_dim() or mat2.ndim not in (1, 2):
             raise _refusal("mm", f"of {self.ndim} and {mat2.ndim} dimensions")
         if self.dtype != mat2.dtype:
             raise DtypeError(
@@ -316,12 +329,17 @@ class SparseTensor:
         if dim is None:
             return self._elements.sum()
         over = {wrap(d, self.ndim) for d in ((dim,) if isinstance(dim, int) else dim)}
-        kept = [place for place in range(self.ndim) if place not in over]
+        sparse = self.sparse_dim()
+        within = [d - sparse + 1 for d in over if d >= sparse]  # dimensions of the values
+        values = self._elements.sum(within) if within else self._elements
+        kept = [d for d in range(sparse) if d not in over]
         if not kept:
-            return self._elements.sum()
-        columns = gt.stack([self._columns[place] for place in kept])
-        shape = [self._shape[place] for place in kept]
-        return SparseTensor(columns, self._elements, shape).coalesce()
+            return values.sum(0)
+        shape = [size for d, size in enumerate(self._shape) if d not in over]
+        if len(kept) == sparse:
+            return SparseTensor(self._columns, values, shape, is_coalesced=self._in_order)
+        columns = gt.stack([self._columns[d] for d in kept])
+        return SparseTensor(columns, values, shape).coalesce()
 
     def mul(self, other: Number | Tensor | SparseTensor) -> SparseTensor:
         """Elementwise product with a number or a dense tensor of the same shape (or of one
@@ -332,7 +350,8 @@ class SparseTensor:
         if isinstance(other, Tensor) and other.ndim:
             if other.shape != self.shape:
                 raise _refusal("mul", f"of shapes {list(self.shape)} and {list(other.shape)}")
-            other = other.reshape(-1).index_select(0, self._places())
+            rows = other.reshape(self._places_end(), *self._elements.shape[1:])
+            other = rows.index_select(0, self._places())
         return self._like(self._elements * other)
 
     __mul__ = __rmul__ = mul
@@ -352,7 +371,7 @@ class SparseTensor:
     __neg__ = neg
 
     def add(self, other: SparseTensor | Tensor, *, alpha: Number = 1) -> SparseTensor:
-        """The sum of two sparse tensors: the elements of both; `coalesce` adds up equal indices.
+        """The sum of two sparse tensors: the elements of both, coalesced if they are.
 
         Raises:
             RuntimeError: other sizes, or a dense operand: `dense + sparse` is dense.
@@ -364,7 +383,9 @@ class SparseTensor:
                 "add: expected sizes of 'self' and 'other' to match, but "
                 f"{list(self.shape)} != {list(other.shape)}"
             )
-        return other._beside(self, alpha)  # noqa: SLF001 - of this class
+        result = other._beside(self, alpha)  # noqa: SLF001 - of this class
+        is_in_order = self.is_coalesced() and other.is_coalesced()
+        return result.coalesce() if is_in_order else result
 
     def _beside(self, first: SparseTensor, alpha: Number) -> SparseTensor:
         """The elements of another tensor, and those of this one times a number."""
@@ -422,5 +443,7 @@ def _operator(name: str) -> Callable[..., object]:
     return refused
 
 
+for _name in ("to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc"):
+    setattr(SparseTensor, _name, _operator(_name))
 for _name in ("getitem", "setitem", "pow", "lt", "le", "gt", "ge", "bool", "iter", "float", "int"):
     setattr(SparseTensor, f"__{_name}__", _operator(f"__{_name}__"))

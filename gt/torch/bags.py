@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
 
 import gt
 from gt import _core
@@ -89,26 +92,16 @@ def dense_backward(
     )
 
 
-def backward(
-    grad: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    offset2bag: Tensor,
-    bag_size: Tensor,
-    maximum_indices: Tensor,
-    num_weights: int,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: Tensor | None,
-    padding_idx: int = -1,
-) -> Tensor:
-    """The same, of an operator that could give a sparse gradient."""
-    del offsets
+def backward(args: Sequence[Any], kwargs: Mapping[str, object]) -> object:
+    """`aten::_embedding_bag_backward`: a sparse gradient is PyTorch's composition."""
+    operators = torch.ops.aten
+    grad, indices, offsets, offset2bag, bag_size, maxima, *rest = args
+    sparse = rest.pop(3)
     if sparse:
-        raise NotSupported("aten::_embedding_bag_backward: sparse=True gives no dense gradient")
-    rest = (num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx)
-    return dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, *rest)
+        parts = (grad, indices, offsets, offset2bag, bag_size)
+        return operators._embedding_bag_sparse_backward(*parts, *rest, **kwargs)  # noqa: SLF001
+    parts = (grad, indices, offset2bag, bag_size, maxima)
+    return operators._embedding_bag_dense_backward(*parts, *rest, **kwargs)  # noqa: SLF001
 
 
 def weights_backward(
@@ -130,10 +123,10 @@ def weights_backward(
     return found if padding_idx < 0 else found.masked_fill(indices == padding_idx, 0.0)
 
 
+WHOLE: dict[str, Callable[..., object]] = {"_embedding_bag_backward": backward}
 FUNCTIONS: dict[str, Callable[..., object]] = {
     "_embedding_bag": embedding_bag,
     "_embedding_bag_forward_only": embedding_bag,
-    "_embedding_bag_backward": backward,
     "_embedding_bag_dense_backward": dense_backward,
     "_embedding_bag_per_sample_weights_backward": weights_backward,
 }

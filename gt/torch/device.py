@@ -23,6 +23,8 @@ from gt.torch import (
     generators,
     parallel,
     passes,
+    sparse,
+    sparse_made,
     steps,
     ties,
 )
@@ -146,6 +148,7 @@ def register() -> None:
     )
     MuxTensor.home = torch.device(DEVICE_TYPE, 0)
     MuxTensor.run = dispatch.run
+    sparse.install()
     passes.install()
     generators.install()
     compiled.install()
@@ -168,6 +171,8 @@ def _register_kernels() -> None:
     for name, key in itertools.product(("empty.memory_format", "empty_strided"), _SPARSE_KEYS):
         refuse = functools.partial(_of_no_layout, functions.overload(name))
         aten.impl(name, refuse, key)
+    aten.impl("_sparse_coo_tensor_with_dims", sparse_made.of_sizes, _SPARSE_KEYS[0])
+    aten.impl("_sparse_coo_tensor_with_dims_and_tensors", sparse_made.of_parts, _SPARSE_KEYS[0])
     for name in _FROM_HOST:
         aten.impl(name, functools.partial(_from_host, functions.overload(name)), "PrivateUse1")
     for name in _BELOW:
@@ -175,7 +180,14 @@ def _register_kernels() -> None:
         aten.impl(name, functools.partial(_below, operator), "PrivateUse1")
     pin = torch.library.get_kernel("aten::_pin_memory", "CPU")
     aten.impl("_pin_memory", functools.partial(_pinned, pin), "CPU", with_keyset=True)
-    _libraries.append(aten)
+    rest: Any = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
+    for key in _SPARSE_KEYS:
+        rest.fallback(_refused, key)
+    _libraries.extend((aten, rest))
+
+
+def _refused(operator: Any, *_args: object, **_kwargs: object) -> object:  # noqa: ANN401
+    raise sparse.refusal(operator)
 
 
 def _pinned(pin: Any, keys: Any, source: torch.Tensor, device: Any = None) -> torch.Tensor:  # noqa: ANN401

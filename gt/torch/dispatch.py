@@ -125,11 +125,14 @@ def _composed(operator: Overload) -> Run:
     if decomposition is not None:
         return lambda args, kwargs: decomposition(*args, **kwargs)
     schema = operator._schema  # noqa: SLF001
+    back = f", and take its result back by .to({DEVICE_TYPE!r})"
+    if schema.name.startswith("aten::_to_sparse"):
+        back = ", where its result stays: GT has coordinates, x.to_sparse()"
 
     def refuse(_args: Sequence[object], _kwargs: Named) -> object:
         raise NotImplementedError(
             f"{schema} is not implemented for the device {DEVICE_TYPE}: run it on a copy, "
-            f"x.cpu(), and take its result back by .to({DEVICE_TYPE!r})"
+            f"x.cpu(){back}"
         )
 
     return refuse

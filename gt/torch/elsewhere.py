@@ -64,7 +64,8 @@ def layout_refused(operator: Any, layout: object) -> NotImplementedError:  # noq
     """An operator's answer to a `layout=` other than strided."""
     return NotImplementedError(
         f"{operator._schema} with layout={layout} is not implemented for the device "  # noqa: SLF001
-        f"{DEVICE_TYPE}, whose tensors are strided: make the tensor on the host, device='cpu'"
+        f"{DEVICE_TYPE}, whose tensors are strided or, by x.to_sparse() and "
+        "torch.sparse_coo_tensor, in coordinates: make the tensor on the host, device='cpu'"
     )
 
 

@@ -26,6 +26,7 @@ from gt.torch import (
     groups,
     recurrent,
     scaling,
+    sparse_made,
     steps,
     transforms,
 )
@@ -298,8 +299,10 @@ def _has_same_storage_numel(self: Tensor, other: Tensor) -> bool:
 
 
 WHOLE |= {
+    **bags.WHOLE,
     **checks.WHOLE,
     **scaling.WHOLE,
+    **sparse_made.WHOLE,
     **steps.WHOLE,
     "index.Tensor": _indexed(_index),
     "_unsafe_index.Tensor": _indexed(_index),

@@ -202,7 +202,7 @@ import torch.fx
 from torch import fx
 from torch.fx import symbolic_trace
 import torch.nn.grad
-from torch.optim import SparseAdam
+from torch.optim import swap_in_optimizer_params_and_state
 import torch.utils.tensorboard
 import torch; torch.load("checkpoint.pt")
 """.strip().splitlines()
@@ -268,7 +268,7 @@ def test_what_gt_lacks_says_its_name_and_the_way_out(line, imported):
     assert kind in {"ImportError", "ModuleNotFoundError"} if imports else {"AttributeError"} | {
         "NotImplementedError", "RuntimeError",
     }  # fmt: skip
-    names = ("fx", "apply_", "grad", "SparseAdam", "tensorboard", "checkpoint.pt")
+    names = ("fx", "apply_", "grad", "swap_in", "tensorboard", "checkpoint.pt")
     assert next(name for name in names if name in line) in text
     assert "`gt run` without --native" in text
 

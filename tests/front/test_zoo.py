@@ -34,6 +34,7 @@ SPREAD = [
     "vit",
     "mnist_cnn",
     "vae",
+    "realnvp",
     "polynomial",
     "mnist_lstm",
     "fourier_forecast",

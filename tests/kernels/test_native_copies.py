@@ -63,7 +63,7 @@ def in_helper(helper: Trial) -> Copy:
     return copy
 
 
-def test_elements_come_to_the_host_row_major(native_helper: Trial) -> None:
+def test_elements_come_to_the_host_row_major(native_helper: Trial) -> None:  # noqa: F811
     """Reads take this way past Python; a device's elements come by pinned memory."""
     helper = native_helper.helper
     x = torch.arange(12288.0)

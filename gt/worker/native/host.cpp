@@ -17,8 +17,8 @@ namespace {
 
 // Larger values are read into ordinary memory: pinning many pages takes longer than their copy.
 constexpr size_t PINNED_READ_MOST = size_t{1} << 20;
-// Length of the pieces of a write: the host copies one while the device fetches the one before.
-constexpr size_t WRITE_PIECE = size_t{4} << 20;
+// Length of the chunks of a write: the host copies one while the device fetches the one before.
+constexpr size_t WRITE_CHUNK = size_t{4} << 20;
 
 at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions().dtype(dtype).pinned_memory(true));
@@ -38,14 +38,14 @@ void write_bytes(const at::Tensor& tensor, size_t offset, const char* bytes, siz
   TORCH_CHECK(offset <= flat.nbytes() && count <= flat.nbytes() - offset, count, " bytes at ",
               offset, " into ", flat.nbytes());
   while (count > 0) {
-    size_t piece = std::min(count, WRITE_PIECE);
-    auto length = static_cast<int64_t>(piece);
+    size_t chunk = std::min(count, WRITE_CHUNK);
+    auto length = static_cast<int64_t>(chunk);
     at::Tensor host = pinned({length}, at::kByte);
-    std::memcpy(host.mutable_data_ptr(), bytes, piece);
+    std::memcpy(host.mutable_data_ptr(), bytes, chunk);
     flat.narrow(0, static_cast<int64_t>(offset), length).copy_(host, /*non_blocking=*/true);
-    offset += piece;
-    bytes += piece;
-    count -= piece;
+    offset += chunk;
+    bytes += chunk;
+    count -= chunk;
   }
 }
 

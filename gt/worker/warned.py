@@ -6,6 +6,7 @@ reader, so the line names the operator instead.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from typing import TextIO
@@ -14,6 +15,8 @@ from gt._core import executing_op
 
 # Limit of texts that are remembered; a text with a number in it may differ each time.
 TEXTS_MAX = 1024
+# torch adds its C++ file to a warning that comes through Python, not to one from the helper.
+_PLACE_IN_TORCH = re.compile(r" ?\(Triggered internally at [^)]*\)")
 
 
 class Log:
@@ -32,7 +35,7 @@ class Log:
         line: str | None = None,  # noqa: ARG002
     ) -> None:
         """Writes the warning to the log unless its text has been written before."""
-        text = " ".join(str(message).split())
+        text = _PLACE_IN_TORCH.sub("", " ".join(str(message).split()))
         if text in self.told or len(self.told) == TEXTS_MAX:
             return
         self.told.add(text)

@@ -26,7 +26,7 @@ mod strategy;
 mod workers;
 
 pub use cost::{CostModel, CostModelError, LinkCost, Links};
-pub use dispatcher::Dispatcher;
 pub use dispatcher::probe::{Measured, Probe};
+pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use planner::Config;

@@ -60,11 +60,11 @@ from gt import (  # noqa: E402
     missing_methods,
     random,
     serialization,
-    session,
     settings,
     tensor_types,
     ufuncs,
 )
+from gt import session as _session  # noqa: E402
 
 interop.install()
 ufuncs.install()
@@ -118,7 +118,7 @@ globals().update(composite.functions())
 for _name, _function in _aten.functions("t").items():
     globals().setdefault(_name, _function)
 for _module in (
-    creation, random, session, serialization, dtypes, interop, settings, tensor_types,
+    creation, random, _session, serialization, dtypes, interop, settings, tensor_types,
     autocast_state,
 ):  # fmt: skip
     for _name in getattr(_module, "__all__", ()):
@@ -128,6 +128,9 @@ from math import e as e  # noqa: E402
 from math import inf as inf  # noqa: E402
 from math import nan as nan  # noqa: E402
 from math import pi as pi  # noqa: E402
+
+from gt.published import publish, unpublish  # noqa: E402
+from gt.published import session as session  # noqa: E402
 
 newaxis = None
 set_printoptions = printing.set_printoptions

@@ -60,10 +60,10 @@ from gt import interop as interop
 from gt import missing_methods as missing_methods
 from gt import random as random
 from gt import serialization as serialization
-from gt import session as session
 from gt import settings as settings
 from gt import tensor_types as tensor_types
 from gt import ufuncs as ufuncs
+from gt import session as _session
 from gt.autocast_mode import autocast as autocast
 from gt.autograd import enable_grad as enable_grad
 from gt.autograd import inference_mode as inference_mode
@@ -98,6 +98,9 @@ from math import e as e
 from math import inf as inf
 from math import nan as nan
 from math import pi as pi
+from gt.published import publish as publish
+from gt.published import unpublish as unpublish
+from gt.published import session as session
 from gt.printing import set_printoptions as set_printoptions
 from gt import documentation as documentation
 from gt import _kernels as _kernels

@@ -33,7 +33,7 @@ from gt.storage import UntypedStorage
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'ErrorKeeper', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'PreparedCall', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'next_draw', 'numbered', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'signal_of_gradients', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
+__all__ = ['Application', 'ErrorKeeper', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'PreparedCall', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'next_draw', 'numbered', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'publish', 'published', 'published_names', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'session_request', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'signal_of_gradients', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -1582,6 +1582,14 @@ def layout(tensor: Tensor) -> str:
     """The layout of a tensor: `shard(0)@[0,1]`. Asks the dispatcher."""
 def explain(tensor: Tensor) -> str:
     """The reasons for a tensor's layout, and the transfers for it: one `name: text` a line. Asks the dispatcher; source positions are added here."""
+def publish(name: str, tensors: Sequence[Tensor]) -> None:
+    """Keeps the tensors' present values under a name of the session; without tensors the name is free again. Returns when the dispatcher has done so."""
+def published(name: str, index: _int, shape: _Dims, dtype: _DtypeArg) -> Tensor:
+    """Value number `index` of those that a name keeps."""
+def published_names() -> str:
+    """The session's names, as the dispatcher describes them."""
+def session_request(action: str, name: str) -> str:
+    """Asks the dispatcher for the named sessions (`list`), or to take one from its client (`detach`) or end it (`end`); returns its answer."""
 def session_counters() -> dict[str, _int]:
     """Counters that the dispatcher keeps for this session; empty where there is no session. Asks the dispatcher."""
 def numbered() -> _int:
@@ -1655,7 +1663,7 @@ def set_rng_state(seed: _int, draw: _int) -> None: ...
 def init() -> None:
     """Starts the workers now instead of at the first operation; returns at once."""
 def connect(
-    address: str, token: str | None = None, verbose: _bool = False, ring: _bool = True, worker_seconds: _float | None = None
+    address: str, token: str | None = None, verbose: _bool = False, ring: _bool = True, worker_seconds: _float | None = None, session: str | None = None, lease_s: _int | None = None
 ) -> None:
     """Connects to a dispatcher process; tensors of an earlier session become void."""
 def disconnect() -> None: ...

@@ -23,6 +23,7 @@ __all__ = [
     "NotSupported",
     "OutOfMemoryError",
     "ShapeError",
+    "UnknownName",
     "UnreadFailureWarning",
     "UnsupportedDtype",
     "WorkerError",
@@ -119,6 +120,14 @@ class ConnectionLost(Error, builtins.ConnectionError):
 
 class NoWorker(ConnectionLost):
     """No worker has joined the dispatcher within the limit; the session is unchanged."""
+
+
+class UnknownName(Error, KeyError):
+    """A name under which the session publishes nothing; the text lists those that it has."""
+
+    def __str__(self) -> str:
+        """The text itself, where a KeyError shows its quotes."""
+        return str(self.args[0])
 
 
 class UnreadFailureWarning(RuntimeWarning):

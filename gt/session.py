@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import importlib
+import math
 import pathlib
 import signal
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gt import _core, config
 from gt.config import ShardConfig
-from gt.errors import ConnectionLost, Error, NoWorker
+from gt.errors import ConnectionLost, Error, InvalidValue, NoWorker
 
 if TYPE_CHECKING:
     from gt.nn import Module
@@ -42,8 +43,25 @@ def init() -> None:
     _core.init()
 
 
-def connect(address: str, *, workers: int = 0, worker_seconds: float = 60.0) -> None:
+LEASE_SECONDS_MAX = 7 * 24 * 3600
+
+
+def connect(
+    address: str,
+    *,
+    workers: int = 0,
+    worker_seconds: float = 60.0,
+    wait: float | None = None,
+    session: str | None = None,
+    lease: float | None = None,
+) -> None:
     """Connect to a dispatcher; tensors of an earlier session become invalid.
+
+    A session with a name outlives this program: when it ends, is killed or disconnects, the
+    dispatcher keeps what was published (`gt.publish`) and the state of the random generator for
+    the lease, and the next client that names the session finds it in `gt.session`. Everything else
+    of the program is freed: tensors that were not published, the tape, signals and layouts, which
+    the next program sets itself. A session without a name ends with its program.
 
     Args:
         address: `host:port`, or `unix:/path/of/socket`. The connection to a dispatcher on this host
@@ -53,19 +71,42 @@ def connect(address: str, *, workers: int = 0, worker_seconds: float = 60.0) -> 
             it.
         worker_seconds: limit of the wait for them; and of the wait of the first read (or
             synchronize, or an operation on a full connection) without a worker.
+        wait: shorter name of `worker_seconds`.
+        session: name of the session: letters, digits, `.`, `_`, `-` and `/`, 64 at most. It is
+            opened, or attached to where it exists. It has one client at a time and one user.
+        lease: seconds for which a session with a name waits for its next client, a week at most;
+            the dispatcher's `--lease-seconds`, which is 600, if not given. 0 ends it with this
+            program.
 
     Raises:
+        InvalidValue: a lease without a session, or one that is no number of seconds up to a week.
         NoWorker: fewer workers have joined in that time; the session stays open.
         ConnectionLost: nothing answers there within three seconds, it is no GT dispatcher, or it
-            refuses (another version, a missing or wrong token in GT_TOKEN).
+            refuses (another version, a missing or wrong token in GT_TOKEN, a session that has a
+            client or belongs to another user).
         ConfigError: an environment variable has no meaning.
     """
+    lease_s = _lease(session, lease)
+    worker_seconds = worker_seconds if wait is None else wait
     config.check()
     verbose, ring = config.is_verbose(), config.uses_rings()
-    _core.connect(address, config.token(), verbose, ring, worker_seconds)
+    _core.connect(address, config.token(), verbose, ring, worker_seconds, session, lease_s)
     register_exit()
     _notice_absent_log(address)
     _wait_for_workers(address, workers, worker_seconds)
+
+
+def _lease(session: str | None, lease: float | None) -> int | None:
+    """The lease in whole seconds, a part of one counting as one."""
+    if lease is None:
+        return None
+    if session is None:
+        raise InvalidValue("gt.connect: a lease is of a session: give session=NAME too")
+    if not 0 <= lease <= LEASE_SECONDS_MAX:
+        raise InvalidValue(
+            f"gt.connect: lease={lease!r}; expected 0 to {LEASE_SECONDS_MAX} seconds (a week)"
+        )
+    return math.ceil(lease)
 
 
 def _notice_absent_log(address: str) -> None:

@@ -2,7 +2,8 @@
 
 import importlib
 
-from gt import missing, session
+from gt import missing
+from gt.session import synchronize as finish_work
 
 __all__ = ["amp", "device_count", "is_available", "synchronize"]
 
@@ -19,7 +20,7 @@ def device_count() -> int:
 
 def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted and ignored
     """Wait until everything emitted so far has run."""
-    session.synchronize()
+    finish_work()
 
 
 def __getattr__(name: str) -> object:

@@ -8,7 +8,7 @@ import importlib
 import pathlib
 from typing import TYPE_CHECKING
 
-from gt import config, devices, draws, missing, random, session
+from gt import config, devices, draws, missing, random
 from gt._core import Tensor
 from gt.cuda import memory, streams
 from gt.cuda.event import Event
@@ -29,6 +29,7 @@ from gt.cuda.memory import (
 )
 from gt.cuda.streams import ExternalStream, Stream, StreamContext
 from gt.errors import NotSupported, OutOfMemoryError
+from gt.session import synchronize as finish_work
 from gt.tensor_types import (
     BFloat16Tensor,
     BoolTensor,
@@ -167,7 +168,7 @@ def _model_names() -> list[str]:
 
 def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted and ignored
     """Wait until everything emitted so far has run."""
-    session.synchronize()
+    finish_work()
 
 
 def stream(stream: Stream | None) -> StreamContext:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from gt import session
 from gt.errors import InvalidUse
+from gt.session import synchronize as finish_work
 
 __all__ = ["Event"]
 
@@ -34,7 +34,7 @@ class Event:
 
     def record(self, stream: object = None) -> None:  # noqa: ARG002 - there is one order
         """Wait until everything emitted so far has run, and take the time."""
-        session.synchronize()
+        finish_work()
         self._at_s = time.perf_counter()
 
     def elapsed_time(self, end_event: Event) -> float:

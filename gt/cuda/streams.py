@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gt import misses, session
+from gt import misses
 from gt.cuda.event import Event
+from gt.session import synchronize as finish_work
 
 __all__ = ["Event", "ExternalStream", "Stream", "StreamContext"]
 
@@ -25,11 +26,11 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until everything emitted so far has run."""
-        session.synchronize()
+        finish_work()
 
     def query(self) -> bool:
         """Wait until everything emitted so far has run; always true."""
-        session.synchronize()
+        finish_work()
         return True
 
     def wait_stream(self, stream: Stream) -> None:

@@ -18,9 +18,10 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-from gt import config, session
+from gt import config
 from gt.config import Rank
 from gt.errors import ConfigError, NoWorker
+from gt.session import connect, disconnect, init, is_connected
 
 __all__ = ["join"]
 
@@ -49,8 +50,8 @@ def join() -> None:
         NoWorker: Some ranks have not joined within a minute.
     """
     place = config.mpi_rank()
-    if place is None or session.is_connected():
-        session.init()
+    if place is None or is_connected():
+        init()
     elif place.rank == 0:
         _lead(place, _rendezvous(place))
     else:
@@ -110,7 +111,7 @@ def _lead(place: Rank, rendezvous: _Rendezvous) -> None:
         raise ConfigError(f"init_process_group('mpi'): no dispatcher at {rendezvous.client}")
     worker = subprocess.Popen(_worker(place, rendezvous), env=_environment())
     atexit.register(_end, server, worker)
-    session.connect(rendezvous.client, workers=place.size, worker_seconds=WAIT_SECONDS)
+    connect(rendezvous.client, workers=place.size, worker_seconds=WAIT_SECONDS)
 
 
 def _token_file() -> str:
@@ -124,7 +125,7 @@ def _token_file() -> str:
 
 def _end(server: subprocess.Popen[bytes], worker: subprocess.Popen[bytes]) -> None:
     """End the dispatcher; the workers of all ranks end with it."""
-    session.disconnect()
+    disconnect()
     server.terminate()
     for process in (server, worker):
         process.wait()

@@ -26,6 +26,13 @@ OWN = {
     "down": ("gt.launch.command", "down", "end a cluster of gt up"),
     "worker": ("gt.worker.__main__", "main", "one worker, or several; as python -m gt.worker"),
 }
+# Subcommands for named sessions, with their summaries.
+SESSIONS = {
+    "sessions": "the named sessions: who has them, what they hold, how long they stay",
+    "attach": "what a named session holds, and a Python prompt in it",
+    "detach": "take a named session from its client; it stays for its lease",
+    "kill": "end a named session, with all that it holds",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(words[1:])
     options = _parser().parse_args(words)
     try:
-        return _run(options)
+        return _sessions(options) if options.command in SESSIONS else _run(options)
     except BrokenPipeError:
         # Buffered text has no reader left; without this Python would report an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -79,6 +86,13 @@ def _parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--interval", type=float, default=1.0, metavar="SECONDS", help="between two prints (1)"
     )
+    for name, summary in SESSIONS.items():
+        session = commands.add_parser(name, help=summary)
+        if name == "sessions":
+            session.add_argument("--json", action="store_true", help="one JSON object a line")
+        else:
+            session.add_argument("name", help="the session, as gt.connect(address, session=NAME)")
+        session.add_argument("address", nargs="?", help="host:port (default: as for gt top)")
     picture = commands.add_parser("visualize", help="draw an instruction log as a time line")
     picture.add_argument("file", help="the log, or - for standard input")
     picture.add_argument(
@@ -113,6 +127,17 @@ def count(word: str) -> int:
     if count < 1:
         raise argparse.ArgumentTypeError(f"{word} is not 1 or more")
     return count
+
+
+def _sessions(options: argparse.Namespace) -> int:
+    from gt.tools import sessions
+
+    if options.command == "sessions":
+        return sessions.show(options.address, as_json=options.json)
+    if options.command == "attach":
+        return sessions.attach(options.address, options.name)
+    action = "end" if options.command == "kill" else "detach"
+    return sessions.change(options.address, action, options.name)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -113,10 +113,10 @@ def _connect(options: argparse.Namespace) -> None:
     Raises:
         StartError: no dispatcher answers, or too few workers have joined it.
     """
-    from gt import session
+    from gt.session import connect
 
     try:
-        session.connect(options.connect, workers=options.workers or 0)
+        connect(options.connect, workers=options.workers or 0)
     except (ConfigError, ConnectionLost, NoWorker, ValueError) as error:
         raise program.StartError(str(error), 1) from None
 

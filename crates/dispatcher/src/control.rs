@@ -1,14 +1,17 @@
 //! Instructions that compute nothing: free, synchronize, names, scopes. `read` reads values,
-//! `distribute` shards them, `describe` describes them.
+//! `distribute` shards them, `describe` describes them, `publish` keeps them under
+//! names.
 
 mod describe;
 mod distribute;
+mod publish;
 mod read;
 
 use crate::event::{ClientFault, TraceNotes, WorkerIndex};
 use crate::number::slot_of;
 use crate::planner::Planner;
 use crate::session::Session;
+use crate::session::published::KEPT_FIRST;
 use crate::session::requests::{Request, RequestKind, request_number};
 use crate::session::value::Handle;
 use gt_protocol::message::{ToClient, ToWorker};
@@ -40,6 +43,8 @@ impl Planner<'_> {
             Op::Distribute => self.distribute(instruction),
             Op::Describe => self.describe(instruction),
             Op::LocalShard => self.take_shard(instruction),
+            Op::Publish => self.publish(instruction),
+            Op::Published => self.take_published(instruction),
             op => Err(ClientFault::NotForClients { op }),
         }
     }
@@ -55,6 +60,10 @@ impl Planner<'_> {
     /// Frees one value.
     pub fn release(&mut self, slot: u32) -> Result<(), ClientFault> {
         match self.session.handle(slot) {
+            // A name keeps it; no client has this slot.
+            _ if slot >= KEPT_FIRST => {
+                return Err(ClientFault::UnknownSlot { op: Op::Free, slot: u64::from(slot) });
+            }
             Handle::Live(value) => match value.only() {
                 Some((worker, slot)) => self.core.workers.free(worker, &[slot], self.sink),
                 None => self.core.workers.free_all(value.worker_slots(), self.sink),

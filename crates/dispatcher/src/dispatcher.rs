@@ -4,6 +4,7 @@ mod answers;
 mod departure;
 mod estimate;
 mod fast_path;
+mod named;
 pub(crate) mod probe;
 mod untrusted;
 
@@ -13,11 +14,16 @@ use crate::planner::{Config, Core, Planner};
 use crate::session::Session;
 use crate::session::value::{Shards, Value};
 use gt_protocol::{Instruction, Kind, Meta};
+use named::Named;
 use std::collections::BTreeMap;
+
+pub use named::{NamedSummary, SessionRefusal};
 
 /// All state of one dispatcher.
 pub struct Dispatcher {
     sessions: BTreeMap<SessionId, Session>,
+    /// Sessions that outlive their clients, by name.
+    named: BTreeMap<Box<str>, Named>,
     next_session: u32,
     core: Core,
 }
@@ -34,7 +40,12 @@ impl Dispatcher {
     }
 
     pub fn with(config: Config) -> Self {
-        Self { sessions: BTreeMap::new(), next_session: 1, core: Core::new(config) }
+        Self {
+            sessions: BTreeMap::new(),
+            named: BTreeMap::new(),
+            next_session: 1,
+            core: Core::new(config),
+        }
     }
 
     /// Sets if [`Sink::trace`] is called for each instruction.
@@ -144,6 +155,7 @@ impl Dispatcher {
                 self.core.workers.set_process(index, process);
             }
             Event::WorkerLeft { index, reason } => self.worker_left(index, reason, sink),
+            Event::SessionDetached { session } => self.detach_session(session, sink),
             Event::SessionClosed { session } => self.close_session(session, sink),
             Event::StatsRequest { session, request } => self.ask_stats(session, request, sink),
             Event::FromWorker { index, message } => self.message_of_worker(index, &message, sink),

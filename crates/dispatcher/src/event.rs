@@ -21,7 +21,9 @@ pub enum Event<'a> {
     WorkerProcess { index: WorkerIndex, process: u32 },
     /// A worker is gone, with all values that it held.
     WorkerLeft { index: WorkerIndex, reason: &'a str },
-    /// A client is gone: its values are freed.
+    /// A client is gone: of a named session the published values stay, any other is closed.
+    SessionDetached { session: SessionId },
+    /// A session is over: its values are freed.
     SessionClosed { session: SessionId },
     /// A client asks for the workers' counters.
     StatsRequest { session: SessionId, request: u64 },

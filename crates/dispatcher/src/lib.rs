@@ -27,8 +27,8 @@ mod trace_line;
 mod workers;
 
 pub use cost::{CostModel, CostModelError, LinkCost, Links};
-pub use dispatcher::Dispatcher;
 pub use dispatcher::probe::{Measured, Probe};
+pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use planner::Config;
 pub use trace_line::TraceLine;

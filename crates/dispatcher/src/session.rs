@@ -3,6 +3,7 @@
 
 pub(crate) mod failure;
 pub(crate) mod provenance;
+pub(crate) mod published;
 pub(crate) mod reductions;
 pub(crate) mod requests;
 pub(crate) mod scopes;
@@ -14,6 +15,7 @@ use crate::event::ClientFault;
 use failure::{ClientOperand, ClientOperands, OperandHistory, RootCause, ValueFailure};
 use gt_protocol::{Id, Instruction, Op, Operand};
 use provenance::TrafficStats;
+use published::{KEPT_FIRST, Published};
 use reductions::Reductions;
 use scopes::Scopes;
 use spec::Specs;
@@ -54,6 +56,7 @@ pub(crate) struct Session {
     pub uploads: UploadHistory,
     pub reductions: Reductions,
     pub traffic: TrafficStats,
+    pub published: Published,
     live_values: usize,
     live_bytes: u64,
 }
@@ -74,6 +77,7 @@ impl Session {
             uploads: UploadHistory::default(),
             reductions: Reductions::default(),
             traffic: TrafficStats::default(),
+            published: Published::default(),
             live_values: 0,
             live_bytes: 0,
         }
@@ -150,7 +154,8 @@ impl Session {
 
     pub fn handle(&self, slot: u32) -> &Handle {
         const FREE: &Handle = &Handle::Free;
-        usize::try_from(slot).ok().and_then(|place| self.handles.get(place)).unwrap_or(FREE)
+        let own = usize::try_from(slot).ok().and_then(|place| self.handles.get(place));
+        own.or_else(|| self.published.handle(slot)).unwrap_or(FREE)
     }
 
     pub fn value(&self, slot: u32) -> Option<&Value> {
@@ -161,18 +166,23 @@ impl Session {
     }
 
     pub fn value_mut(&mut self, slot: u32) -> Option<&mut Value> {
-        match self.handles.get_mut(usize::try_from(slot).ok()?)? {
+        let handle = match self.handles.get_mut(usize::try_from(slot).ok()?) {
+            Some(own) => own,
+            None => self.published.handle_mut(slot)?,
+        };
+        match handle {
             Handle::Live(value) => Some(value),
             Handle::Free | Handle::Failed(_) => None,
         }
     }
 
-    /// All live values with their slots.
+    /// All live values with their slots, those that it keeps under names among them.
     pub fn values(&self) -> impl Iterator<Item = (u32, &Value)> {
-        (0..).zip(&self.handles).filter_map(|(slot, handle)| match handle {
+        let own = (0..).zip(&self.handles).filter_map(|(slot, handle)| match handle {
             Handle::Live(value) => Some((slot, value)),
             Handle::Free | Handle::Failed(_) => None,
-        })
+        });
+        own.chain(self.published.live())
     }
 
     /// Checks that `id` may be defined: it is within the limit and free.
@@ -195,6 +205,9 @@ impl Session {
     fn place(&mut self, slot: u32) -> Option<&mut Handle> {
         let place = usize::try_from(slot).ok()?;
         if place >= self.handles.len() {
+            if slot >= KEPT_FIRST {
+                return self.published.handle_mut(slot);
+            }
             self.handles.resize_with(place + 1, Handle::default);
         }
         self.handles.get_mut(place)
@@ -221,7 +234,7 @@ impl Session {
     /// Clears a slot, in place because a value is large and every one ends here.
     pub fn clear(&mut self, slot: u32) {
         let place = usize::try_from(slot).ok().and_then(|place| self.handles.get_mut(place));
-        let Some(handle) = place else { return };
+        let Some(handle) = place.or_else(|| self.published.handle_mut(slot)) else { return };
         if let Handle::Live(value) = handle {
             self.live_values -= 1;
             self.live_bytes = self.live_bytes.saturating_sub(value.spec().bytes);

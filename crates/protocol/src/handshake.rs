@@ -30,6 +30,10 @@ pub const HANDSHAKE_BYTES_MAX: usize = 1024;
 pub const TOKEN_BYTES_MAX: usize = 256;
 /// Maximum bytes of a name shown by `gt top`.
 pub const NAME_BYTES_MAX: usize = 64;
+/// Maximum bytes of a session's name.
+pub const SESSION_NAME_BYTES_MAX: usize = 64;
+/// Lease that leaves the choice to the dispatcher.
+const LEASE_OF_DISPATCHER: u32 = u32::MAX;
 /// Maximum bytes of a Unix socket's address, the length of `sun_path`.
 pub const ADDRESS_BYTES_MAX: usize = 108;
 /// Maximum bytes of a refusal's text.
@@ -76,6 +80,15 @@ pub struct Resume {
     pub acknowledged: u64,
 }
 
+/// A session that outlives its clients: the client opens it, or attaches to it where it exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSession {
+    pub name: String,
+    /// Seconds for which the session waits for its next client; `None` leaves them to the
+    /// dispatcher.
+    pub lease_s: Option<u32>,
+}
+
 /// The connecting side's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -93,6 +106,8 @@ pub struct Hello {
     pub data_port: Option<u16>,
     pub token: Token,
     pub name: String,
+    /// A client's session, if it has a name.
+    pub session: Option<NamedSession>,
 }
 
 /// A Unix socket on the dispatcher's host: a client that can open it proves that it is on the same
@@ -192,6 +207,7 @@ impl Hello {
             data_port: None,
             token: Token::default(),
             name: String::new(),
+            session: None,
         }
     }
 }
@@ -229,6 +245,7 @@ const HAS_RESUME: u8 = 1;
 const HAS_WORKER: u8 = 2;
 const HAS_LOCAL_SOCKET: u8 = 4;
 const HAS_DATA_PORT: u8 = 8;
+const HAS_SESSION: u8 = 16;
 
 impl Handshake {
     /// The message's bytes.
@@ -300,6 +317,7 @@ fn append_hello(hello: &Hello, out: &mut Vec<u8>) -> Result<(), HandshakeError> 
     present |= if hello.resume.is_some() { HAS_RESUME } else { 0 };
     present |= if hello.worker.is_some() { HAS_WORKER } else { 0 };
     present |= if hello.data_port.is_some() { HAS_DATA_PORT } else { 0 };
+    present |= if hello.session.is_some() { HAS_SESSION } else { 0 };
     out.extend_from_slice(&[hello.role.code(), present]);
     out.extend_from_slice(&hello.capabilities.0.to_le_bytes());
     if let Some(resume) = &hello.resume {
@@ -314,7 +332,12 @@ fn append_hello(hello: &Hello, out: &mut Vec<u8>) -> Result<(), HandshakeError> 
         out.extend_from_slice(&port.to_le_bytes());
     }
     push_short(out, "token", &hello.token.0, TOKEN_BYTES_MAX)?;
-    push_short(out, "name", hello.name.as_bytes(), NAME_BYTES_MAX)
+    push_short(out, "name", hello.name.as_bytes(), NAME_BYTES_MAX)?;
+    if let Some(NamedSession { name, lease_s }) = &hello.session {
+        out.extend_from_slice(&lease_s.unwrap_or(LEASE_OF_DISPATCHER).to_le_bytes());
+        push_short(out, "session", name.as_bytes(), SESSION_NAME_BYTES_MAX)?;
+    }
+    Ok(())
 }
 
 fn hello(
@@ -324,7 +347,7 @@ fn hello(
 ) -> Result<Hello, HandshakeError> {
     let role = cursor.u8("role")?;
     let role = Role::from_code(role).ok_or(HandshakeError::Value("role", role.into()))?;
-    let present = cursor.present(HAS_RESUME | HAS_WORKER | HAS_DATA_PORT, version)?;
+    let present = cursor.present(HAS_RESUME | HAS_WORKER | HAS_DATA_PORT | HAS_SESSION, version)?;
     let capabilities = Capabilities(cursor.u32("capabilities")?);
     let resume = if present & HAS_RESUME == 0 {
         None
@@ -340,6 +363,16 @@ fn hello(
         if present & HAS_DATA_PORT == 0 { None } else { Some(cursor.u16("data port")?) };
     let token = Token(cursor.short("token", TOKEN_BYTES_MAX)?.to_vec());
     let name = cursor.text("name", NAME_BYTES_MAX)?;
+    let session = if present & HAS_SESSION == 0 {
+        None
+    } else {
+        let lease = cursor.u32("lease")?;
+        let name = cursor.text("session", SESSION_NAME_BYTES_MAX)?;
+        Some(NamedSession {
+            name,
+            lease_s: Some(lease).filter(|&lease| lease != LEASE_OF_DISPATCHER),
+        })
+    };
     Ok(Hello {
         version,
         version_oldest,
@@ -350,6 +383,7 @@ fn hello(
         data_port,
         token,
         name,
+        session,
     })
 }
 

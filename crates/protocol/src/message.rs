@@ -14,7 +14,7 @@ pub(crate) mod tests;
 
 #[cfg(test)]
 pub(crate) use code::name_of;
-pub use direction::{FromClient, FromWorker, Message, ToClient, ToWorker};
+pub use direction::{FromClient, FromWorker, Message, SessionAction, ToClient, ToWorker};
 pub use failure::{Failure, FailureClass};
 pub use reply::{Reply, SpacedReply};
 

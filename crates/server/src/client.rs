@@ -1,5 +1,6 @@
 //! A client's stream on its way into the core, one quantum at a time.
 
+use crate::leases::SessionRequest;
 use crate::link::{Inbound, SlabPayloads};
 use crate::outbox::{Load, Outbox};
 use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, WorkerIndex};
@@ -23,6 +24,10 @@ const ACTIVE: Duration = Duration::from_millis(100);
 pub(crate) struct ServedClient {
     pub session: SessionId,
     pub name: String,
+    /// User that the client is; empty where the dispatcher knows no users.
+    pub user: String,
+    /// Its request that concerns other sessions, which is answered after its quantum.
+    pub asked: Option<SessionRequest>,
     pub inbound: Inbound,
     pub active_until: Instant,
     /// Time of its last request for an answer.
@@ -55,6 +60,8 @@ impl ServedClient {
         Self {
             session,
             name,
+            user: String::new(),
+            asked: None,
             inbound,
             active_until: now,
             asked_at: now,
@@ -94,11 +101,12 @@ impl ServedClient {
             self.held_back = true;
             return Ok(false);
         }
-        let Quantum { words: words_run, has_request, outcome } =
+        let Quantum { words: words_run, has_request, asked, outcome } =
             run(words, slab, self.session, dispatcher, outbox);
         if has_request {
             self.asked_at = now;
         }
+        self.asked = asked;
         self.inbound.consume(words_run);
         outbox.swap_touched(&mut self.workers);
         outcome.map(|()| true)
@@ -111,6 +119,8 @@ struct Quantum {
     words: usize,
     /// True if an answer to one of them is awaited.
     has_request: bool,
+    /// Request that concerns other sessions: the last message of the quantum.
+    asked: Option<SessionRequest>,
     outcome: Result<(), Breach>,
 }
 
@@ -122,7 +132,7 @@ fn run(
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Quantum {
-    let mut quantum = Quantum { words: 0, has_request: false, outcome: Ok(()) };
+    let mut quantum = Quantum { words: 0, has_request: false, asked: None, outcome: Ok(()) };
     for _ in 0..QUANTUM_INSTRUCTIONS {
         let unread = words.get_mut(quantum.words..).unwrap_or_default();
         let length = match cut::first(unread) {
@@ -138,7 +148,7 @@ fn run(
         let head: SmallVec<[u32; HEAD_WORDS]> = SmallVec::from_slice(head);
         outbox.begin_instruction();
         quantum.outcome = if frame.first().is_some_and(|&first| cut::is_message(first)) {
-            run_message(frame, session, dispatcher, outbox)
+            run_message(frame, session, dispatcher, outbox).map(|asked| quantum.asked = asked)
         } else if let Some(slab) = slab.as_deref_mut().filter(|_| names_slab(frame)) {
             chunk(frame, slab, session, dispatcher, outbox)
         } else {
@@ -147,7 +157,8 @@ fn run(
         if let Some(estimate) = dispatcher.estimate(session, &head) {
             outbox.charge(session, estimate);
         }
-        if quantum.outcome.is_err() || quantum.words >= QUANTUM_WORDS || outbox.is_tight() {
+        let is_over = quantum.outcome.is_err() || quantum.asked.is_some();
+        if is_over || quantum.words >= QUANTUM_WORDS || outbox.is_tight() {
             break;
         }
     }
@@ -203,12 +214,15 @@ fn run_message(
     session: SessionId,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
-) -> Result<(), Breach> {
+) -> Result<Option<SessionRequest>, Breach> {
     let (message, _) = message::decode(frame)?;
     match message {
         FromClient::StatsRequest { request } => {
             dispatcher.handle(Event::StatsRequest { session, request }, outbox);
-            Ok(())
+            Ok(None)
+        }
+        FromClient::Sessions { request, action, name } => {
+            Ok(Some(SessionRequest { request, action, name: name.to_owned() }))
         }
         FromClient::Goodbye { reason } => Err(Breach::Goodbye(reason.to_owned())),
     }

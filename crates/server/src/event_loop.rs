@@ -6,6 +6,7 @@
 //! [`EventLoop::sleep`].
 
 use crate::client::{Breach, ServedClient};
+use crate::leases::Leases;
 use crate::link::{Inbound, Outbound, PeerLink, SlabPayloads};
 use crate::net_event::{Introduction, NetEvent};
 use crate::outbox::{Load, LostPeer, Outbox};
@@ -31,8 +32,10 @@ const STOPPING: &str = "the dispatcher stops";
 
 /// The thread's state.
 pub(crate) struct EventLoop {
-    dispatcher: Dispatcher,
-    outbox: Outbox,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) outbox: Outbox,
+    /// Leases of named sessions.
+    pub(crate) leases: Leases,
     /// Clients in the order of their turns.
     clients: Vec<ServedClient>,
     workers: BTreeMap<WorkerIndex, Inbound>,
@@ -54,8 +57,24 @@ impl EventLoop {
     ) -> Result<Self, SleepError> {
         let sleeper = EpollSleeper::new(&*waker)?;
         let (clients, workers) = (Vec::new(), BTreeMap::new());
-        let turn = 0;
-        Ok(Self { dispatcher, outbox, clients, workers, events, waker, sleeper, probing, turn })
+        let (turn, leases) = (0, Leases::new(Duration::ZERO));
+        Ok(Self {
+            dispatcher,
+            outbox,
+            leases,
+            clients,
+            workers,
+            events,
+            waker,
+            sleeper,
+            probing,
+            turn,
+        })
+    }
+
+    /// Sets the leases of named sessions, which are 0 by default.
+    pub fn with_leases(self, leases: Leases) -> Self {
+        Self { leases, ..self }
     }
 
     /// Runs until it is told to stop.
@@ -72,6 +91,7 @@ impl EventLoop {
             progress |= self.outbox.flush();
             progress |= self.serve_clients(now);
             progress |= self.measure(now);
+            progress |= self.end_leases(now);
             progress |= self.outbox.flush();
             if !self.drop_lost() {
                 break;
@@ -101,14 +121,16 @@ impl EventLoop {
         while let Ok(event) = self.events.try_recv() {
             progress = true;
             match event {
-                NetEvent::OpenSession { answer } => {
-                    let session = self.dispatcher.open_session();
-                    if answer.send(session).is_err() {
-                        self.close_session(session);
+                NetEvent::OpenSession { named, user, answer } => {
+                    self.open_session(named, &user, answer);
+                }
+                NetEvent::Client { session, name, user, link } => {
+                    self.add_client(session, name, link);
+                    if let Some(client) = self.clients.last_mut() {
+                        client.user = user;
                     }
                 }
-                NetEvent::Client { session, name, link } => self.add_client(session, name, link),
-                NetEvent::ClientGone { session } => self.close_session(session),
+                NetEvent::ClientGone { session } => self.client_gone(session),
                 NetEvent::Worker { index, link, introductions } => {
                     self.add_worker(index, link, &introductions);
                 }
@@ -126,6 +148,10 @@ impl EventLoop {
         client.waits_for_worker = self.workers.is_empty();
         for &index in self.workers.keys() {
             self.outbox.session(session, &ToClient::WorkerJoined { index });
+        }
+        // The description goes before anything else: request 0 is no client's.
+        if let Some(text) = self.dispatcher.published_text(session) {
+            self.outbox.session(session, &ToClient::Description { request: 0, text: &text });
         }
         self.sleeper.watch(&client.inbound);
         self.clients.push(client);
@@ -153,13 +179,28 @@ impl EventLoop {
         }
     }
 
+    /// Closes the session of a client that broke the protocol or cannot be reached. A named one is
+    /// detached when its connection has ended: no other client attaches before.
     fn close_session(&mut self, session: SessionId) {
+        if !self.dispatcher.is_named(session) {
+            self.dispatcher.handle(Event::SessionClosed { session }, &mut self.outbox);
+        }
+        self.drop_client(session);
+    }
+
+    /// Drops the connection of a client.
+    pub(crate) fn drop_client(&mut self, session: SessionId) {
         if let Some(at) = self.clients.iter().position(|client| client.session == session) {
             let client = self.clients.remove(at);
             self.sleeper.forget(&client.inbound);
         }
-        self.dispatcher.handle(Event::SessionClosed { session }, &mut self.outbox);
         self.outbox.remove_session(session);
+    }
+
+    /// The user of a client; empty where the dispatcher knows no users.
+    pub(crate) fn user_of(&self, session: SessionId) -> String {
+        let client = self.clients.iter().find(|client| client.session == session);
+        client.map_or_else(String::new, |client| client.user.clone())
     }
 
     fn drop_worker(&mut self, index: WorkerIndex, reason: &str) {
@@ -205,6 +246,7 @@ impl EventLoop {
         let load = if active().count() > 1 { Load::Several(quiet) } else { Load::One };
         let count = self.clients.len();
         let (mut progress, mut next, mut breaches) = (false, None, Vec::new());
+        let mut requests = Vec::new();
         for step in 0..count {
             let place = (self.turn + step) % count;
             let Some(client) = self.clients.get_mut(place) else { continue };
@@ -212,11 +254,15 @@ impl EventLoop {
                 Ok(some) => progress |= some,
                 Err(breach) => breaches.push((client.session, breach)),
             }
+            requests.extend(client.asked.take().map(|asked| (client.session, asked)));
             if client.held_back {
                 next = next.or(Some(place));
             }
         }
         self.turn = next.unwrap_or(self.turn + 1);
+        for (session, asked) in requests {
+            self.answer_sessions(session, &asked);
+        }
         for (session, breach) in breaches {
             self.expel(session, &breach);
         }
@@ -267,8 +313,11 @@ impl EventLoop {
 
     fn sleep(&mut self, idle: Duration, held_back: bool) -> Result<(), SleepError> {
         self.outbox.flush_trace();
-        let doze =
-            if held_back || self.outbox.is_waiting() { Doze::Nap(idle) } else { Doze::Sound };
+        let doze = if held_back || self.outbox.is_waiting() {
+            Doze::Nap(idle)
+        } else {
+            self.leases.next_end(Instant::now()).map_or(Doze::Sound, Doze::Until)
+        };
         self.waker.sleep_begin();
         let mut quiet = self.events.is_empty();
         for inbound in self.workers.values_mut() {

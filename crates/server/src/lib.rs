@@ -3,6 +3,7 @@
 //! The map:
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - `leases`: sessions that outlive their clients.
 //! - `probing`: `--probe`, which that thread drives while no client is at work.
 //! - [`Backlog`]: words on their way to a ring or a channel that is full, here and in a client.
 //! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
@@ -16,6 +17,7 @@
 mod backlog;
 mod client;
 mod event_loop;
+mod leases;
 mod line_log;
 mod link;
 mod net;
@@ -39,6 +41,7 @@ pub use tokens::TokenFileError;
 use event_loop::EventLoop;
 use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
+use leases::Leases;
 use outbox::Outbox;
 use probing::Probing;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -109,7 +112,8 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     // The channel is unbounded: see `NetEvent`.
     let (events, inbox) = mpsc::unbounded_channel();
     let event_loop =
-        EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?;
+        EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?
+            .with_leases(Leases::new(options.lease));
     let (ended, core_ended) = oneshot::channel();
     let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
         let outcome = event_loop.run();

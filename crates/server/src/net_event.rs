@@ -2,6 +2,7 @@
 
 use crate::link::PeerLink;
 use gt_dispatcher::{SessionId, WorkerIndex};
+use gt_protocol::handshake::NamedSession;
 use gt_protocol::message::Reach;
 use tokio::sync::oneshot;
 
@@ -11,11 +12,16 @@ use tokio::sync::oneshot;
 pub(crate) enum NetEvent {
     /// A client was admitted; its link follows.
     OpenSession {
-        answer: oneshot::Sender<SessionId>,
+        /// The session that the client names, and the user that the client is: empty where the
+        /// dispatcher knows no users.
+        named: Option<NamedSession>,
+        user: String,
+        answer: oneshot::Sender<Result<SessionId, String>>,
     },
     Client {
         session: SessionId,
         name: String,
+        user: String,
         link: PeerLink,
     },
     ClientGone {

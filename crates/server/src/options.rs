@@ -9,6 +9,8 @@ use tracing::Level;
 /// Default address of a dispatcher.
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 12345;
+/// Default lease of a named session: a laptop is carried to the next room, a program is mended.
+const LEASE: Duration = Duration::from_mins(10);
 
 /// Text of `--help`.
 pub const HELP: &str = "\
@@ -28,6 +30,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --ask-seconds N        ask a host whether it lives that has not answered for so long (5; 0: never)
   --asks N               so often; without an answer the connection is broken (3)
   --resume-seconds N     keep what a broken connection of another host served for so long (10; 0: for ever)
+  --lease-seconds N      keep a named session without a client for so long (600), unless the client says otherwise
   --log-payloads         keep payloads too, in FILE.d/
   -h, --help, --version
 ";
@@ -47,6 +50,8 @@ pub struct ServerOptions {
     pub log_payloads: bool,
     /// Limits of links to other hosts.
     pub links: LinkLimits,
+    /// Time for which a named session waits for its next client.
+    pub lease: Duration,
 }
 
 /// Request of the command line.
@@ -93,6 +98,7 @@ impl Command {
             probe: false,
             log_payloads: false,
             links: LinkLimits::default(),
+            lease: LEASE,
         };
         while let Some(argument) = parser.next()? {
             match argument {
@@ -113,6 +119,7 @@ impl Command {
                     let limit = seconds(parser.value()?.string()?)?;
                     options.links.resume = Some(limit).filter(|limit| !limit.is_zero());
                 }
+                Long("lease-seconds") => options.lease = seconds(parser.value()?.string()?)?,
                 Long("log-payloads") => options.log_payloads = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),
@@ -183,13 +190,14 @@ mod tests {
 
     #[test]
     fn limits_of_links() {
-        let line = "--ask-seconds 0.5 --asks 7 --resume-seconds 0";
+        let line = "--ask-seconds 0.5 --asks 7 --resume-seconds 0 --lease-seconds 30";
         let Ok(Command::Serve(options)) = Command::parse(line.split_whitespace().map(Into::into))
         else {
             panic!("{line} was accepted");
         };
         let probes = Probes { interval: Duration::from_millis(500), count: 7 };
         assert_eq!(options.links, LinkLimits { probes, resume: None });
+        assert_eq!(options.lease, Duration::from_secs(30));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) fn is_due(idle: Duration, held_back: bool) -> bool {
 pub(crate) enum Doze {
     /// A write to a waker.
     Sound,
+    /// A write to a waker, or the end of this time.
+    Until(Duration),
     /// A write to a waker, or possibly room in a ring, after this long without any.
     Nap(Duration),
 }
@@ -75,6 +77,7 @@ impl EpollSleeper {
     pub fn sleep(&self, doze: Doze) -> Result<(), SleepError> {
         let nap = match doze {
             Doze::Sound => None,
+            Doze::Until(end) => Timespec::try_from(end.max(NAP_MIN)).ok(),
             Doze::Nap(idle) => Timespec::try_from((idle / 4).clamp(NAP_MIN, NAP_MAX)).ok(),
         };
         let mut events = Vec::with_capacity(EVENTS);

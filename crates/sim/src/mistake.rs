@@ -60,6 +60,7 @@ impl Occasion {
             Event::WorkerJoined { .. }
             | Event::WorkerProcess { .. }
             | Event::StatsRequest { .. }
+            | Event::SessionDetached { .. }
             | Event::FromWorker { .. } => Self::Other,
         }
     }

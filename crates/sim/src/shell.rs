@@ -154,6 +154,7 @@ impl Shell {
             let (message, _) = message::decode(frame).map_err(|error| error.to_string())?;
             let event = match message {
                 FromClient::StatsRequest { request } => Event::StatsRequest { session, request },
+                FromClient::Sessions { .. } => return Err("asked for sessions".to_owned()),
                 FromClient::Goodbye { reason } => return Err(format!("said goodbye: {reason}")),
             };
             self.handle(event);

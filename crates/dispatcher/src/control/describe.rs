@@ -26,6 +26,7 @@ impl Planner<'_> {
             DescribeRequest::Counters,
             DescribeRequest::Workers,
             DescribeRequest::Unanswered,
+            DescribeRequest::Published,
         ];
         let kinds = kinds.into_iter().zip(0..);
         let mut kinds =
@@ -39,6 +40,7 @@ impl Planner<'_> {
             (DescribeRequest::Counters, _) => self.counters(),
             (DescribeRequest::Workers, _) => self.indexes(),
             (DescribeRequest::Unanswered, _) => self.unanswered(),
+            (DescribeRequest::Published, _) => self.session.published_text(),
             (DescribeRequest::Layout | DescribeRequest::Explanation, None) => {
                 return Err(ClientFault::UnknownSlot { op, slot: u64::MAX });
             }
@@ -117,6 +119,7 @@ enum DescribeRequest {
     Counters,
     Workers,
     Unanswered,
+    Published,
 }
 
 /// One `name: text` a line, most important first.

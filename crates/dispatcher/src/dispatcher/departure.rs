@@ -16,6 +16,7 @@ impl Dispatcher {
     /// Closes the session of a client that is gone: frees its values and drops its open requests.
     pub(super) fn close_session(&mut self, id: SessionId, sink: &mut dyn Sink) {
         let Some(session) = self.sessions.remove(&id) else { return };
+        self.forget_name(id);
         self.core.requests.open.retain(|_, request| request.session != id);
         self.core.workers.leave_home(session.home);
         self.core.workers.forget_user(id);

@@ -8,8 +8,10 @@ fn hello() -> impl Strategy<Value = Hello> {
     let role = prop::sample::select(vec![Role::Client, Role::Worker, Role::Probe]);
     let token = prop::collection::vec(any::<u8>(), 0..=TOKEN_BYTES_MAX);
     let rest = any::<(u32, Option<u32>, Option<u16>)>();
-    (role, rest, resume, token, "\\PC{0,16}").prop_map(
-        |(role, (capabilities, worker, data_port), resume, token, name)| Hello {
+    let session = prop::option::of(("[a-z0-9]{1,64}", prop::option::of(0..u32::MAX)));
+    (role, rest, resume, token, "\\PC{0,16}", session).prop_map(
+        |(role, (capabilities, worker, data_port), resume, token, name, session)| Hello {
+            session: session.map(|(name, lease_s)| NamedSession { name, lease_s }),
             capabilities: Capabilities(capabilities),
             worker,
             data_port,
@@ -123,6 +125,25 @@ fn a_hello_byte_for_byte() {
     let hex: Vec<String> = expected.iter().map(|byte| format!("{byte:02x}")).collect();
     let page: Vec<&str> = include_str!("../../../../docs/wire.md").split_whitespace().collect();
     assert!(page.join(" ").contains(&hex.join(" ")));
+}
+
+#[test]
+fn a_named_session_stands_behind_the_name_of_the_client() {
+    let hello = |lease_s| Hello {
+        session: Some(NamedSession { name: "exp1".to_owned(), lease_s }),
+        ..Hello::new(Role::Client)
+    };
+    let bytes = |lease| Handshake::Hello(hello(lease)).encode().unwrap();
+    let expected = b"GT\x01\n\x20\0\x01\0\x01\0\x01\0\0\x10\0\0\0\0\0\0\0\0\x58\x02\0\0\x04\0exp1";
+    assert_eq!(bytes(Some(600)), expected);
+    assert_eq!(bytes(None)[22..26], [0xff; 4]);
+    let mut long = hello(None);
+    long.session.as_mut().unwrap().name = "x".repeat(SESSION_NAME_BYTES_MAX + 1);
+    let error = Handshake::Hello(long).encode().unwrap_err();
+    assert_eq!(error, HandshakeError::Limit("session", SESSION_NAME_BYTES_MAX + 1));
+    let mut bytes = bytes(None);
+    bytes[26] = 0xff;
+    assert_eq!(Handshake::decode(&bytes).unwrap_err(), HandshakeError::Limit("session", 0xff));
 }
 
 #[test]

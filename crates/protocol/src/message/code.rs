@@ -18,8 +18,9 @@ pub const BACKENDS: u16 = MESSAGE_CODE_FIRST | 0xc;
 pub const SPACED_REPLY: u16 = MESSAGE_CODE_FIRST | 0xd;
 pub const SLAB_REPLY: u16 = MESSAGE_CODE_FIRST | 0xe;
 pub const MARK: u16 = MESSAGE_CODE_FIRST | 0x10;
+pub const SESSIONS: u16 = MESSAGE_CODE_FIRST | 0x11;
 
-const NAMES: [(u16, &str); 16] = [
+const NAMES: [(u16, &str); 17] = [
     (REPLY, "reply"),
     (DONE, "done"),
     (FAILURE, "failure"),
@@ -36,6 +37,7 @@ const NAMES: [(u16, &str); 16] = [
     (SPACED_REPLY, "spaced_reply"),
     (SLAB_REPLY, "slab_reply"),
     (MARK, "mark"),
+    (SESSIONS, "sessions"),
 ];
 
 /// The name of a message's code; `None` if no message has it.

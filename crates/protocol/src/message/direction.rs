@@ -6,6 +6,7 @@ use super::{
     Backends, DESCRIPTION_BYTES_MAX, Peer, Stats, append_backends, append_peer, append_stats,
     append_text, backends, code, peer, stats,
 };
+use crate::handshake::SESSION_NAME_BYTES_MAX;
 use crate::wire::{EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_u64};
 
 /// The messages of one direction. It is implemented here only, because `WordReader` is private.
@@ -117,8 +118,40 @@ pub enum ToClient<'a> {
 pub enum FromClient<'a> {
     /// Asks for the counters of all workers.
     StatsRequest { request: u64 },
+    /// Asks for the named sessions, or has one of them end or lose its client; answered by a
+    /// `description`.
+    Sessions { request: u64, action: SessionAction, name: &'a str },
     /// The client closes the connection on purpose.
     Goodbye { reason: &'a str },
+}
+
+/// Request that concerns sessions other than the client's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionAction {
+    /// Lists all named sessions.
+    List,
+    /// Takes a session from its client.
+    Detach,
+    /// Ends a session.
+    End,
+}
+
+impl SessionAction {
+    const ALL: [Self; 3] = [Self::List, Self::Detach, Self::End];
+
+    const fn code(self) -> u32 {
+        match self {
+            Self::List => 0,
+            Self::Detach => 1,
+            Self::End => 2,
+        }
+    }
+}
+
+fn action(reader: &mut WordReader<'_>) -> Result<SessionAction, WireError> {
+    let code = reader.word()?;
+    let action = SessionAction::ALL.into_iter().find(|action| action.code() == code);
+    action.ok_or_else(|| reader.error(WireReason::Value("action", code)))
 }
 
 /// A code that this direction does not have.
@@ -301,6 +334,7 @@ impl<'a> Message<'a> for FromClient<'a> {
     fn code(&self) -> u16 {
         match self {
             Self::StatsRequest { .. } => code::STATS_REQUEST,
+            Self::Sessions { .. } => code::SESSIONS,
             Self::Goodbye { .. } => code::GOODBYE,
         }
     }
@@ -308,6 +342,11 @@ impl<'a> Message<'a> for FromClient<'a> {
     fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         match self {
             Self::StatsRequest { request } => push_u64(out, *request),
+            Self::Sessions { request, action, name } => {
+                push_u64(out, *request);
+                out.push(action.code());
+                append_text("sessions", name, SESSION_NAME_BYTES_MAX, out)?;
+            }
             Self::Goodbye { reason } => append_reason(reason, out)?,
         }
         Ok(())
@@ -320,6 +359,11 @@ impl<'a> Message<'a> for FromClient<'a> {
     ) -> Result<Self, WireError> {
         Ok(match code {
             code::STATS_REQUEST => Self::StatsRequest { request: reader.u64()? },
+            code::SESSIONS => Self::Sessions {
+                request: reader.u64()?,
+                action: action(reader)?,
+                name: reader.text(SESSION_NAME_BYTES_MAX)?,
+            },
             code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
             _ => return Err(unexpected(code)),
         })

@@ -79,6 +79,7 @@ fn every_frame(
     const CLIENT: &[&str] = &["to a client"];
     const ALL: &[&str] = &["to a worker", "from a client", "from a worker", "to a client"];
     const ASKED: &[&str] = &["to a worker", "from a client"];
+    const ASKS: &[&str] = &["from a client"];
     let [request, values, counted, bytes_peak, executed] = numbers;
     let count = u64::try_from(bytes.len()).unwrap() / dtype.size();
     let bytes = &bytes[..usize::try_from(count * dtype.size()).unwrap()];
@@ -114,6 +115,7 @@ fn every_frame(
         (words(&ToClient::FailedReply { request, failure }), BOTH),
         (words(&ToWorker::StatsRequest { request }), ASKED),
         (words(&ToWorker::Mark { request }), DOWN),
+        (words(&FromClient::Sessions { request, action: SessionAction::End, name: "exp1" }), ASKS),
         (words(&FromWorker::Stats(stats)), BACK),
         (words(&ToClient::WorkerStats { worker: index, stats }), CLIENT),
         (words(&ToClient::WorkerJoined { index }), CLIENT),
@@ -201,6 +203,22 @@ fn bytes_beside_are_taken_once_and_only_where_they_belong() {
     assert_eq!(reason(Some(&[1])), WireReason::Disagreement("count and byte length"));
     let other = words(&FromWorker::Reply(reply));
     assert!(decode_with::<FromWorker<'_>>(&other, || unreachable!("it has its bytes")).is_ok());
+}
+
+#[test]
+fn a_request_for_sessions_word_by_word() {
+    let message = |action| FromClient::Sessions { request: 7, action, name: "exp1" };
+    let exp1 = u32::from_le_bytes(*b"exp1");
+    assert_eq!(words(&message(SessionAction::List)), [0x0006_f011, 7, 0, 0, 4, exp1]);
+    assert_eq!(words(&message(SessionAction::Detach))[3], 1);
+    let mut frame = words(&message(SessionAction::End));
+    assert_eq!(frame[3], 2);
+    frame[3] = 3;
+    let error = decode::<FromClient<'_>>(&frame).unwrap_err();
+    assert_eq!(error.reason, WireReason::Value("action", 3));
+    let long = "x".repeat(65);
+    let long = FromClient::Sessions { request: 7, action: SessionAction::List, name: &long };
+    assert!(encode(&long, &mut Vec::new()).is_err());
 }
 
 #[test]

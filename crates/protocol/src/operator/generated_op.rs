@@ -396,10 +396,14 @@ pub enum Op {
     Configure,
     /// The program has passed through the scope that this carries without an instruction: it names what moves next.
     Boundary,
-    /// The client asks for the layout of a value, or its reason, or (without a value) what its session has counted, which workers there are, or which of them it waits for.
+    /// The client asks for the layout of a value, or its reason, or (without a value) what its session has counted, which workers there are, which of them it waits for, or what is published.
     Describe,
     /// The shard of a value of layout `layout` that member `member` of its mesh holds, as a separate value on that worker.
     LocalShard,
+    /// Keeps values under a name of the session, in place of what had the name, with the state of the client's generator; without values the name is free again.
+    Publish,
+    /// Value number `index` of those that a name keeps.
+    Published,
     /// Between workers: the reduction of all members' values, everywhere, in the group's order.
     AllReduce,
     /// Between workers: all shards one after the other along `dim`, everywhere.
@@ -617,6 +621,8 @@ impl Op {
             0x0b0a => Op::Boundary,
             0x0b0b => Op::Describe,
             0x0b0c => Op::LocalShard,
+            0x0b0d => Op::Publish,
+            0x0b0e => Op::Published,
             0x0c01 => Op::AllReduce,
             0x0c02 => Op::AllGather,
             0x0c03 => Op::Send,
@@ -827,6 +833,8 @@ impl Op {
             "boundary" => Op::Boundary,
             "describe" => Op::Describe,
             "local_shard" => Op::LocalShard,
+            "publish" => Op::Publish,
+            "published" => Op::Published,
             "all_reduce" => Op::AllReduce,
             "all_gather" => Op::AllGather,
             "send" => Op::Send,

@@ -197,6 +197,8 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::control::nothing,
     super::control::nothing,
     super::control::local_shard,
+    super::control::nothing,
+    super::control::receive,
     super::control::same,
     super::control::all_gather,
     super::control::send,

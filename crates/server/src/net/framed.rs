@@ -63,13 +63,13 @@ struct Channels {
 
 /// Serves a welcomed peer, until it is gone for good.
 pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(), GreetingError> {
-    let Admitted { mut member, name, secret, capabilities, data_port, .. } = admitted;
+    let Admitted { mut member, name, user, secret, capabilities, data_port, .. } = admitted;
     let data =
         data_port.and_then(|port| Some(SocketAddr::new(stream.peer_addr().ok()?.ip(), port)));
     let net = Rc::clone(member.net());
     let identity = member.identity;
     let takeovers = net.registry.borrow_mut().add_resumable(identity, secret);
-    let (mut channels, mut cancel) = attach(&member, name, takeovers, data);
+    let (mut channels, mut cancel) = attach(&member, (name, user), takeovers, data);
     let session = FramedSession::new();
     let (key, probes) = (identity.key(), net.links.probes);
     // The loop ends with the session; each round is a new connection of the peer's.
@@ -119,7 +119,7 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
 
 fn attach(
     member: &Member,
-    name: String,
+    (name, user): (String, String),
     takeovers: mpsc::Receiver<Takeover>,
     data: Option<SocketAddr>,
 ) -> (Channels, CancelToken) {
@@ -133,7 +133,7 @@ fn attach(
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by TCP");
-            net.tell(NetEvent::Client { session: SessionId(session), name, link });
+            net.tell(NetEvent::Client { session: SessionId(session), name, user, link });
         }
         Identity::Worker(index) => {
             let introductions = introductions::introduce(net, index, &WorkerSocket::Remote(data));

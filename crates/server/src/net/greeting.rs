@@ -46,6 +46,8 @@ impl GreetingError {
 pub(crate) struct Admitted {
     pub member: Member,
     pub name: String,
+    /// User that a token belongs to; empty where the dispatcher knows no users.
+    pub user: String,
     pub version: u16,
     pub capabilities: Capabilities,
     /// Secret with which a resume proves that it is the same peer.
@@ -142,7 +144,7 @@ pub(crate) async fn admit<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut name = hello.name.clone();
+    let (mut name, mut of) = (hello.name.clone(), String::new());
     if let Some(tokens) = &net.tokens {
         let Some(user) = tokens.user(&hello.token) else {
             let what = if hello.token.0.is_empty() { "no token" } else { "wrong token" };
@@ -150,31 +152,39 @@ where
             return Err(refuse(stream, RefusalCode::Token, &text).await);
         };
         user.clone_into(&mut name);
+        user.clone_into(&mut of);
     }
     let capabilities = hello.capabilities.common(Capabilities::LOCAL);
     let data_port = hello.data_port;
     let secret = random_secret()?;
-    let identity = match place(net, &hello).await {
+    let identity = match place(net, &hello, &of).await {
         Ok(identity) => identity,
-        Err(text) => return Err(refuse(stream, RefusalCode::Full, &text).await),
+        Err((code, text)) => return Err(refuse(stream, code, &text).await),
     };
     let member = Member { identity, net: Rc::clone(net), reason: "its connection closed".into() };
-    Ok(Admitted { member, name, version, capabilities, secret, data_port })
+    Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port })
 }
 
-async fn place(net: &Net, hello: &Hello) -> Result<Identity, String> {
+async fn place(net: &Net, hello: &Hello, user: &str) -> Result<Identity, (RefusalCode, String)> {
+    let full = |text| (RefusalCode::Full, text);
     match hello.role {
         Role::Client | Role::Probe => {
-            net.registry.borrow_mut().add_session()?;
+            net.registry.borrow_mut().add_session().map_err(full)?;
             let (answer, session) = oneshot::channel();
-            net.tell(NetEvent::OpenSession { answer });
-            let Ok(session) = session.await else {
-                net.registry.borrow_mut().remove_session();
-                return Err("the dispatcher stops".to_owned());
+            let (named, user) = (hello.session.clone(), user.to_owned());
+            net.tell(NetEvent::OpenSession { named, user, answer });
+            let opened = match session.await {
+                Ok(Ok(session)) => return Ok(Identity::Session(session.0)),
+                Ok(Err(text)) => (RefusalCode::Session, text),
+                Err(_) => (RefusalCode::Closing, "the dispatcher stops".to_owned()),
             };
-            Ok(Identity::Session(session.0))
+            net.registry.borrow_mut().remove_session();
+            Err(opened)
         }
-        Role::Worker => net.registry.borrow_mut().add_worker(hello.worker).map(Identity::Worker),
+        Role::Worker => {
+            let added = net.registry.borrow_mut().add_worker(hello.worker);
+            added.map(Identity::Worker).map_err(full)
+        }
     }
 }
 

@@ -23,10 +23,10 @@ pub(crate) async fn serve(
     mut socket: UnixStream,
     mut life_line: Option<TcpStream>,
 ) -> Result<(), GreetingError> {
-    let Admitted { mut member, name, capabilities, .. } = admitted;
+    let Admitted { mut member, name, user, capabilities, .. } = admitted;
     let slabs = capabilities.contains(Capabilities::SLAB);
     let (link, mut cancel) = set_up(&member, &socket, slabs).map_err(io::Error::other)?;
-    attach(&member, name, link, Rc::new(socket.as_fd().try_clone_to_owned()?));
+    attach(&member, (name, user), link, Rc::new(socket.as_fd().try_clone_to_owned()?));
     let reason = tokio::select! {
         reason = end_of(&mut socket) => reason,
         reason = end_of_line(life_line.as_mut()) => reason,
@@ -91,12 +91,12 @@ impl CancelToken {
     }
 }
 
-fn attach(member: &Member, name: String, link: PeerLink, socket: Rc<OwnedFd>) {
+fn attach(member: &Member, (name, user): (String, String), link: PeerLink, socket: Rc<OwnedFd>) {
     let net = member.net();
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by rings");
-            net.tell(NetEvent::Client { session: SessionId(session), name, link });
+            net.tell(NetEvent::Client { session: SessionId(session), name, user, link });
         }
         Identity::Worker(index) => {
             // Before the core learns of the worker: no collective may come before the slabs that it

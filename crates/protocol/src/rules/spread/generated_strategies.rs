@@ -205,4 +205,6 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::spec::gathered,
     super::spec::gathered,
     super::spec::gathered,
+    super::spec::gathered,
+    super::spec::gathered,
 ];

@@ -83,6 +83,12 @@ impl Answers {
         self.open_waiting(Elements::default())
     }
 
+    /// Opens request 0, which the dispatcher answers without being asked: the description of a
+    /// named session.
+    pub(crate) fn open_first(&mut self) {
+        self.open.entry(0).or_insert_with(|| Answer::Waiting(Elements::default()));
+    }
+
     /// Opens a read whose elements are written to `bytes`.
     pub(crate) fn open_read(&mut self, range: ReadRange, bytes: Destination) -> u64 {
         self.open_waiting(Elements { bytes, range: Some(range), ..Elements::default() })
@@ -126,6 +132,14 @@ impl Answers {
             None => self.ops.push(op),
         }
         self.numbered += 1;
+    }
+
+    /// Continues the numbers of an earlier client of the session.
+    pub(crate) fn continue_numbers(&mut self, next: u64) {
+        self.numbered = next;
+        let kept = usize::try_from(next).map_or(OPS_KEPT, |next| next.min(OPS_KEPT));
+        self.ops.clear();
+        self.ops.resize(kept, Op::Synchronize);
     }
 
     /// Number of instructions with results that were sent in this session.

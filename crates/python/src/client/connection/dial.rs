@@ -5,7 +5,7 @@ use super::greeting::{DIAL_MAX, DialError, connect_tcp, greet, hello, unreachabl
 use super::payload::Payloads;
 use super::ring_connection::{RingConnection, Slabs};
 use super::tcp_connection::{self, TcpConnection};
-use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, Resume, Welcome};
+use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, NamedSession, Resume, Welcome};
 use gt_transport::{ControlKind, RingError, SlabReader, SlabWriter, receive_record};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,20 +13,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
-/// Opens a session at `address`, by rings where `ring` asks for them and the dispatcher is on this host.
+/// Opens a session at `address`, or attaches to the one that `session` names, by rings where `ring` asks for them and the dispatcher is on this host.
 pub(crate) fn dial(
     address: &str,
     token: Option<&str>,
     ring: bool,
+    session: Option<NamedSession>,
 ) -> Result<Box<dyn Connection>, DialError> {
     let capabilities = if ring { Capabilities::LOCAL } else { Capabilities::default() };
     if let Some(path) = address.strip_prefix("unix:") {
         let socket = UnixStream::connect(path).map_err(|source| unreachable_at(address, source))?;
-        let mut call = ConnectionAttempt { address, token, capabilities };
+        let mut call = ConnectionAttempt { address, token, capabilities, session };
         call.greet(&mut limited(&socket, address)?, None)?;
         return Ok(Box::new(call.rings(socket, None)?));
     }
-    let mut call = ConnectionAttempt { address, token, capabilities };
+    let mut call = ConnectionAttempt { address, token, capabilities, session };
     let mut stream = call.tcp()?;
     let welcome = call.greet(&mut stream, None)?;
     let Some(local) = &welcome.local_socket else {
@@ -54,6 +55,7 @@ struct ConnectionAttempt<'a> {
     address: &'a str,
     token: Option<&'a str>,
     capabilities: Capabilities,
+    session: Option<NamedSession>,
 }
 
 impl ConnectionAttempt<'_> {
@@ -62,7 +64,8 @@ impl ConnectionAttempt<'_> {
     }
 
     fn hello(&self, resume: Option<Resume>) -> Hello {
-        hello(self.token, self.capabilities, resume)
+        let session = self.session.clone().filter(|_| resume.is_none());
+        hello(self.token, self.capabilities, resume, session)
     }
 
     /// Sends the hello and returns the welcome. Reads not one byte more, because descriptors may

@@ -268,6 +268,11 @@ impl Connection for EmbeddedConnection {
         let (core, mut outputs) = self.split(answers);
         let event = match *message {
             FromClient::StatsRequest { request } => Event::StatsRequest { session, request },
+            FromClient::Sessions { request, .. } => {
+                // An embedded dispatcher has one session, which ends with its program.
+                outputs.session(session, &ToClient::Description { request, text: "" });
+                return;
+            }
             FromClient::Goodbye { .. } => Event::SessionClosed { session },
         };
         core.handle(event, &mut outputs);

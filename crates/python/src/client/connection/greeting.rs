@@ -1,6 +1,8 @@
 //! The first bytes of a connection: a TCP stream, a hello, the dispatcher's answer, and what goes wrong with them.
 
-use gt_protocol::handshake::{Capabilities, Handshake, Hello, Resume, Role, Token, Welcome};
+use gt_protocol::handshake::{
+    Capabilities, Handshake, Hello, NamedSession, Resume, Role, Token, Welcome,
+};
 use gt_transport::tcp::{self, Probes};
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -72,9 +74,10 @@ pub(crate) fn hello(
     token: Option<&str>,
     capabilities: Capabilities,
     resume: Option<Resume>,
+    session: Option<NamedSession>,
 ) -> Hello {
     let token = token.map(|token| Token(token.as_bytes().to_vec())).unwrap_or_default();
-    Hello { capabilities, resume, token, name: client_name(), ..Hello::new(Role::Client) }
+    Hello { capabilities, resume, token, session, name: client_name(), ..Hello::new(Role::Client) }
 }
 
 /// Name of this client in the dispatcher's log.

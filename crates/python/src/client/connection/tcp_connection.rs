@@ -426,7 +426,7 @@ fn try_resume(shared: &SharedConnection) -> Result<(), String> {
     let acknowledged = shared.lock().link.received();
     let resume =
         Resume { session: shared.welcome.session, secret: shared.welcome.secret, acknowledged };
-    let hello = hello(shared.token.as_deref(), Capabilities::default(), Some(resume));
+    let hello = hello(shared.token.as_deref(), Capabilities::default(), Some(resume), None);
     let welcome = match greet(&mut stream, &hello, &shared.address) {
         Ok(welcome) => welcome,
         Err(error @ DialError::Refused { .. }) => {

@@ -207,14 +207,14 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) ->
     }
 }
 
-fn other_session(py: Python<'_>, what: &str) -> PyErr {
+pub(crate) fn other_session(py: Python<'_>, what: &str) -> PyErr {
     runtime::hold_other_threads(py);
     let whose = runtime::whose();
     errors::mistake(py, ErrorClass::Runtime, format!("{what}: the tensor {whose}"))
 }
 
 /// The exception for a failure; where no worker is left it adds how to start one.
-fn failure(py: Python<'_>, failed: &Failed) -> PyErr {
+pub(crate) fn failure(py: Python<'_>, failed: &Failed) -> PyErr {
     let advice = runtime::with(py, |runtime| runtime.advice());
     errors::of_failure(py, failed, advice.as_deref())
 }

@@ -11,6 +11,8 @@ pub(crate) enum DescribeKind {
     Workers,
     /// Workers from which this session waits for an answer.
     Unanswered,
+    /// Names under which the session keeps values.
+    Published,
 }
 
 impl DescribeKind {
@@ -22,6 +24,7 @@ impl DescribeKind {
             Self::Counters => 2,
             Self::Workers => 3,
             Self::Unanswered => 4,
+            Self::Published => 5,
         };
         let mut word = Instruction::new(Op::Describe);
         word.operands.push(operand);

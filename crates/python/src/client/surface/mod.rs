@@ -14,6 +14,7 @@ pub(crate) mod history;
 pub(crate) mod methods;
 pub(crate) mod placing;
 pub(crate) mod properties;
+mod published;
 mod random;
 mod serialization;
 mod session;
@@ -48,6 +49,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     random::register(module)?;
     session::register(module)?;
     placing::register(module)?;
+    published::register(module)?;
     serialization::register(module)?;
     module.add_function(wrap_pyfunction!(signal::set_signal_variable, module)?)?;
     module.add_function(wrap_pyfunction!(signal::signal_new, module)?)?;

@@ -1,8 +1,10 @@
 //! The session: its beginning and end, and information about it.
 
+use super::published;
 use crate::client::connection::dial::dial;
 use crate::client::emission::read;
 use crate::client::session::{errors, runtime, spawn};
+use gt_protocol::handshake::NamedSession;
 use gt_protocol::message::Stats;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
@@ -36,7 +38,8 @@ fn init(py: Python<'_>) -> PyResult<()> {
 
 /// Connects to a dispatcher process; tensors of an earlier session become void.
 #[pyfunction]
-#[pyo3(signature = (address, token=None, verbose=false, ring=true, worker_seconds=None))]
+#[allow(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
+#[pyo3(signature = (address, token=None, verbose=false, ring=true, worker_seconds=None, session=None, lease_s=None))]
 fn connect(
     py: Python<'_>,
     address: String,
@@ -44,6 +47,8 @@ fn connect(
     verbose: bool,
     ring: bool,
     worker_seconds: Option<f64>,
+    session: Option<String>,
+    lease_s: Option<u32>,
 ) -> PyResult<()> {
     let hope = match worker_seconds.map(Duration::try_from_secs_f64) {
         None => runtime::WORKER_WAIT,
@@ -53,13 +58,15 @@ fn connect(
             return Err(errors::mistake(py, ErrorClass::Value, text));
         }
     };
-    let connection = py.detach(|| dial(&address, token.as_deref(), ring));
+    let session = session.map(|name| NamedSession { name, lease_s });
+    let is_named = session.is_some();
+    let connection = py.detach(|| dial(&address, token.as_deref(), ring, session));
     let connection = connection.map_err(|error| errors::unreachable(py, &error.to_string()))?;
     if verbose {
         errors::announce_progress(py, &connection.describe())?;
     }
     runtime::install(py, connection, true, Some(hope));
-    Ok(())
+    if is_named { published::continue_session(py) } else { Ok(()) }
 }
 
 /// Runs the dispatcher program until SIGINT or SIGTERM; returns the exit code.

@@ -279,3 +279,10 @@ def test_bad_leases() -> None:
             gt.connect("localhost:1", lease=-1, **options)
     with pytest.raises(gt.ConnectionLost):
         gt.connect("localhost:1", lease=5, session="a")
+
+
+def test_a_client_waits_for_its_workers(cluster: Cluster) -> None:
+    code = "gt.disconnect()\ngt.connect({!r}, workers={}, wait={})\n"
+    _, errors = cluster.client(code.format(cluster.address, 3, 0.1)).communicate(timeout=40)
+    assert "2 of 3 workers have joined" in errors
+    assert cluster.run(code.format(cluster.address, 2, 20) + "print('both')") == "both\n"

@@ -299,7 +299,7 @@ def test_dir_shows_what_users_type(title: str) -> None:
 
 
 def test_hidden_modules_can_be_imported() -> None:
-    hidden = {"composite", "creation", "gradients", "printing", "serialization", "session"}
+    hidden = {"composite", "creation", "gradients", "printing", "serialization"}
     assert not hidden & set(dir(gt))
     for name in hidden:
         assert importlib.import_module(f"gt.{name}") is getattr(gt, name)

@@ -29,6 +29,10 @@ impl Sink for Cluster {
         }
     }
 
+    fn give_up(&mut self, worker: WorkerIndex, reason: &str) {
+        panic!("worker {worker} is given up: {reason}");
+    }
+
     fn worker_message(&mut self, _: WorkerIndex, _: &ToWorker<'_>) {}
 
     fn session(&mut self, _: SessionId, message: &ToClient<'_>) {

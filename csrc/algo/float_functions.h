@@ -1,6 +1,7 @@
 // exp, tanh, sigmoid, erf and the normal distribution of float32 without branches, so that a loop
 // over them is vectorised.
-// Each is within 4 units in the last place of the rounded value (tests/kernels/test_array_kernels.py).
+// Each is within 4 units in the last place of the rounded value
+// (tests/kernels/test_array_kernels.py).
 //
 // The polynomials are Chebyshev fits over the stated ranges. Nothing here may have external
 // linkage: files of several instruction sets include it.

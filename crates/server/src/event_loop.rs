@@ -5,6 +5,8 @@
 //! takes them back when their cancel token is dropped. Nothing here blocks except
 //! [`EventLoop::sleep`].
 
+mod sessions;
+
 use crate::client::{Breach, ServedClient};
 use crate::leases::Leases;
 use crate::link::{Inbound, Outbound, PeerLink, SlabPayloads};

@@ -1,19 +1,12 @@
-//! Named sessions on the thread that owns the core: leases of those without a client, and what
-//! clients ask of sessions other than their own.
+//! Leases of named sessions: how long each outlives its client.
 
-use crate::event_loop::EventLoop;
-use gt_dispatcher::{Event, NamedSummary, SessionId, Sink};
-use gt_protocol::handshake::NamedSession;
-use gt_protocol::message::{DESCRIPTION_BYTES_MAX, SessionAction, ToClient};
+use gt_dispatcher::SessionId;
+use gt_protocol::message::SessionAction;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 
 /// Longest lease that a client may ask for: a week.
 const LEASE_MAX: Duration = Duration::from_hours(7 * 24);
-/// Bytes of a list that are left for its last line.
-const LAST_LINE_BYTES: usize = 64;
 
 /// Lease of a named session.
 #[derive(Debug)]
@@ -50,7 +43,8 @@ impl Leases {
         Self { default: default.min(LEASE_MAX), all: BTreeMap::new() }
     }
 
-    fn attach(&mut self, session: SessionId, lease_s: Option<u32>) {
+    /// Notes that a session has a client, which asks for this lease in seconds.
+    pub fn attach(&mut self, session: SessionId, lease_s: Option<u32>) {
         let asked = lease_s.map(|seconds| Duration::from_secs(seconds.into()).min(LEASE_MAX));
         let length = asked.unwrap_or(self.default);
         self.all.insert(session, Lease { length, since: None });
@@ -62,147 +56,35 @@ impl Leases {
         Some(end.saturating_duration_since(now))
     }
 
-    fn ended(&self, now: Instant) -> Vec<SessionId> {
+    /// Notes that a session has lost its client; returns its lease, or `None` if it ends now.
+    pub fn detach(&mut self, session: SessionId) -> Option<Duration> {
+        let lease = self.all.get_mut(&session).filter(|lease| !lease.length.is_zero())?;
+        lease.since = Some(Instant::now());
+        Some(lease.length)
+    }
+
+    /// Makes a session end with its client.
+    pub fn end_with_client(&mut self, session: SessionId) {
+        if let Some(lease) = self.all.get_mut(&session) {
+            lease.length = Duration::ZERO;
+        }
+    }
+
+    /// Forgets a session that ends.
+    pub fn remove(&mut self, session: SessionId) {
+        self.all.remove(&session);
+    }
+
+    /// Time since a session lost its client, and time left of its lease; `None` while it has one.
+    pub fn times(&self, session: SessionId, now: Instant) -> Option<(Duration, Duration)> {
+        let lease = self.all.get(&session)?;
+        let (since, end) = (lease.since?, lease.end()?);
+        Some((now.saturating_duration_since(since), end.saturating_duration_since(now)))
+    }
+
+    /// Sessions whose lease is over.
+    pub fn ended(&self, now: Instant) -> Vec<SessionId> {
         let is_over = |lease: &Lease| lease.end().is_some_and(|end| end <= now);
         self.all.iter().filter(|(_, lease)| is_over(lease)).map(|(&session, _)| session).collect()
-    }
-}
-
-impl EventLoop {
-    /// Opens the session of a new client, or attaches it to the one that it names.
-    pub(crate) fn open_session(
-        &mut self,
-        named: Option<NamedSession>,
-        user: &str,
-        answer: oneshot::Sender<Result<SessionId, String>>,
-    ) {
-        let opened = match named {
-            None => Ok(self.dispatcher.open_session()),
-            Some(NamedSession { name, lease_s }) => {
-                let attached = self.dispatcher.attach(&name, user);
-                attached
-                    .inspect(|&session| {
-                        self.leases.attach(session, lease_s);
-                        tracing::info!("session {} is {name:?} of {user:?}", session.0);
-                    })
-                    .map_err(|refusal| refusal.to_string())
-            }
-        };
-        let session = opened.as_ref().ok().copied();
-        if answer.send(opened).is_err()
-            && let Some(session) = session
-        {
-            self.client_gone(session);
-        }
-    }
-
-    /// Handles the end of a client's connection: a named session waits for its next client.
-    pub(crate) fn client_gone(&mut self, session: SessionId) {
-        self.drop_client(session);
-        if let Some(lease) = self.leases.all.get_mut(&session)
-            && !lease.length.is_zero()
-        {
-            lease.since = Some(Instant::now());
-            tracing::info!("session {} is detached for {} s", session.0, lease.length.as_secs());
-            return self.dispatcher.handle(Event::SessionDetached { session }, &mut self.outbox);
-        }
-        self.end_session(session);
-    }
-
-    /// Ends a session that has no client any more.
-    fn end_session(&mut self, session: SessionId) {
-        self.leases.all.remove(&session);
-        self.dispatcher.handle(Event::SessionClosed { session }, &mut self.outbox);
-    }
-
-    /// Ends the sessions whose lease is over; returns true if there was one.
-    pub(crate) fn end_leases(&mut self, now: Instant) -> bool {
-        let ended = self.leases.ended(now);
-        for &session in &ended {
-            tracing::info!("session {} ends: no client within its lease", session.0);
-            self.end_session(session);
-        }
-        !ended.is_empty()
-    }
-
-    /// Answers a client's request that concerns other sessions.
-    pub(crate) fn answer_sessions(&mut self, session: SessionId, asked: &SessionRequest) {
-        let SessionRequest { request, action, name } = asked;
-        let user = self.user_of(session);
-        let text = match action {
-            SessionAction::List => self.list(&user),
-            SessionAction::Detach | SessionAction::End => {
-                self.change(session, *action, name, &user).unwrap_or_else(|text| text)
-            }
-        };
-        self.outbox.session(session, &ToClient::Description { request: *request, text: &text });
-    }
-
-    /// Takes a session from its client, or ends it. The first letter of the answer tells if that
-    /// was done: `+` or `-`.
-    fn change(
-        &mut self,
-        asker: SessionId,
-        action: SessionAction,
-        name: &str,
-        user: &str,
-    ) -> Result<String, String> {
-        let named = self.dispatcher.session_of(name, user);
-        let NamedSummary { session, is_attached, .. } =
-            named.map_err(|refusal| format!("-{refusal}"))?;
-        let is_end = action == SessionAction::End;
-        if is_attached && session == asker {
-            return Err(format!("-session {name:?} is the one that asks"));
-        }
-        if !is_attached && !is_end {
-            return Err(format!("-session {name:?} has no client"));
-        }
-        if is_attached {
-            let what = if is_end { "ended" } else { "detached" };
-            let reason = format!("session {name} was {what} by `gt` of its user");
-            self.outbox.session(session, &ToClient::Goodbye { reason: &reason });
-            self.outbox.flush();
-            // The end of its connection detaches the session, or ends it.
-            if let Some(lease) = self.leases.all.get_mut(&session).filter(|_| is_end) {
-                lease.length = Duration::ZERO;
-            }
-            self.drop_client(session);
-        } else {
-            self.end_session(session);
-        }
-        Ok(format!("+session {name} is {}", if is_end { "ended" } else { "detached" }))
-    }
-
-    /// A line for each named session, the user's own first: `own` or `other`, the seconds since
-    /// when it has no client and those left of its lease (`-` where it has one), names, values,
-    /// bytes, user (`-` for none), name.
-    fn list(&self, user: &str) -> String {
-        let now = Instant::now();
-        let mut all: Vec<NamedSummary<'_>> = self.dispatcher.named().collect();
-        all.sort_by_key(|named| named.user != user);
-        let mut text = String::new();
-        for (place, named) in all.iter().enumerate() {
-            let NamedSummary { names, values, bytes, name, .. } = named;
-            let lease = self.leases.all.get(&named.session);
-            let since = lease.and_then(|lease| lease.since);
-            let times = match (since, lease.and_then(Lease::end)) {
-                (Some(since), Some(end)) => {
-                    let left = end.saturating_duration_since(now);
-                    let gone = now.saturating_duration_since(since);
-                    format!("{} {}", gone.as_secs(), left.as_secs())
-                }
-                _ => "- -".to_owned(),
-            };
-            let whose = if named.user == user { "own" } else { "other" };
-            let of = if named.user.is_empty() { "-" } else { named.user };
-            let line = format!("{whose} {times} {names} {values} {bytes} {of} {name}\n");
-            if text.len() + line.len() > DESCRIPTION_BYTES_MAX - LAST_LINE_BYTES {
-                // Writing to a string cannot fail.
-                let _ = writeln!(text, "more {}", all.len() - place);
-                break;
-            }
-            text.push_str(&line);
-        }
-        text
     }
 }

@@ -75,7 +75,9 @@ impl Client {
         let drawn = &rows[self.random.index(rows.len())];
         let forbidden = drawn.family == Family::Collective || drawn.op == Op::Session;
         let ends = forbidden && !self.random.percent(5);
-        let info = if ends { Op::Add.info() } else { drawn };
+        // Published values are the session's beside those that the accounts count.
+        let is_uncounted = drawn.op == Op::Publish;
+        let info = if ends || is_uncounted { Op::Add.info() } else { drawn };
         let mut instruction = Instruction::new(info.op);
         for operand in info.operands {
             let count = match operand.kind {

@@ -266,13 +266,12 @@ for choices, comparisons, masks and chains of elementwise operators from 1,024 n
 comparisons of integers, counts of bools, copies of transposed dimensions and stable sorts. `on`
 takes them for every size that they can compute, `off` for none.
 
-On a GPU, `auto` is random numbers and dropout; on an H100 or H200 also what has been timed
-to be ahead of PyTorch's there: attention and its gradient of head sizes 64 and 128 from
-2^24 pairs of positions on, and the gradient of `cross_entropy` from 2^24 scores on. `on` is
-also `matmul` and `linear` (bias and all) and attention with its gradient, in bfloat16 and
-float16, `layer_norm`, `rms_norm` and `cross_entropy` with their gradients in float32 too,
-and AdamW of a whole group in float32, wherever operands fit. What does not fit runs in
-PyTorch, and the worker says so on standard error, once for each operator and reason
+On a GPU, `auto` is random numbers and dropout; on an H100 or H200 also the gradient of
+`cross_entropy` from 2^24 scores on, which has been timed to be ahead of PyTorch's there.
+`on` is also `matmul` and `linear` (bias and all) and attention with its gradient, in
+bfloat16 and float16, `layer_norm`, `rms_norm` and `cross_entropy` with their gradients in
+float32 too, and AdamW of a whole group in float32, wherever operands fit. What does not fit
+runs in PyTorch, and the worker says so on standard error, once for each operator and reason
 (`gt.worker: PyTorch runs matmul in place of …, which does not take …`); so it does where
 there is no matching GPU or GT was built without nvcc. `off` draws random numbers on the
 host: their bits are the same.

@@ -41,12 +41,8 @@ class Row(NamedTuple):
     arguments."""
 
 
-# Compute capability of the GPUs (H100, H200) on which the kernels below are ahead of PyTorch's.
+# Compute capability of the GPUs (H100, H200) on which the kernel below is ahead of PyTorch's.
 HOPPER = (9, 0)
-# Pairs of a query and a key, over all heads, from which attention and its gradients together take
-# less time than PyTorch's, calls from Python included.
-PAIRS_MIN = 1 << 24
-HEAD_SIZES = (64, 128)
 # Scores from which the gradient of cross-entropy takes less time.
 SCORES_MIN = 1 << 24
 
@@ -54,19 +50,6 @@ SCORES_MIN = 1 << 24
 @functools.cache
 def _is_hopper(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
-
-
-def _attention_pays(kernels: CudaKernels, query: Tensor, key: Tensor, *_others: object) -> bool:
-    """Shapes alone decide: the gradient must read the sums that this kernel saved."""
-    b, h, t, k = query.shape
-    pairs = b * h * t * key.shape[2]
-    return _is_hopper(kernels.device) and k in HEAD_SIZES and pairs >= PAIRS_MIN
-
-
-def _attention_backward_pays(
-    kernels: CudaKernels, _grad: Tensor, query: Tensor, key: Tensor, *_others: object
-) -> bool:
-    return _attention_pays(kernels, query, key)
 
 
 def _cross_entropy_backward_pays(
@@ -416,10 +399,7 @@ ROWS = {
     "cross_entropy_backward": Row(_cross_entropy_backward, _cross_entropy_backward_pays),
 }
 # GT's own operators of the generic rows (gt/aten/own.txt), and their gradients.
-GENERIC = {
-    "attention": Row(_attention, _attention_pays),
-    "attention_backward": Row(_attention_backward, _attention_backward_pays),
-}
+GENERIC = {"attention": Row(_attention), "attention_backward": Row(_attention_backward)}
 # Kernels that several rows share: all draws (torch_creation.py), steps of one or many parameters.
 SHARED = {
     "random": Row(_fill, _always),

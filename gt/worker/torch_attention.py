@@ -143,7 +143,7 @@ def _flash_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients from the sums that flash attention saved; nothing was drawn for dropout."""
     counts, sizes = (None, None), (query.shape[2], key.shape[2])
-    seeds = torch.zeros(2, dtype=torch.uint64, device=query.device)
+    seeds = torch.empty(2, dtype=torch.uint64, device=query.device)  # not read
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_backward.default  # noqa: SLF001
     saved = (output, logsumexp, *counts, *sizes)
     grads: tuple[Tensor, Tensor, Tensor] = kernel(

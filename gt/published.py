@@ -7,6 +7,7 @@ client or to a disk.
 
 import json
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -18,7 +19,6 @@ from gt.safetensors_file import Json
 __all__ = ["publish", "unpublish"]
 
 DEPTH_MAX = 64  # nested dictionaries and lists: far below the stack's limit
-NAME_BYTES_MAX = 128
 Published: TypeAlias = (
     Tensor
     | bool
@@ -98,9 +98,9 @@ class Session(Mapping[str, Published]):
         for count in range(len(parts) - 1, 0, -1):
             entry, path = ".".join(parts[:count]), ".".join(parts[count:])
             if entry in names:
-                value = _value(entry, names[entry])
-                if isinstance(value, dict) and path in value:
-                    return value[path]
+                found = _at(_value(entry, names[entry]), path)
+                if found is not None:
+                    return found[0]
         raise _unknown(name)
 
     def __setitem__(self, name: str, value: object) -> None:
@@ -126,16 +126,28 @@ class Session(Mapping[str, Published]):
         return f"gt.session with {', '.join(map(repr, self)) or 'no names'}"
 
 
+def _at(value: Published, path: str) -> tuple[Published] | None:
+    """The part at a path of keys, joined by dots and with dots of their own; None without one."""
+    for key, part in value.items() if isinstance(value, dict) else ():
+        if path == str(key):
+            return (part,)
+        found = _at(part, path.removeprefix(f"{key}.")) if path.startswith(f"{key}.") else None
+        if found is not None:
+            return found
+    return None
+
+
 session = Session()
 
 
 def _check(name: str) -> None:
     if not isinstance(name, str):
         raise InvalidType(f"publish: a name is a string, not {_core.class_name(name)}")
-    if not 0 < len(name.encode()) <= NAME_BYTES_MAX or any(ord(letter) < 32 for letter in name):
+    most = _core.PUBLISHED_NAME_BYTES_MAX
+    is_control = any(unicodedata.category(letter) == "Cc" for letter in name)
+    if not 0 < len(name.encode()) <= most or is_control:
         raise InvalidValue(
-            f"publish: {name[:40]!r} is no name: 1 to {NAME_BYTES_MAX} bytes without control "
-            "characters"
+            f"publish: {name[:40]!r} is no name: 1 to {most} bytes without control characters"
         )
 
 

@@ -43,9 +43,6 @@ def init() -> None:
     _core.init()
 
 
-LEASE_SECONDS_MAX = 7 * 24 * 3600
-
-
 def connect(
     address: str,
     *,
@@ -102,9 +99,9 @@ def _lease(session: str | None, lease: float | None) -> int | None:
         return None
     if session is None:
         raise InvalidValue("gt.connect: a lease is of a session: give session=NAME too")
-    if not 0 <= lease <= LEASE_SECONDS_MAX:
+    if not 0 <= lease <= _core.LEASE_SECONDS_MAX:
         raise InvalidValue(
-            f"gt.connect: lease={lease!r}; expected 0 to {LEASE_SECONDS_MAX} seconds (a week)"
+            f"gt.connect: lease={lease!r}; expected 0 to {_core.LEASE_SECONDS_MAX} seconds (a week)"
         )
     return math.ceil(lease)
 

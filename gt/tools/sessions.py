@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import gt
 from gt import _core, config, published
 from gt.errors import InvalidValue
+from gt.tools import top
 
-ADDRESS = "127.0.0.1:12345"  # the default port
 COLUMNS = ("session", "user", "state", "lease_left_s", "names", "values", "bytes")
 
 Row = dict[str, str | int | bool | None]
@@ -110,6 +110,6 @@ def attach(address: str | None, name: str) -> int:
 
 
 def _connect(address: str | None) -> str:
-    where = address or config.session_options().address or ADDRESS
+    where = address or config.session_options().address or top.ADDRESS
     gt.connect(where)
     return where

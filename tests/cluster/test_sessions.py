@@ -253,6 +253,13 @@ def test_a_module_comes_back_by_its_paths() -> None:
     assert weight.requires_grad
     np.testing.assert_array_equal(weight.detach().numpy(), theirs[0].weight.detach().numpy())
     gt.unpublish("model")
+    gt.publish({"model": ours, "a.b": {"c": 5, 7: [1]}}, "run")
+    assert gt.session["run.model.0.weight"].shape == (2, 3)
+    assert gt.session["run.a.b.c"] == 5
+    assert gt.session["run.a.b.7"] == [1]
+    assert "run.model.0.none" not in gt.session
+    assert "run.a.b.c.d" not in gt.session
+    gt.unpublish("run")
 
 
 @pytest.mark.parametrize(
@@ -260,6 +267,9 @@ def test_a_module_comes_back_by_its_paths() -> None:
     [
         (1, "", InvalidValue, "is no name"),
         (1, "a\nb", InvalidValue, "is no name"),
+        (1, "a\x7f", InvalidValue, "is no name"),
+        (1, "a\x85", InvalidValue, "is no name"),
+        (1, "a" * 129, InvalidValue, "1 to 128 bytes"),
         (1, "x" * 129, InvalidValue, "128 bytes"),
         (1, 3, InvalidType, "a name is a string"),
         ({"a": {"b": object()}}, "w", InvalidType, "a.b is a object"),

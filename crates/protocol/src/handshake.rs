@@ -32,6 +32,8 @@ pub const TOKEN_BYTES_MAX: usize = 256;
 pub const NAME_BYTES_MAX: usize = 64;
 /// Maximum bytes of a session's name.
 pub const SESSION_NAME_BYTES_MAX: usize = 64;
+/// Longest lease of a named session in seconds: a week.
+pub const LEASE_SECONDS_MAX: u64 = 7 * 24 * 3600;
 /// Lease that leaves the choice to the dispatcher.
 const LEASE_OF_DISPATCHER: u32 = u32::MAX;
 /// Maximum bytes of a Unix socket's address, the length of `sun_path`.

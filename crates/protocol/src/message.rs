@@ -31,6 +31,9 @@ pub const REPLY_BYTES_MAX: usize = 64 * 1024;
 /// ring has room for it.
 pub const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 
+/// Maximum bytes of a name under which a session publishes values.
+pub const PUBLISHED_NAME_BYTES_MAX: usize = 128;
+
 /// A worker that instructions name by an index from now on, and the way to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer<'a> {

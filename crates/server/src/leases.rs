@@ -1,12 +1,12 @@
 //! Leases of named sessions: how long each outlives its client.
 
 use gt_dispatcher::SessionId;
+use gt_protocol::handshake::LEASE_SECONDS_MAX;
 use gt_protocol::message::SessionAction;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Longest lease that a client may ask for: a week.
-const LEASE_MAX: Duration = Duration::from_hours(7 * 24);
+const LEASE_MAX: Duration = Duration::from_secs(LEASE_SECONDS_MAX);
 
 /// Lease of a named session.
 #[derive(Debug)]

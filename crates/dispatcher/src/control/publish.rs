@@ -5,10 +5,10 @@ use crate::event::ClientFault;
 use crate::number::slot_of;
 use crate::plan::{PlanStop, Results};
 use crate::planner::Planner;
-use crate::session::published::{GeneratorState, NAME_BYTES_MAX, NAMES_MAX, VALUES_MAX};
+use crate::session::published::{GeneratorState, NAMES_MAX, VALUES_MAX};
 use crate::session::requests::request_number;
 use crate::session::value::{Handle, PendingLayout, Shards, Slots, Value, ValueState, slot_at};
-use gt_protocol::message::{Failure, FailureClass, ToClient};
+use gt_protocol::message::{Failure, FailureClass, PUBLISHED_NAME_BYTES_MAX, ToClient};
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Instruction, Meta, Operand};
 use smallvec::smallvec;
@@ -26,7 +26,10 @@ impl Planner<'_> {
         else {
             return Err(fault("seed"));
         };
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+        if name.is_empty()
+            || name.len() > PUBLISHED_NAME_BYTES_MAX
+            || name.contains(char::is_control)
+        {
             return Err(fault("name"));
         }
         let mut slots = Vec::with_capacity(instruction.operands.len());

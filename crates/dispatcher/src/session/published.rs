@@ -10,8 +10,6 @@ use std::fmt::Write;
 pub(crate) const KEPT_FIRST: u32 = 1 << 31;
 /// Maximum number of names of a session: one description lists them all.
 pub(crate) const NAMES_MAX: usize = 256;
-/// Maximum bytes of a name.
-pub(crate) const NAME_BYTES_MAX: usize = 128;
 /// Maximum number of values that a session keeps under all its names together.
 pub(crate) const VALUES_MAX: usize = 1 << 16;
 

@@ -28,12 +28,16 @@ use crate::client::backward::grad_fn::GradFn;
 use crate::client::emission::{convert, default_float};
 use crate::client::session::{caller, runtime, signal, site, spawn};
 use crate::client::value::dtype::{self, PyDtype};
+use gt_protocol::handshake::LEASE_SECONDS_MAX;
+use gt_protocol::message::PUBLISHED_NAME_BYTES_MAX;
 use pyo3::prelude::*;
 use tensor::{Tensor, set_size_class};
 
 /// Adds all functions and classes to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("LEASE_SECONDS_MAX", LEASE_SECONDS_MAX)?;
+    module.add("PUBLISHED_NAME_BYTES_MAX", PUBLISHED_NAME_BYTES_MAX)?;
     module.add_class::<Tensor>()?;
     module.add_class::<PyDtype>()?;
     module.add_class::<GradFn>()?;

@@ -5,6 +5,7 @@
 use super::Dispatcher;
 use crate::event::{SessionId, Sink};
 use crate::session::published::Published;
+use gt_protocol::handshake::SESSION_NAME_BYTES_MAX;
 
 /// Maximum number of named sessions, and of one user.
 const NAMED_MAX: usize = 1024;
@@ -22,7 +23,9 @@ pub(super) struct Named {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionRefusal {
-    #[error("{0:?} is no name of a session: letters, digits, `.`, `_`, `-` and `/`, 64 at most")]
+    #[error(
+        "{0:?} is no name of a session: letters, digits, `.`, `_`, `-` and `/`, {SESSION_NAME_BYTES_MAX} at most"
+    )]
     Name(String),
     #[error("session {0:?} belongs to another user")]
     OtherUser(String),
@@ -60,7 +63,8 @@ impl Dispatcher {
     /// [`SessionRefusal`]: the name has a client, belongs to another user, or is one too many.
     pub fn attach(&mut self, name: &str, user: &str) -> Result<SessionId, SessionRefusal> {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/".contains(letter);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+        let is_long = name.len() > SESSION_NAME_BYTES_MAX;
+        if name.is_empty() || is_long || !name.chars().all(is_plain) {
             return Err(SessionRefusal::Name(name.to_owned()));
         }
         if let Some(named) = self.named.get_mut(name) {

@@ -103,7 +103,7 @@ impl Producer {
         }
         let mut tail = self.tail;
         for part in parts {
-            tail = self.store(tail, part.len(), part.iter().copied());
+            tail = self.store(tail, part);
         }
         self.publish(tail);
         true
@@ -167,17 +167,18 @@ impl Producer {
         }
     }
 
-    /// Stores `count` words from a counter on, unpublished, and returns the counter behind them.
-    fn store(&self, counter: u32, count: usize, mut words: impl Iterator<Item = u32>) -> u32 {
-        let (first, second) = self.mapping.words_at(counter, count);
+    /// Stores words from a counter on, unpublished, and returns the counter behind them.
+    #[inline]
+    fn store(&self, counter: u32, words: &[u32]) -> u32 {
+        let (first, second) = self.mapping.words_at(counter, words.len());
         // Two loops and not a chained iterator, which tests at every word which half it is in.
-        for (slot, word) in first.iter().zip(words.by_ref()) {
-            slot.store(word, Ordering::Relaxed);
+        let (low, high) = words.split_at(first.len());
+        for (places, words) in [(first, low), (second, high)] {
+            for (place, word) in places.iter().zip(words) {
+                place.store(*word, Ordering::Relaxed);
+            }
         }
-        for (slot, word) in second.iter().zip(words) {
-            slot.store(word, Ordering::Relaxed);
-        }
-        counter.wrapping_add(to_counter(count))
+        counter.wrapping_add(to_counter(words.len()))
     }
 
     fn publish(&mut self, tail: u32) {

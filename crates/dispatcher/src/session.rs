@@ -214,8 +214,14 @@ impl Session {
     }
 
     pub fn define(&mut self, slot: u32, mut value: Value) {
-        let bytes = value.spec().bytes;
         value.site = self.site_of(value.number());
+        self.enter(slot, value);
+    }
+
+    /// Enters a value that has its call site.
+    #[inline]
+    pub fn enter(&mut self, slot: u32, value: Value) {
+        let bytes = value.spec().bytes;
         if let Some(handle) = self.place(slot) {
             *handle = Handle::Live(value);
             self.live_values += 1;

@@ -103,7 +103,8 @@ impl Producer {
         }
         let mut tail = self.tail;
         for part in parts {
-            tail = self.store(tail, part);
+            self.mapping.copy_in(tail, part);
+            tail = tail.wrapping_add(to_counter(part.len()));
         }
         self.publish(tail);
         true
@@ -165,20 +166,6 @@ impl Producer {
         } else {
             self.head = head;
         }
-    }
-
-    /// Stores words from a counter on, unpublished, and returns the counter behind them.
-    #[inline]
-    fn store(&self, counter: u32, words: &[u32]) -> u32 {
-        let (first, second) = self.mapping.words_at(counter, words.len());
-        // Two loops and not a chained iterator, which tests at every word which half it is in.
-        let (low, high) = words.split_at(first.len());
-        for (places, words) in [(first, low), (second, high)] {
-            for (place, word) in places.iter().zip(words) {
-                place.store(*word, Ordering::Relaxed);
-            }
-        }
-        counter.wrapping_add(to_counter(words.len()))
     }
 
     fn publish(&mut self, tail: u32) {

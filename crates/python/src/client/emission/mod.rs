@@ -38,6 +38,8 @@ use smallvec::SmallVec;
 pub(crate) enum Emission {
     /// Its results' variables have been added.
     Done,
+    /// Its one result, which has not been added.
+    One(Var),
     /// Nothing was sent: the operand at this position is a view whose memory was written since it
     /// was taken.
     Stale(usize),
@@ -114,14 +116,14 @@ pub(crate) fn emit(
             Some(_) | None => consumes,
         };
         let request = EmissionRequest { op, args, attrs, caller, consumes };
-        let publication = match publish_plain(py, request) {
-            Some(var) => {
-                vars.push(var?);
-                Publication::Done
+        if let Some(result) = publish_plain(py, request) {
+            let result = result?;
+            if let Some(edges) = edges {
+                record(py, op, args, (attrs, edges), caller, std::slice::from_ref(&result))?;
             }
-            None => publish(py, request, vars),
-        };
-        match publication {
+            return Ok(Emission::One(result));
+        }
+        match publish(py, request, vars) {
             Publication::Done => {}
             Publication::NotReady => {
                 runtime::prepare_for(py, caller)?;
@@ -347,7 +349,9 @@ fn record(
                 }
             });
         }
-        node.outputs.extend(vars.iter().map(|var| var.shared_meta(py)));
+        for var in vars {
+            node.outputs.push(var.shared_meta(py));
+        }
     });
     for (position, var) in (0..).zip(vars) {
         let bit = 1_u16 << position.min(15);

@@ -61,7 +61,9 @@ def test_every_test_runs_once_beside_others(tmp_path: Path):
     folder = tmp_path / "tests/operators"
     folder.mkdir(parents=True)
     body = "import os, pathlib, pytest\n@pytest.mark.parametrize('n', range({}))\ndef test_x(n):\n"
-    body += "    with pathlib.Path('ran').open('a') as file:\n        file.write(f'{} {{n}} ' + os.environ['PYTEST_XDIST_WORKER'] + '\\n')\n"
+    body += "    process = os.environ['PYTEST_XDIST_WORKER']\n"
+    body += "    with pathlib.Path('ran').open('a') as file:\n"
+    body += "        file.write(f'{} {{n}} {{process}}\\n')\n"
     (folder / "test_op_db.py").write_text(body.format(40, "shared"))
     for number in range(5):
         (folder / f"test_{number}.py").write_text(body.format(number + 1, number))

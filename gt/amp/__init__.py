@@ -1,8 +1,8 @@
 """Mixed precision: `autocast`, which casts operands as PyTorch's does, and `GradScaler`."""
 
-from gt import misses
+from gt.amp.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
 from gt.amp.grad_scaler import GradScaler
-from gt.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
+from gt.compat import misses
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 

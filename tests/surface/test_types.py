@@ -41,7 +41,7 @@ OPEN = {
     "gt.utils.checkpoint": {"checkpoint_sequential"},
 }  # fmt: skip
 # Methods that only say that they are missing.
-LACKS = set((ROOT / "gt/missing_methods.txt").read_text().split())
+LACKS = set((ROOT / "gt/compat/missing_methods.txt").read_text().split())
 
 mypy_here = pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed")
 pyright_here = pytest.mark.skipif(

@@ -19,8 +19,8 @@ from gt.composite.splitting import Cuts
 from gt.composite.splitting import Places
 from typing import Literal
 from typing import overload
-from gt import compat as compat
 from gt import _core as _core
+from gt import compat as compat
 from gt._core import Tensor as Tensor
 from gt._core import bfloat16 as bfloat16
 from gt._core import complex64 as complex64

@@ -49,6 +49,23 @@ pyright_here = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def stubs_of_a_build():
+    """Stubs that every build writes beside the extension modules, and git ignores."""
+    subprocess.run([sys.executable, ROOT / "tools/name_stubs.py", ROOT / "gt"], check=True)
+
+
+def test_a_build_writes_a_stub_for_every_public_module_of_compat():
+    written = {path.stem for path in (ROOT / "gt").glob("[a-z]*.pyi")}
+    modules = [(name, getattr(gt, name)) for name in dir(gt)]
+    found = {
+        name
+        for name, value in modules
+        if isinstance(value, types.ModuleType) and "/compat/" in (value.__file__ or "")
+    }
+    assert written == found
+
+
 def names_of(module):
     """The public names of a module, listed or shown by `dir`, that are not another's modules."""
     found = importlib.import_module(module)

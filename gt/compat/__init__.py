@@ -28,6 +28,16 @@ class _SecondNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if not fullname.startswith(_PREFIXES):
             return None
+        first = first_name(fullname)
+        try:
+            # Here and not later: while it loads, it may import itself by its second name.
+            importlib.import_module(first)
+        except ModuleNotFoundError as error:
+            if error.name != first:  # its own error
+                raise
+            return None
+        # If it did so, the import system would take that entry's spec, and load it once more.
+        sys.modules.pop(fullname, None)
         return importlib.machinery.ModuleSpec(fullname, self)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:  # noqa: ARG002
@@ -37,7 +47,7 @@ class _SecondNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         """Replaces the entry of sys.modules, which the import returns."""
         name = module.__name__
-        sys.modules[name] = importlib.import_module(first_name(name))
+        sys.modules[name] = sys.modules[first_name(name)]
 
 
 def first_name(name: str) -> str:

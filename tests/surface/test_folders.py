@@ -69,3 +69,11 @@ def test_a_module_runs_as_a_program():
     done = subprocess.run([sys.executable, "-m", "gt.server", "--help"], capture_output=True)
     assert done.returncode == 0
     assert b"dispatcher" in done.stdout
+
+
+def test_import_of_gt_loads_no_module_for_its_own_sake():
+    program = "import gt, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "gt.amp.casting" in loaded
+    assert not loaded & {"torch", "gt.nn", "gt.optim", "gt.mps", "gt.compat.mps", "gt.fft"}

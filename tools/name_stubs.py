@@ -24,15 +24,19 @@ def stubs() -> dict[str, str]:
 
 
 def stub(name: str) -> str:
-    """Text of a stub: it has the module's names, and all of another module that the module has."""
+    """Text of a stub: the module's names, with those that it takes from another module to show."""
     file = GT / f"compat/{name}.py"
     source = file if file.exists() else GT / f"compat/{name}/__init__.py"
-    lines = [
-        f"from {node.module} import *\n"
-        for node in ast.parse(source.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
-    ]
-    return "".join([*lines, f"from gt.compat.{name} import *\n"])
+    lines = [f"from gt.compat.{name} import *\n"]
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for alias in node.names:
+            if alias.name == "*":
+                lines.append(f"from {node.module} import *\n")
+            elif alias.asname == alias.name:
+                lines.append(f"from {node.module} import {alias.name} as {alias.name}\n")
+    return "".join(reversed(lines))  # the module's own names come last, and count
 
 
 def write(folder: pathlib.Path) -> None:

@@ -29,7 +29,7 @@ PRODUCT = 81.0  # of two values of a sample, at the most: they are summed in ano
 
 
 def runs(op: OpInfo) -> bool:
-    """Whether the numpy backend may compute an entry in another way than the native one."""
+    """True where the numpy backend may compute an entry in another way than the native one."""
     return not is_generic(op) and row_of(op) in (None, *QUICK)
 
 

@@ -85,6 +85,7 @@ from gt.distributed import Replicate as Replicate
 from gt.distributed import Shard as Shard
 from gt.distributed import distribute as distribute
 from gt.distributed.explanation import explain as explain
+from gt.errors import CancelledError as CancelledError
 from gt.errors import ConfigError as ConfigError
 from gt.errors import ConnectionLost as ConnectionLost
 from gt.errors import DtypeError as DtypeError
@@ -201,6 +202,7 @@ from gt.random import randn_like as randn_like
 from gt.random import randperm as randperm
 from gt.random import seed as seed
 from gt.random import set_rng_state as set_rng_state
+from gt.session import cancel as cancel
 from gt.session import connect as connect
 from gt.session import disconnect as disconnect
 from gt.session import gpu_workers as gpu_workers

@@ -16,7 +16,7 @@ use crate::workers::Workers;
 use gt_protocol::message::{FailureClass, ToClient};
 use gt_protocol::placement::Layout;
 use gt_protocol::rules::{ErrorClass, RuleError};
-use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use gt_protocol::{Attr, Id, Instruction, KEPT, Op, Operand};
 
 /// Bytes below which creations are not deferred: a megabyte more on a worker does no harm, and work
 /// that starts earlier ends earlier.
@@ -96,6 +96,9 @@ pub(crate) struct Planner<'p> {
     pub number: u64,
     /// Operands whose layout this plan has changed.
     pub changes: LayoutChanges,
+    /// True while workers are sent what they execute even if it is cancelled: the creation of a
+    /// value from before.
+    pub keeps: bool,
 }
 
 impl<'p> Planner<'p> {
@@ -105,7 +108,7 @@ impl<'p> Planner<'p> {
         id: SessionId,
         sink: &'p mut dyn Sink,
     ) -> Self {
-        Self { core, session, id, sink, number: 0, changes: LayoutChanges::new() }
+        Self { core, session, id, sink, number: 0, changes: LayoutChanges::new(), keeps: false }
     }
 
     /// Runs work that belongs to an earlier instruction: everything it emits carries that one's
@@ -172,7 +175,8 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// Sends an instruction with one result to `worker`; returns the result's slot.
+    /// Sends an instruction of the plan's own with one result to `worker`; returns the result's
+    /// slot.
     pub fn emit(
         &mut self,
         worker: u32,
@@ -182,6 +186,7 @@ impl<'p> Planner<'p> {
     ) -> u32 {
         let result = self.take_slot(worker);
         let mut word = self.word(op);
+        word.signal = KEPT;
         word.outputs.push(Id::slot(result));
         word.operands.extend(operands.iter().map(|&slot| Operand::Value(Id::slot(slot))));
         word.attrs.extend(attrs);

@@ -129,7 +129,9 @@ impl Planner<'_> {
         };
         let instruction = Run::step(op, deferred.attrs, SmallVec::new(), 1);
         let run = Run { instruction: &instruction, outputs: &[meta] };
+        let kept = std::mem::replace(&mut self.keeps, true);
         let results = self.on_behalf_of(number, |planner| planner.create_shards(run, &layout));
+        self.keeps = kept;
         match results.map(|mut results| results.pop()) {
             Ok(Some((_, shards))) => {
                 self.value_mut(slot).replace(shards);

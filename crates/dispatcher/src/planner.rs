@@ -96,8 +96,8 @@ pub(crate) struct Planner<'p> {
     pub number: u64,
     /// Operands whose layout this plan has changed.
     pub changes: LayoutChanges,
-    /// True while workers are sent what they execute even if it is cancelled: the creation of a
-    /// value from before.
+    /// True while workers are sent what they execute even if it is cancelled, since a value from
+    /// before depends on it: its creation, or its new layout.
     pub keeps: bool,
 }
 
@@ -165,7 +165,21 @@ impl<'p> Planner<'p> {
     pub fn word(&self, op: Op) -> Instruction<'static> {
         let mut word = Instruction::new(op);
         word.tag = low_half(self.number);
+        word.signal = self.kept_signal();
         word
+    }
+
+    /// The signal of a worker's instruction.
+    pub const fn kept_signal(&self) -> u16 {
+        if self.keeps { KEPT } else { 0 }
+    }
+
+    /// Runs work whose instructions are executed even if they are cancelled.
+    pub fn keeping<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.keeps, true);
+        let result = work(self);
+        self.keeps = before;
+        result
     }
 
     /// Sends an instruction to a worker, and before it the session if that has changed.
@@ -175,8 +189,7 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// Sends an instruction of the plan's own with one result to `worker`; returns the result's
-    /// slot.
+    /// Sends an instruction with one result to `worker`; returns the result's slot.
     pub fn emit(
         &mut self,
         worker: u32,
@@ -186,7 +199,6 @@ impl<'p> Planner<'p> {
     ) -> u32 {
         let result = self.take_slot(worker);
         let mut word = self.word(op);
-        word.signal = KEPT;
         word.outputs.push(Id::slot(result));
         word.operands.extend(operands.iter().map(|&slot| Operand::Value(Id::slot(slot))));
         word.attrs.extend(attrs);

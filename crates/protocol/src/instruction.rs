@@ -62,8 +62,8 @@ pub enum Attr {
     Text(Box<str>),
 }
 
-/// Signal of an instruction that a plan needs for itself, on its way to a worker: it is executed
-/// even where a user cancels what is around it, since a value from before may depend on it.
+/// Signal of an instruction on its way to a worker that is executed even where a user cancels what
+/// is around it, since a value from before depends on it.
 pub const KEPT: u16 = 1;
 
 /// One instruction. `operands` holds the fixed positions of the row first, then the list's values.

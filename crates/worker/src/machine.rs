@@ -18,7 +18,7 @@ use crate::state::MachineState;
 use crate::stream::Driver;
 use crate::table::NoValue;
 use cancel::Cancels;
-use gt_protocol::message::{self, Backends, FromWorker, Peer, Stats, ToWorker};
+use gt_protocol::message::{self, Backends, FailureClass, FromWorker, Peer, Stats, ToWorker};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError};
 use gt_protocol::{Instruction, Kind, Op};
 use std::fmt;
@@ -146,7 +146,7 @@ impl<E: Engine> Machine<E> {
                 if self.cancels.is_expected(replies.announced())
                     && self.state.is_cancelled(&instruction)
                 {
-                    self.cancel(&instruction);
+                    self.cancel(&instruction, next, replies, driver);
                 } else {
                     self.execute(&instruction, next, replies, driver);
                 }
@@ -175,7 +175,19 @@ impl<E: Engine> Machine<E> {
     }
 
     #[cold]
-    fn cancel(&mut self, instruction: &Instruction<'_>) {
+    fn cancel(
+        &mut self,
+        instruction: &Instruction<'_>,
+        next: &[u32],
+        replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) {
+        if instruction.op.info().kind() == Kind::Collective {
+            self.state.cancels_collective = true;
+            self.execute(instruction, next, replies, driver);
+            self.state.cancels_collective = false;
+            return;
+        }
         if let Some(rounding) = &mut self.state.rounding {
             rounding.seen(self.state.session, instruction);
         }
@@ -278,7 +290,7 @@ impl<E: Engine> Machine<E> {
         if matches!(instruction.op, Op::Read | Op::Synchronize) {
             let request = unsigned(instruction, "request").unwrap_or(0);
             replies.send(&FromWorker::FailedReply { request, failure });
-        } else if matches!(why, NoValue::Fault(_)) {
+        } else if matches!(why, NoValue::Fault(fault) if fault.class != FailureClass::Cancelled) {
             replies.send(&FromWorker::Failure(failure));
         }
     }

@@ -77,7 +77,7 @@ impl Planner<'_> {
             return self.session.define_failed(output, of_operand.unwrap_or(failure.clone()));
         };
         let borrowed = crate::reshard::Resharded::borrowed(&shards.slots);
-        let slots = self.own(meta, &shards.layout, borrowed);
+        let slots = self.keeping(|planner| planner.own(meta, &shards.layout, borrowed));
         let spec = self.session.specs.of(&meta, &shards.layout);
         let value = Value::new(spec, self.number, index, ValueState::Ready(slots));
         self.session.define(slot, value);

@@ -14,7 +14,7 @@ use gt_protocol::placement::Mesh;
 use gt_protocol::rules::decomposition::{Decomposition, decompose};
 use gt_protocol::rules::spread::{InputSpec, OpSpec, Strategy};
 use gt_protocol::rules::{ErrorClass, RuleError};
-use gt_protocol::{Attr, Id, Instruction, KEPT, Meta, Op, Operand, wire};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, wire};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -191,7 +191,6 @@ impl Planner<'_> {
         let consumes = run.instruction.consumes & consumable(operands);
         for (place, &worker) in mesh.members().iter().enumerate() {
             let mut word = self.word(run.instruction.op);
-            word.signal = self.kept_signal();
             word.payload = run.instruction.payload;
             let of_all = (&*run.instruction.attrs, run.outputs);
             word.attrs = member::local_attrs(of_all, choice, mesh, place);
@@ -215,10 +214,6 @@ impl Planner<'_> {
             self.send(worker, &word);
         }
         results
-    }
-
-    const fn kept_signal(&self) -> u16 {
-        if self.keeps { KEPT } else { 0 }
     }
 }
 

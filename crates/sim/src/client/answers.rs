@@ -155,7 +155,7 @@ impl Client {
                 for (&number, &root) in roots {
                     let excused = evidence.lost(number)
                         || evidence.homeless(number)
-                        || self.cancelled.is_allowed(number);
+                        || self.cancelled.excuses(number);
                     if root != Root::Perhaps && !excused && !self.reported.contains(&number) {
                         return Err(format!(
                             "synchronized, and nobody has told of the failure of %{number}"

@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 pub(super) struct Cancelled {
     /// Instructions below this number may be cancelled.
     before: u64,
+    /// Values of such instructions, and what depends on them.
+    fragile: BTreeSet<Id>,
     /// Results of optimizers' steps, and what depends on them.
     updated: BTreeSet<Id>,
     /// Those of them whose elements are not known.
@@ -27,6 +29,12 @@ impl Cancelled {
         number < self.before
     }
 
+    /// Returns true if the instruction of this number, or what it depends on, may be cancelled: its
+    /// own failure may never be found.
+    pub fn excuses(&self, number: u64) -> bool {
+        self.is_allowed(number) || self.fragile.iter().any(|id| id.parts().0 == number)
+    }
+
     pub fn has_unknown_elements(&self, value: Id) -> bool {
         self.unknown.contains(&value)
     }
@@ -37,6 +45,7 @@ impl Client {
     pub fn cancel(&mut self) -> Vec<u32> {
         self.cancelled.before = self.oracle.next_number();
         self.cancelled.unknown.extend(&self.cancelled.updated);
+        self.cancelled.fragile.extend(&self.live);
         let mut words = Vec::new();
         if let Err(error) = message::encode(&FromClient::Cancel, &mut words) {
             unreachable!("a cancel has no binary form: {error}");
@@ -44,9 +53,9 @@ impl Client {
         words
     }
 
-    /// Returns true if the instruction of this number may have been cancelled.
-    pub fn may_be_cancelled(&self, number: u64) -> bool {
-        self.cancelled.is_allowed(number)
+    /// Returns true if a value, or what it depends on, may have been cancelled.
+    pub fn may_be_cancelled(&self, value: Id) -> bool {
+        self.cancelled.fragile.contains(&value)
     }
 
     /// Number of answers that told of a cancelled value.
@@ -54,10 +63,10 @@ impl Client {
         self.cancelled.answers
     }
 
-    /// Notes whether the results of an instruction depend on an optimizer's step.
+    /// Notes on what the results of an instruction depend.
     pub(super) fn note_dependence(&mut self, instruction: &Instruction<'_>, results: &[Id]) {
         let is_update = instruction.op.info().family == Family::Update;
-        let Cancelled { updated, unknown, .. } = &mut self.cancelled;
+        let Cancelled { fragile, updated, unknown, .. } = &mut self.cancelled;
         let slots = &self.slots;
         let has = |set: &BTreeSet<Id>| {
             set.iter().any(|id| {
@@ -66,6 +75,9 @@ impl Client {
             })
         };
         let (is_updated, is_unknown) = (is_update || has(updated), has(unknown));
+        if has(fragile) {
+            fragile.extend(results);
+        }
         if is_updated {
             updated.extend(results);
         }

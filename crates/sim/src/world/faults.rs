@@ -59,10 +59,10 @@ impl Faults {
 
     /// Adds cancels of clients.
     pub fn add_cancels(&mut self, random: &mut Random) {
-        for _ in 0..random.between(1, 5) {
+        for _ in 0..random.between(1, 8) {
             self.supply.insert(random.index(self.supply.len() + 1), FaultKind::Cancel);
         }
-        self.rarity = self.rarity.min(60);
+        self.rarity = self.rarity.min(30);
     }
 }
 

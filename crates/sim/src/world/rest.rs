@@ -93,9 +93,8 @@ impl World {
         }
         for (id, live) in self.shell.accounts.held(session) {
             let (number, _) = id.parts();
-            let excused = evidence.lost(number)
-                || evidence.homeless(number)
-                || client.may_be_cancelled(number);
+            let excused =
+                evidence.lost(number) || evidence.homeless(number) || client.may_be_cancelled(id);
             let refused =
                 matches!(client.oracle.outcome(id), Some(Expectation::Failed { shape: None, .. }));
             if !live && !excused && !refused {

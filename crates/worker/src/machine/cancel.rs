@@ -1,7 +1,7 @@
 //! Cancelled instructions: those in front of a `cancel` that was announced. Each of them gets a
 //! failure for a result, which the other members of a collective learn in place of its bytes: so
-//! collectives keep their one order on all of their members. Frees, reads, uploads and what a plan
-//! needs for itself are executed as ever.
+//! collectives keep their one order on all of their members. Frees, reads, uploads and what a value
+//! from before depends on are executed as ever.
 
 use crate::engine::{Engine, EngineOperand};
 use crate::failure::{Cause, Fault};
@@ -38,15 +38,24 @@ impl<E: Engine> MachineState<E> {
     #[cold]
     pub fn is_cancelled(&self, instruction: &Instruction<'_>) -> bool {
         let is_ahead = |id| self.table.held(id).is_ok_and(|held| held.ahead != 0);
-        instruction.op.info().kind() == Kind::Compute
-            && instruction.op != Op::Upload
+        instruction.op.info().kind() != Kind::Control
+            && !matches!(instruction.op, Op::Upload | Op::AllReduceCoalesced)
             && instruction.signal != KEPT
             // Its result is there already, and may be in the place of an operand.
             && !self.group.is_computed(instruction.op)
             && !instruction.values().any(is_ahead)
     }
 
-    /// Marks the results of a cancelled instruction as failed, for the same reason as an operand
+    /// Refuses the part of a collective that is cancelled: the other members are told instead of
+    /// getting bytes.
+    pub fn check_collective(&self) -> Result<(), Fault> {
+        if self.cancels_collective {
+            return Err(Fault::new(FailureClass::Cancelled, CANCELLED));
+        }
+        Ok(())
+    }
+
+    /// Marks the results of a cancelled computation as failed, for the same reason as an operand
     /// that has failed. A cancelled step of an optimizer leaves parameter and state as they were.
     pub fn cancel(&mut self, instruction: &Instruction<'_>) {
         // One that was to be executed by itself, after the first of its group.

@@ -1,0 +1,240 @@
+"""Ctrl-C and `gt.cancel()` drop the queue of one session, and nothing else.
+
+Each queue here takes minutes, longer than a test may: who waits for it fails by the time limit.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from cluster import TESTS, Cluster, first_line, result, until
+
+import gt
+
+PRODUCTS = 2500  # of 1000 by 1000: some 50 ms each on one core
+SIZE = 1000
+START = f"""
+import os, signal, sys, threading, _thread
+kept = gt.arange(5.0)
+assert kept.sum().item() == 10.0
+x = gt.full(({SIZE}, {SIZE}), 1.0 / {SIZE})
+LAYOUT
+def queue():
+    y = x
+    for _ in range({PRODUCTS}):
+        y = y @ x
+    return y
+def interrupted(wait, kill):
+    try:
+        kill()
+        wait()
+    except KeyboardInterrupt:
+        return
+    raise SystemExit("no KeyboardInterrupt")
+def lost(value):
+    try:
+        value.sum().item()
+    except gt.CancelledError as error:
+        return str(error)
+    raise SystemExit("the value is there")
+dropped = queue()
+after = dropped + 1
+"""
+END = """
+assert kept.sum().item() == 10.0
+assert (gt.ones(3) * 2).sum().item() == 6.0
+assert abs(x.sum().item() - x.shape[0]) < 1
+assert abs((x @ x).sum().item() - x.shape[0]) < 1
+print(lost(dropped), lost(after), lost(dropped * 2), sep="|")
+"""
+KILLED = """
+print("ready", flush=True)
+try:
+    dropped.sum().item()
+except KeyboardInterrupt:
+    pass
+"""
+WAYS = {
+    "called": "gt.cancel()",
+    "called_twice": "gt.cancel(); dropped = queue(); after = dropped + 1; gt.cancel()",
+    "raised_in_a_read": (
+        "interrupted(lambda: dropped.sum().item(), threading.Timer("
+        "0.2, signal.raise_signal, [signal.SIGINT]).start)"
+    ),
+    "interrupted_in_synchronize": (
+        "interrupted(gt.synchronize, threading.Timer(0.2, _thread.interrupt_main).start)"
+    ),
+    "interrupted_in_a_full_queue": (
+        "interrupted(lambda: [queue() for _ in range(20)], "
+        "threading.Timer(1.0, _thread.interrupt_main).start)"
+    ),
+    "called_beside_a_read": (
+        "threading.Timer(0.2, gt.cancel).start(); print(lost(dropped), end='|')"
+    ),
+    "killed": KILLED,
+}
+LAYOUTS = {"one": "", "sharded": "x = gt.distribute(x, dim=0)"}
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster(request.param) as running:
+        running.wait_for_workers()
+        yield running
+
+
+def program(way: str, workers: int) -> str:
+    layout = LAYOUTS["one" if workers == 1 else "sharded"]
+    return f"{START.replace('LAYOUT', layout)}\n{WAYS[way]}\n{END}"
+
+
+def started(code: str, workers: int) -> "subprocess.Popen[str]":
+    """A program with workers of its own."""
+    path = os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", f"import gt\ngt.gpu_workers({workers})\n{code}"],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def check(client: "subprocess.Popen[str]", way: str) -> None:
+    """The program ends, with errors that name the first dropped product and the user's line."""
+    if way == "killed":
+        first_line(client)
+        client.send_signal(signal.SIGINT)
+    texts = result(client).strip().split("|")
+    product = rf"matmul f32\[{SIZE},{SIZE}\] f32\[{SIZE},{SIZE}\]"
+    for text in texts:
+        lines = text.splitlines()
+        assert re.fullmatch(
+            rf"cancelled before it ran, by Ctrl-C or gt\.cancel\(\); {product}", lines[0]
+        )
+        assert re.fullmatch(r"  in `matmul`, called at <string>:\d+", lines[1])
+    assert len(set(texts)) == 1, "all depend on the same product"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_with_workers_of_its_own(way: str, workers: int) -> None:
+    client = started(program(way, workers), workers)
+    try:
+        check(client, way)
+    finally:
+        client.kill()
+        client.communicate()
+
+
+@pytest.mark.parametrize("ring", ["0", "1"], ids=["rings", "tcp"])
+@pytest.mark.parametrize("way", WAYS)
+def test_with_a_dispatcher(cluster: Cluster, way: str, ring: str) -> None:
+    code = program(way, len(cluster.workers))
+    check(cluster.client(code, GT_NO_RING=ring), way)
+
+
+def test_another_session_loses_nothing(cluster: Cluster) -> None:
+    client = cluster.client(program("killed", len(cluster.workers)))
+    first_line(client)
+    gt.connect(cluster.address)
+    x = gt.arange(5.0)
+    w = gt.full((64, 64), 1.0 / 64)
+    y = gt.ones(64, 64)
+    for _ in range(200):
+        y = y @ w
+    client.send_signal(signal.SIGINT)
+    assert [(x * n).sum().item() for n in range(20)] == [10.0 * n for n in range(20)]
+    assert y.sum().item() == pytest.approx(64 * 64)
+    assert "cancelled before it ran" in result(client)
+    gt.disconnect()
+
+
+STEP = f"""
+import sys
+gt.manual_seed(0)
+model = gt.nn.Linear({SIZE}, {SIZE})
+optimizer = gt.optim.OPTIMIZER(model.parameters(), lr=1e-3)
+x = gt.ones({SIZE}, {SIZE})
+def step():
+    loss = (model(x) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+first = step().item()
+for _ in range(200):
+    last = step()
+gt.cancel()
+values = [p.sum().item() for p in model.parameters()]
+state = [v.sum().item() for s in optimizer.state.values() for v in s.values() if isinstance(v, gt.Tensor)]
+assert all(abs(v) < 1e9 for v in values + state)
+try:
+    last.item()
+except gt.CancelledError as error:
+    print("lost")
+assert step().item() < first
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_parameters_keep_what_their_last_step_left(cluster: Cluster, optimizer: str) -> None:
+    code = STEP.replace("OPTIMIZER", optimizer)
+    assert result(cluster.client(code)) == "lost\ngoes on\n"
+    client = started(code, len(cluster.workers))
+    try:
+        assert result(client) == "lost\ngoes on\n"
+    finally:
+        client.kill()
+        client.communicate()
+
+
+def test_a_read_that_needs_little_more_is_interrupted_and_loses_nothing() -> None:
+    code = """
+import threading, _thread
+x = gt.full((2000, 2000), 1.0 / 2000)
+x.sum().item()
+y = x @ x
+interrupt = threading.Timer(0.0, _thread.interrupt_main)
+interrupt.start()
+interrupt.join()
+try:
+    y.sum().item()
+    gt.synchronize()
+except KeyboardInterrupt:
+    pass
+print(round(y.sum().item()))
+"""
+    client = started(code, 1)
+    try:
+        assert result(client) == "2000\n"
+    finally:
+        client.kill()
+        client.communicate()
+
+
+def test_what_a_worker_dropped_was_not_executed() -> None:
+    code = START.replace("LAYOUT", "") + (
+        "gt.cancel()\nassert kept.sum().item() == 10.0\n"
+        "(stats,) = gt.debug.get_worker_stats()\nprint(stats['executed'])\n"
+    )
+    client = started(code, 1)
+    try:
+        # Frees are executed too.
+        assert int(result(client)) < 1.5 * PRODUCTS
+    finally:
+        client.kill()
+        client.communicate()
+
+
+def test_nothing_to_cancel() -> None:
+    gt.cancel()
+    x = gt.ones(3)
+    gt.cancel()
+    assert (x + x).sum().item() == 6.0
+    until(gt.is_connected)

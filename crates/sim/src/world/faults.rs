@@ -222,14 +222,15 @@ impl World {
         self.network.after(ticks, NetworkEvent::Resume(client));
     }
 
-    /// A client cancels what it has queued.
+    /// A client cancels what it has queued, and what it sends with the cancel.
     fn cancel(&mut self) {
         let client = self.random.index(self.clients.len());
         let connection = &mut self.clients[client];
         if connection.session.is_none() || connection.client.closed || connection.is_broken {
             return;
         }
-        let words = connection.client.cancel();
+        let mut words = connection.client.turn();
+        words.extend(connection.client.cancel());
         let bytes = connection.near.send(words);
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: client {client} cancels"));

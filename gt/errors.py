@@ -80,7 +80,7 @@ class WorkerError(Error, RuntimeError):
 
 
 class CancelledError(Error, RuntimeError):
-    """A value was dropped by Ctrl-C or `gt.cancel()` before it was computed; names the operation."""
+    """Ctrl-C or `gt.cancel()` dropped a value before it was computed; names the operation."""
 
 
 class LinAlgError(WorkerError):

@@ -93,7 +93,7 @@ impl ServedClient {
         }
         self.active_until = now + ACTIVE;
         let admitted = outbox.admit(self.session, &self.workers, now, load, self.held_back);
-        // What it waits for is dropped: a cancelled instruction needs no room.
+        // A cancelled instruction needs no room.
         let is_cancelled = self.inbound.is_cancelled(!admitted);
         self.held_back = !admitted && !is_cancelled;
         if self.held_back {

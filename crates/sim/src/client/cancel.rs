@@ -1,4 +1,4 @@
-//! What a client may be told of values that it has cancelled.
+//! Answers that a client may get for values that it has cancelled.
 //!
 //! An instruction before a cancel has run, or its results fail as cancelled. A step of an optimizer
 //! may also have left its operands as they were, so the elements of its results, and of what is

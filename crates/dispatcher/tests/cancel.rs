@@ -34,14 +34,11 @@ impl Sink for Received {
     }
 
     fn session(&mut self, _: SessionId, message: &ToClient<'_>) {
-        match message {
-            ToClient::FailedReply { request, failure } => {
-                assert_eq!(failure.class, FailureClass::Cancelled);
-                self.failed.push((*request, failure.text.to_owned(), failure.tag));
-            }
-            ToClient::Failure(_) => self.reported += 1,
-            _ => {}
+        if let ToClient::FailedReply { request, failure } = message {
+            assert_eq!(failure.class, FailureClass::Cancelled);
+            self.failed.push((*request, failure.text.to_owned(), failure.tag));
         }
+        self.reported += usize::from(matches!(message, ToClient::Failure(_)));
     }
 
     fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
@@ -75,12 +72,16 @@ impl Client {
     }
 
     fn run(&mut self, lines: &[&str]) {
-        lines.iter().for_each(|line| self.take(line, false).unwrap());
+        for line in lines {
+            self.take(line, false).unwrap();
+        }
         self.received.lines.clear();
     }
 
     fn cancel(&mut self, lines: &[&str]) {
-        lines.iter().for_each(|line| self.take(line, true).unwrap());
+        for line in lines {
+            self.take(line, true).unwrap();
+        }
     }
 }
 

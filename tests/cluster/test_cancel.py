@@ -15,6 +15,7 @@ from cluster import TESTS, Cluster, first_line, result
 
 import gt
 
+WAIT_SECONDS = 45.0  # on a busy machine; each queue takes longer
 PRODUCTS = 2500  # of 1000 by 1000: some 50 ms each on one core
 SIZE = 1000
 # Those over two workers take more words: so many fit the queue, and take some 200 ms each.
@@ -119,7 +120,7 @@ def check(client: "subprocess.Popen[str]", way: str) -> None:
     if way == "killed":
         first_line(client)
         client.send_signal(signal.SIGINT)
-    texts = result(client).strip().split("|")
+    texts = result(client, WAIT_SECONDS).strip().split("|")
     product = r"matmul f32\[(\d+),\1\] f32\[\1,\1\]"
     for text in texts:
         lines = text.splitlines()

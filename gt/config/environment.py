@@ -271,8 +271,8 @@ def idle_seconds() -> float:
 
 
 def look_ahead() -> int | None:
-    """How far workers read ahead in the stream: None for all of it, 0 for nothing, else a seed for
-    random extents.
+    """Extent of the stream that workers read ahead: None for all of it, 0 for nothing, else a seed
+    for random extents.
 
     Tests set GT_LOOK_AHEAD to show that no result depends on it.
     """

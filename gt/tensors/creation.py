@@ -459,7 +459,7 @@ def new_tensor(
 
 
 def is_tensor(obj: object) -> bool:
-    """Whether `obj` is a tensor."""
+    """True if `obj` is a tensor."""
     return isinstance(obj, Tensor)
 
 

@@ -1,4 +1,4 @@
-"""What is known of element types without a tensor: promotion, limits, the default."""
+"""Facts about element types that need no tensor: promotion, limits, the default dtype."""
 
 from typing import TypeAlias
 
@@ -82,7 +82,7 @@ def promote_types(type1: _core.dtype, type2: _core.dtype) -> _core.dtype:
 
 
 def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
-    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    """True if a result of dtype `from_` may be written into a tensor of dtype `to`."""
     return category(from_) <= category(to)
 
 
@@ -98,7 +98,7 @@ def result_type(tensor: Tensor | Number | complex, other: Tensor | Number | comp
 
 
 def common_type(*operands: Tensor | Number | complex) -> _core.dtype:
-    """The same of any number of operands."""
+    """The dtype of an operation on any number of operands, as `result_type` of two."""
     ranked: list[list[_core.dtype]] = [[], [], []]
     for x in operands:
         if isinstance(x, Tensor):

@@ -68,7 +68,7 @@ class SparseMuxTensor(MuxTensor):
         return copied
 
     def __reduce_ex__(self, protocol: object) -> tuple[Callable[..., object], tuple[object, ...]]:
-        """As a copy on the host; loading asks where it is to be (`map_location`)."""
+        """Pickles a copy on the host; loading asks for its device (`map_location`)."""
         parts = (self._indices(), self._values(), self.size(), self.is_coalesced())
         return torch._utils._rebuild_sparse_tensor, (self.layout, parts)  # noqa: SLF001
 

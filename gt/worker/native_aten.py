@@ -28,7 +28,7 @@ from gt.worker.reference_values import DTYPES, Array
 
 # The elements of the answer to a question, one byte each.
 _ANSWER_BYTES = 4096
-# What ends the places of one derivative.
+# End mark of the places of one derivative.
 _END = -1
 _FLOAT, _INT = DTYPES.index("float32"), DTYPES.index("int64")
 
@@ -40,7 +40,7 @@ Shapes = list[tuple[int, tuple[int, ...]]]
 class Operator:
     """One overload, of arguments by name."""
 
-    # Which arguments are images or weights, in order.
+    # Names of the arguments that are images or weights, in order.
     tensors: tuple[str, ...]
     # Dtypes and sizes of the results, of the tensors' sizes in place of the tensors.
     results: Callable[[Named], Shapes]
@@ -71,7 +71,7 @@ def _pool_gradients(
 
 
 def _of_lines(images_of: Operator) -> Operator:
-    """The same of lines, which are images of one row."""
+    """The operator for lines, which are images of one row."""
 
     def results(named: Named) -> Shapes:
         found = images_of.results(images.of_line(named))
@@ -182,7 +182,9 @@ def _of_part(
     wanted: Sequence[int],
     operands: Sequence[Array | None],
 ) -> tuple[Array, ...]:
-    """What is a member's own, where windows of an image reach what others hold."""
+    """A member's own part of the results or gradients, where windows of an image reach rows that
+    others hold.
+    """
     if wanted:
         values = parts.backward(part, gradients, operands, wanted, np.pad)
     else:

@@ -19,7 +19,7 @@ _ROWS = frozenset((*_UNARY, "relu_backward", "add", "sub", "mul", "div", "where"
 
 
 def run(steps: Sequence[Step], reuse: int) -> tuple[int, Array] | None:
-    """How many of the steps behind the first have run with it, at least one, and the last result.
+    """Number of steps behind the first that have run with it, at least one, and the last result.
 
     Args:
         steps: The instructions.

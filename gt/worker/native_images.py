@@ -30,7 +30,7 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 def _places(size: int, window: Sequence[int], ceil: bool) -> int:
-    """How many windows there are along a dimension; with `ceil` one may end outside."""
+    """Number of windows along a dimension; with `ceil` one may end outside."""
     kernel, stride, padding, dilation = window
     span = size + 2 * padding - dilation * (kernel - 1) - 1
     count = (span + stride - 1 if ceil else span) // stride + 1

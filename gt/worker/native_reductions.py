@@ -36,7 +36,7 @@ _NORMS = ("batch_norm", "batch_norm_backward", "rms_norm", "rms_norm_backward")
 
 
 def _multiplies(left: object, right: object) -> bool:
-    """Whether the two are arrays of one dtype that BLAS knows."""
+    """True if the two are arrays of one dtype that BLAS knows."""
     return (
         type(left) is np.ndarray
         and type(right) is np.ndarray

@@ -129,7 +129,7 @@ def places_of_largest(values: Tensor, kept: Tensor | None, bags: Tensor, count: 
     places = bags.expand(n, width)
 
     def first(where: Tensor, width: int) -> Tensor:
-        """Of each bag, the number of the first row where it holds; `n` where there is none."""
+        """Number of the first row of each bag where `where` is true; `n` for a bag without one."""
         found = gt.where(where, numbers, n)
         return gt.full((count, width), n).scatter_reduce(0, places[:, :width], found, "amin")
 

@@ -18,7 +18,7 @@ from gt.worker import torch_aten, torch_backward, torch_own
 from gt.worker.native.program import OF_KERNEL, RESULTS_MAX, TENSOR, NotFittingError, Program
 
 ROWS = ("aten", "aten_vjp")
-# What stands among GT's own operators and is one of PyTorch's here, too.
+# Operators that are among GT's own and are PyTorch's here, too.
 _PLAIN = torch_own.CHECKED | torch_own.CUT
 # GT's own operators that kernels of GT's own run (csrc/table), and their gradients.
 _KERNELS = frozenset(
@@ -26,7 +26,7 @@ _KERNELS = frozenset(
     for name in ("attention", "lstm_layer", "gru_layer", "rnn_layer")
     for suffix in ("", "_backward")
 )
-# Where the attribute `part` stands among those that a row may leave out.
+# Index of the attribute `part` among those that a row may leave out.
 _PART = 3
 
 
@@ -147,7 +147,7 @@ class _Writer:
             self._own_gradients(name, call, plan)
             return
         self._require(ast.parse(plan.line.condition, mode="eval").body, plan)
-        # Of complex numbers the operator runs again.
+        # The program is for real numbers: for complex ones Python runs the operator again.
         for place, kind in enumerate(self._kinds):
             if kind == TENSOR:
                 self.program.guard("real", place)
@@ -238,7 +238,7 @@ class _Writer:
 
 
 def _schema(name: str, variant: str) -> torch._C.FunctionSchema:
-    """Of an operator all of whose results are tensors, and which ATen's dispatcher has."""
+    """Schema of an operator all of whose results are tensors, and which ATen's dispatcher has."""
     overload = f"aten::{name}.{variant}" if variant else f"aten::{name}"
     if not torch._C._dispatch_has_kernel(overload):  # noqa: SLF001  TorchScript has it alone
         raise NotFittingError

@@ -128,13 +128,13 @@ def _found(shown: Places, wanted: Places) -> Places:
     """Index in `shown` of each of the positions `wanted`."""
     order = np.argsort(shown, kind="stable")
     at = np.searchsorted(shown, wanted, sorter=order)
-    found: Places = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else at
-    if wanted.size and not (len(order) and np.array_equal(shown[found], wanted)):
+    indices: Places = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else at
+    if wanted.size and not (len(order) and np.array_equal(shown[indices], wanted)):
         raise NotSupported(
             "as_strided: elements of the memory that this view does not show; call it of the "
             "tensor that the view was taken of"
         )
-    return found
+    return indices
 
 
 def _uploaded(places: Places) -> Tensor:

@@ -187,12 +187,12 @@ def use_threads(count: int | None) -> None:
 
 def stand_alone() -> None:
     """Let this process and its children use one small worker of their own, and no layout file."""
-    kept = "numpy" if backend() == "numpy" else "native"
+    worker_backend = "numpy" if backend() == "numpy" else "native"
     for variable in variables.VARIABLES:
         if variable.of_session:
             os.environ.pop(variable.name, None)
     os.environ |= {
-        variables.BACKEND.name: kept,
+        variables.BACKEND.name: worker_backend,
         variables.WORKER_COUNT.name: "1",
         variables.THREADS.name: "1",
     }

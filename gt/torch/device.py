@@ -205,8 +205,8 @@ def _below(operator: Any, *args: object, **kwargs: object) -> object:  # noqa: A
 
 
 def _from_host(operator: Any, *args: object, **kwargs: object) -> torch.Tensor:  # noqa: ANN401
-    made: torch.Tensor = operator(*args, **{**kwargs, "device": "cpu", "pin_memory": False})
-    return elsewhere.upload(made)
+    host_tensor: torch.Tensor = operator(*args, **{**kwargs, "device": "cpu", "pin_memory": False})
+    return elsewhere.upload(host_tensor)
 
 
 def _empty(size: list[int], *, dtype: torch.dtype | None = None, **_: object) -> torch.Tensor:

@@ -47,10 +47,10 @@ class SparseMuxTensor(MuxTensor):
         kwargs.setdefault("device", self.device)
         if not args or isinstance(args[0], int):
             args = (args or (0,),)
-        made: torch.Tensor = torch.sparse_coo_tensor(
+        result: torch.Tensor = torch.sparse_coo_tensor(
             *args, dtype=self.dtype, check_invariants=False, **kwargs
         )
-        return made
+        return result
 
     def tolist(self) -> Any:  # noqa: ANN401 - as PyTorch's error says
         """Raises, as for every sparse tensor."""
@@ -96,11 +96,11 @@ def on_host(tensor: SparseMuxTensor) -> torch.Tensor:
     """A copy on the host."""
     entries = tensor.entries
     with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - `gt run` has one
-        made: torch.Tensor = torch.sparse_coo_tensor(
+        result: torch.Tensor = torch.sparse_coo_tensor(
             interop.to_torch(entries._indices()),  # noqa: SLF001 - PyTorch's names
             interop.to_torch(entries._values()),  # noqa: SLF001
             tuple(entries.shape),
             is_coalesced=entries.is_coalesced(),
             check_invariants=False,
         )
-    return made
+    return result

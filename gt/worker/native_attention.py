@@ -42,10 +42,10 @@ def gradients(
 ) -> Mapping[str, Array]:
     """Gradients of query, key and value; `saved` is what `compute` gave."""
     operands = [named[word] for word in TENSORS]
-    made = native_kernels.run(
+    results = native_kernels.run(
         "attention_backward", grad, *operands, *saved, *_options(named), takes_all=True
     )
-    return dict(zip(TENSORS, _whole(made), strict=True))
+    return dict(zip(TENSORS, _whole(results), strict=True))
 
 
 def _options(named: Named) -> tuple[object, ...]:

@@ -188,8 +188,8 @@ def _index_put(
 
 def _sort(self: Array, dim: int, descending: bool, stable: bool) -> object:
     x = self if self.flags.c_contiguous else copied(self)
-    made = native_kernels.run("sort", x, True, dim, descending, takes_all=True)
-    return NUMPY["sort"](self, dim, descending, stable) if made is None else made[:2]
+    results = native_kernels.run("sort", x, True, dim, descending, takes_all=True)
+    return NUMPY["sort"](self, dim, descending, stable) if results is None else results[:2]
 
 
 def kernels() -> dict[str, Kernel]:

@@ -39,10 +39,10 @@ def rows(value: Array) -> Array:
 
 def copied(value: Array) -> Array:
     """A contiguous copy."""
-    made = native_kernels.run("row_major", value)
-    if made is None:
+    results = native_kernels.run("row_major", value)
+    if results is None:
         return np.array(value, order="C", subok=True)
-    return made[0].view(type(value))
+    return results[0].view(type(value))
 
 
 def as_array(value: object) -> Array:

@@ -99,11 +99,11 @@ class _Writer:
             raise NotFittingError
         schema = _schema(name, variant)
         build, count = arguments.parse(text, torch_aten.dtype_named)
-        given, named = build([_Place(place) for place in range(count)])
+        args, named = build([_Place(place) for place in range(count)])
         positional = [one.name for one in schema.arguments if not one.kwarg_only]
-        if len(given) > len(positional):
+        if len(args) > len(positional):
             raise NotFittingError
-        values = {**dict(zip(positional, given, strict=False)), **named}
+        values = {**dict(zip(positional, args, strict=False)), **named}
         if not values.keys() <= {one.name for one in schema.arguments}:
             raise NotFittingError
         for formal in schema.arguments:
@@ -115,9 +115,9 @@ class _Writer:
         """An operator of GT's own, whose arguments are all in their order."""
         (schema,) = schemas.of(overload)
         build, count = arguments.parse(text, torch_aten.dtype_named)
-        given, named = build([_Place(place) for place in range(count)])
+        args, named = build([_Place(place) for place in range(count)])
         names = [one.name for one in schema.arguments]
-        values = {**dict(zip(names, given, strict=False)), **named}
+        values = {**dict(zip(names, args, strict=False)), **named}
         for name in names:
             self._own_argument(values.get(name))
         for place in self.program.kernel_alone(overload):
@@ -155,16 +155,16 @@ class _Writer:
         for node, formal in zip(call.args, schema.arguments, strict=True):
             self._expression(node, formal, plan)
         places = self.program.call(name, "")
-        for kept in plan.kept:
-            self._result(places[kept])
+        for result in plan.kept:
+            self._result(places[result])
 
     def _own_gradients(self, name: str, call: ast.Call, plan: torch_backward.Plan) -> None:
         """A backward operator of GT's own, which itself asks what a line's condition does."""
         for node in call.args:
             self._own_argument(_read(node, plan))
         places = self.program.kernel_alone(name)
-        for kept in plan.kept:
-            self._result(places[kept])
+        for result in plan.kept:
+            self._result(places[result])
 
     def _state(self, results: Sequence[int]) -> None:
         """Ends the program: its results are as the instruction states them."""

@@ -32,9 +32,11 @@ impl Dispatcher {
         }
         let text = format!("worker {index} is gone ({reason}) and held this value");
         for (&id, session) in &mut self.sessions {
+            let before = session.live_values();
             let orphans = forget_worker(session, index, &text);
             self.core.workers.free_all(orphans.into_iter(), sink);
-            sink.session(id, &ToClient::WorkerLeft { index, reason: message::clip(reason) });
+            let reason = with_losses(reason, before - session.live_values());
+            sink.session(id, &ToClient::WorkerLeft { index, reason: message::clip(&reason) });
         }
         let requests = self.core.requests.open.iter();
         let lost: Vec<i64> = requests
@@ -66,6 +68,15 @@ impl Dispatcher {
         } else {
             self.answered(index, key, None, sink);
         }
+    }
+}
+
+/// `its process ended; 3 values were lost`.
+fn with_losses(reason: &str, count: usize) -> String {
+    match count {
+        0 => format!("{reason}; no value was lost"),
+        1 => format!("{reason}; 1 value was lost"),
+        _ => format!("{reason}; {count} values were lost"),
     }
 }
 

@@ -14,7 +14,7 @@ use gt_transport::{
     CHUNK_BYTES_MAX, Consumer, ControlKind, FutexWaker, HEAD_WORDS, Producer, RingError, SharedCpu,
     SlabReader, SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
 };
-use gt_worker::{PeerId, Replies, Stop};
+use gt_worker::{PeerId, Replies, Running, Stop};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, OwnedFd};
@@ -135,7 +135,10 @@ fn watch(control: &OwnedFd, events: &Sender<PeerEvent>, waker: &FutexWaker) {
         let event = match record.kind {
             ControlKind::Peer => PeerEvent::Joined(peer, descriptors),
             ControlKind::PeerGone => PeerEvent::Gone(peer),
-            ControlKind::Setup | ControlKind::Shutdown | ControlKind::Fork => exit(),
+            ControlKind::Setup
+            | ControlKind::Shutdown
+            | ControlKind::Fork
+            | ControlKind::Ended => exit(),
         };
         if events.send(event).is_err() {
             exit();
@@ -183,6 +186,7 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
                 idle.end();
             }
             let limit = idle.limit();
+            answers.rest();
             machine.flush_record();
             py.detach(|| stream.wait_for_words(&mut words, limit));
             idle.look(py)?;
@@ -227,6 +231,11 @@ struct RingReplies {
 }
 
 impl RingReplies {
+    /// Notes that nothing runs: a worker that ends now ends for no instruction's sake.
+    fn rest(&mut self) {
+        self.ring.mark([0; 3]);
+    }
+
     /// Writes a long reply's bytes to the slab; false where they go among the words.
     fn publish_beside(&mut self, reply: &Reply<'_>) -> bool {
         let Some(slabs) = &mut self.slabs else { return false };
@@ -249,6 +258,10 @@ impl RingReplies {
 impl Replies for RingReplies {
     fn chunk_bytes_max(&self) -> usize {
         if self.slabs.is_some() { CHUNK_BYTES_MAX } else { REPLY_BYTES_MAX }
+    }
+
+    fn running(&mut self, Running { session, tag, op }: Running) {
+        self.ring.mark([session, tag, op.info().code.into()]);
     }
 
     fn payload(&mut self, show: &mut dyn FnMut(u64, &[u8])) -> bool {

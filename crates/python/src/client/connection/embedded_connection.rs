@@ -1,9 +1,11 @@
 //! The connection to an embedded dispatcher: its core called inline, a ring to each worker.
 
+mod replacement;
+
 use super::answers::Answers;
 use super::payload::{self, Payloads};
-use super::worker_child::{ForkServer, WorkerChild};
-use super::{Connection, SharedInbox};
+use super::worker_child::{ForkReport, ForkServer, WorkerChild};
+use super::{Connection, Deaths, SharedInbox};
 use gt_dispatcher::{
     CostModel, Dispatcher, Event, SessionId, Sink, TraceLine, TraceNotes, WorkerIndex,
 };
@@ -13,9 +15,12 @@ use gt_protocol::text;
 use gt_protocol::wire::{self, EncodeError};
 use gt_protocol::{Family, Instruction, Meta, Op};
 use gt_server::{Backlog, LineLog};
-use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader};
+use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader, peer_closed};
 use std::os::fd::{AsFd, OwnedFd};
+use replacement::LifeLines;
+pub(crate) use replacement::{ConnectWorkersError, StartWorker, connect_workers};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Ring words that one instruction may need: the longest payload, and the plan around it.
 const ROOM_WORDS: usize = 12 * 1024;
@@ -54,6 +59,8 @@ pub(crate) struct StartedWorkers {
     pub chunks: Vec<SlabReader>,
     /// The process that forks the workers, if they are forked.
     pub fork_server: Option<ForkServer>,
+    /// Starts another worker in the place of one whose process has ended.
+    pub start: Option<StartWorker>,
 }
 
 pub(crate) struct EmbeddedConnection {
@@ -63,6 +70,10 @@ pub(crate) struct EmbeddedConnection {
     /// Large chunks of answers, by worker.
     chunks: Vec<SlabReader>,
     fork_server: Option<ForkServer>,
+    start_worker: Option<StartWorker>,
+    /// Number of workers before the present one, by index.
+    incarnations: Vec<u32>,
+    life_lines: LifeLines,
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
@@ -87,7 +98,7 @@ impl Log {
 
 impl EmbeddedConnection {
     pub(crate) fn new(workers: StartedWorkers, log: Option<Log>, backend: String) -> Self {
-        let StartedWorkers { links, chunks, fork_server } = workers;
+        let StartedWorkers { links, chunks, fork_server, start: start_worker } = workers;
         let mut core = Dispatcher::new();
         let mut answers = Answers::default();
         let mut ignore = LinkSink {
@@ -107,7 +118,22 @@ impl EmbeddedConnection {
         let session = core.open_session();
         let scratch = Vec::new();
         let given_up = Vec::new();
-        Self { core, session, links, chunks, fork_server, scratch, log, backend, given_up }
+        let incarnations = vec![0; links.len()];
+        let life_lines = LifeLines::new(links.iter().map(|link| &*link.control));
+        Self {
+            core,
+            session,
+            links,
+            chunks,
+            fork_server,
+            start_worker,
+            incarnations,
+            life_lines,
+            scratch,
+            log,
+            backend,
+            given_up,
+        }
     }
 
     /// Sets the costs of work and traffic that the planner uses.
@@ -131,26 +157,41 @@ impl EmbeddedConnection {
     fn end_given_up(&mut self, answers: &mut Answers) {
         // The loop ends: each worker is ended once, and a lost worker is sent nothing more.
         while let Some((index, reason)) = self.given_up.pop() {
-            self.lost(to_usize(index), &reason, answers);
+            self.end_worker(to_usize(index), &reason, answers);
         }
     }
 }
 
 impl EmbeddedConnection {
-    /// Takes the worker processes that were forked since the last call.
-    fn take_forked(&mut self, answers: &mut Answers) {
-        while let Some((index, child)) = self.fork_server.as_ref().and_then(ForkServer::take_forked)
-        {
-            let process = child.id();
-            let worker = WorkerIndex::try_from(index).expect("workers are few");
-            let Some(link) = self.links.get_mut(to_usize(worker)) else { continue };
-            link.child = child;
-            if !link.alive {
-                link.end(); // lost before it was known
+    /// Takes the fork server's reports since the last call.
+    fn take_reports(&mut self, answers: &mut Answers) {
+        while self.take_report(Duration::ZERO, answers) {}
+    }
+
+    /// Takes a report of the fork server, if one arrives within `patience`.
+    fn take_report(&mut self, patience: Duration, answers: &mut Answers) -> bool {
+        let server = self.fork_server.as_ref();
+        let Some(report) = server.and_then(|server| server.take_report(patience)) else {
+            return false;
+        };
+        match report {
+            ForkReport::Forked(worker, child) => {
+                let process = child.id();
+                let Some(link) = self.links.get_mut(to_usize(worker)) else { return true };
+                link.child = child;
+                if !link.alive {
+                    link.end(); // lost before it was known
+                }
+                let (core, mut outputs) = self.split(answers);
+                core.handle(Event::WorkerProcess { index: worker, process }, &mut outputs);
             }
-            let (core, mut outputs) = self.split(answers);
-            core.handle(Event::WorkerProcess { index: worker, process }, &mut outputs);
+            ForkReport::Ended { index, process, manner } => {
+                if let Some(link) = self.links.get_mut(to_usize(index)) {
+                    link.child.note_end(process, manner);
+                }
+            }
         }
+        true
     }
 
     /// Handles the first message among a worker's words, with its bytes if those came through the
@@ -297,14 +338,14 @@ impl Connection for EmbeddedConnection {
 
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
         if self.links.get(index).is_some_and(|link| !link.has_started) && !words.is_empty() {
-            self.take_forked(answers);
+            self.take_reports(answers);
             self.links[index].has_started = true;
         }
         let mut rest = words;
         while !rest.is_empty() {
             match self.handle_first(index, rest, answers) {
                 Ok(used) => rest = rest.get(used..).unwrap_or_default(),
-                Err(reason) => return self.lost(index, &reason, answers),
+                Err(reason) => return self.end_worker(index, &reason, answers),
             }
             self.end_given_up(answers);
             if self.links.get(index).is_none_or(|link| !link.alive) {
@@ -314,27 +355,15 @@ impl Connection for EmbeddedConnection {
     }
 
     fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers) {
-        self.take_forked(answers);
-        let Some(link) = self.links.get_mut(index) else { return };
-        if !link.alive {
-            return;
-        }
-        link.alive = false;
-        link.end();
-        let (core, mut outputs) = self.split(answers);
-        let index = WorkerIndex::try_from(index).expect("workers are few");
-        core.handle(Event::WorkerLeft { index, reason }, &mut outputs);
-        self.end_given_up(answers);
-        for (peer, link) in self.links.iter().enumerate().filter(|(_, link)| link.alive) {
-            let record = gt_transport::ControlRecord {
-                kind: gt_transport::ControlKind::PeerGone,
-                index,
-                value: 0,
-            };
-            // A peer that cannot be told is ending too.
-            drop(gt_transport::send_record(link.control.as_fd(), &record, &[]));
-            let _ = peer;
-        }
+        self.replace_lost(index, reason, answers);
+    }
+
+    fn deaths(&self) -> Option<Deaths> {
+        self.life_lines.deaths()
+    }
+
+    fn has_dead_worker(&mut self) -> bool {
+        self.links.iter().any(|link| link.alive && peer_closed(link.control.as_fd()))
     }
 
     fn describe(&self) -> String {
@@ -356,7 +385,8 @@ impl Connection for EmbeddedConnection {
     }
 
     fn close(&mut self) {
-        self.take_forked(&mut Answers::default());
+        self.life_lines.end();
+        self.take_reports(&mut Answers::default());
         for link in &mut self.links {
             link.end();
         }
@@ -390,6 +420,11 @@ impl WorkerProcess {
         if self.frees.len() > FREES_WORDS_MAX {
             self.write(&[]);
         }
+    }
+
+    /// Returns true once its process has looked for work.
+    fn has_run(&self) -> bool {
+        self.has_started || self.producer.has_reader()
     }
 
     /// Ends the worker at once: none of its values is needed any more.

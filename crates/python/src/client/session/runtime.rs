@@ -1,7 +1,8 @@
 //! The client's single state and the operations on it: preparing and sending instructions, waiting
 //! for answers, replacing connections. Files import only those before them in this order: `ending`,
-//! `fork`, `state`, `patience`, `prepare`, `silence`, `wait`, `replace`.
+//! `fork`, `state`, `deaths`, `patience`, `prepare`, `silence`, `wait`, `replace`.
 
+mod deaths;
 mod ending;
 mod fork;
 mod patience;
@@ -11,6 +12,7 @@ mod silence;
 mod state;
 mod wait;
 
+pub(crate) use deaths::watch_deaths;
 pub(crate) use ending::hold_other_threads;
 pub(crate) use patience::WORKER_WAIT;
 pub(crate) use prepare::{prepare, prepare_for, prepare_payload, set_opener};

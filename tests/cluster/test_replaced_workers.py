@@ -1,0 +1,344 @@
+"""A worker whose process dies is replaced, and the program goes on.
+
+Programs run in processes of their own. What only the dead worker held is lost with a clear error;
+what others hold stays.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import Cluster, first_line, result, until
+from worker_processes import command
+
+import gt
+from gt import Layout, Partial
+from gt import distributed as dist
+
+RUN_SECONDS = 50.0
+HERE = Path(__file__).parent
+HELPERS = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from worker_processes import children, worker_processes
+import gt
+
+def until(holds):
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+def kill(index=0, number=signal.SIGKILL):
+    # A fork server starts a newcomer last, so its place among the processes is not its index.
+    os.kill(worker_processes()[index], number)
+
+def error(read):
+    try:
+        read()
+    except gt.Error as error:
+        return str(error)
+    return "no error"
+"""
+
+
+def run(code: str, **settings: str) -> tuple[list[str], list[str]]:
+    """The lines that a program prints which ends well, and those that it says beside them."""
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
+    own = {"GT_BACKEND": "numpy", "GT_WORKERS": "1", "GT_THREADS": "1", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", HELPERS + textwrap.dedent(code)],
+        env=os.environ | own | settings,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+GONE = "worker {} is gone (its process was ended by signal {})"
+KILLED = "9, SIGKILL"
+
+
+# ---- a program with workers of its own ----
+
+
+def test_new_tensors_work_at_once_after_the_only_worker_was_killed() -> None:
+    printed, said = run("""
+        x = gt.ones(3)
+        print((x + 1).tolist())
+        kill()
+        text = error(x.tolist)
+        print(text.splitlines()[0])
+        print(text.splitlines()[-1])
+        print((gt.arange(3.0) * 2).tolist(), gt.debug.stats()["workers"])
+    """)
+    assert printed == [
+        "[2.0, 2.0, 2.0]",
+        GONE.format(0, KILLED) + " and held this value",
+        "  New tensors work; make this one again from what the program has, or from a file (gt.load)",
+        "[0.0, 2.0, 4.0] 1",
+    ]
+    reason = "its process was ended by signal 9, SIGKILL; 1 value was lost"
+    assert said == [f"gt: worker 0 is gone: {reason}; another took its place"]
+
+
+def test_a_dead_worker_is_replaced_while_the_program_does_something_else() -> None:
+    """It neither reads nor emits."""
+    printed, said = run("""
+        x = gt.ones(3)
+        print(x.tolist())
+        first = worker_processes()
+        kill()
+        began = time.monotonic()
+        until(lambda: worker_processes() not in ([], first))
+        print(time.monotonic() - began < 5)
+        print(gt.ones(2).tolist())
+    """)
+    assert printed == ["[1.0, 1.0, 1.0]", "True", "[1.0, 1.0]"]
+    assert [line for line in said if "another took its place" in line] == said
+
+
+def test_one_killed_in_the_middle_of_a_chain_says_what_it_ran() -> None:
+    """The worker is killed while thousands of products wait; what comes later works."""
+    printed, said = run("""
+        x = gt.eye(256)
+        print(x.sum().item())
+        for _ in range(2000):
+            x = x @ x
+        kill()
+        print(error(x.tolist).splitlines()[0])
+        y = gt.ones(4)
+        for _ in range(1000):
+            y = y + 1
+        print(y.sum().item())
+    """)
+    assert printed[0] == "256.0"
+    text = re.escape("worker 0 is gone (its process was ended by signal 9, SIGKILL")
+    assert re.fullmatch(rf"{text}, while it ran matmul\) and held this value", printed[1])
+    assert printed[2] == "4004.0"
+    (line,) = said
+    assert "while it ran matmul" in line
+
+
+def test_deaths_of_each_kind_and_many_in_a_row() -> None:
+    printed, _ = run("""
+        for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM) * 2:
+            x = gt.ones(3)
+            x.tolist()
+            kill(number=number)
+            print(error(lambda: until(lambda: x.tolist() is None)).splitlines()[0])
+        print(gt.ones(3).tolist(), len(worker_processes()))
+    """)
+    names = ["9, SIGKILL", "11, SIGSEGV", "6, SIGABRT", "15, SIGTERM"] * 2
+    assert printed[:-1] == [GONE.format(0, name) + " and held this value" for name in names]
+    assert printed[-1] == "[1.0, 1.0, 1.0] 1"
+
+
+def test_one_of_two_forked_workers() -> None:
+    """A replica stays, shards are lost with the root cause, and later layouts span both again."""
+    printed, said = run(
+        """
+        whole = gt.distribute(gt.arange(4.0))
+        cut = gt.distribute(gt.arange(4.0), 0)
+        print(whole.tolist(), cut.tolist())
+        kill(1)
+        print(error(lambda: until(lambda: cut.tolist() is None)).splitlines()[0])
+        print(error((cut + 1).tolist).splitlines()[0])
+        print(whole.tolist(), gt.debug.stats()["workers"])
+        again = gt.distribute(gt.arange(6.0), 0)
+        print(again.sum().item(), (again * 2).tolist())
+        print(gt.debug.stats()["workers"])
+        """,
+        GT_WORKERS="2",
+    )
+    gone = GONE.format(1, KILLED) + " and held this value"
+    assert printed == [
+        "[0.0, 1.0, 2.0, 3.0] [0.0, 1.0, 2.0, 3.0]",
+        gone,
+        gone,
+        "[0.0, 1.0, 2.0, 3.0] 2",
+        "15.0 [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]",
+        "2",
+    ]
+    assert [line for line in said if "another took its place" in line] == said
+
+
+def test_an_all_reduce_that_loses_a_member_fails_and_the_next_works() -> None:
+    """The member is stopped, so that the collective is in flight when it is killed."""
+    printed, _ = run(
+        """
+        from gt import Layout, Partial
+        from gt import distributed as dist
+        def reduced():
+            layout = Layout(gt.DeviceMesh(2), (64, 8), placements=[Partial()])
+            return dist.all_reduce(gt.distribute(gt.ones(64, 8), layout))
+        print(reduced().sum().item())
+        victim = worker_processes()[1]
+        os.kill(victim, signal.SIGSTOP)
+        x = reduced()
+        threading.Timer(0.3, os.kill, (victim, signal.SIGKILL)).start()
+        print(error(x.tolist).splitlines()[0].startswith("worker 1 is gone"))
+        print(reduced().sum().item())
+        """,
+        GT_WORKERS="2",
+    )
+    assert printed == ["512.0", "True", "512.0"]
+
+
+def test_one_that_dies_before_it_works_is_not_replaced() -> None:
+    """A start that fails would fail again."""
+    printed, said = run("""
+        gt.init()
+        until(worker_processes)
+        kill()
+        print(error(lambda: gt.ones(2).tolist()).splitlines()[0].partition(")")[0])
+        text = error(lambda: gt.ones(2).tolist())
+        print(text.splitlines()[0])
+        print(text.splitlines()[-1])
+        gt.disconnect()
+        print(gt.ones(2).tolist())
+    """)
+    assert printed == [
+        GONE.format(0, KILLED).partition(")")[0],
+        "no worker is connected to the dispatcher",
+        "  gt.disconnect() ends the session; the next operation starts a worker",
+        "[1.0, 1.0]",
+    ]
+    assert [line for line in said if line.endswith("its place is empty")] == said
+
+
+# ---- workers of a dispatcher ----
+
+
+class Supervised:
+    """`gt worker --supervise` for a dispatcher: the process that supervises, and its workers."""
+
+    def __init__(self, cluster: Cluster, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [*cluster.command, "--supervise", *words], stderr=subprocess.PIPE, text=True
+        )
+
+    def workers(self) -> list[int]:
+        """Its worker processes."""
+        pid = self.process.pid
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return [int(word) for word in text.split() if b"gt.worker" in command(word)]
+
+    def lines_to(self, pattern: str) -> list[str]:
+        """Its lines of standard error up to one that matches."""
+        lines = []
+        while not lines or not re.search(pattern, lines[-1]):
+            lines.append(self.process.stderr.readline().rstrip())
+            assert self.process.poll() is None, lines
+        return lines
+
+
+@contextmanager
+def supervised(count: int, *words: str, arguments: tuple[str, ...] = ()) -> Iterator[tuple]:
+    with Cluster(0, arguments=arguments) as cluster:
+        parent = Supervised(cluster, "--count", str(count), *words)
+        try:
+            until(lambda: cluster.log.count("is connected by") == count)
+            yield cluster, parent
+        finally:
+            parent.process.terminate()
+            parent.process.communicate(timeout=RUN_SECONDS)
+
+
+CLIENT = """
+x = gt.ones(4)
+print(x.sum().item(), flush=True)
+input()
+try:
+    print(x.sum().item())
+except gt.WorkerError as error:
+    print(str(error).splitlines()[0])
+print((gt.arange(4.0) + 1).tolist(), gt.debug.stats()["workers"])
+"""
+CONNECTED = r"worker 0 \("
+
+
+def test_a_supervised_worker_is_replaced_for_two_clients() -> None:
+    with supervised(1) as (cluster, parent):
+        clients = [cluster.client(CLIENT), cluster.client(CLIENT)]
+        assert [first_line(one) for one in clients] == ["4.0\n"] * 2
+        (pid,) = parent.workers()
+        os.kill(pid, signal.SIGKILL)
+        told = parent.lines_to("takes the place of")
+        assert re.fullmatch(
+            rf"gt\.worker: started worker 0 \(process {pid}\) has ended by SIGKILL; its last words:",
+            told[-3],
+        ), told
+        assert told[-1] == "gt.worker: another takes the place of started worker 0"
+        until(lambda: len(re.findall(CONNECTED, cluster.log)) == 2)
+        for client in clients:
+            client.stdin.write("\n")
+            client.stdin.flush()
+        for client in clients:
+            lines = result(client).splitlines()
+            assert lines[0] == "worker 0 is gone (its connection closed) and held this value"
+            assert lines[1] == "[1.0, 2.0, 3.0, 4.0] 1"
+
+
+def test_a_client_is_told_who_went_and_that_another_came() -> None:
+    with supervised(1) as (cluster, parent):
+        client = cluster.client(CLIENT)
+        assert first_line(client) == "4.0\n"
+        os.kill(parent.workers()[0], signal.SIGKILL)
+        until(lambda: len(re.findall(CONNECTED, cluster.log)) == 2)
+        _, said = client.communicate("\n", timeout=RUN_SECONDS)
+        reason = "its connection closed; 1 value was lost"
+        assert said == f"gt: worker 0 is gone: {reason}; another took its place\n"
+
+
+@pytest.mark.parametrize("way", ["rings", "TCP"])
+def test_one_of_two_supervised_workers_dies_again_and_again(way: str) -> None:
+    """The newcomer has the index of the dead one, and meets the other in collectives."""
+    words = ["--tcp"] if way == "TCP" else []
+    with supervised(2, *words) as (cluster, parent):
+        gt.connect(cluster.address)
+        try:
+            for round_ in range(1, 3):
+                layout = Layout(gt.DeviceMesh(2), (6, 8), placements=[Partial()])
+                total = dist.all_reduce(gt.distribute(gt.ones(6, 8), layout))
+                np.testing.assert_array_equal(total.numpy(), np.ones((6, 8)))
+                os.kill(parent.workers()[-1], signal.SIGKILL)
+                until(lambda: cluster.log.count("is connected by") == 2 + round_)
+                until(lambda: gt.debug.stats()["workers"] == 2)
+        finally:
+            gt.disconnect()
+
+
+def test_the_supervisor_ends_with_its_dispatcher_and_starts_nobody_else() -> None:
+    with supervised(2) as (cluster, parent):
+        first = parent.workers()
+        cluster.server.terminate()
+        assert parent.process.wait(RUN_SECONDS) == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in first)
+        assert "takes the place" not in parent.process.stderr.read()
+
+
+def test_a_worker_that_cannot_start_is_no_death() -> None:
+    with Cluster(0) as cluster:
+        done = subprocess.run(
+            [*cluster.command, "--supervise"],
+            env=os.environ | {"GT_KERNELS": "wrong"},
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "GT_KERNELS=wrong" in done.stderr
+        assert "takes the place" not in done.stderr

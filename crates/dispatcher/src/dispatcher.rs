@@ -6,6 +6,7 @@ mod estimate;
 mod fast_path;
 mod named;
 pub(crate) mod probe;
+mod recovery;
 mod untrusted;
 
 use crate::cost::CostModel;
@@ -15,6 +16,7 @@ use crate::session::Session;
 use crate::session::value::{Shards, Value};
 use gt_protocol::{Instruction, Kind, Meta};
 use named::Named;
+use recovery::Suspects;
 use std::collections::BTreeMap;
 
 pub use named::{NamedSummary, SessionRefusal};
@@ -25,6 +27,8 @@ pub struct Dispatcher {
     /// Sessions that outlive their clients, by name.
     named: BTreeMap<Box<str>, Named>,
     next_session: u32,
+    /// Instructions that were running when their worker died.
+    suspects: Suspects,
     core: Core,
 }
 
@@ -44,6 +48,7 @@ impl Dispatcher {
             sessions: BTreeMap::new(),
             named: BTreeMap::new(),
             next_session: 1,
+            suspects: Suspects::default(),
             core: Core::new(config),
         }
     }
@@ -155,6 +160,9 @@ impl Dispatcher {
                 self.core.workers.set_process(index, process);
             }
             Event::WorkerLeft { index, reason } => self.worker_left(index, reason, sink),
+            Event::WorkerReplaced { index, reason, lineage, last } => {
+                self.worker_replaced((index, reason), lineage, last, sink);
+            }
             Event::SessionDetached { session } => self.detach_session(session, sink),
             Event::SessionClosed { session } => self.close_session(session, sink),
             Event::StatsRequest { session, request } => self.ask_stats(session, request, sink),

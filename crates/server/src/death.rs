@@ -91,7 +91,11 @@ mod tests {
     fn the_reason_says_how_and_in_which_operator() {
         let last = LastInstruction { session: 1, tag: 0, op: Op::Matmul };
         let cases = [
-            (Manner::of_code(-9), Some(last), "was ended by signal 9, SIGKILL, while it ran matmul"),
+            (
+                Manner::of_code(-9),
+                Some(last),
+                "was ended by signal 9, SIGKILL, while it ran matmul",
+            ),
             (Manner::of_code(-64), None, "was ended by signal 64"),
             (Manner::of_code(3), None, "ended with status 3"),
             (Manner::Unknown, Some(last), "ended, while it ran matmul"),

@@ -58,6 +58,7 @@ impl Occasion {
             Event::SessionClosed { .. } => Self::SessionClosed,
             Event::WorkerLeft { .. } => Self::WorkerLeft,
             Event::WorkerJoined { .. }
+            | Event::WorkerReplaced { .. }
             | Event::WorkerProcess { .. }
             | Event::StatsRequest { .. }
             | Event::SessionDetached { .. }

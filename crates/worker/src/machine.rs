@@ -11,7 +11,7 @@ use crate::failure::{Cause, Fault};
 use crate::frame::split_frame;
 use crate::look_ahead::LookAhead;
 use crate::peers::PeerId;
-use crate::replies::{Replies, Running};
+use crate::replies::Replies;
 use crate::rounding::{Rounding, parts_of_billion};
 use crate::state::MachineState;
 use crate::stream::Driver;
@@ -142,8 +142,7 @@ impl<E: Engine> Machine<E> {
                 self.executed += 1;
                 let seen = self.look_ahead.seen(next);
                 self.state.engine.begin_instruction();
-                let (session, tag, op) = (self.state.session, instruction.tag, instruction.op);
-                replies.running(Running { session, tag, op });
+                replies.running(self.state.running(&instruction));
                 let done = self.instruction(&instruction, seen, replies, driver);
                 self.state.engine.end_instruction(self.state.session, &instruction);
                 if let Err(why) = done {

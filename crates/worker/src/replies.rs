@@ -15,8 +15,9 @@ pub struct Running {
 /// Takes a machine's answers, in order, and supplies the payloads that are not among the words.
 pub trait Replies {
     fn send(&mut self, message: &FromWorker<'_>);
-    /// Notes the instruction that begins: whoever finds this worker dead can tell what it was at.
-    fn running(&mut self, instruction: Running) {
+    /// Notes the instruction that begins, or that none does: whoever finds this worker dead can tell
+    /// what it was at.
+    fn running(&mut self, instruction: Option<Running>) {
         let _ = instruction;
     }
     /// Maximum bytes of a chunk of an answer: a multiple of every element's size.

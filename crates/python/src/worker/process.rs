@@ -135,10 +135,9 @@ fn watch(control: &OwnedFd, events: &Sender<PeerEvent>, waker: &FutexWaker) {
         let event = match record.kind {
             ControlKind::Peer => PeerEvent::Joined(peer, descriptors),
             ControlKind::PeerGone => PeerEvent::Gone(peer),
-            ControlKind::Setup
-            | ControlKind::Shutdown
-            | ControlKind::Fork
-            | ControlKind::Ended => exit(),
+            ControlKind::Setup | ControlKind::Shutdown | ControlKind::Fork | ControlKind::Ended => {
+                exit()
+            }
         };
         if events.send(event).is_err() {
             exit();
@@ -171,27 +170,28 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
     machine.announce(false, &mut answers);
     loop {
         let wanted = words_wanted(&taken);
-        // While a collective is in flight the wait below polls too.
-        if words.read(&mut taken, wanted) == 0
-            && (machine.is_in_flight()
+        if words.read(&mut taken, wanted) == 0 {
+            answers.rest();
+            // While a collective is in flight the wait below polls too.
+            let waits = machine.is_in_flight()
                 || !wait_a_moment(&mut words, &answers, &mut shared_cpu, || {
                     is_embedded && stream.is_alone()
-                }))
-        {
-            if words.is_corrupt() {
-                return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
+                });
+            if waits {
+                if words.is_corrupt() {
+                    return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
+                }
+                py.check_signals()?;
+                if machine.is_in_flight() {
+                    idle.end();
+                }
+                let limit = idle.limit();
+                machine.flush_record();
+                py.detach(|| stream.wait_for_words(&mut words, limit));
+                idle.look(py)?;
+                machine.catch_up(&mut answers, stream);
+                continue;
             }
-            py.check_signals()?;
-            if machine.is_in_flight() {
-                idle.end();
-            }
-            let limit = idle.limit();
-            answers.rest();
-            machine.flush_record();
-            py.detach(|| stream.wait_for_words(&mut words, limit));
-            idle.look(py)?;
-            machine.catch_up(&mut answers, stream);
-            continue;
         }
         idle.end();
         match machine.run(&taken, &mut answers, stream) {
@@ -260,8 +260,13 @@ impl Replies for RingReplies {
         if self.slabs.is_some() { CHUNK_BYTES_MAX } else { REPLY_BYTES_MAX }
     }
 
-    fn running(&mut self, Running { session, tag, op }: Running) {
-        self.ring.mark([session, tag, op.info().code.into()]);
+    fn running(&mut self, instruction: Option<Running>) {
+        match instruction {
+            Some(Running { session, tag, op }) => {
+                self.ring.mark([session, tag, op.info().code.into()]);
+            }
+            None => self.rest(),
+        }
     }
 
     fn payload(&mut self, show: &mut dyn FnMut(u64, &[u8])) -> bool {

@@ -7,20 +7,20 @@ use super::payload::{self, Payloads};
 use super::worker_child::{ForkReport, ForkServer, WorkerChild};
 use super::{Connection, Deaths, SharedInbox};
 use gt_dispatcher::{
-    CostModel, Dispatcher, Event, SessionId, Sink, TraceLine, TraceNotes, WorkerIndex,
+    CostModel, Dispatcher, Event, Lineage, SessionId, Sink, TraceLine, TraceNotes, WorkerIndex,
 };
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text;
 use gt_protocol::wire::{self, EncodeError};
-use gt_protocol::{Family, Instruction, Meta, Op};
+use gt_protocol::{Family, Id, Instruction, Meta, Op};
 use gt_server::{Backlog, LineLog};
 use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader, peer_closed};
-use std::os::fd::{AsFd, OwnedFd};
 use replacement::LifeLines;
 pub(crate) use replacement::{ConnectWorkersError, StartWorker, connect_workers};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Ring words that one instruction may need: the longest payload, and the plan around it.
 const ROOM_WORDS: usize = 12 * 1024;
@@ -43,6 +43,8 @@ pub(crate) struct WorkerProcess {
     pub has_started: bool,
     /// Large payloads to the worker.
     pub payloads: Payloads,
+    /// Words that it was sent, from which a successor makes its values again.
+    pub lineage: Lineage,
 }
 
 impl WorkerProcess {
@@ -73,7 +75,11 @@ pub(crate) struct EmbeddedConnection {
     start_worker: Option<StartWorker>,
     /// Number of workers before the present one, by index.
     incarnations: Vec<u32>,
+    /// Number of the latest workers of an index that ended before they looked for work.
+    failed_starts: Vec<u32>,
     life_lines: LifeLines,
+    /// Times of the latest deaths.
+    deaths: Vec<Instant>,
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
@@ -118,7 +124,7 @@ impl EmbeddedConnection {
         let session = core.open_session();
         let scratch = Vec::new();
         let given_up = Vec::new();
-        let incarnations = vec![0; links.len()];
+        let (incarnations, failed_starts) = (vec![0; links.len()], vec![0; links.len()]);
         let life_lines = LifeLines::new(links.iter().map(|link| &*link.control));
         Self {
             core,
@@ -128,7 +134,9 @@ impl EmbeddedConnection {
             fork_server,
             start_worker,
             incarnations,
+            failed_starts,
             life_lines,
+            deaths: Vec::new(),
             scratch,
             log,
             backend,
@@ -410,8 +418,21 @@ impl WorkerProcess {
         if !self.alive {
             return;
         }
+        self.lineage.append(&self.frees);
+        self.lineage.append(words);
         self.backlog.send(&mut self.producer, &[&self.frees, words]);
         self.frees.clear();
+    }
+
+    /// Sends a chunk of an upload, whose bytes may have gone beside the words.
+    fn write_chunk(&mut self, words: &[u32], chunk: &Instruction<'_>) {
+        self.write(&[]);
+        let slot = chunk.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let mut whole = Vec::new();
+        // Without its words in the log, the value cannot be made again.
+        drop(payload::encode(chunk, None, &mut whole));
+        self.lineage.append_beside(slot, &whole);
+        self.backlog.send(&mut self.producer, &[words]);
     }
 
     /// Frees slots with the next words.
@@ -463,6 +484,11 @@ impl Sink for LinkSink<'_> {
         // Nothing waits for words that are sent to a worker that is gone.
         let link = self.links.get(place).filter(|link| link.alive);
         match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
+            Ok(()) if instruction.op == Op::Chunk => {
+                if let Some(link) = self.links.get_mut(place).filter(|link| link.alive) {
+                    link.write_chunk(self.scratch, instruction);
+                }
+            }
             Ok(()) => self.deliver(worker),
             // The worker's slots differ from the core's from here on.
             Err(error) => self.give_up(worker, &unsent(&error)),

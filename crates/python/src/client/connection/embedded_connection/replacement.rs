@@ -1,25 +1,32 @@
 //! Workers whose process has ended: how it ended, and another one in its place.
 //!
-//! A worker that ends before it has looked for work is not replaced: the next one would end in the
-//! same way. Neither is one that was given up because it broke the protocol.
+//! A first worker that ends before it has looked for work is not replaced: the next one would end in
+//! the same way. Neither is one that was given up because it broke the protocol.
 
 use super::super::Deaths;
 use super::super::answers::Answers;
 use super::super::ring_inbox::PROCESS_ENDED;
 use super::super::worker_child::{ForkServer, LAST_WORDS};
 use super::{EmbeddedConnection, WorkerProcess};
-use gt_dispatcher::{Event, Sink, WorkerIndex};
+use gt_dispatcher::{Event, Lineage, Sink, WorkerIndex};
 use gt_protocol::message::{Peer, Reach, ToClient, ToWorker};
-use gt_server::death::{self, LastInstruction};
+use gt_server::death::{self, LastInstruction, Manner};
 use gt_transport::{ControlKind, ControlRecord, SlabReader, eventfd, slab};
 use rustix::event::epoll;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Deaths of workers in that time after which values are not made again.
+const DEATHS_MAX: usize = 20;
+const DEATHS_WINDOW: Duration = Duration::from_mins(1);
+
+/// Successors of one worker that may end in a row before they have looked for work.
+const FAILED_STARTS_MAX: u32 = 3;
 
 /// Starts a worker of this index.
-pub(crate) type StartWorker = Box<
-    dyn FnMut(u32, Option<&ForkServer>) -> Result<(WorkerProcess, SlabReader), String> + Send,
->;
+pub(crate) type StartWorker =
+    Box<dyn FnMut(u32, Option<&ForkServer>) -> Result<(WorkerProcess, SlabReader), String> + Send>;
 
 /// The control sockets of the workers in an epoll instance, for a thread that waits for an end.
 pub(super) struct LifeLines {
@@ -66,31 +73,36 @@ impl LifeLines {
 }
 
 impl EmbeddedConnection {
-    /// Handles the end of a worker's process: tells the core how it ended, and starts another one
-    /// in its place.
+    /// Handles the end of a worker's process: starts another one in its place, and lets the core
+    /// make its values again.
     pub(super) fn replace_lost(&mut self, index: usize, reason: &str, answers: &mut Answers) {
         self.take_reports(answers);
         let Some(link) = self.links.get_mut(index).filter(|link| link.alive) else { return };
-        let (has_started, is_its_end) = (link.has_run(), reason == PROCESS_ENDED);
-        let reason =
-            if is_its_end { self.reason_of_end(index, answers) } else { reason.to_owned() };
-        self.end_worker(index, &reason, answers);
-        if has_started && is_its_end {
-            self.start_another(index, answers);
+        let has_run = link.has_run();
+        self.failed_starts[index] = if has_run { 0 } else { self.failed_starts[index] + 1 };
+        let is_successor = self.incarnations[index] > 0;
+        if reason != PROCESS_ENDED {
+            return self.end_worker(index, reason, answers);
+        }
+        let (manner, last) = self.end(index, answers);
+        let reason = death::reason(manner, last);
+        if has_run || is_successor && self.failed_starts[index] <= FAILED_STARTS_MAX {
+            self.start_another(index, &reason, last, answers);
+        } else {
+            self.end_worker(index, &reason, answers);
         }
     }
 
-    /// `its process was ended by signal 9, SIGKILL, while it ran matmul`.
-    fn reason_of_end(&mut self, index: usize, answers: &mut Answers) -> String {
+    /// How a worker's process has ended, and what it was at.
+    fn end(&mut self, index: usize, answers: &mut Answers) -> (Manner, Option<LastInstruction>) {
         let mut manner = self.links[index].child.manner();
         // The loop ends where no report comes in time.
         while self.links[index].child.awaits_report() && self.take_report(LAST_WORDS, answers) {
             manner = self.links[index].child.manner();
         }
         let inbox = self.links[index].inbox.try_lock();
-        let last: Option<LastInstruction> =
-            inbox.ok().and_then(|inbox| inbox.last_instruction());
-        death::reason(manner, last)
+        let last = inbox.ok().and_then(|inbox| inbox.last_instruction());
+        (manner, last)
     }
 
     /// Ends a worker that is lost, and tells the core and the other workers.
@@ -104,6 +116,10 @@ impl EmbeddedConnection {
         let index = WorkerIndex::try_from(index).expect("workers are few");
         core.handle(Event::WorkerLeft { index, reason }, &mut outputs);
         self.end_given_up(answers);
+        self.tell_gone(index, value);
+    }
+
+    fn tell_gone(&self, index: WorkerIndex, value: u64) {
         let record = ControlRecord { kind: ControlKind::PeerGone, index, value };
         for link in self.links.iter().filter(|link| link.alive) {
             // A peer that cannot be told is ending too.
@@ -111,31 +127,61 @@ impl EmbeddedConnection {
         }
     }
 
-    /// Starts a worker in the place of a lost one. Where that fails, the place stays empty, as it
-    /// is.
-    fn start_another(&mut self, place: usize, answers: &mut Answers) {
+    /// Starts a worker in the place of one whose process has ended. Where that fails, the place is
+    /// empty from here on.
+    fn start_another(
+        &mut self,
+        place: usize,
+        reason: &str,
+        last: Option<LastInstruction>,
+        answers: &mut Answers,
+    ) {
         let index = WorkerIndex::try_from(place).expect("workers are few");
-        let Some(start) = &mut self.start_worker else { return };
+        let Some(start) = &mut self.start_worker else {
+            return self.end_worker(place, reason, answers);
+        };
         let started = start(index, self.fork_server.as_ref());
         // A fork server that was killed is not missed.
-        let started = started.or_else(|_| start(index, None));
-        let (link, chunks) = match started {
+        let (link, chunks) = match started.or_else(|_| start(index, None)) {
             Ok(started) => started,
             Err(why) => {
-                answers.notices.push(format!("no worker takes the place of worker {index}: {why}"));
-                return;
+                let reason = format!("{reason}; no other could be started: {why}");
+                return self.end_worker(place, &reason, answers);
             }
         };
         self.life_lines.add(index, &link.control);
-        self.links[place] = link;
+        let mut old = std::mem::replace(&mut self.links[place], link);
+        old.end();
         self.chunks[place] = chunks;
+        let value = self.incarnations[place].into();
         self.incarnations[place] += 1;
+        self.links[place].alive = false; // the others alone are told
+        self.tell_gone(index, value);
+        self.links[place].alive = true;
         self.introduce(place, answers);
         let process = self.links[place].child.id();
+        let lineage = self.lineage_of(old);
+        let last = last.map(|last| (last.session, last.tag));
         let (core, mut outputs) = self.split(answers);
-        core.handle(Event::WorkerJoined { index }, &mut outputs);
+        let replaced = Event::WorkerReplaced { index, reason, lineage: &lineage, last };
+        core.handle(replaced, &mut outputs);
         core.handle(Event::WorkerProcess { index, process }, &mut outputs);
+        self.end_given_up(answers);
         answers.receive(&ToClient::WorkerJoined { index });
+    }
+
+    /// The lineage of a worker that has ended; an empty one where workers die so often that making
+    /// their values again may be what they die of.
+    fn lineage_of(&mut self, old: WorkerProcess) -> Lineage {
+        let now = Instant::now();
+        self.deaths.retain(|at| now.duration_since(*at) < DEATHS_WINDOW);
+        if self.deaths.len() >= DEATHS_MAX {
+            return Lineage::new(0);
+        }
+        self.deaths.push(now);
+        let WorkerProcess { mut lineage, frees, .. } = old;
+        lineage.append(&frees);
+        lineage
     }
 
     /// Introduces a new worker and the others to each other: before any instruction that means it.

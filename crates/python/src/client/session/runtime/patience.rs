@@ -12,7 +12,8 @@ const SILENCE: Duration = Duration::from_secs(1);
 pub(crate) const WORKER_WAIT: Duration = Duration::from_mins(1);
 
 /// Advice on values that were lost with their worker.
-const LOST_ADVICE: &str = "New tensors work; make this one again from what the program has, or from a file (gt.load)";
+const LOST_ADVICE: &str =
+    "New tensors work; make this one again from what the program has, or from a file (gt.load)";
 
 /// Action of a session without workers while something waits.
 pub(super) enum Patience {

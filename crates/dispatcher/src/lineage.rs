@@ -1,0 +1,356 @@
+//! The lineage of a worker's values: the words that it was sent, from which another worker makes
+//! the same values again.
+//!
+//! Instructions are pure, draws are attributes, and no bit depends on time: so the words that led
+//! to a value, sent again in their order with the same slots, lead to the same bits. Whoever owns
+//! the worker's ring appends what it writes there, which costs a copy of some 20 words an
+//! instruction; nothing is looked at before a worker has died. The log has a limit: with its oldest
+//! part the values are lost that depend on it. So are values that came from another worker, as
+//! collectives' results, because the others do not take part again.
+
+use crate::number::{place, slot_of};
+use gt_protocol::wire::{self, cut};
+use gt_protocol::{Attr, Id, Instruction, Kind, Op, Operand};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Words of one part of the log, 1 MiB: the log drops whole parts.
+const PART_WORDS: usize = 1 << 18;
+/// Code of the frame that stands for bytes that are not kept; no instruction has it.
+const OMITTED: u32 = 0;
+
+/// Instructions that a worker was sent, the latest ones up to a limit.
+#[derive(Debug)]
+pub struct Lineage {
+    /// Earlier parts, of whole frames.
+    past: VecDeque<Part>,
+    present: Part,
+    /// Limit of all parts together.
+    words_max: usize,
+    words_past: usize,
+    /// Words of payloads that were sent beside the ring, as far as they are kept.
+    beside: usize,
+    /// The session of the first instruction.
+    session: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    words: Vec<u32>,
+    beside: usize,
+}
+
+/// Values to be made again, by their slots on the worker, and questions to be answered.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    pub slots: BTreeSet<u32>,
+    /// Requests of reads.
+    pub requests: BTreeSet<i64>,
+    /// Instructions that are not run again, by session and tag.
+    pub refused: BTreeSet<(u32, u32)>,
+}
+
+/// Words that make values again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Remake {
+    pub words: Vec<u32>,
+    /// Number of instructions among them that compute.
+    pub instructions: usize,
+    /// The wanted slots that have their value again.
+    pub slots: BTreeSet<u32>,
+    /// The wanted reads that are asked again.
+    pub requests: BTreeSet<i64>,
+    /// The wanted slots without a value because an instruction is refused.
+    pub refused: BTreeSet<u32>,
+    /// The wanted reads of such values.
+    pub refused_requests: BTreeSet<i64>,
+}
+
+/// State of a slot while the words are gone through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Slot {
+    #[default]
+    Vacant,
+    Made,
+    /// Its value cannot be made again.
+    Lost,
+    /// Its value depends on a refused instruction.
+    Refused,
+}
+
+/// One frame of the log, and the words that name its session.
+#[derive(Clone, Copy)]
+struct Logged<'a> {
+    frame: &'a [u32],
+    session: &'a [u32],
+}
+
+impl Lineage {
+    /// An empty log of at most so many words.
+    pub fn new(words_max: usize) -> Self {
+        Self {
+            past: VecDeque::new(),
+            present: Part::default(),
+            words_max,
+            words_past: 0,
+            beside: 0,
+            session: Vec::new(),
+        }
+    }
+
+    /// Appends whole frames as they go to the worker.
+    #[inline]
+    pub fn append(&mut self, words: &[u32]) {
+        if self.present.words.len() + words.len() > self.present.words.capacity() {
+            self.begin_part(words.len());
+        }
+        self.present.words.extend_from_slice(words);
+    }
+
+    /// Appends the frames of a payload that goes beside the ring, unless payloads fill half of the
+    /// log: then the value of `slot` cannot be made again.
+    pub fn append_beside(&mut self, slot: u32, words: &[u32]) {
+        if self.beside + words.len() > self.words_max / 2 {
+            self.append(&[OMITTED | 2 << 16, slot]);
+            return;
+        }
+        self.append(words);
+        self.present.beside += words.len();
+        self.beside += words.len();
+    }
+
+    /// Begins a part with room for so many words, in the memory of the oldest one where the log is
+    /// full.
+    #[cold]
+    fn begin_part(&mut self, words: usize) {
+        let full = std::mem::take(&mut self.present);
+        self.words_past += full.words.len();
+        self.past.push_back(full);
+        while self.words_past + words.max(PART_WORDS) > self.words_max {
+            let Some(mut oldest) = self.past.pop_front() else { break };
+            self.words_past -= oldest.words.len();
+            self.beside -= oldest.beside;
+            for frame in frames(&oldest.words).filter(|frame| is_session(frame)) {
+                self.session.clear();
+                self.session.extend_from_slice(frame);
+            }
+            oldest.words.clear();
+            self.present.words = oldest.words;
+        }
+        self.present.words.reserve_exact(words.max(PART_WORDS));
+    }
+
+    /// Number of words that are kept.
+    pub fn len(&self) -> usize {
+        self.words_past + self.present.words.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The words that make values again, as far as the log has what they need: only instructions on
+    /// which the wanted ones depend, in their order, with frees of what they no longer need.
+    pub fn remake(&self, wanted: &Wanted) -> Remake {
+        let log = self.log();
+        let possible = run(&log, &needed(&log, wanted), wanted);
+        // Instructions that only lead to values that cannot be made are left out.
+        let wanted = Wanted {
+            slots: possible.slots,
+            requests: possible.requests,
+            refused: wanted.refused.clone(),
+        };
+        let (refused, refused_requests) = (possible.refused, possible.refused_requests);
+        Remake { refused, refused_requests, ..run(&log, &needed(&log, &wanted), &wanted) }
+    }
+
+    /// All frames with their sessions.
+    fn log(&self) -> Vec<Logged<'_>> {
+        let mut session = &self.session[..];
+        let parts = self.past.iter().chain([&self.present]);
+        let all = parts.flat_map(|part| frames(&part.words));
+        let with_session = all.map(|frame| {
+            if is_session(frame) {
+                session = frame;
+            }
+            Logged { frame, session }
+        });
+        with_session.collect()
+    }
+}
+
+/// The frames on which the wanted slots and requests depend, found from the last frame on.
+fn needed(log: &[Logged<'_>], wanted: &Wanted) -> Vec<bool> {
+    let mut slots = wanted.slots.clone();
+    let mut needed = vec![false; log.len()];
+    for (logged, is_needed) in log.iter().zip(&mut needed).rev() {
+        if let Some(slot) = omitted(logged.frame) {
+            *is_needed = slots.contains(&slot);
+            continue;
+        }
+        let Some(instruction) = decoded(logged.frame) else { continue };
+        *is_needed = match instruction.op {
+            // Whether a slot is to be freed is known when it has been made.
+            Op::Free => continue,
+            Op::Read => request(&instruction).is_some_and(|key| wanted.requests.contains(&key)),
+            Op::Chunk => operands(&instruction).any(|slot| slots.contains(&slot)),
+            _ => instruction.outputs.iter().any(|&id| slots.contains(&slot_of(id))),
+        };
+        if *is_needed {
+            for &id in &instruction.outputs {
+                slots.remove(&slot_of(id));
+            }
+            slots.extend(operands(&instruction));
+        }
+    }
+    needed
+}
+
+/// Goes through the needed frames in their order.
+fn run(log: &[Logged<'_>], needed: &[bool], wanted: &Wanted) -> Remake {
+    let mut remake = Remake::default();
+    let mut slots = Slots::default();
+    let mut session: &[u32] = &[];
+    for (logged, &is_needed) in log.iter().zip(needed) {
+        if let Some(slot) = omitted(logged.frame).filter(|_| is_needed) {
+            slots.set(slot, Slot::Lost);
+            continue;
+        }
+        let Some(instruction) = decoded(logged.frame) else { continue };
+        if instruction.op == Op::Free {
+            let made = operands(&instruction).filter(|&slot| slots.vacate(slot) == Slot::Made);
+            let made: Vec<u32> = made.collect();
+            wire::encode_free(&made, &mut remake.words);
+            continue;
+        }
+        if !is_needed {
+            continue;
+        }
+        let result = outcome(&instruction, &slots, logged, wanted);
+        for &id in &instruction.outputs {
+            slots.set(slot_of(id), result);
+        }
+        if result == Slot::Refused && instruction.op == Op::Read {
+            remake.refused_requests.extend(request(&instruction));
+        }
+        if result != Slot::Made {
+            continue;
+        }
+        if logged.session != session {
+            session = logged.session;
+            remake.words.extend_from_slice(session);
+        }
+        remake.words.extend_from_slice(logged.frame);
+        match instruction.op {
+            Op::Read => remake.requests.extend(request(&instruction)),
+            Op::Chunk => {}
+            _ => remake.instructions += 1,
+        }
+    }
+    let mut left = Vec::new();
+    for (slot, state) in (0..).zip(slots.0) {
+        match (wanted.slots.contains(&slot), state) {
+            (_, Slot::Vacant) | (true | false, Slot::Lost) | (false, Slot::Refused) => {}
+            (true, Slot::Made) => drop(remake.slots.insert(slot)),
+            (true, Slot::Refused) => drop(remake.refused.insert(slot)),
+            (false, Slot::Made) => left.push(slot),
+        }
+    }
+    wire::encode_free(&left, &mut remake.words);
+    remake
+}
+
+/// State of an instruction's results.
+fn outcome(
+    instruction: &Instruction<'_>,
+    slots: &Slots,
+    logged: &Logged<'_>,
+    wanted: &Wanted,
+) -> Slot {
+    let session = session_of(logged.session);
+    if session.is_some_and(|session| wanted.refused.contains(&(session, instruction.tag))) {
+        return Slot::Refused;
+    }
+    let states = || operands(instruction).map(|slot| slots.get(slot));
+    let is_local = instruction.op.info().kind() != Kind::Collective && session.is_some();
+    if states().any(|state| state == Slot::Refused) {
+        Slot::Refused
+    } else if is_local && states().all(|state| state == Slot::Made) {
+        Slot::Made
+    } else {
+        Slot::Lost
+    }
+}
+
+/// States by slot. A worker's slots are few and begin at 0.
+#[derive(Default)]
+struct Slots(Vec<Slot>);
+
+impl Slots {
+    fn get(&self, slot: u32) -> Slot {
+        self.0.get(place(slot)).copied().unwrap_or_default()
+    }
+
+    fn set(&mut self, slot: u32, state: Slot) {
+        let at = place(slot);
+        if at >= self.0.len() {
+            self.0.resize(at + 1, Slot::Vacant);
+        }
+        self.0[at] = state;
+    }
+
+    /// Empties a slot; returns its state before.
+    fn vacate(&mut self, slot: u32) -> Slot {
+        self.0.get_mut(place(slot)).map(std::mem::take).unwrap_or_default()
+    }
+}
+
+fn frames(words: &[u32]) -> impl Iterator<Item = &[u32]> {
+    let mut rest = words;
+    std::iter::from_fn(move || {
+        let frame = cut::first(rest).ok().flatten()?;
+        rest = &rest[frame.len()..];
+        Some(frame)
+    })
+}
+
+fn is_session(frame: &[u32]) -> bool {
+    frame.first().is_some_and(|&first| wire::halves(first).0 == Op::Session.info().code)
+}
+
+fn session_of(frame: &[u32]) -> Option<u32> {
+    match decoded(frame)?.attr("id") {
+        Attr::Int(id) => u32::try_from(*id).ok(),
+        _ => None,
+    }
+}
+
+/// The slot of a frame that stands for bytes that are not kept.
+fn omitted(frame: &[u32]) -> Option<u32> {
+    match frame {
+        [first, slot] if wire::halves(*first).0 == 0 => Some(*slot),
+        _ => None,
+    }
+}
+
+/// An instruction; `None` for messages, and for instructions that define and ask nothing.
+fn decoded(frame: &[u32]) -> Option<Instruction<'_>> {
+    let is_message = frame.first().is_none_or(|&first| cut::is_message(first));
+    if is_message || omitted(frame).is_some() {
+        return None;
+    }
+    wire::decode(frame).ok().map(|(instruction, _)| instruction)
+}
+
+fn operands<'a>(instruction: &'a Instruction<'_>) -> impl Iterator<Item = u32> + 'a {
+    instruction.operands.iter().filter_map(|operand| match operand {
+        Operand::Value(id) => Id::as_slot(*id),
+        Operand::Absent | Operand::Scalar(_) => None,
+    })
+}
+
+fn request(instruction: &Instruction<'_>) -> Option<i64> {
+    match instruction.attr("request") {
+        Attr::Int(request) => Some(*request),
+        _ => None,
+    }
+}

@@ -1,9 +1,9 @@
 """Several workers forked and watched by one process that imports their modules once.
 
 They start in about the time of one. The process that forks computes nothing, reports each worker
-that has died with its last words, starts another in its place where it supervises, and ends with the last
-worker. fork_server.py forks for an
-embedded dispatcher, which asks for one worker at a time.
+that has died with its last words, starts another in its place where it supervises, and ends with
+the last worker. fork_server.py forks for an embedded dispatcher, which asks for one worker at a
+time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ JOINED = re.compile(r"gt\.worker: worker (\d+) has joined ")
 # Workers that are replaced in that time; more is no accident, and would go on for ever.
 REPLACED_MAX = 20
 REPLACED_SECONDS = 60.0
-# Time for the dispatcher to notice that a place is empty: at once on its own host, and over TCP when
-# the broken link was not resumed.
+# Time for the dispatcher to notice that a place is empty: at once on its own host, and over TCP
+# when the broken link was not resumed.
 PLACE_SECONDS = 30.0
 
 

@@ -184,7 +184,7 @@ def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> N
                 rings=start.rings,
                 backend=backend,
             )
-        except ConnectionRefusedError as error:
+        except ConnectionRefusedError as error:  # noqa: PERF203 - a refusal takes much longer
             if PLACE_TAKEN not in str(error) or time.monotonic() > deadline:
                 raise StartError(str(error)) from None
             time.sleep(PLACE_AGAIN_SECONDS)

@@ -74,7 +74,7 @@ KILLED = "9, SIGKILL"
 
 
 def test_the_program_goes_on_after_the_only_worker_was_killed() -> None:
-    """What it held is made again, to the bit; new tensors work."""
+    """Its values are made again, to the bit; new tensors work."""
     printed, said = run("""
         import numpy as np
         gt.manual_seed(3)
@@ -171,7 +171,7 @@ def test_deaths_of_each_kind_and_many_in_a_row() -> None:
 
 
 def test_what_cannot_be_made_again_is_a_clear_error() -> None:
-    """Of uploads half of the log is kept: 32 MB."""
+    """The log keeps 32 MB of uploads."""
     printed, said = run("""
         import numpy as np
         x = gt.tensor(np.ones(12_000_000, dtype=np.float32))
@@ -358,7 +358,7 @@ def test_a_supervised_worker_is_replaced_for_two_clients() -> None:
         os.kill(pid, signal.SIGKILL)
         told = parent.lines_to("takes the place of")
         assert re.fullmatch(
-            rf"gt\.worker: started worker 0 \(process {pid}\) has ended by SIGKILL; its last words:",
+            rf"gt\.worker: started worker 0 \(process {pid}\) has ended by SIGKILL; its last words:",  # noqa: E501
             told[-3],
         ), told
         assert told[-1] == "gt.worker: another takes the place of started worker 0"
@@ -395,7 +395,8 @@ def test_one_of_two_supervised_workers_dies_again_and_again(way: str) -> None:
                 total = dist.all_reduce(gt.distribute(gt.ones(6, 8), layout))
                 np.testing.assert_array_equal(total.numpy(), np.ones((6, 8)))
                 os.kill(parent.workers()[-1], signal.SIGKILL)
-                until(lambda: cluster.log.count("is connected by") == 2 + round_)
+                connected = 2 + round_
+                until(lambda count=connected: cluster.log.count("is connected by") == count)
                 until(lambda: gt.debug.stats()["workers"] == 2)
         finally:
             gt.disconnect()

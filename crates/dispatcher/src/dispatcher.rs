@@ -160,9 +160,6 @@ impl Dispatcher {
                 self.core.workers.set_process(index, process);
             }
             Event::WorkerLeft { index, reason } => self.worker_left(index, reason, sink),
-            Event::WorkerReplaced { index, reason, lineage, last } => {
-                self.worker_replaced((index, reason), lineage, last, sink);
-            }
             Event::SessionDetached { session } => self.detach_session(session, sink),
             Event::SessionClosed { session } => self.close_session(session, sink),
             Event::StatsRequest { session, request } => self.ask_stats(session, request, sink),

@@ -1,6 +1,5 @@
 //! Inputs and outputs of the core.
 
-use crate::lineage::Lineage;
 use gt_protocol::message::{FromWorker, ToClient, ToWorker};
 use gt_protocol::wire::{self, WireError};
 use gt_protocol::{Id, Instruction, Op, Operand};
@@ -22,14 +21,6 @@ pub enum Event<'a> {
     WorkerProcess { index: WorkerIndex, process: u32 },
     /// A worker is gone, with all values that it held.
     WorkerLeft { index: WorkerIndex, reason: &'a str },
-    /// A worker is gone, and another one is at its place, which is sent the values that its lineage
-    /// makes again. `last` is what it was at: session and tag.
-    WorkerReplaced {
-        index: WorkerIndex,
-        reason: &'a str,
-        lineage: &'a Lineage,
-        last: Option<(u32, u32)>,
-    },
     /// A client is gone: of a named session the published values stay, any other is closed.
     SessionDetached { session: SessionId },
     /// A session is over: its values are freed.

@@ -8,7 +8,7 @@
 //! part the values are lost that depend on it. So are values that came from another worker, as
 //! collectives' results, because the others do not take part again.
 
-use crate::number::{place, slot_of};
+use gt_protocol::integer::to_usize;
 use gt_protocol::wire::{self, cut};
 use gt_protocol::{Attr, Id, Instruction, Kind, Op, Operand};
 use std::collections::{BTreeSet, VecDeque};
@@ -41,7 +41,7 @@ struct Part {
 
 /// Values to be made again, by their slots on the worker, and questions to be answered.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub struct WantedValues {
     pub slots: BTreeSet<u32>,
     /// Requests of reads.
     pub requests: BTreeSet<i64>,
@@ -67,7 +67,7 @@ pub struct Remake {
 
 /// State of a slot while the words are gone through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Slot {
+enum SlotState {
     #[default]
     Vacant,
     Made,
@@ -150,11 +150,11 @@ impl Lineage {
 
     /// The words that make values again, as far as the log has what they need: only instructions on
     /// which the wanted ones depend, in their order, with frees of what they no longer need.
-    pub fn remake(&self, wanted: &Wanted) -> Remake {
+    pub fn remake(&self, wanted: &WantedValues) -> Remake {
         let log = self.log();
         let possible = run(&log, &needed(&log, wanted), wanted);
         // Instructions that only lead to values that cannot be made are left out.
-        let wanted = Wanted {
+        let wanted = WantedValues {
             slots: possible.slots,
             requests: possible.requests,
             refused: wanted.refused.clone(),
@@ -179,7 +179,7 @@ impl Lineage {
 }
 
 /// The frames on which the wanted slots and requests depend, found from the last frame on.
-fn needed(log: &[Logged<'_>], wanted: &Wanted) -> Vec<bool> {
+fn needed(log: &[Logged<'_>], wanted: &WantedValues) -> Vec<bool> {
     let mut slots = wanted.slots.clone();
     let mut needed = vec![false; log.len()];
     for (logged, is_needed) in log.iter().zip(&mut needed).rev() {
@@ -193,11 +193,14 @@ fn needed(log: &[Logged<'_>], wanted: &Wanted) -> Vec<bool> {
             Op::Free => continue,
             Op::Read => request(&instruction).is_some_and(|key| wanted.requests.contains(&key)),
             Op::Chunk => operands(&instruction).any(|slot| slots.contains(&slot)),
-            _ => instruction.outputs.iter().any(|&id| slots.contains(&slot_of(id))),
+            _ => instruction
+                .outputs
+                .iter()
+                .any(|&id| id.as_slot().is_some_and(|slot| slots.contains(&slot))),
         };
         if *is_needed {
-            for &id in &instruction.outputs {
-                slots.remove(&slot_of(id));
+            for slot in instruction.outputs.iter().filter_map(|id| id.as_slot()) {
+                slots.remove(&slot);
             }
             slots.extend(operands(&instruction));
         }
@@ -206,18 +209,18 @@ fn needed(log: &[Logged<'_>], wanted: &Wanted) -> Vec<bool> {
 }
 
 /// Goes through the needed frames in their order.
-fn run(log: &[Logged<'_>], needed: &[bool], wanted: &Wanted) -> Remake {
+fn run(log: &[Logged<'_>], needed: &[bool], wanted: &WantedValues) -> Remake {
     let mut remake = Remake::default();
-    let mut slots = Slots::default();
+    let mut slots = SlotStates::default();
     let mut session: &[u32] = &[];
     for (logged, &is_needed) in log.iter().zip(needed) {
         if let Some(slot) = omitted(logged.frame).filter(|_| is_needed) {
-            slots.set(slot, Slot::Lost);
+            slots.set(slot, SlotState::Lost);
             continue;
         }
         let Some(instruction) = decoded(logged.frame) else { continue };
         if instruction.op == Op::Free {
-            let made = operands(&instruction).filter(|&slot| slots.vacate(slot) == Slot::Made);
+            let made = operands(&instruction).filter(|&slot| slots.vacate(slot) == SlotState::Made);
             let made: Vec<u32> = made.collect();
             wire::encode_free(&made, &mut remake.words);
             continue;
@@ -226,13 +229,13 @@ fn run(log: &[Logged<'_>], needed: &[bool], wanted: &Wanted) -> Remake {
             continue;
         }
         let result = outcome(&instruction, &slots, logged, wanted);
-        for &id in &instruction.outputs {
-            slots.set(slot_of(id), result);
+        for slot in instruction.outputs.iter().filter_map(|id| id.as_slot()) {
+            slots.set(slot, result);
         }
-        if result == Slot::Refused && instruction.op == Op::Read {
+        if result == SlotState::Refused && instruction.op == Op::Read {
             remake.refused_requests.extend(request(&instruction));
         }
-        if result != Slot::Made {
+        if result != SlotState::Made {
             continue;
         }
         if logged.session != session {
@@ -249,10 +252,12 @@ fn run(log: &[Logged<'_>], needed: &[bool], wanted: &Wanted) -> Remake {
     let mut left = Vec::new();
     for (slot, state) in (0..).zip(slots.0) {
         match (wanted.slots.contains(&slot), state) {
-            (_, Slot::Vacant) | (true | false, Slot::Lost) | (false, Slot::Refused) => {}
-            (true, Slot::Made) => drop(remake.slots.insert(slot)),
-            (true, Slot::Refused) => drop(remake.refused.insert(slot)),
-            (false, Slot::Made) => left.push(slot),
+            (_, SlotState::Vacant)
+            | (true | false, SlotState::Lost)
+            | (false, SlotState::Refused) => {}
+            (true, SlotState::Made) => drop(remake.slots.insert(slot)),
+            (true, SlotState::Refused) => drop(remake.refused.insert(slot)),
+            (false, SlotState::Made) => left.push(slot),
         }
     }
     wire::encode_free(&left, &mut remake.words);
@@ -262,45 +267,45 @@ fn run(log: &[Logged<'_>], needed: &[bool], wanted: &Wanted) -> Remake {
 /// State of an instruction's results.
 fn outcome(
     instruction: &Instruction<'_>,
-    slots: &Slots,
+    slots: &SlotStates,
     logged: &Logged<'_>,
-    wanted: &Wanted,
-) -> Slot {
+    wanted: &WantedValues,
+) -> SlotState {
     let session = session_of(logged.session);
     if session.is_some_and(|session| wanted.refused.contains(&(session, instruction.tag))) {
-        return Slot::Refused;
+        return SlotState::Refused;
     }
     let states = || operands(instruction).map(|slot| slots.get(slot));
     let is_local = instruction.op.info().kind() != Kind::Collective && session.is_some();
-    if states().any(|state| state == Slot::Refused) {
-        Slot::Refused
-    } else if is_local && states().all(|state| state == Slot::Made) {
-        Slot::Made
+    if states().any(|state| state == SlotState::Refused) {
+        SlotState::Refused
+    } else if is_local && states().all(|state| state == SlotState::Made) {
+        SlotState::Made
     } else {
-        Slot::Lost
+        SlotState::Lost
     }
 }
 
 /// States by slot. A worker's slots are few and begin at 0.
 #[derive(Default)]
-struct Slots(Vec<Slot>);
+struct SlotStates(Vec<SlotState>);
 
-impl Slots {
-    fn get(&self, slot: u32) -> Slot {
-        self.0.get(place(slot)).copied().unwrap_or_default()
+impl SlotStates {
+    fn get(&self, slot: u32) -> SlotState {
+        self.0.get(to_usize(slot)).copied().unwrap_or_default()
     }
 
-    fn set(&mut self, slot: u32, state: Slot) {
-        let at = place(slot);
+    fn set(&mut self, slot: u32, state: SlotState) {
+        let at = to_usize(slot);
         if at >= self.0.len() {
-            self.0.resize(at + 1, Slot::Vacant);
+            self.0.resize(at + 1, SlotState::Vacant);
         }
         self.0[at] = state;
     }
 
     /// Empties a slot; returns its state before.
-    fn vacate(&mut self, slot: u32) -> Slot {
-        self.0.get_mut(place(slot)).map(std::mem::take).unwrap_or_default()
+    fn vacate(&mut self, slot: u32) -> SlotState {
+        self.0.get_mut(to_usize(slot)).map(std::mem::take).unwrap_or_default()
     }
 }
 

@@ -58,7 +58,6 @@ impl Occasion {
             Event::SessionClosed { .. } => Self::SessionClosed,
             Event::WorkerLeft { .. } => Self::WorkerLeft,
             Event::WorkerJoined { .. }
-            | Event::WorkerReplaced { .. }
             | Event::WorkerProcess { .. }
             | Event::StatsRequest { .. }
             | Event::SessionDetached { .. }

@@ -230,7 +230,7 @@ impl Shell {
         let lineage = self.outputs.lineages.remove(&index).unwrap_or_else(new_lineage);
         self.introduce(id, others);
         let (reason, lineage) = ("connection reset", &lineage);
-        self.handle(Event::WorkerReplaced { index, reason, lineage, last: None });
+        self.dispatcher.worker_replaced((index, reason), lineage, None, &mut self.outputs);
     }
 
     /// Checks the values after a worker was replaced.

@@ -5,7 +5,7 @@
 use super::Dispatcher;
 use super::departure::{forget_worker, with_losses};
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
-use crate::lineage::{Lineage, Wanted};
+use crate::lineage::{Lineage, WantedValues};
 use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure};
 use crate::session::requests::{RequestKind, answer_failed};
@@ -39,7 +39,7 @@ impl Suspects {
     }
 }
 
-/// What a successor has of the values of its predecessor.
+/// Values of a worker that its successor has, and those that it cannot have.
 struct Inheritance {
     /// Client slots of the values that are made again, by session.
     kept: BTreeSet<(SessionId, u32)>,
@@ -48,7 +48,9 @@ struct Inheritance {
 }
 
 impl Dispatcher {
-    pub(super) fn worker_replaced(
+    /// Handles the end of a worker in whose place another one is already: that one is sent what
+    /// makes the values again. `last` is what the dead one was at, by session and tag.
+    pub fn worker_replaced(
         &mut self,
         (index, reason): (WorkerIndex, &str),
         lineage: &Lineage,
@@ -65,10 +67,10 @@ impl Dispatcher {
         let slots: BTreeSet<u32> =
             self.sessions.values().flat_map(|session| slots_on(session, index)).collect();
         let requests = self.open_reads(index);
-        let possible = lineage.remake(&Wanted { slots: slots.clone(), requests, refused });
+        let possible = lineage.remake(&WantedValues { slots: slots.clone(), requests, refused });
         let refused = convicted.iter().map(|&(id, number)| (id.0, tag(number))).collect();
         let (kept, inherited) = self.inherited(index, &possible.slots);
-        let wanted = Wanted { slots: inherited, requests: possible.requests, refused };
+        let wanted = WantedValues { slots: inherited, requests: possible.requests, refused };
         let remake = lineage.remake(&wanted);
         let vacated: Vec<u32> = slots.difference(&wanted.slots).copied().collect();
         self.core.workers.succeed(index, &vacated);

@@ -19,7 +19,7 @@ const DESCRIPTOR_MIN: i32 = 3;
 #[pyclass(frozen, module = "gt._core")]
 pub struct ForkRequests {
     socket: OwnedFd,
-    /// As many as live workers, and those whose end was not reported yet.
+    /// Live workers, and those whose end was not reported yet.
     started: Mutex<Vec<StartedProcess>>,
 }
 

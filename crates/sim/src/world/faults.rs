@@ -57,12 +57,13 @@ impl Faults {
     }
 }
 
-/// Place of a new worker.
+/// Entrance of a new worker.
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    Vacant,
-    /// Of a worker that the dispatcher had until now.
-    Inherited,
+enum Entrance {
+    /// At a place that is empty.
+    Joins,
+    /// In the place of one that the dispatcher had until now.
+    Succeeds,
 }
 
 impl World {
@@ -101,21 +102,21 @@ impl World {
         if index < WORKERS_MAX {
             self.next_worker += 1;
             self.incarnations.insert(index, 0);
-            self.add_worker(PeerId { index, incarnation: 0 }, Place::Vacant);
+            self.add_worker(PeerId { index, incarnation: 0 }, Entrance::Joins);
         }
     }
 
     /// Starts another worker with the index of one that is gone.
     pub(super) fn replace_worker(&mut self, index: u32) {
         let id = self.next_incarnation(index);
-        self.add_worker(id, Place::Vacant);
+        self.add_worker(id, Entrance::Joins);
     }
 
     /// Starts another worker with the index of one whose end the dispatcher learns at the same
     /// time: it makes the values of that one again.
     pub(super) fn succeed_worker(&mut self, index: u32) -> Checked {
         let id = self.next_incarnation(index);
-        self.add_worker(id, Place::Inherited);
+        self.add_worker(id, Entrance::Succeeds);
         self.shell.check_loss(index)
     }
 
@@ -126,7 +127,7 @@ impl World {
         PeerId { index, incarnation: *incarnation }
     }
 
-    fn add_worker(&mut self, id: PeerId, place: Place) {
+    fn add_worker(&mut self, id: PeerId, arrival: Entrance) {
         let index = id.index;
         let slow = self.random.percent(15);
         let ticks = if slow { self.random.between(20, 60) } else { self.random.between(1, 4) };
@@ -142,9 +143,9 @@ impl World {
         self.workers.insert(index, WorkerHost { worker, turn_due: false, busy_until: 0 });
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: worker {index} joins"));
-        match place {
-            Place::Vacant => self.shell.worker_joined(id, &others),
-            Place::Inherited => self.shell.worker_replaced(id, &others),
+        match arrival {
+            Entrance::Joins => self.shell.worker_joined(id, &others),
+            Entrance::Succeeds => self.shell.worker_replaced(id, &others),
         }
     }
 

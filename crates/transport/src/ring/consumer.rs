@@ -52,7 +52,7 @@ impl Consumer {
         self.corrupt
     }
 
-    /// What the producer was at when it last said so, zeros before; of a living one the words may be
+    /// The last mark of the producer, zeros before the first; of a living one the words may be
     /// of two marks.
     #[must_use]
     pub fn mark(&self) -> [u32; MARK_WORDS] {

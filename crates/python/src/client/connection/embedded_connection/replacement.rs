@@ -93,7 +93,7 @@ impl EmbeddedConnection {
         }
     }
 
-    /// How a worker's process has ended, and what it was at.
+    /// Returns the manner in which a worker's process has ended, and the instruction that it was at.
     fn end(&mut self, index: usize, answers: &mut Answers) -> (Manner, Option<LastInstruction>) {
         let mut manner = self.links[index].child.manner();
         // The loop ends where no report comes in time.
@@ -163,8 +163,7 @@ impl EmbeddedConnection {
         let lineage = self.lineage_of(old);
         let last = last.map(|last| (last.session, last.tag));
         let (core, mut outputs) = self.split(answers);
-        let replaced = Event::WorkerReplaced { index, reason, lineage: &lineage, last };
-        core.handle(replaced, &mut outputs);
+        core.worker_replaced((index, reason), &lineage, last, &mut outputs);
         core.handle(Event::WorkerProcess { index, process }, &mut outputs);
         self.end_given_up(answers);
         answers.receive(&ToClient::WorkerJoined { index });

@@ -2,7 +2,7 @@
 
 import sys
 
-from gt.demo import main
+from gt.tools.demo import main
 
 if __name__ == "__main__":
     sys.exit(main())

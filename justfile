@@ -36,8 +36,8 @@ check:
     ruff check
     mypy
     # Methods by PyTorch's schemas take any arguments; their types say which.
-    python -m mypy.stubtest --concise --ignore-unused-allowlist --allowlist <(sed 's/^/gt._core.Tensor./' gt/missing_methods.txt) \
-        --allowlist <(sed -En 's/^[a-z]*[mi][a-z]* ([a-z0-9_]+).*/gt._core.Tensor.\1_?/p' gt/aten/schemas.txt) gt._core
+    python -m mypy.stubtest --concise --ignore-unused-allowlist --allowlist <(sed 's/^/gt._core.Tensor./' gt/compat/missing_methods.txt) \
+        --allowlist <(sed -En 's/^[a-z]*[mi][a-z]* ([a-z0-9_]+).*/gt._core.Tensor.\1_?/p' gt/tensors/aten/schemas.txt) gt._core
     lint-imports --no-logo
     find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check

@@ -16,7 +16,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from PIL import Image
 
-from gt.demo.plot import running_mean
+from gt.tools.demo.plot import running_mean
 
 FOLDER = Path(__file__).resolve().parent / "full"
 MEGABYTE = 1 << 20

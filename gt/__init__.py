@@ -12,7 +12,7 @@ import types
 # A checkout's gt/ also finds the extension modules of an installed gt.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
-from gt import _core
+from gt import _core, compat  # the first import of ours: it gives the others their names
 from gt._core import (
     Tensor,
     bfloat16,
@@ -29,16 +29,17 @@ from gt._core import (
     uint8,
 )
 from gt._core import bool as bool
-from gt.size import Size
-from gt.torch_version import __version__
+from gt.compat.torch_version import __version__
+from gt.tensors.size import Size
 
 _core.configure(Size, str(pathlib.Path(__file__).resolve().parent))
 half, float, double = float16, float32, float64
 cfloat, cdouble = complex64, complex128
 short, int, long = int16, int32, int64
 
-from gt import autograd, composite, devices, errors, printing, reading  # noqa: E402
-from gt.aten import surface as _aten  # noqa: E402
+from gt import autograd, composite, errors  # noqa: E402
+from gt.tensors import devices, printing, reading  # noqa: E402
+from gt.tensors.aten import surface as _aten  # noqa: E402
 
 composite.install()
 reading.install()
@@ -50,28 +51,25 @@ from gt.distributed.methods import install as _install  # noqa: E402
 
 _install()
 
-from gt import (  # noqa: E402
-    autocast_state,
-    creation,
-    distributed,
-    dtypes,
+from gt import distributed  # noqa: E402
+from gt.amp import autocast_state  # noqa: E402
+from gt.compat import (  # noqa: E402
     import_hooks,
-    interop,
     missing_methods,
     random,
     serialization,
-    settings,
     tensor_types,
-    ufuncs,
 )
-from gt import session as _session  # noqa: E402
+from gt.sessions import session as _session  # noqa: E402
+from gt.sessions import settings  # noqa: E402
+from gt.tensors import creation, dtypes, interop, ufuncs  # noqa: E402
 
 interop.install()
 ufuncs.install()
 import_hooks.install()
 tensor_types.install()
 missing_methods.install()
-from gt.autocast_mode import autocast  # noqa: E402
+from gt.amp.autocast_mode import autocast  # noqa: E402
 from gt.autograd import (  # noqa: E402
     enable_grad,
     inference_mode,
@@ -79,7 +77,7 @@ from gt.autograd import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
-from gt.compiler import compile as compile  # noqa: E402
+from gt.compat.compiler import compile as compile  # noqa: E402
 from gt.config import (  # noqa: E402
     ShardConfig,
     SignalConfig,
@@ -87,7 +85,6 @@ from gt.config import (  # noqa: E402
     load_config,
     register_config,
 )
-from gt.devices import device  # noqa: E402
 from gt.distributed import (  # noqa: E402
     DeviceMesh,
     DTensor,
@@ -109,6 +106,7 @@ from gt.errors import (  # noqa: E402
     UnreadFailureWarning,
     WorkerError,
 )
+from gt.tensors.devices import device  # noqa: E402
 
 _TABLE = {name for name, family, *_ in _core.op_table() if family not in ("control", "collective")}
 for _name in _TABLE | set(composite.functions()):
@@ -129,8 +127,8 @@ from math import inf as inf  # noqa: E402
 from math import nan as nan  # noqa: E402
 from math import pi as pi  # noqa: E402
 
-from gt.published import publish, unpublish  # noqa: E402
-from gt.published import session as session  # noqa: E402
+from gt.sessions.published import publish, unpublish  # noqa: E402
+from gt.sessions.published import session as session  # noqa: E402
 
 newaxis = None
 set_printoptions = printing.set_printoptions
@@ -229,7 +227,7 @@ def __getattr__(name: str) -> object:
         return value
     if name.startswith("_foreach_"):
         return getattr(importlib.import_module("gt.foreach"), name)
-    from gt.missing import attribute_error
+    from gt.compat.missing import attribute_error
 
     raise attribute_error("gt", name)
 

@@ -9,14 +9,17 @@ from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, fina
 
 import numpy as np
 import numpy.typing as npt
-from gt import return_types
 from gt.autograd.hooks import RemovableHandle
-from gt.devices import device as _device
+from gt.compat import return_types
 from gt.distributed.layout import Layout
 from gt.distributed.mesh import ProcessGroup
-from gt.size import Size
+from gt.tensors.devices import device as _device
+from gt.tensors.size import Size
 from typing_extensions import Buffer, Self, disjoint_base
 
+from gt.compat.return_types import Results
+from gt.compat.return_types import ValuesIndices
+from gt.compat.storage import UntypedStorage
 from gt.composite.casts import Device
 from gt.composite.common import Dims
 from gt.composite.common import Number
@@ -25,11 +28,8 @@ from gt.composite.pointwise import Operand
 from gt.composite.reductions import Correction
 from gt.composite.splitting import Cuts
 from gt.composite.splitting import Places
-from gt.conversion import Data
-from gt.draws import Generator
-from gt.return_types import Results
-from gt.return_types import ValuesIndices
-from gt.storage import UntypedStorage
+from gt.tensors.conversion import Data
+from gt.tensors.draws import Generator
 from typing import Any
 from typing import SupportsIndex
 

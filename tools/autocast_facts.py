@@ -116,7 +116,7 @@ def _lines() -> Iterator[str]:
 
 def _generic() -> set[str]:
     """Names of the operators that run by their schemas."""
-    lines = (ROOT / "gt/aten/schemas.txt").read_text().splitlines()
+    lines = (ROOT / "gt/tensors/aten/schemas.txt").read_text().splitlines()
     return {line.split()[1].partition("(")[0].partition(".")[0] for line in lines[1:]}
 
 

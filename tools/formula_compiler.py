@@ -50,7 +50,7 @@ class Table:
 
     rows: dict[str, Row]
     definitions: dict[str, tuple[list[str], ast.expr]]
-    # Functions of gt/gradients.py, with their number of arguments.
+    # Functions of gt/tensors/gradients.py, with their number of arguments.
     functions: dict[str, int]
 
 
@@ -91,7 +91,7 @@ class Compiler:
 
     @property
     def text_only(self) -> list[Formula]:
-        """Formulas that call no function of gt/gradients.py."""
+        """Formulas that call no function of gt/tensors/gradients.py."""
         return [
             formula
             for formula in self.differentiable
@@ -340,7 +340,7 @@ class Compiler:
             self._check_count(name, len(parameters), compiled, named)
             return self._compile(body, dict(zip(parameters, compiled, strict=True)))
         if name not in table.functions:
-            self._fail(f"{name} is no operator, definition or function of gt/gradients.py")
+            self._fail(f"{name} is no operator, definition or function of gt/tensors/gradients.py")
         self._check_count(name, table.functions[name], compiled, named)
         return self._add(f'Expr::Python("{name}", &[{holes(compiled)}])', *compiled, kind="tensor")
 

@@ -11,7 +11,7 @@ A formula is an expression in Python's syntax, one a differentiable operand:
   attributes, which gives those of all operands that need one; the last gradient of an operator
   whose results the row does not count;
 - calls: operators of the table (operands, then attributes, in the row's order or by name),
-  definitions of ops.toml, the functions of SHAPES, and functions of gt/gradients.py.
+  definitions of ops.toml, the functions of SHAPES, and functions of gt/tensors/gradients.py.
 
 Tests are decided when the formula is evaluated: they read attributes, shapes, and numbers in the
 place of operands. Standard library only.

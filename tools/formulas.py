@@ -13,7 +13,7 @@ from pathlib import Path
 from formula_compiler import Compiler, Formula, Row, Table, variant
 from formula_language import INFIX, SHAPES, parse
 
-FUNCTIONS = Path(__file__).resolve().parent.parent / "gt/gradients.py"
+FUNCTIONS = Path(__file__).resolve().parent.parent / "gt/tensors/gradients.py"
 NODES_MAX = 256  # indices are u8
 
 
@@ -40,7 +40,7 @@ def _parsed(definitions: dict[str, str]) -> dict[str, tuple[list[str], ast.expr]
 
 
 def _functions() -> dict[str, int]:
-    """Functions of gt/gradients.py -> their number of arguments."""
+    """Functions of gt/tensors/gradients.py -> their number of arguments."""
     module = ast.parse(FUNCTIONS.read_text(encoding="utf-8"))
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     return {function.name: len(function.args.args) for function in functions}

@@ -14,7 +14,7 @@ from stubs import HEADER, documented
 _IMPORTS = """\
 from collections.abc import Sequence
 from typing import overload
-from gt import return_types
+from gt.compat import return_types
 from gt._core import Tensor
 from gt._core import _bool, _dtype, _float, _int, _Number
 """
@@ -23,11 +23,11 @@ from gt._core import _bool, _dtype, _float, _int, _Number
 def namespace_stubs() -> dict[str, str]:
     """Path and text of each stub."""
     return {
-        "gt/linalg.pyi": _namespace("linalg", "l", "linalg_"),
-        "gt/fft.pyi": _namespace("fft", "f", "fft_"),
-        "gt/special.pyi": _namespace("special", "s", "special_", _special()),
+        "gt/compat/linalg.pyi": _namespace("linalg", "l", "linalg_"),
+        "gt/compat/fft.pyi": _namespace("fft", "f", "fft_"),
+        "gt/compat/special.pyi": _namespace("special", "s", "special_", _special()),
         "gt/nn/functional/from_schemas.pyi": _functional(),
-        "gt/return_types.pyi": _return_types(),
+        "gt/compat/return_types.pyi": _return_types(),
     }
 
 

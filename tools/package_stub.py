@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 
 import schema_types
-from python_source import ROOT, Row, Source
+from python_source import ROOT, Row, Source, name_by_file
 from stubs import COMPOSITE, HEADER
 
 MODULES = (
     "creation", "random", "session", "serialization", "dtypes", "interop", "settings",
-    "tensor_types", "autocast_state",
+    "tensor_types", "amp.autocast_state",
 )  # fmt: skip
 FUNCTION_FAMILIES_NOT = ("control", "collective")
 
@@ -121,16 +121,18 @@ def _imported() -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             name, module = node.value.attr, ast.unparse(node.value.value)
             if ast.unparse(node.targets[0]) == name:
-                yield name, f"from gt.{module} import {name} as {name}"
+                yield name, f"from {name_by_file(f'gt.{module}')} import {name} as {name}"
 
 
 def _lazy() -> Iterator[tuple[str, str]]:
     """Subpackages that load at their first use, where they exist."""
     for name in ("_kernels", *sorted(ast.literal_eval(Source("gt").values["_LAZY"]))):
-        if any((ROOT / f"gt/{name}{end}").exists() for end in (".py", ".pyi", "/__init__.py")):
-            yield name, f"from gt import {name} as {name}"
+        path = name_by_file(f"gt.{name}").replace(".", "/")
+        if any((ROOT / f"{path}{end}").exists() for end in (".py", ".pyi", "/__init__.py")):
+            home = path.rpartition("/")[0].replace("/", ".")
+            yield name, f"from {home} import {name} as {name}"
     for name, module in ast.literal_eval(Source("gt").values["_LAZY_NAMES"]).items():
-        yield name, f"from gt.{module} import {name} as {name}"
+        yield name, f"from {name_by_file(f'gt.{module}')} import {name} as {name}"
 
 
 def _listed() -> Iterator[tuple[str, str]]:
@@ -138,7 +140,7 @@ def _listed() -> Iterator[tuple[str, str]]:
     for module in MODULES:
         source = Source(f"gt.{module}")
         for name in source.words("__all__") if "__all__" in source.values else []:
-            yield name, f"from gt.{module} import {name} as {name}"
+            yield name, f"from {source.module} import {name} as {name}"
 
 
 def _functions_of_composite(composite: Source) -> Iterator[tuple[Source, str, ast.expr]]:

@@ -14,10 +14,10 @@ class Source:
     """A Python file: its functions, its tables and the origin of its names."""
 
     def __init__(self, module: str) -> None:
-        path = ROOT / (module.replace(".", "/") + ".py")
+        self.module = name_by_file(module)
+        path = ROOT / (self.module.replace(".", "/") + ".py")
         if not path.exists():
-            path = ROOT / module.replace(".", "/") / "__init__.py"
-        self.module = module
+            path = ROOT / self.module.replace(".", "/") / "__init__.py"
         self.functions: dict[str, ast.FunctionDef] = {}
         self.values: dict[str, ast.expr] = {}
         self.origin: dict[str, str] = {}
@@ -59,6 +59,27 @@ class Source:
         if isinstance(value, ast.Call):
             value = value.args[0]
         return [str(word) for word in ast.literal_eval(value)]
+
+
+def name_by_file(module: str) -> str:
+    """The name of a module of GT that follows its file: `gt.compat.mps` for `gt.mps`."""
+    first, _, rest = module.partition(".")
+    top = rest.partition(".")[0]
+    for folder in FOLDERS:
+        if any((ROOT / first / folder / f"{top}{end}").exists() for end in (".py", "/__init__.py")):
+            return f"{first}.{folder}.{rest}"
+    return module
+
+
+def _folders() -> tuple[str, ...]:
+    """The folders whose files are modules directly below `gt`."""
+    for node in ast.parse((ROOT / "gt/compat/__init__.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FOLDERS":
+            return tuple(ast.literal_eval(node.value))
+    raise AssertionError("gt/compat/__init__.py has no FOLDERS")
+
+
+FOLDERS = _folders()
 
 
 def table_entries(table: ast.Dict) -> list[tuple[str, ast.expr]]:

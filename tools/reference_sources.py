@@ -22,12 +22,12 @@ sys.modules[bare.__name__] = bare
 
 SPACES = {
     "gt": ("gt/__init__.pyi", ""),
-    "gt.linalg": ("gt/linalg.pyi", "linalg_"),
-    "gt.fft": ("gt/fft.pyi", "fft_"),
-    "gt.special": ("gt/special.pyi", "special_"),
+    "gt.linalg": ("gt/compat/linalg.pyi", "linalg_"),
+    "gt.fft": ("gt/compat/fft.pyi", "fft_"),
+    "gt.special": ("gt/compat/special.pyi", "special_"),
     "gt.nn.functional": ("gt/nn/functional/from_schemas.pyi", ""),
 }
-SCHEMAS = (ROOT / "gt/aten/schemas.txt").read_text().splitlines()
+SCHEMAS = (ROOT / "gt/tensors/aten/schemas.txt").read_text().splitlines()
 
 
 def phrases(file: str) -> dict[str, str]:

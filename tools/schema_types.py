@@ -1,4 +1,4 @@
-"""Python signatures of PyTorch's schemas, as gt/aten binds them, for the type stubs.
+"""Python signatures of PyTorch's schemas, as gt/tensors/aten binds them, for the type stubs.
 
 A type does not express what a schema leaves open, such as dtypes and the number of dimensions.
 """
@@ -30,7 +30,7 @@ _IGNORED = {"Device", "Layout", "MemoryFormat"}
 def schemas() -> dict[str, list[tuple[str, str]]]:
     """Letters and schema of each overload, by the operator's name."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for line in (ROOT / "gt/aten/schemas.txt").read_text().splitlines()[1:]:
+    for line in (ROOT / "gt/tensors/aten/schemas.txt").read_text().splitlines()[1:]:
         letters, _, schema = line.partition(" ")
         found.setdefault(re.split(r"[.(]", schema, maxsplit=1)[0], []).append((letters, schema))
     return found

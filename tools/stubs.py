@@ -53,7 +53,7 @@ class Signatures:
         for module in ATTACHING:
             functions = Source(module).functions.items()
             self.docs |= {f"Tensor.{name}": sentences(function) for name, function in functions}
-        self.imports = {("gt.return_types", "ValuesIndices")}  # the template needs it
+        self.imports = {("gt.compat.return_types", "ValuesIndices")}  # the template needs it
 
     def define(self, name: str, text: str) -> str:
         """One line of the stub, remembered for the aliases of this method."""
@@ -348,10 +348,10 @@ def installed_lines(signatures: Signatures, module: str) -> list[str]:
 
 
 def generic_lines(signatures: Signatures, stub: ast.Module) -> list[str]:
-    """Methods that the class has from gt/aten/schemas.txt alone, as install() selects them."""
+    """Methods that the class has from aten/schemas.txt alone, as install() selects them."""
     (tensor,) = (x for x in stub.body if isinstance(x, ast.ClassDef) and x.name == "Tensor")
     taken = {x.name for x in tensor.body if isinstance(x, ast.FunctionDef)}
-    schemas = (ROOT / "gt/aten/schemas.txt").read_text().splitlines()[1:]
+    schemas = (ROOT / "gt/tensors/aten/schemas.txt").read_text().splitlines()[1:]
     parted = [line.partition(" ") for line in schemas]
     docs = {}
     for letters, _, schema in parted:

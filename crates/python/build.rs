@@ -1,6 +1,7 @@
 //! Builds `gt._kernels` from `csrc/` with cmake into `OUT_DIR`, where maturin picks it up for the wheel
-//! (`include … from = "out-dir"` in pyproject.toml). Without the feature `kernels`, that is under plain
-//! `cargo`, it does nothing: clippy and nextest need no cmake, ninja or nanobind.
+//! (`include … from = "out-dir"` in pyproject.toml), and stubs for the modules in `gt/compat`
+//! (`tools/name_stubs.py`). Without the feature `kernels`, that is under plain `cargo`, it does nothing:
+//! clippy and nextest need no cmake, ninja or nanobind.
 
 use std::env;
 use std::error::Error;
@@ -12,9 +13,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     if env::var_os("CARGO_FEATURE_KERNELS").is_none() {
         return Ok(());
     }
-    let source = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("../../csrc");
-    let source = source.canonicalize().map_err(|error| {
-        format!("{}: {error}: the C++ kernels are built from there", source.display())
+    let root = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("../..");
+    let out = variable("OUT_DIR")?;
+    let stubs = root.join("tools/name_stubs.py");
+    println!("cargo::rerun-if-changed={}", stubs.display());
+    println!("cargo::rerun-if-changed={}", root.join("gt/__init__.py").display()); // lists the modules
+    run(Command::new(python()).arg(stubs).arg(&out))?;
+    let source = root.join("csrc").canonicalize().map_err(|error| {
+        format!("{}: {error}: the C++ kernels are built from there", root.join("csrc").display())
     })?;
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-env-changed=CXX");
@@ -23,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // sets another one in each build.
     println!("cargo::rerun-if-env-changed=GT_NVCC");
     println!("cargo::rerun-if-env-changed=CUDACXX");
-    build(&source, Path::new(&variable("OUT_DIR")?), &python())
+    build(&source, Path::new(&out), &python())
 }
 
 fn variable(name: &str) -> Result<String, Box<dyn Error>> {

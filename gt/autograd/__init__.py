@@ -15,7 +15,7 @@ from gt.autograd.grad_mode import (
 )
 from gt.autograd.gradcheck import gradcheck, gradgradcheck
 from gt.autograd.passes import backward, grad
-from gt.variable import Variable
+from gt.compat.variable import Variable
 
 hooks.install()
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from gt.missing import attribute_error
+    from gt.compat.missing import attribute_error
 
     raise attribute_error("gt.autograd", name)
 

@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from gt import misses
+from gt.compat import misses
 from gt.errors import NotSupported
 
 __all__ = ["dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]

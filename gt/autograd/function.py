@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gt import _core, misses
+from gt import _core
 from gt._core import GradFn, Tensor
+from gt.compat import misses
 from gt.errors import InvalidType, InvalidUse, NotSupported
 
 R = TypeVar("R")

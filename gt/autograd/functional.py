@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import gt
-from gt import misses
 from gt._core import Tensor
 from gt.autograd.grad_mode import enable_grad
 from gt.autograd.passes import grad
+from gt.compat import misses
 from gt.errors import InvalidType, InvalidUse, NotSupported
 
 Tensors: TypeAlias = Tensor | tuple[Tensor, ...]

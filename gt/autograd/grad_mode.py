@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from gt import _core, misses
+from gt import _core
+from gt.compat import misses
 
 P = ParamSpec("P")
 R = TypeVar("R")

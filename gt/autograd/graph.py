@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from gt import _core, misses
+from gt import _core
 from gt._core import GradFn, Tensor
 from gt.autograd.hooks import RemovableHandle, register_hook
+from gt.compat import misses
 from gt.errors import InvalidValue
 
 Node: TypeAlias = GradFn

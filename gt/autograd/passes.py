@@ -6,8 +6,8 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor
 from gt.composite.joining import stack
-from gt.creation import zeros_like
 from gt.errors import InvalidUse, InvalidValue, NotDifferentiable, ShapeError
+from gt.tensors.creation import zeros_like
 
 Tensors: TypeAlias = Tensor | Sequence[Tensor]
 Seeds: TypeAlias = Tensor | Sequence[Tensor | None] | None

@@ -7,7 +7,7 @@ row does. Nothing here touches the tape: gradients follow from the operators tha
 
 from gt import _core
 from gt._core import Tensor
-from gt.casting import entry, in_place
+from gt.amp.casting import entry, in_place
 from gt.composite import (
     arrangements,
     casts,
@@ -113,7 +113,7 @@ def install() -> None:
                 cast = entry(name, of_complex(name, numpy_names(method)))
                 setattr(Tensor, name, factors_first(name, cast))
     complex_numbers.install()
-    from gt.creation import new_tensor  # it needs this package's files
+    from gt.tensors.creation import new_tensor  # it needs this package's files
 
     others = (
         inplace.methods()

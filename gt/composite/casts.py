@@ -8,9 +8,9 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method
-from gt.devices import check_device
-from gt.dtypes import check_layout
 from gt.errors import InvalidType, InvalidValue
+from gt.tensors.devices import check_device
+from gt.tensors.dtypes import check_layout
 
 Device: TypeAlias = object  # a string, a number, or what `Tensor.device` returned
 

@@ -9,7 +9,7 @@ from typing import ParamSpec, SupportsFloat, TypeAlias, TypeVar
 from gt import _core
 from gt._core import Tensor, call
 from gt.errors import IndexOutOfRange, InvalidType, InvalidValue, ShapeError
-from gt.size import Size
+from gt.tensors.size import Size
 
 Shape: TypeAlias = tuple[int, ...]
 Dims: TypeAlias = int | Sequence[int] | None
@@ -72,7 +72,7 @@ def of_complex(name: str, function: Callable[P, R]) -> Callable[P, R]:
 
 def generic(name: str, *args: object, **named: object) -> Tensor:
     """Calls PyTorch's operator `name`, by the generic row."""
-    from gt.aten.call import call as by_schema  # loads when it is needed
+    from gt.tensors.aten.call import call as by_schema  # loads when it is needed
 
     result: Tensor = by_schema(name, args, named)
     return result

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.casting import entry
+from gt.amp.casting import entry
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number, wrap
 from gt.composite.factors import check_factors, check_whole
 from gt.composite.pointwise import is_half, scaled
-from gt.dtypes import common_type, promote_types
 from gt.errors import DtypeError, ShapeError
+from gt.tensors.dtypes import common_type, promote_types
 
 
 def mm(self: Tensor, mat2: Tensor, *, name: str = "mm") -> Tensor:

@@ -1,7 +1,7 @@
 """Random counts: of Poisson and binomial distributions.
 
-Each is a function of the generator's uniform numbers (gt/draws.py), so a layout changes no value,
-and the number of instructions does not depend on values.
+Each is a function of the generator's uniform numbers (gt/tensors/draws.py), so a layout changes no
+value, and the number of instructions does not depend on values.
 """
 
 import math
@@ -11,7 +11,7 @@ from gt._core import Tensor, call
 from gt.composite.casts import cast
 from gt.composite.common import Method
 from gt.composite.inplace import drawn
-from gt.draws import Generator
+from gt.tensors.draws import Generator
 
 # Halvings of the interval that contains a Poisson count: enough for counts up to 2 ** 40.
 HALVINGS = 40
@@ -37,7 +37,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
     The inverse is found by halving an interval, in float64.
     """
-    from gt.aten.call import call as generic
+    from gt.tensors.aten.call import call as generic
 
     rate = cast(input.detach(), _core.float64)
     share = uniform_like(input, generator)

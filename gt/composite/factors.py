@@ -9,8 +9,8 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor
 from gt.composite.common import Number
-from gt.dtypes import category, common_type
 from gt.errors import InvalidUse, ShapeError
+from gt.tensors.dtypes import category, common_type
 
 # C++'s names of dtypes, which PyTorch's errors use.
 C_TYPES = {

@@ -21,9 +21,9 @@ from gt.composite.complex_numbers import view_as_complex, view_as_real
 from gt.composite.older_forms import factors_first
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
-from gt.draws import Generator, is_finite, next_draw
-from gt.dtypes import as_stored, category, check_layout, result_type
 from gt.errors import DtypeError, ShapeError
+from gt.tensors.draws import Generator, is_finite, next_draw
+from gt.tensors.dtypes import as_stored, category, check_layout, result_type
 
 C_NAMES = {
     _core.bool: "bool", _core.uint8: "unsigned char", _core.int8: "signed char",

@@ -10,8 +10,8 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Number, broadcast_shapes, not_in_list, wrap
 from gt.composite.selection import nonzero
-from gt.dtypes import check_layout
 from gt.errors import InvalidType, InvalidValue, ShapeError, out_refused
+from gt.tensors.dtypes import check_layout
 
 Tensors: TypeAlias = Sequence[Tensor]
 

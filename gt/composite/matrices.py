@@ -26,7 +26,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) 
     Raises:
         ValueError: another mode.
     """
-    from gt.aten.call import call
+    from gt.tensors.aten.call import call
 
     if compute_mode not in MODES:
         raise InvalidValue(f"{compute_mode} is not a valid value for compute_mode")
@@ -37,7 +37,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) 
 
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of one matrix; numbers and vectors are matrices of one row."""
-    from gt.aten.call import call
+    from gt.tensors.aten.call import call
 
     joined: Tensor = call("block_diag", (list(tensors),), {})
     return joined
@@ -72,7 +72,7 @@ def lu(
         pivot: True exchanges rows.
         get_infos: True also returns LAPACK's status of each matrix.
     """
-    from gt.aten.call import call
+    from gt.tensors.aten.call import call
 
     factors, pivots, infos = call("linalg_lu_factor_ex", (A,), {"pivot": pivot})
     return (factors, pivots, infos) if get_infos else (factors, pivots)
@@ -105,7 +105,7 @@ def svd_lowrank(
 
 def _basis(matrix: Tensor, q: int, niter: int) -> Tensor:
     """[..., m, q], orthonormal columns that nearly span the matrix's."""
-    from gt.random import randn
+    from gt.compat.random import randn
 
     start = randn(matrix.shape[-1], q, dtype=matrix.dtype)
     basis = _linalg("linalg_qr", matrix @ start)[0]
@@ -116,7 +116,7 @@ def _basis(matrix: Tensor, q: int, niter: int) -> Tensor:
 
 
 def _linalg(name: str, matrix: Tensor, **options: object) -> tuple[Tensor, ...]:
-    from gt.aten.call import call
+    from gt.tensors.aten.call import call
 
     factors: tuple[Tensor, ...] = call(name, (matrix,), options)
     return factors

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from gt import _core
 from gt._core import Tensor
+from gt.compat.storage import UntypedStorage, whole
 from gt.composite.common import Method
 from gt.composite.strides import blank, row_major
 from gt.errors import NotSupported
-from gt.storage import UntypedStorage, whole
 
 
 def data_ptr(self: Tensor) -> int:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.dtypes import finfo
 from gt.errors import ShapeError
+from gt.tensors.dtypes import finfo
 
 
 def layer_norm(

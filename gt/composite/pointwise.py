@@ -16,7 +16,6 @@ from gt.composite.common import (
     not_a_tensor,
 )
 from gt.composite.factors import check_factors, check_whole
-from gt.dtypes import category, common_type, result_type
 from gt.errors import (
     DtypeError,
     InvalidType,
@@ -25,7 +24,8 @@ from gt.errors import (
     ShapeError,
     UnsupportedDtype,
 )
-from gt.kept import keeps
+from gt.tensors.dtypes import category, common_type, result_type
+from gt.tensors.kept import keeps
 
 Operand: TypeAlias = Tensor | Number
 

@@ -1,6 +1,7 @@
 """In-place draws beyond the uniform and normal ones.
 
-Each is a function of the generator's uniform numbers (gt/draws.py), so a layout changes no value.
+Each is a function of the generator's uniform numbers (gt/tensors/draws.py), so a layout changes no
+value.
 """
 
 import math
@@ -10,8 +11,8 @@ from gt._core import Tensor
 from gt.composite.casts import class_of
 from gt.composite.common import Method
 from gt.composite.inplace import drawn
-from gt.draws import Generator
 from gt.errors import DtypeError, ShapeError
+from gt.tensors.draws import Generator
 
 
 def cauchy_(

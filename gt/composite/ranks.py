@@ -4,10 +4,10 @@ import math
 
 from gt import _core
 from gt._core import Tensor, call
+from gt.compat.return_types import ValuesIndices, values_indices
 from gt.composite.common import Method, generic, wrap
 from gt.errors import IndexOutOfRange
-from gt.kept import keeps
-from gt.return_types import ValuesIndices, values_indices
+from gt.tensors.kept import keeps
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor, call
+from gt.compat.return_types import FIELDS, Results, ValuesIndices, of, values_indices
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import (
     Dims,
@@ -21,8 +22,7 @@ from gt.composite.common import (
     wrap,
 )
 from gt.errors import IndexOutOfRange, InvalidType, NotSupported, ShapeError
-from gt.kept import keeps
-from gt.return_types import FIELDS, Results, ValuesIndices, of, values_indices
+from gt.tensors.kept import keeps
 
 Correction: TypeAlias = Number | None
 

@@ -5,10 +5,10 @@ import math
 import gt
 from gt import _core
 from gt._core import Tensor, call
+from gt.compat.return_types import ValuesIndices, values_indices
 from gt.composite.common import Method, Number, generic, integer, slice_dim, wrap
 from gt.errors import ShapeError
-from gt.kept import keeps
-from gt.return_types import ValuesIndices, values_indices
+from gt.tensors.kept import keeps
 
 
 @keeps(self="self out")

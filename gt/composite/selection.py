@@ -14,7 +14,6 @@ from gt.composite.casts import TENSOR_CLASSES, cast
 from gt.composite.common import Method, Number, broadcast_shapes, generic, slice_dim, wrap
 from gt.composite.pointwise import isclose
 from gt.composite.reductions import topk
-from gt.draws import Generator, next_draw
 from gt.errors import (
     DtypeError,
     IndexOutOfRange,
@@ -23,7 +22,8 @@ from gt.errors import (
     InvalidValue,
     ShapeError,
 )
-from gt.kept import keeps
+from gt.tensors.draws import Generator, next_draw
+from gt.tensors.kept import keeps
 
 MASKS = {_core.bool, _core.uint8}  # dtypes of masks
 

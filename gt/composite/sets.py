@@ -1,6 +1,6 @@
 """Distinct elements of a tensor, multi-dimensional indices of flat ones, and histograms.
 
-A worker is asked for data-dependent shapes at each call (gt/aten/call.py).
+A worker is asked for data-dependent shapes at each call (gt/tensors/aten/call.py).
 """
 
 import itertools
@@ -12,7 +12,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.composite.common import Method, Number, whole
 from gt.errors import InvalidType, InvalidValue, NotSupported
-from gt.kept import keeps
+from gt.tensors.kept import keeps
 
 Different: TypeAlias = Tensor | tuple[Tensor, ...]
 
@@ -39,7 +39,7 @@ def unique(
         return_counts: True also returns their counts in the input.
         dim: dimension of slices; elements if not given.
     """
-    from gt.aten.call import call
+    from gt.tensors.aten.call import call
 
     options = {"sorted": sorted, "return_inverse": return_inverse, "return_counts": return_counts}
     arguments: tuple[object, ...] = (input,) if dim is None else (input, dim)
@@ -60,7 +60,7 @@ def unique_consecutive(
         return_counts: True also returns the number of elements for which each one stands.
         dim: dimension of slices; elements if not given.
     """
-    from gt.aten.call import call
+    from gt.tensors.aten.call import call
 
     options = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
     parts = call("unique_consecutive", (input,), options)
@@ -121,7 +121,7 @@ def histogramdd(
         weight: [...], the weight of each row.
         density: True divides by the sum and by each cell's volume.
     """
-    from gt.aten.call import call
+    from gt.tensors.aten.call import call
 
     options: dict[str, object] = {"weight": weight, "density": density}
     listed = [bins] * input.shape[-1] if isinstance(bins, int) else list(bins)
@@ -157,7 +157,7 @@ def segment_reduce(
     Raises:
         NotSupported: `indices` are given, or neither lengths nor offsets, as in PyTorch.
     """
-    from gt.aten.call import call
+    from gt.tensors.aten.call import call
 
     if indices is not None:
         raise NotSupported("segment_reduce(): indices based reduction is not supported yet.")

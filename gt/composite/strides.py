@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method, Number, sizes
-from gt.dtypes import check_layout, sparse_coo
 from gt.errors import InvalidUse, NotSupported, ShapeError
+from gt.tensors.dtypes import check_layout, sparse_coo
 
 Places = NDArray[np.int64]
 
@@ -296,7 +296,7 @@ def to_sparse(
         NotSupported: a layout other than coordinates.
         RuntimeError: a number of dimensions that there is not.
     """
-    from gt import sparse
+    from gt.compat import sparse
 
     if layout not in (None, sparse_coo) or blocksize is not None:
         raise NotSupported(

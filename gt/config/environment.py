@@ -10,11 +10,11 @@ import sys
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gt import torch_imports
+from gt.compat import torch_imports
 from gt.config import place, variables
 from gt.config.variables import Variable
 from gt.errors import ConfigError
-from gt.user_line import warn
+from gt.sessions.user_line import warn
 
 T = TypeVar("T")
 NCCL_SETTINGS = {

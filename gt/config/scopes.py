@@ -25,7 +25,7 @@ from gt.config.layout import (
 )
 from gt.config.rules import Rule
 from gt.errors import ConfigError
-from gt.user_line import warn
+from gt.sessions.user_line import warn
 
 AUTO_SHARD = "auto_shard"  # the signal of uploads under GT_AUTO_SHARD=1
 

@@ -8,8 +8,21 @@ import importlib
 import pathlib
 from typing import TYPE_CHECKING
 
-from gt import config, devices, draws, missing, random
+from gt import config
 from gt._core import Tensor
+from gt.compat import missing, random
+from gt.compat.tensor_types import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 from gt.cuda import memory, streams
 from gt.cuda.event import Event
 from gt.cuda.memory import check_available as _check_available
@@ -29,19 +42,8 @@ from gt.cuda.memory import (
 )
 from gt.cuda.streams import ExternalStream, Stream, StreamContext
 from gt.errors import NotSupported, OutOfMemoryError
-from gt.session import synchronize as finish_work
-from gt.tensor_types import (
-    BFloat16Tensor,
-    BoolTensor,
-    ByteTensor,
-    CharTensor,
-    DoubleTensor,
-    FloatTensor,
-    HalfTensor,
-    IntTensor,
-    LongTensor,
-    ShortTensor,
-)
+from gt.sessions.session import synchronize as finish_work
+from gt.tensors import devices, draws
 
 __all__ = [
     "BFloat16Tensor",

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from gt import amp, misses
+from gt import amp
 from gt._core import dtype as _dtype
 from gt._core import float16
 from gt.amp.older import deprecated
+from gt.compat import misses
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 

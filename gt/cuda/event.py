@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from gt.errors import InvalidUse
-from gt.session import synchronize as finish_work
+from gt.sessions.session import synchronize as finish_work
 
 __all__ = ["Event"]
 

@@ -7,8 +7,10 @@ Worker i is GPU i of this machine. Without a GPU all counters are 0, as in PyTor
 import warnings
 from collections import OrderedDict
 
-from gt import config, debug, devices, misses
+from gt import config
+from gt.compat import debug, misses
 from gt.errors import InvalidUse, NotSupported
+from gt.tensors import devices
 
 __all__ = [
     "empty_cache",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gt import misses
+from gt.compat import misses
 from gt.cuda.event import Event
-from gt.session import synchronize as finish_work
+from gt.sessions.session import synchronize as finish_work
 
 __all__ = ["Event", "ExternalStream", "Stream", "StreamContext"]
 

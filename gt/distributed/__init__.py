@@ -79,7 +79,7 @@ def __getattr__(name: str) -> object:
     """
     if name in _LAZY:
         return importlib.import_module(f"gt.distributed.{name}")
-    from gt.missing import attribute_error  # loads at the first miss
+    from gt.compat.missing import attribute_error  # loads at the first miss
 
     raise attribute_error(__name__, name)
 

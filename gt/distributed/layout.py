@@ -9,7 +9,7 @@ from typing import cast
 from gt import _core
 from gt.distributed.mesh import DeviceMesh, ProcessGroup
 from gt.errors import IndexOutOfRange, InvalidType, InvalidValue
-from gt.size import Size
+from gt.tensors.size import Size
 
 __all__ = ["Layout", "Partial", "Placement", "Replicate", "Shard"]
 

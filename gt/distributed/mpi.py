@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from gt import config
 from gt.config import Rank
 from gt.errors import ConfigError, NoWorker
-from gt.session import connect, disconnect, init, is_connected
+from gt.sessions.session import connect, disconnect, init, is_connected
 
 __all__ = ["join"]
 

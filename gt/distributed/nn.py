@@ -2,7 +2,7 @@
 
 import sys
 
-from gt import misses
+from gt.compat import misses
 from gt.distributed.collective import (
     ReduceOp,
     all_gather,

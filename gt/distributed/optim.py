@@ -5,8 +5,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gt import misses
 from gt._core import Tensor
+from gt.compat import misses
 from gt.optim.optimizer import Group, Optimizer, Params
 
 __all__ = ["ZeroRedundancyOptimizer"]

@@ -1,11 +1,11 @@
 """Probability distributions, transforms and divergences, as torch.distributions has them.
 
 Everything is a function of gt's operators: samples follow from the generator's numbers
-(gt/draws.py), so a layout changes none of them.
+(gt/tensors/draws.py), so a layout changes none of them.
 """
 
 from gt import documentation as _documentation
-from gt import misses
+from gt.compat import misses
 from gt.distributions import constraints, kl, kl_cross, kl_same, transforms, utils
 from gt.distributions.bernoulli import Bernoulli
 from gt.distributions.beta import Beta

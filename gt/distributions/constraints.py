@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from types import NotImplementedType
 
 import gt
-from gt import Tensor, misses
+from gt import Tensor
+from gt.compat import misses
 from gt.distributions.operators import cholesky_failure, eigvalsh
 from gt.errors import InvalidValue, NotSupported
 

@@ -8,7 +8,7 @@ from gt.distributions.exp_family import ExponentialFamily
 from gt.distributions.gamma_draws import standard_gamma
 from gt.distributions.operators import gammainc
 from gt.distributions.utils import Value, batch_of, broadcast_all
-from gt.draws import Generator
+from gt.tensors.draws import Generator
 
 __all__ = ["Gamma"]
 

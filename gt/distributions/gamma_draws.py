@@ -9,10 +9,10 @@ from typing import Any
 
 import gt
 from gt import Tensor
-from gt.aten.call import call as generic
 from gt.autograd import Function
 from gt.autograd.function import once_differentiable
-from gt.draws import Generator
+from gt.tensors.aten.call import call as generic
+from gt.tensors.draws import Generator
 
 # Proposals per value: each is rejected with probability below 0.05 (0.0483 for the shape 1, less
 # above), so all are with probability below 1e-13; then the value is the distribution's mode.

@@ -3,7 +3,7 @@
 from typing import cast
 
 from gt import Tensor
-from gt.aten.call import call
+from gt.tensors.aten.call import call
 
 
 def cholesky(matrix: Tensor) -> Tensor:

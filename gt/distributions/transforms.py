@@ -1,6 +1,6 @@
 """All transforms, by PyTorch's name of the module."""
 
-from gt import misses
+from gt.compat import misses
 from gt.distributions.transform import (
     ComposeTransform,
     IndependentTransform,

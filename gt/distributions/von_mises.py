@@ -4,11 +4,11 @@ import math
 
 import gt
 from gt import Tensor
-from gt.aten.call import call
 from gt.distributions import constraints
 from gt.distributions.distribution import Distribution, Shape
 from gt.distributions.gamma_draws import uniform_inside
 from gt.distributions.utils import Value, broadcast_all, lazy_property
+from gt.tensors.aten.call import call
 
 __all__ = ["VonMises"]
 

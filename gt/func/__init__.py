@@ -27,7 +27,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from gt.missing import attribute_error
+    from gt.compat.missing import attribute_error
 
     raise attribute_error("gt.func", name)
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 
-from gt.server.__main__ import main
+from gt.compat.server.__main__ import main
 
 __all__: list[str] = []
 

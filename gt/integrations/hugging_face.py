@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gt import import_hooks
+from gt.compat import import_hooks
 from gt.torch.elements import DEVICE_TYPE
 
 

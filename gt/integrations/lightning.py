@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gt import import_hooks
+from gt.compat import import_hooks
 from gt.torch.elements import DEVICE_TYPE
 
 # Modules that choose, under both names by which Lightning is installed.

@@ -1,7 +1,7 @@
 """Modules with PyTorch's names; losses and activations are also here as functions."""
 
 from gt import documentation as _documentation
-from gt import misses
+from gt.compat import misses
 from gt.nn import functional, init, utils
 from gt.nn.activation import (
     CELU,

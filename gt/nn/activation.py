@@ -7,10 +7,10 @@ import warnings
 import gt
 from gt import signal
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.nn import functional
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
+from gt.tensors.aten.call import call
 
 
 class _Inplace(Module):

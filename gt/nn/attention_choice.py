@@ -4,7 +4,7 @@ import contextlib
 import enum
 from collections.abc import Iterator
 
-from gt.backends import cuda
+from gt.compat.backends import cuda
 
 
 class SDPBackend(enum.IntEnum):

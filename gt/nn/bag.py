@@ -7,11 +7,11 @@ import math
 import gt
 from gt import signal
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.nn import functional, init
 from gt.nn.functional.layer import row_index
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
+from gt.tensors.aten.call import call
 
 
 class EmbeddingBag(Module):

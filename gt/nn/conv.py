@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import gt
 from gt import signal
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.nn import functional, init
 from gt.nn.functional.pooled import Sizes
 from gt.nn.functional.pooling import each
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
+from gt.tensors.aten.call import call
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 

@@ -14,8 +14,8 @@ import numpy as np
 
 import gt
 from gt._core import Tensor
-from gt.draws import Generator, is_finite
-from gt.random import drawn_like
+from gt.compat.random import drawn_like
+from gt.tensors.draws import Generator, is_finite
 
 P = ParamSpec("P")
 

@@ -14,12 +14,12 @@ from gt._core import Tensor
 from gt.composite.casts import target_dtype
 from gt.config.rules import Rule
 from gt.config.scopes import rules_in_force
-from gt.devices import check_device
 from gt.nn import listing, placing
 from gt.nn.global_hooks import hooks_are_there
 from gt.nn.hooked_call import call_hooked
 from gt.nn.parameter import Parameter
 from gt.nn.saved import Saved
+from gt.tensors.devices import check_device
 
 Self = TypeVar("Self", bound="Module")  # typing.Self is Python 3.11's
 P = ParamSpec("P")

@@ -7,8 +7,9 @@ the same numbers.
 from __future__ import annotations
 
 import gt
-from gt import _core, misses
+from gt import _core
 from gt._core import Tensor
+from gt.compat import misses
 from gt.distributed.layout import Layout, Placement, Replicate, Shard
 from gt.distributed.mesh import DeviceMesh, ProcessGroup
 from gt.errors import ShapeError

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gt
-from gt import _core, misses
+from gt import _core
 from gt._core import Tensor
-from gt.reading import memory_copy
+from gt.compat import misses
+from gt.tensors.reading import memory_copy
 
 
 def _writable(value: Tensor) -> Tensor:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.nn import functional
 from gt.nn.functional.pooled import OptionalSizes, Pooled, Sizes
 from gt.nn.functional.pooling import each
 from gt.nn.module import Module
+from gt.tensors.aten.call import call
 
 
 class _MaxPool(Module):

@@ -1,7 +1,7 @@
 """A recurrent layer over a whole sequence as one instruction, in one direction.
 
-Workers with torch have these operators (gt/aten/own.txt). On other workers a layer goes step by
-step, by the functions of recurrent_step.py, which define the computation.
+Workers with torch have these operators (gt/tensors/aten/own.txt). On other workers a layer goes
+step by step, by the functions of recurrent_step.py, which define the computation.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.errors import NotSupported
 from gt.nn import functional
 from gt.nn.recurrent_step import State
+from gt.tensors.aten.call import call
 
 # (input [t, b, i], first state, weights of input and state, biases, reverse) -> the state after
 # each step, whose parts are [t, b, h]; the first one is the output.

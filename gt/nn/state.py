@@ -9,14 +9,14 @@ from typing import NamedTuple
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.conversion import Recorded
-from gt.creation import as_tensor
 from gt.nn.parameter import (
     Parameter,
     UninitializedBuffer,
     UninitializedParameter,
     is_lazy,
 )
+from gt.tensors.conversion import Recorded
+from gt.tensors.creation import as_tensor
 
 
 class Entry(NamedTuple):

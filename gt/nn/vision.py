@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.nn import functional
 from gt.nn.functional.pooled import Sizes
 from gt.nn.module import Module
+from gt.tensors.aten.call import call
 
 Factors = float | tuple[float, ...]
 

@@ -1,7 +1,7 @@
 """Optimizers and schedules with PyTorch's names, arguments and numerics."""
 
 from gt import documentation as _documentation
-from gt import misses
+from gt.compat import misses
 from gt.optim import lr_scheduler, swa_utils
 from gt.optim.adadelta import Adadelta
 from gt.optim.adafactor import Adafactor

@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeAlias
 
 import gt
 from gt._core import Tensor
-from gt.devices import check_device
 from gt.nn.batchnorm import _BatchNorm
 from gt.nn.module import Module
 from gt.optim.factors import Factor
 from gt.optim.lr_scheduler.base import LRScheduler
 from gt.optim.lr_scheduler.cycle import listed
 from gt.optim.optimizer import Optimizer
+from gt.tensors.devices import check_device
 
 __all__ = [
     "SWALR",

@@ -9,13 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from gt import _core, debug
+from gt import _core
+from gt.compat import debug
 from gt.errors import InvalidUse
 from gt.pipeline.plans import Costs, Plan
 from gt.pipeline.schedules import Unit
 from gt.pipeline.simulation import Run, Work
 from gt.pipeline.training import Mark
-from gt.session import synchronize
+from gt.sessions.session import synchronize
 from gt.tools.executions import Execution, executions
 
 WAIT_MS = 0.5

@@ -14,10 +14,10 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor
 from gt.autograd import backward
-from gt.creation import zeros
 from gt.errors import InvalidValue
 from gt.pipeline.plans import EMBEDDING, Plan
 from gt.pipeline.schedules import Unit
+from gt.tensors.creation import zeros
 
 Part: TypeAlias = Callable[[Tensor], Tensor]
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Iterable
 
 import gt
-from gt import misses
 from gt._core import Tensor
+from gt.compat import misses
 from gt.errors import InvalidType
 
 __all__ = [

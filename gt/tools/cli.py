@@ -10,12 +10,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from gt import version
+from gt.compat import version
 
 INTERRUPTED = 130  # a shell's exit status for Ctrl-C
 # Subcommands with a command line of their own: module, function, summary.
 OWN = {
-    "demo": ("gt.demo", "main", "train two small models on real data"),
+    "demo": ("gt.tools.demo", "main", "train two small models on real data"),
     "run": ("gt.tools.run", "main", "run a PyTorch program as it stands"),
     "launch": (
         "gt.launch.command",

@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gt import config, launch, version
+from gt import config, launch
+from gt.compat import version
 from gt.tools import environment, top
 
 OK, NOTE, WRONG = "ok", "note", "wrong"

@@ -10,7 +10,8 @@ import shutil
 import sys
 from collections.abc import Mapping
 
-from gt import config, version
+from gt import config
+from gt.compat import version
 from gt.config import variables
 
 PACKAGES = ("torch", "numpy", "safetensors", "PyYAML", "einops")

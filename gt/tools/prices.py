@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from gt import safetensors_file
+from gt.tensors import safetensors_file
 
 LOOK_SECONDS = 0.5  # between two checks that all processes are alive
 _PAIR = re.compile(r"\s*(message|byte)\s*\[")

@@ -1,7 +1,7 @@
 """`gt run`: a PyTorch program as it stands, on GT.
 
 `import torch` finds PyTorch with GT's torch front end or, with `--native`, GT itself
-(gt/torch_imports.py). The program runs in this process, as `python` runs it (program.py).
+(gt/compat/torch_imports.py). The program runs in this process, as `python` runs it (program.py).
 """
 
 import argparse
@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gt import config, torch_imports, version
+from gt import config
+from gt.compat import torch_imports, version
 from gt.errors import ConfigError, ConnectionLost, NoWorker
 from gt.tools import program
 from gt.tools.cli import count
@@ -113,7 +114,7 @@ def _connect(options: argparse.Namespace) -> None:
     Raises:
         StartError: no dispatcher answers, or too few workers have joined it.
     """
-    from gt.session import connect
+    from gt.sessions.session import connect
 
     try:
         connect(options.connect, workers=options.workers or 0)

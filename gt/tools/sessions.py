@@ -6,8 +6,9 @@ import sys
 from collections.abc import Mapping
 
 import gt
-from gt import _core, config, published
+from gt import _core, config
 from gt.errors import InvalidValue
+from gt.sessions import published
 from gt.tools import top
 
 COLUMNS = ("session", "user", "state", "lease_left_s", "names", "values", "bytes")

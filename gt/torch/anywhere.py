@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device, data
 
-from gt import notices
+from gt.sessions import notices
 from gt.torch import elsewhere, old_types
 from gt.torch.elements import DEVICE_TYPE
 from gt.torch.tensor import MuxTensor

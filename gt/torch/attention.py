@@ -15,11 +15,11 @@ import torch
 from torch.autograd import forward_ad
 
 from gt._core import Tensor
-from gt.aten import schemas
-from gt.aten.backward import saved_results
-from gt.aten.call import call
 from gt.errors import NotSupported
 from gt.nn.functional import attention as ours
+from gt.tensors.aten import schemas
+from gt.tensors.aten.backward import saved_results
+from gt.tensors.aten.call import call
 from gt.torch import gradients
 from gt.torch.elements import DEVICE_TYPE
 from gt.torch.tensor import MuxTensor

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gt import casting
+from gt.amp import casting
 from gt.torch.elements import DEVICE_TYPE
 
 _KEY = "AutocastPrivateUse1"

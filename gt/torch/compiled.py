@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from gt import import_hooks, notices
+from gt.compat import import_hooks
+from gt.sessions import notices
 from gt.torch import dispatch
 from gt.torch.elements import DEVICE_TYPE
 from gt.torch.tensor import MuxTensor

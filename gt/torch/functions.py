@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 import gt
-from gt import _core, foreach
-from gt.aten import call, composed, schemas
+from gt import _core
+from gt.tensors import foreach
+from gt.tensors.aten import call, composed, schemas
 from gt.torch import attention, gradients, named, products
 from gt.torch.operands import Named
 

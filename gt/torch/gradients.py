@@ -1,7 +1,8 @@
 """PyTorch's backward operators, as products with the derivative of the operator before `_backward`.
 
 The generic instruction `aten_vjp` names the forward operator, whose gradients a worker computes;
-the forward operator does not run again if it has a backward operator (gt/aten/backward.txt).
+the forward operator does not run again if it has a backward operator
+(gt/tensors/aten/backward.txt).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.aten import binding, schemas
-from gt.aten.call import DTYPES, call
-from gt.aten.cuts import cuts
-from gt.aten.schemas import Schema
+from gt.tensors.aten import binding, schemas
+from gt.tensors.aten.call import DTYPES, call
+from gt.tensors.aten.cuts import cuts
+from gt.tensors.aten.schemas import Schema
 
 Gradients = tuple[Tensor | None, ...]
 

@@ -14,9 +14,9 @@ import torch
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.errors import NotSupported
 from gt.nn import functional as F
+from gt.tensors.aten.call import call
 from gt.torch import (
     bags,
     checks,

@@ -13,9 +13,9 @@ import torch
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.compat.sparse import of_dense
+from gt.compat.sparse.matrix import SparseTensor
 from gt.errors import ShapeError
-from gt.sparse import of_dense
-from gt.sparse.matrix import SparseTensor
 from gt.torch import elsewhere, operands
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.functions import Overload, overload_name

@@ -8,8 +8,8 @@ import torch
 
 import gt
 from gt import _core
-from gt.sparse import check_parts, of_dense
-from gt.sparse.matrix import SparseTensor
+from gt.compat.sparse import check_parts, of_dense
+from gt.compat.sparse.matrix import SparseTensor
 from gt.torch import elsewhere
 from gt.torch.elements import DEVICE_TYPE, dtype_of
 from gt.torch.sparse_tensor import SparseMuxTensor, of_entries

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from gt import _core, interop
-from gt.sparse.matrix import SparseTensor
+from gt import _core
+from gt.compat.sparse.matrix import SparseTensor
+from gt.tensors import interop
 from gt.torch.elements import DEVICE_TYPE, TORCH_DTYPES
 from gt.torch.tensor import MuxTensor
 

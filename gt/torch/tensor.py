@@ -14,8 +14,9 @@ from typing import Any, ClassVar, cast
 
 import torch
 
-from gt import _core, interop
+from gt import _core
 from gt.errors import InvalidType
+from gt.tensors import interop
 from gt.torch import conversions, storages
 from gt.torch.elements import DEVICE_TYPE, TORCH_DTYPES
 

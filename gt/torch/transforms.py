@@ -10,7 +10,7 @@ import torch
 
 import gt
 from gt._core import Tensor
-from gt.aten.call import call
+from gt.tensors.aten.call import call
 
 # ruff: noqa: N803 - PyTorch's names of matrices
 

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 import gt
-from gt import _core, foreach
+from gt import _core
 from gt._core import Tensor
 from gt.composite.inplace import check_kind
+from gt.tensors import foreach
 from gt.torch import functions, named, operands
 from gt.torch.functions import Function, Overload, Run
 from gt.torch.operands import Named

@@ -2,7 +2,7 @@
 
 import importlib
 
-from gt.missing import attribute_error
+from gt.compat.missing import attribute_error
 from gt.utils import checkpoint, data, dlpack
 
 __all__ = ["checkpoint", "cpp_extension", "data", "dlpack", "tensorboard"]

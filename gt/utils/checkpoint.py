@@ -16,13 +16,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
-from gt import _core, autocast_state, draws, misses
+from gt import _core
 from gt._core import GradFn, Tensor
+from gt.amp import autocast_state
 from gt.autograd.function import Function
 from gt.autograd.grad_mode import enable_grad, no_grad
 from gt.autograd.graph import saved_tensors_hooks
 from gt.autograd.passes import backward
+from gt.compat import misses
 from gt.errors import InvalidUse, InvalidValue, NotSupported
+from gt.tensors import draws
 
 Context: TypeAlias = AbstractContextManager[object]
 R = TypeVar("R")

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from gt import misses
+from gt.compat import misses
 from gt.errors import NotSupported
 
 __all__ = [

@@ -1,8 +1,8 @@
 """`gt.utils.dlpack`: exchange of tensors with other libraries by DLPack, in both directions."""
 
-from gt import misses
 from gt._core import Tensor
-from gt.interop import dlpack, from_dlpack
+from gt.compat import misses
+from gt.tensors.interop import dlpack, from_dlpack
 
 __all__ = ["from_dlpack", "to_dlpack"]
 

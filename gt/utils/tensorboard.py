@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gt import torch_imports
+from gt.compat import torch_imports
 
 if torch_imports.is_installed():
     raise ImportError(
@@ -23,7 +23,7 @@ except ImportError as error:
     ) from error
 
 from gt._core import Tensor
-from gt.interop import to_torch
+from gt.tensors.interop import to_torch
 
 __all__ = ["SummaryWriter"]
 

@@ -398,7 +398,7 @@ ROWS = {
     "cross_entropy": Row(_cross_entropy),
     "cross_entropy_backward": Row(_cross_entropy_backward, _cross_entropy_backward_pays),
 }
-# GT's own operators of the generic rows (gt/aten/own.txt), and their gradients.
+# GT's own operators of the generic rows (gt/tensors/aten/own.txt), and their gradients.
 GENERIC = {"attention": Row(_attention), "attention_backward": Row(_attention_backward)}
 # Kernels that several rows share: all draws (torch_creation.py), steps of one or many parameters.
 SHARED = {

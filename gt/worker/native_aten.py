@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gt.aten import arguments, schemas
+from gt.tensors.aten import arguments, schemas
 from gt.worker import native_attention, parts
 from gt.worker import native_images as images
 from gt.worker.backend import Kernel
@@ -46,7 +46,7 @@ class Operator:
     results: Callable[[Named], Shapes]
     compute: Callable[[Named], tuple[Array, ...]]
     # Gradients of `tensors` whose names are wanted, of the first result's gradient and of those
-    # results that gt/aten/backward.txt saves: none where it has no line.
+    # results that gt/tensors/aten/backward.txt saves: none where it has no line.
     gradients: Callable[[Named, Array, Sequence[Array], Sequence[str]], Mapping[str, Array]]
 
 

@@ -1,7 +1,8 @@
 """Rows of the family generic for torch: operators by schema, their gradients, queries about both.
 
-An operator runs by `torch.ops.aten`, if gt/aten/schemas.txt has it. A vector-Jacobian product runs
-it again, under torch's autograd, on copies: a worker's values are made without autograd.
+An operator runs by `torch.ops.aten`, if gt/tensors/aten/schemas.txt has it. A vector-Jacobian
+product runs it again, under torch's autograd, on copies: a worker's values are made without
+autograd.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gt.aten import arguments, schemas
+from gt.tensors.aten import arguments, schemas
 from gt.worker import light_dynamo, parts, torch_backward, torch_gradients, torch_own
 from gt.worker.backend import Kernel
 from gt.worker.torch_dtypes import DTYPES

@@ -1,4 +1,4 @@
-"""Gradients of operators that have a backward operator of their own, from gt/aten/backward.txt.
+"""Gradients of operators with a backward operator of their own (gt/tensors/aten/backward.txt).
 
 All others run again under torch's autograd (torch_aten.py), of which this file is independent.
 """
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gt.aten import arguments, schemas
-from gt.aten.backward import Line, lines
+from gt.tensors.aten import arguments, schemas
+from gt.tensors.aten.backward import Line, lines
 from gt.worker import torch_own
 
 # Names and values for an expression.

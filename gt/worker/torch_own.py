@@ -1,4 +1,4 @@
-"""Operators of GT's own for the generic instruction (gt/aten/own.txt), and their gradients.
+"""Operators of GT's own for the generic instruction (gt/tensors/aten/own.txt), and their gradients.
 
 A function runs in two ways: without autograd, as fast as possible, saving values for its gradient;
 and under autograd, for a gradient of higher order or of another result, as plain operators of

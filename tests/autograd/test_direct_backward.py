@@ -1,15 +1,15 @@
-"""Gradients by PyTorch's own backward operators (gt/aten/backward.txt): those of torch's autograd,
-without another run of the operator.
+"""Gradients by PyTorch's own backward operators (gt/tensors/aten/backward.txt): those of
+torch's autograd, without another run of the operator.
 """
 
 import itertools
 
 import pytest
 import torch
+from gt.aten.backward import lines, saved_results
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gt
-from gt.aten.backward import lines, saved_results
 from gt.worker import torch_aten, torch_backward
 
 IMAGE, COLUMNS = (2, 4, 6, 6), (2, 4, 6)

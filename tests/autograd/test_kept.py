@@ -1,4 +1,4 @@
-"""Tensors that PyTorch saves for operators that GT composes of several (gt/kept.py)."""
+"""Tensors that PyTorch saves for operators that GT composes of several (gt/tensors/kept.py)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -158,7 +158,7 @@ def test_memory_counts_once_and_as_long_as_a_value_is_in_it(
 
 PEAK = """
 import sys
-from gt.demo.model import Sizes, char_gpt
+from gt.tools.demo.model import Sizes, char_gpt
 
 def mlp(lib, batch):
     nn = lib.nn

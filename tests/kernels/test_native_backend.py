@@ -160,7 +160,7 @@ def test_gradients_of_pools_read_the_places_that_forward_found(monkeypatch):
 
 def test_digits_reach_97_percent_without_torch(without_torch):
     code = (
-        "from gt.demo import digits\n"
+        "from gt.tools.demo import digits\n"
         "print(digits.train(digits.load(0), seed=0, show_progress=False).accuracy)"
     )
     done = subprocess.run(

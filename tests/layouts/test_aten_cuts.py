@@ -1,4 +1,4 @@
-"""Operators of PyTorch's on shards: every letter of every line of gt/aten/cuts.txt is cut over two
+"""Operators of PyTorch's on shards: every letter of every line of aten/cuts.txt is cut over two
 workers; values and gradients are those of PyTorch, and nothing is gathered.
 """
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from gt.aten import call, cuts, schemas
 from spread_session import workers
 
 import gt
 from gt import _core
-from gt.aten import call, cuts, schemas
 from gt.worker import torch_own
 
 # Sizes of 5 and 3: shards are of unequal sizes.

@@ -20,7 +20,7 @@ from harness.entries import ROOT, call_of, entries, title
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gt
-from gt.casting import POLICIES
+from gt.amp.casting import POLICIES
 
 LOWER = {"cpu": torch.bfloat16, "cuda": torch.float16}
 # Several operators in PyTorch, which casts some of them; here one that runs on a worker as it is.

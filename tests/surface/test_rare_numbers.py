@@ -8,6 +8,23 @@ import gt
 
 X = "T.arange(12.).reshape(3, 4)"
 PAST_64_BITS = ("2**63", "-2**63 - 1", "2**64", "2**100")
+INDICES = (
+    *(f"[{number}]" for number in (*PAST_64_BITS, "2**64 - 1", "nan", "-inf", "1e30", "1j", "1.5")),
+    *("[-1.9]", "[0, 1.7]", "[[1.5, 0]]", "[True, 0.0, 1.0]", "[0, 2**63]", "[2**63, 1.5]"),
+    *("[object()]", "[np.float32(1.5)]", "[np.uint64(2**63)]", "[np.uint8(1), 0]", "[np.int32(1)]"),
+    *(
+        "np.array([1.5])",
+        "np.array([1j])",
+        "np.array([[0, 2]], dtype='uint16')",
+        "np.uint64(2**63)",
+    ),
+    *("np.array([2**63], dtype='uint64')", "[[True, 1.0]]", "[True, False, True]", "[]", "[[]]"),
+)
+LOOKUPS = [
+    f"{x}[{places.format(index)}]"
+    for x, places in (("T.arange(3.)", "{}"), ("x", ":2, {}"), ("x", "..., {}, None"))
+    for index in INDICES
+] + [f"put(T.zeros(3), {index})" for index in INDICES]
 BOUNDS = [
     f"T.nn.functional.{function}"
     for function in (
@@ -82,8 +99,13 @@ DIMS = [
 ] + ["x.view(2**63, -1)", "x.expand(2**63, 3, 4)", "x.permute(1, False)", "x.reshape(4, True, 3)"]
 
 
+def put(x, index):
+    x[index] = 1.0
+    return x
+
+
 def seen(library, expression):
-    names = {"T": library, "inf": float("inf"), "nan": float("nan")}
+    names = {"T": library, "np": np, "put": put, "inf": float("inf"), "nan": float("nan")}
     names["x"] = eval(X, names)
     try:
         value = eval(expression, names)
@@ -92,7 +114,7 @@ def seen(library, expression):
         return error
 
 
-@pytest.mark.parametrize("expression", [*BOUNDS, *LISTS, *NORMAL, *PADS, *DIMS])
+@pytest.mark.parametrize("expression", [*BOUNDS, *LISTS, *NORMAL, *PADS, *DIMS, *LOOKUPS])
 @pytest.mark.filterwarnings("ignore")
 def test_as_pytorch(expression):
     ours, theirs = seen(gt, expression), seen(torch, expression)

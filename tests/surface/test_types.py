@@ -41,12 +41,29 @@ OPEN = {
     "gt.utils.checkpoint": {"checkpoint_sequential"},
 }  # fmt: skip
 # Methods that only say that they are missing.
-LACKS = set((ROOT / "gt/missing_methods.txt").read_text().split())
+LACKS = set((ROOT / "gt/compat/missing_methods.txt").read_text().split())
 
 mypy_here = pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed")
 pyright_here = pytest.mark.skipif(
     find_spec("basedpyright") is None, reason="basedpyright is not installed"
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stubs_of_a_build():
+    """Stubs that every build writes beside the extension modules, and git ignores."""
+    subprocess.run([sys.executable, ROOT / "tools/name_stubs.py", ROOT / "gt"], check=True)
+
+
+def test_a_build_writes_a_stub_for_every_public_module_of_compat():
+    written = {path.stem for path in (ROOT / "gt").glob("[a-z]*.pyi")}
+    modules = [(name, getattr(gt, name)) for name in dir(gt)]
+    found = {
+        name
+        for name, value in modules
+        if isinstance(value, types.ModuleType) and "/compat/" in (value.__file__ or "")
+    }
+    assert written == found
 
 
 def names_of(module):

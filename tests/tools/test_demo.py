@@ -10,13 +10,13 @@ import sys
 import pytest
 from without_torch import path_without_torch
 
-from gt.demo.plot import running_mean
+from gt.tools.demo.plot import running_mean
 
 SEEDS = range(5)
 
 ACCURACIES = """
 import gt
-from gt.demo import digits
+from gt.tools.demo import digits
 gt.gpu_workers(2)
 for seed in {seeds}:
     result = digits.train(digits.load(seed), seed=seed, show_progress=False)
@@ -26,7 +26,7 @@ for seed in {seeds}:
 DIFFERENCE = """
 import torch
 import gt
-from gt.demo import chargpt
+from gt.tools.demo import chargpt
 torch.set_num_threads(1)
 gt.gpu_workers(2)
 result = chargpt.compare(seed=0, dtype={dtype!r}, show_progress=False)
@@ -62,7 +62,7 @@ def test_the_gpts_curve_is_pytorchs(dtype):
 
 @pytest.mark.timeout(120)
 def test_the_command(tmp_path):
-    command = [sys.executable, "-m", "gt.demo", "--quick", "--no-progress"]
+    command = [sys.executable, "-m", "gt.tools.demo", "--quick", "--no-progress"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
@@ -72,7 +72,7 @@ def test_the_command(tmp_path):
 
 @pytest.mark.timeout(120)
 def test_the_command_without_pytorch(tmp_path):
-    command = [sys.executable, "-m", "gt.demo", "--quick", "--no-progress"]
+    command = [sys.executable, "-m", "gt.tools.demo", "--quick", "--no-progress"]
     path = {"PYTHONPATH": path_without_torch(tmp_path)}
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | path

@@ -39,6 +39,7 @@ ROOT_FILES = {
 
 TESTS_TOP = {"README.md", "conftest.py", "test_tour.py"}
 TESTS_TOP_MAX = 15  # entries
+GT_TOP_MAX = 30  # entries
 
 # crate -> crates of ours that it may depend on
 CRATES = {
@@ -246,6 +247,17 @@ def test_tests_stand_in_folders():
     modules = Counter(parts[-1] for parts in below if "harness" not in parts)
     twice = [name for name, count in modules.items() if count > 1 and name != "__init__.py"]
     assert not twice, f"bare names that several folders have: {twice}"
+
+
+def test_gt_has_few_entries_at_its_top():
+    below = {_name(path).split("/")[1] for path in FILES if _name(path).startswith("gt/")}
+    assert len(below) <= GT_TOP_MAX, (
+        f"{len(below)} entries; PyTorch's small modules stand in gt/compat: {sorted(below)}"
+    )
+    page = _text(ROOT / "docs/architecture.md").split("### `gt/`")[1].split("###")[0]
+    folders = {name for name in below if "." not in name}
+    named = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert named == folders, "docs/architecture.md lists the folders"
 
 
 def test_markdown_pages_have_one_title():

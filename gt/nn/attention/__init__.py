@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gt
-from gt import misses, signal
+from gt import signal
 from gt._core import Tensor
+from gt.compat import misses
 from gt.nn import functional, init
 from gt.nn.attention_choice import SDPBackend, sdpa_kernel
 from gt.nn.functional.attention_checks import check_heads

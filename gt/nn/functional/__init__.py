@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 from gt import documentation as _documentation
-from gt import misses
-from gt.aten import surface as _aten
-from gt.casting import entry as _entry
+from gt.amp.casting import entry as _entry
+from gt.compat import misses
 from gt.composite.joining import one_hot
 from gt.composite.normalization import layer_norm, rms_norm
 from gt.nn.functional.activation import (
@@ -125,6 +124,7 @@ from gt.nn.functional.vision import (
     upsample_bilinear,
     upsample_nearest,
 )
+from gt.tensors.aten import surface as _aten
 
 __all__ = [
     "adaptive_avg_pool2d",

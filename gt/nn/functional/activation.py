@@ -8,12 +8,12 @@ import warnings
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.composite.common import generic
 from gt.composite.inplace import write
-from gt.draws import Generator
 from gt.errors import ShapeError
-from gt.kept import keeps
+from gt.tensors.aten.call import call
+from gt.tensors.draws import Generator
+from gt.tensors.kept import keeps
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

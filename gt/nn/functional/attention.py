@@ -8,10 +8,10 @@ from typing import Any
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.errors import NotSupported
 from gt.nn.functional.attention_checks import check_dtypes
 from gt.nn.functional.layer import dropout
+from gt.tensors.aten.call import call
 
 # With fewer keys, the weights are not larger than the queries.
 _DROPOUT_KEYS_MIN = 64

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.size import Size
+from gt.tensors.size import Size
 
 Masks: TypeAlias = tuple[Tensor | None, Tensor | None]
 

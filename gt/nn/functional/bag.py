@@ -7,8 +7,8 @@ import math
 import gt
 from gt._core import Tensor
 from gt.errors import NotSupported
-from gt.kept import keeps
 from gt.nn.functional.layer import embedding
+from gt.tensors.kept import keeps
 
 
 @keeps(

@@ -8,8 +8,8 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.errors import ShapeError
-from gt.kept import keeps
 from gt.nn.functional.channel_checks import check_groups, check_statistics, require_several
+from gt.tensors.kept import keeps
 
 
 @keeps(input="input weight", weight="input weight", bias="input weight")

@@ -6,10 +6,10 @@ import math
 
 import gt
 from gt._core import Tensor
-from gt.aten.call import call
-from gt.kept import keeps
 from gt.nn.functional.channel_checks import check_statistics
 from gt.nn.functional.layer import dropout, pad
+from gt.tensors.aten.call import call
+from gt.tensors.kept import keeps
 
 # -scale * alpha of selu: its limit for small arguments.
 _SELU_FLOOR = 1.7580993408473766

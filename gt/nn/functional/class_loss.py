@@ -8,9 +8,9 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.errors import DtypeError
-from gt.kept import keeps
 from gt.nn.functional.activation import logsigmoid
 from gt.nn.functional.reduction import checked_reduction, legacy_reduction, reduced, size_text
+from gt.tensors.kept import keeps
 
 
 @keeps(input="input target weight")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
-from gt.casting import entry
+from gt.amp.casting import entry
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import numpy_names
-from gt.kept import keeps
+from gt.tensors.kept import keeps
 
 
 @numpy_names

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.nn.functional.pooled import Pooled, Ratios, Sizes, fractional_max_pool
+from gt.tensors.aten.call import call
 
 
 @fractional_max_pool

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.casting import entry
+from gt.amp.casting import entry
 from gt.composite.arrangements import RANK_MAX
 from gt.errors import NotSupported, ShapeError
-from gt.kept import keeps
+from gt.tensors.kept import keeps
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -11,7 +11,6 @@ import warnings
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.kept import keeps
 from gt.nn.functional.reduction import (
     checked_reduction,
     legacy_reduction,
@@ -19,6 +18,7 @@ from gt.nn.functional.reduction import (
     same_shape,
     weighted,
 )
+from gt.tensors.kept import keeps
 
 
 def mse_loss(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import gt
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.errors import ShapeError
 from gt.nn.functional.activation import logsigmoid
 from gt.nn.functional.distance import pairwise_distance
 from gt.nn.functional.reduction import checked_reduction, legacy_reduction, reduced
+from gt.tensors.aten.call import call
 
 # Numbers of the reductions in PyTorch's schemas.
 REDUCTION_NUMBERS = {"none": 0, "mean": 1, "sum": 2}

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from gt import _core
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.errors import InvalidValue
 from gt.nn.functional.pooled import (
     OptionalSizes,
@@ -19,6 +18,7 @@ from gt.nn.functional.pooled import (
     adaptive_max_pool,
     max_pool,
 )
+from gt.tensors.aten.call import call
 
 
 @max_pool

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.aten.call import call
-from gt.casting import entry
+from gt.amp.casting import entry
 from gt.errors import ShapeError
 from gt.nn.functional.class_loss import cross_entropy
 from gt.nn.functional.layer import linear
 from gt.nn.functional.margin import REDUCTION_NUMBERS
 from gt.nn.functional.reduction import checked_reduction
+from gt.tensors.aten.call import call
 
 Lengths = Tensor | Sequence[int]
 

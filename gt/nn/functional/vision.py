@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Sequence
 
 from gt._core import Tensor
-from gt.aten.call import call
 from gt.errors import NotSupported
 from gt.nn.functional.pooled import Sizes
+from gt.tensors.aten.call import call
 
 _MODES = {
     ("nearest", 3): "upsample_nearest1d",
@@ -114,7 +114,7 @@ def _targets(
 def _exact_factors(given: Sequence[int], sizes: Sequence[int]) -> list[float] | None:
     """The factors for sizes that are powers of two times as large: elements keep the same places.
 
-    A cut image stays cut with factors (gt/aten/windows.txt), but not with sizes.
+    A cut image stays cut with factors (gt/tensors/aten/windows.txt), but not with sizes.
     """
     factors = [new / old if old else 0.0 for new, old in zip(sizes, given, strict=True)]
     exact = all(factor >= 1 and math.frexp(factor)[0] == 0.5 for factor in factors)

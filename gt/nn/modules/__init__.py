@@ -7,7 +7,7 @@ first access, tells the modules of each path.
 import sys
 import types
 
-from gt import missing
+from gt.compat import missing
 from gt.nn import (
     batchnorm,
     conv,

@@ -1,6 +1,6 @@
 """Helpers for training: clipping, parametrizations, pruning, sequences, fused norms, and others."""
 
-from gt import misses
+from gt.compat import misses
 from gt.nn.utils import (
     fusion,
     memory_format,

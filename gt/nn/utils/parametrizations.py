@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import gt
-from gt import misses
 from gt._core import Tensor
-from gt.aten.call import call
+from gt.compat import misses
 from gt.nn import functional
 from gt.nn.module import Module
 from gt.nn.utils import parametrize
 from gt.nn.utils.spectral_norm import as_matrix, output_dim
 from gt.nn.utils.weight_norm import norms, scaled
+from gt.tensors.aten.call import call
 
 T = TypeVar("T", bound=Module)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import gt
-from gt import misses
 from gt._core import Tensor
+from gt.compat import misses
 from gt.nn.containers import ModuleDict, ModuleList
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 import gt
-from gt import misses
 from gt._core import Tensor
+from gt.compat import misses
 from gt.nn.module import Module
 from gt.nn.utils.convert_parameters import parameters_to_vector
 from gt.nn.utils.pruning_base import BasePruningMethod, PruningContainer, find

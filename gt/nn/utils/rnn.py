@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import gt
-from gt import misses
 from gt._core import Tensor
+from gt.compat import misses
 
 __all__ = [
     "PackedSequence",

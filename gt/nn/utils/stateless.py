@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from gt import misses
 from gt._core import Tensor
+from gt.compat import misses
 from gt.nn.functional_call import functional_call as call
 from gt.nn.module import Module
 

@@ -1,7 +1,7 @@
 """Learning rates over time. Schedules set group["lr"]; values equal PyTorch's to rounding."""
 
 from gt import documentation as _documentation
-from gt import misses
+from gt.compat import misses
 from gt.optim.lr_scheduler.base import LRScheduler
 from gt.optim.lr_scheduler.curves import (
     ConstantLR,

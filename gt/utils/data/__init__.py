@@ -4,7 +4,7 @@ Nothing here imports torch; draws are GT's own, so the same seed gives other ord
 """
 
 from gt import documentation as _documentation
-from gt import misses
+from gt.compat import misses
 from gt.utils.data.collate import default_collate, default_convert
 from gt.utils.data.dataset import (
     ChainDataset,

@@ -9,8 +9,8 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor
 from gt.composite.joining import stack
-from gt.conversion import Array, Recorded, exported
-from gt.creation import as_tensor
+from gt.tensors.conversion import Array, Recorded, exported
+from gt.tensors.creation import as_tensor
 from gt.utils.data.planned import Planned
 
 TEXT_KINDS = "SaUO"  # kinds of numpy dtypes that make no tensor

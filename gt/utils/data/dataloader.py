@@ -1,6 +1,6 @@
 """`torch.utils.data.dataloader`'s path to DataLoader; nothing is defined here."""
 
-from gt import misses
+from gt.compat import misses
 from gt.utils.data.collate import default_collate
 from gt.utils.data.loader import DataLoader
 from gt.utils.data.worker_process import get_worker_info

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar, cast
 
-from gt import misses
 from gt._core import Tensor
-from gt.draws import Generator
-from gt.random import randperm
+from gt.compat import misses
+from gt.compat.random import randperm
+from gt.tensors.draws import Generator
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Sized
 
-from gt import misses
-from gt.draws import Generator
-from gt.random import randperm
+from gt.compat import misses
+from gt.compat.random import randperm
+from gt.tensors.draws import Generator
 from gt.utils.data.dataset import numbers
 from gt.utils.data.sampler import Sampler
 

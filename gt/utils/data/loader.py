@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from gt.draws import Generator, next_draw
+from gt.tensors.draws import Generator, next_draw
 from gt.utils.data.collate import Collate, default_collate, default_convert
 from gt.utils.data.dataset import Dataset, IterableDataset, length
 from gt.utils.data.fetch import Fetcher

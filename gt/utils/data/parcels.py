@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from gt import _core
 from gt._core import Tensor
-from gt.reading import made
+from gt.tensors.reading import made
 
 Array = npt.NDArray[np.generic]
 

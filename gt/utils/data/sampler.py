@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
-from gt import _core, misses
+from gt import _core
 from gt._core import Tensor
-from gt.creation import as_tensor
-from gt.draws import Generator
-from gt.random import randint, randperm
+from gt.compat import misses
+from gt.compat.random import randint, randperm
+from gt.tensors.creation import as_tensor
+from gt.tensors.draws import Generator
 from gt.utils.data.dataset import length, numbers
 
 T_co = TypeVar("T_co", covariant=True)

@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from gt import _core, config
+from gt.compat.random import manual_seed
 from gt.config import scopes
-from gt.random import manual_seed
 from gt.utils.data import parcels
 from gt.utils.data.collate import Collate
 from gt.utils.data.dataset import Dataset

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from gt.aten import arguments, schemas
+from gt.tensors.aten import arguments, schemas
 from gt.worker import torch_aten, torch_backward, torch_own
 from gt.worker.native.program import OF_KERNEL, RESULTS_MAX, TENSOR, NotFittingError, Program
 

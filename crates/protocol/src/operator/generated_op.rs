@@ -370,7 +370,7 @@ pub enum Op {
     Sgd,
     /// One step of AdamW (or Adam with L2, where not decoupled): new parameter and moments.
     Adamw,
-    /// PyTorch's operator `overload`; `wanted` is empty. Its gradients read the results `saves` again. `cuts` says along which dimensions it runs on shards: numbers for each index letter, the dimension that has it of each operand and each result; -1 for none, of a result -2 where the members' results add up, of an operand -3 where that is then given to one member. `windows` says the same of the dimensions of an image that windows look at (gt/aten/windows.txt), and `parts` what a member takes and keeps that has such a shard.
+    /// PyTorch's operator `overload`; `wanted` is empty. Its gradients read the results `saves` again. `cuts` says along which dimensions it runs on shards: numbers for each index letter, the dimension that has it of each operand and each result; -1 for none, of a result -2 where the members' results add up, of an operand -3 where that is then given to one member. `windows` says the same of the dimensions of an image that windows look at (gt/tensors/aten/windows.txt), and `parts` what a member takes and keeps that has such a shard.
     Aten,
     /// Gradients of the operands at the places `wanted` of an `aten` instruction, after whose operands the gradients of its results stand, and then, of a first derivative, the results that it `saves`.
     AtenVjp,

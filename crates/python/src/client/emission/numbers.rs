@@ -1,6 +1,6 @@
 //! Tensors from Python's numbers: floats, ints and bools, alone or in lists.
 //!
-//! Everything else is left to `gt/conversion.py`, which also words the errors: numpy's numbers,
+//! Everything else is left to `gt/tensors/conversion.py`, which also words the errors: numpy's numbers,
 //! tensors and complex numbers among them, lists of unequal length, ints beyond the dtype, narrow
 //! dtypes.
 

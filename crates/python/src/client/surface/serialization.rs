@@ -1,5 +1,5 @@
 //! Headers of safetensors files, read and written by the format's own crate;
-//! `gt/safetensors_file.py` reads and writes the tensors' bytes. A header comes from outside: any
+//! `gt/tensors/safetensors_file.py` reads and writes the tensors' bytes. A header comes from outside: any
 //! fault in it is a `ValueError` that names the fault.
 
 use crate::client::value::dtype::{self, DtypeArg, PyDtype};

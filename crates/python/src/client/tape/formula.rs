@@ -64,7 +64,7 @@ pub(crate) enum Expr {
     /// A call of an operator: operands, then every attribute of the row.
     Call(Op, &'static [u8], &'static [u8]),
     Apply(Function, &'static [u8]),
-    /// A function of gt/gradients.py.
+    /// A function of gt/tensors/gradients.py.
     Python(&'static str, &'static [u8]),
     /// The gradient of this operand, from the one instruction of this operator that computes all of
     /// them.

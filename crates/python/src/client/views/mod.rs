@@ -1,6 +1,7 @@
 //! View operators: the instruction, and PyTorch's strides of views, which share storage.
 
 pub(crate) mod in_place;
+mod index_numbers;
 pub(crate) mod indexing;
 pub(crate) mod picking;
 pub(crate) mod sharing;

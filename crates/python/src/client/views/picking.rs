@@ -7,7 +7,7 @@ use crate::client::emission::{read, upload};
 use crate::client::session::errors;
 use crate::client::value::Tensor;
 use crate::client::value::variable::Var;
-use crate::client::views;
+use crate::client::views::{self, index_numbers};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Dims, Dtype};
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
@@ -266,7 +266,7 @@ fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
         return Err(not_an_index(item)?);
     }
     if item.hasattr("ndim")? && item.getattr("ndim")?.extract::<usize>()? == 0 {
-        return item.call_method0("item")?.extract().map(Some);
+        return integer(&item.call_method0("item")?).map(Some);
     }
     Ok(None)
 }
@@ -307,17 +307,14 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
     {
         return Err(not_an_index(item)?);
     }
-    if !matches!(kind.as_str(), "i" | "u" | "b") {
-        return Err(errors::mistake(
-            py,
-            ErrorClass::Index,
-            "tensors used as indices must be long, int, byte or bool tensors",
-        ));
-    }
-    if is_mask_array(item)? {
+    if is_mask_array(&array)? {
         return truth_values(py, upload::from_array(&array)?.get().var.clone());
     }
-    let array = if kind == "b" { array } else { array.call_method1("astype", ("int64",))? };
+    let array = match kind.as_str() {
+        "b" => array,
+        "i" => array.call_method1("astype", ("int64",))?,
+        _ => index_numbers::of(item)?,
+    };
     Ok(upload::from_array(&array)?.get().var.clone())
 }
 

@@ -309,7 +309,8 @@ impl SlotStates {
     }
 }
 
-fn frames(words: &[u32]) -> impl Iterator<Item = &[u32]> {
+/// Instructions and messages, one after the other.
+pub(crate) fn frames(words: &[u32]) -> impl Iterator<Item = &[u32]> {
     let mut rest = words;
     std::iter::from_fn(move || {
         let frame = cut::first(rest).ok().flatten()?;

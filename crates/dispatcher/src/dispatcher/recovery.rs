@@ -5,7 +5,7 @@
 use super::Dispatcher;
 use super::departure::{forget_worker, with_losses};
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
-use crate::lineage::{Lineage, WantedValues};
+use crate::lineage::{Lineage, WantedValues, frames};
 use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure};
 use crate::session::requests::{RequestKind, answer_failed};
@@ -74,7 +74,7 @@ impl Dispatcher {
         let remake = lineage.remake(&wanted);
         let vacated: Vec<u32> = slots.difference(&wanted.slots).copied().collect();
         self.core.workers.succeed(index, &vacated);
-        for frame in batches(&remake.words) {
+        for frame in frames(&remake.words) {
             sink.words(index, frame);
         }
         let inheritance = Inheritance { kept, refused: possible.refused };
@@ -200,15 +200,4 @@ fn slots_of(value: &Value, index: WorkerIndex) -> impl Iterator<Item = u32> + '_
 
 fn slots_on(session: &Session, index: WorkerIndex) -> impl Iterator<Item = u32> + '_ {
     session.values().flat_map(move |(_, value)| slots_of(value, index))
-}
-
-/// Words in groups of whole frames that are short beside any ring.
-fn batches(words: &[u32]) -> impl Iterator<Item = &[u32]> {
-    const WORDS_MAX: usize = 1 << 16;
-    let mut rest = words;
-    std::iter::from_fn(move || {
-        let (batch, others) = rest.split_at(gt_protocol::wire::cut::whole(rest, WORDS_MAX));
-        rest = others;
-        (!batch.is_empty()).then_some(batch)
-    })
 }

@@ -2,6 +2,9 @@
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
+# Recipes of `just check`.
+check_recipes := "_clippy _types _lint"
+
 export PATH := justfile_directory() / ".venv/bin:" + justfile_directory() / "target/tools/bin:" + env("PATH")
 
 _list:
@@ -28,16 +31,23 @@ format:
     ruff format --quiet
     find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format -i
 
-# Format, lint, types, import rules, generated files; changes nothing
+# Format, lint, types, import rules, generated files, two at a time; changes nothing
 check:
+    python tools/side_by_side.py {{ check_recipes }}
+
+_clippy:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
-    ruff format --check
-    ruff check
+
+_types:
     mypy
     # Methods by PyTorch's schemas take any arguments; their types say which.
     python -m mypy.stubtest --concise --ignore-unused-allowlist --allowlist <(sed 's/^/gt._core.Tensor./' gt/compat/missing_methods.txt) \
         --allowlist <(sed -En 's/^[a-z]*[mi][a-z]* ([a-z0-9_]+).*/gt._core.Tensor.\1_?/p' gt/tensors/aten/schemas.txt) gt._core
+
+_lint:
+    ruff format --check
+    ruff check
     lint-imports --no-logo
     find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check
@@ -198,8 +208,9 @@ quick:
     cargo nextest run -p gt-protocol -p gt-dispatcher
     pytest -m fast $(grep -rl --include='test_*.py' 'mark\.fast' tests)
 
-# All checks of ci except the Python tests
-checks: check site rust sim examples cuda sanitize wheel smoke fuzz
+# All checks of ci except the Python tests, two at a time: whatever compiles Rust in one order, the rest beside it
+checks:
+    python tools/side_by_side.py "_clippy rust sim wheel smoke" cuda _types sanitize fuzz site _lint examples
 
 # Every check that a commit must pass; Python tests come last
 ci: checks (python "-n" "2" "--dist" "loadfile")

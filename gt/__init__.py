@@ -96,6 +96,7 @@ from gt.distributed import (  # noqa: E402
 )
 from gt.distributed.explanation import explain  # noqa: E402
 from gt.errors import (  # noqa: E402
+    CancelledError,
     ConfigError,
     ConnectionLost,
     DtypeError,

@@ -85,6 +85,7 @@ from gt.distributed import Replicate as Replicate
 from gt.distributed import Shard as Shard
 from gt.distributed import distribute as distribute
 from gt.distributed.explanation import explain as explain
+from gt.errors import CancelledError as CancelledError
 from gt.errors import ConfigError as ConfigError
 from gt.errors import ConnectionLost as ConnectionLost
 from gt.errors import DtypeError as DtypeError
@@ -202,6 +203,7 @@ from gt.compat.random import randn_like as randn_like
 from gt.compat.random import randperm as randperm
 from gt.compat.random import seed as seed
 from gt.compat.random import set_rng_state as set_rng_state
+from gt.sessions.session import cancel as cancel
 from gt.sessions.session import connect as connect
 from gt.sessions.session import disconnect as disconnect
 from gt.sessions.session import gpu_workers as gpu_workers

@@ -8,6 +8,7 @@ here by name); only the classes are here.
 import builtins
 
 __all__ = [
+    "CancelledError",
     "ConfigError",
     "ConnectionLost",
     "DerivativeNotImplemented",
@@ -76,6 +77,10 @@ class DerivativeNotImplemented(NotDifferentiable, NotImplementedError):
 
 class WorkerError(Error, RuntimeError):
     """An instruction failed on a worker; names the operation, its operands and the user's line."""
+
+
+class CancelledError(Error, RuntimeError):
+    """Ctrl-C or `gt.cancel()` dropped a value before it was computed; names the operation."""
 
 
 class LinAlgError(WorkerError):

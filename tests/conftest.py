@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import file_order
 import pytest
 import shared_memory
 from kernel_module import load_kernels
@@ -36,6 +37,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+    if hasattr(config, "workerinput"):  # one of several processes: files start in this order
+        places = {name: place for place, name in enumerate(file_order.in_order(_names(items)))}
+        items.sort(key=lambda item: places[file_order.scope(item.nodeid)])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Hands out files, and shares of some, in the order of file_order.py."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return file_order.scheduler(config, log)
+
+
+def _names(items: list[pytest.Item]) -> list[str]:
+    return [item.nodeid for item in items]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

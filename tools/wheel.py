@@ -1,6 +1,7 @@
 """Build the wheel into target/dist, tag it with the oldest Linux that it runs on, and check it.
 
-pip builds it as for `pip install .`, so Rust code that is already built is not built again. maturin
+pip builds it as for `pip install .`, so Rust code that is already built is not built again: cargo
+compares the interpreter's path, so pip runs here as its own script does, by `python3`. maturin
 derives the tag from gt._core alone; auditwheel also reads gt._kernels, and its answer becomes the
 tag: manylinux_2_34 means glibc 2.34 or later.
 """
@@ -25,9 +26,15 @@ FOLDER = ROOT / "target/dist"
 SCRIPTS = {"gt", "gt-dispatcher", "gt-worker"}
 
 
+def interpreter() -> str:
+    """Path of this Python under the name by which a virtual environment's scripts start it."""
+    named = pathlib.Path(sys.executable).with_name("python3")
+    return str(named if named.exists() else sys.executable)
+
+
 def run(*words: str | pathlib.Path) -> str:
     """Output of a Python module run as a program. Exits with its error output where it fails."""
-    command = [sys.executable, "-m", *map(str, words)]
+    command = [interpreter(), "-m", *map(str, words)]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")

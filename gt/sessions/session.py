@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Parallelized = TypeVar("Parallelized", bound="Module")
 
 __all__ = [
+    "cancel",
     "connect",
     "disconnect",
     "gpu_workers",
@@ -133,6 +134,22 @@ def _wait_for_workers(address: str, wanted: int, seconds: float) -> None:
             notice_due = False
             notices.say(f"{state}; waiting for the others")
         time.sleep(POLL_SECONDS)
+
+
+def cancel() -> None:
+    """Drop what this session has queued and what has not begun; returns at once.
+
+    It is for a queue that would take minutes: what was computed before stays, and the next read of
+    it, or of something new, waits for the one operation that runs. Reading a dropped value, or one
+    that depends on it, raises a `gt.CancelledError`. A dropped step of `gt.optim.SGD`, `Adam` or
+    `AdamW` leaves parameters and moments as they were, so a step may be half done; every other
+    in-place write that is dropped leaves a dropped value. The queue is the whole session's, also
+    what other threads queued; other sessions lose nothing.
+
+    Ctrl-C does the same where the program waits for GT: in a read or `gt.synchronize()` when half a
+    second more is not enough to answer it, and in an operation that waits for room in the queue.
+    """
+    _core.cancel()
 
 
 def disconnect() -> None:

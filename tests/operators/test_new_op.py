@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="tools/ need tomllib")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TARGET = ROOT / "target" / "new_op"
+TARGET = ROOT / "target"  # dependencies are built there already: `just rust`
 COPIED = ["Cargo.toml", "Cargo.lock", "ops.toml", "rust-toolchain.toml", "rustfmt.toml"]
 COPIED += ["clippy.toml", "crates", "docs", "gt", "tools", "tests", "pyproject.toml"]
 # Arguments in the form of a command line.

@@ -26,6 +26,8 @@ impl Planner<'_> {
         if instruction.op == Op::Free {
             return self.free_values(instruction);
         }
+        // Reads and names get what was there before a cancel.
+        self.keeps = !matches!(instruction.op, Op::Distribute | Op::LocalShard);
         self.launch_buckets_of(instruction);
         match instruction.op {
             Op::Read => self.read(instruction),

@@ -1,6 +1,7 @@
 //! The dispatcher: its sessions, their shared state, and its entry points.
 
 mod answers;
+mod cancel;
 mod departure;
 mod estimate;
 mod fast_path;

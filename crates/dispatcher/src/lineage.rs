@@ -188,15 +188,17 @@ fn needed(log: &[Logged<'_>], wanted: &WantedValues) -> Vec<bool> {
             continue;
         }
         let Some(instruction) = decoded(logged.frame) else { continue };
-        *is_needed = match instruction.op {
-            // Whether a slot is to be freed is known when it has been made.
-            Op::Free => continue,
-            Op::Read => request(&instruction).is_some_and(|key| wanted.requests.contains(&key)),
-            Op::Chunk => operands(&instruction).any(|slot| slots.contains(&slot)),
-            _ => instruction
-                .outputs
-                .iter()
-                .any(|&id| id.as_slot().is_some_and(|slot| slots.contains(&slot))),
+        // A slot may be freed where it was made again, which is not known yet.
+        if instruction.op == Op::Free {
+            continue;
+        }
+        *is_needed = if instruction.op == Op::Read {
+            request(&instruction).is_some_and(|key| wanted.requests.contains(&key))
+        } else if instruction.op == Op::Chunk {
+            operands(&instruction).any(|slot| slots.contains(&slot))
+        } else {
+            let mut results = instruction.outputs.iter().filter_map(|id| id.as_slot());
+            results.any(|slot| slots.contains(&slot))
         };
         if *is_needed {
             for slot in instruction.outputs.iter().filter_map(|id| id.as_slot()) {
@@ -243,11 +245,10 @@ fn run(log: &[Logged<'_>], needed: &[bool], wanted: &WantedValues) -> Remake {
             remake.words.extend_from_slice(session);
         }
         remake.words.extend_from_slice(logged.frame);
-        match instruction.op {
-            Op::Read => remake.requests.extend(request(&instruction)),
-            Op::Chunk => {}
-            _ => remake.instructions += 1,
+        if instruction.op == Op::Read {
+            remake.requests.extend(request(&instruction));
         }
+        remake.instructions += usize::from(!instruction.outputs.is_empty());
     }
     let mut left = Vec::new();
     for (slot, state) in (0..).zip(slots.0) {
@@ -324,10 +325,9 @@ fn is_session(frame: &[u32]) -> bool {
 }
 
 fn session_of(frame: &[u32]) -> Option<u32> {
-    match decoded(frame)?.attr("id") {
-        Attr::Int(id) => u32::try_from(*id).ok(),
-        _ => None,
-    }
+    let instruction = decoded(frame)?;
+    let Attr::Int(id) = instruction.attr("id") else { return None };
+    u32::try_from(*id).ok()
 }
 
 /// The slot of a frame that stands for bytes that are not kept.
@@ -355,8 +355,6 @@ fn operands<'a>(instruction: &'a Instruction<'_>) -> impl Iterator<Item = u32> +
 }
 
 fn request(instruction: &Instruction<'_>) -> Option<i64> {
-    match instruction.attr("request") {
-        Attr::Int(request) => Some(*request),
-        _ => None,
-    }
+    let Attr::Int(request) = instruction.attr("request") else { return None };
+    Some(*request)
 }

@@ -11,6 +11,7 @@
 //! first use. An operator may be decomposed into several (`decompose`), each of which takes steps 3
 //! to 5.
 
+mod cancel;
 mod create;
 mod decompose;
 mod inputs;

@@ -16,7 +16,7 @@ use crate::workers::Workers;
 use gt_protocol::message::{FailureClass, ToClient};
 use gt_protocol::placement::Layout;
 use gt_protocol::rules::{ErrorClass, RuleError};
-use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use gt_protocol::{Attr, Id, Instruction, KEPT, Op, Operand};
 
 /// Bytes below which creations are not deferred: a megabyte more on a worker does no harm, and work
 /// that starts earlier ends earlier.
@@ -96,6 +96,9 @@ pub(crate) struct Planner<'p> {
     pub number: u64,
     /// Operands whose layout this plan has changed.
     pub changes: LayoutChanges,
+    /// True while workers are sent what they execute even if it is cancelled, since a value from
+    /// before depends on it: its creation, or its new layout.
+    pub keeps: bool,
 }
 
 impl<'p> Planner<'p> {
@@ -105,7 +108,7 @@ impl<'p> Planner<'p> {
         id: SessionId,
         sink: &'p mut dyn Sink,
     ) -> Self {
-        Self { core, session, id, sink, number: 0, changes: LayoutChanges::new() }
+        Self { core, session, id, sink, number: 0, changes: LayoutChanges::new(), keeps: false }
     }
 
     /// Runs work that belongs to an earlier instruction: everything it emits carries that one's
@@ -162,7 +165,21 @@ impl<'p> Planner<'p> {
     pub fn word(&self, op: Op) -> Instruction<'static> {
         let mut word = Instruction::new(op);
         word.tag = low_half(self.number);
+        word.signal = self.kept_signal();
         word
+    }
+
+    /// The signal of a worker's instruction.
+    pub const fn kept_signal(&self) -> u16 {
+        if self.keeps { KEPT } else { 0 }
+    }
+
+    /// Runs work whose instructions are executed even if they are cancelled.
+    pub fn keeping<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.keeps, true);
+        let result = work(self);
+        self.keeps = before;
+        result
     }
 
     /// Sends an instruction to a worker, and before it the session if that has changed.

@@ -62,6 +62,10 @@ pub enum Attr {
     Text(Box<str>),
 }
 
+/// Signal of an instruction on its way to a worker that is executed even where a user cancels what
+/// is around it, since a value from before depends on it.
+pub const KEPT: u16 = 1;
+
 /// One instruction. `operands` holds the fixed positions of the row first, then the list's values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction<'a> {
@@ -69,7 +73,7 @@ pub struct Instruction<'a> {
     /// Client to dispatcher: the interned source position. Dispatcher to worker: the low 32 bits of
     /// the instruction's number.
     pub tag: u32,
-    /// The interned signal scope, 0 for none.
+    /// The interned signal scope, 0 for none. Dispatcher to worker: 0, or [`KEPT`].
     pub signal: u16,
     /// Bit k: this instruction holds the last reference to operand k.
     pub consumes: u16,

@@ -29,7 +29,7 @@ pub mod text;
 pub mod value;
 pub mod wire;
 
-pub use instruction::{Attr, Id, Instruction, Operand};
+pub use instruction::{Attr, Id, Instruction, KEPT, Operand};
 pub use operator::{
     AttrInfo, AttrKind, DtypeRule, Family, Kind, Op, OpInfo, OperandInfo, OperandKind, ViewKind,
     WeightInfo,

@@ -15,7 +15,7 @@ pub(crate) mod tests;
 #[cfg(test)]
 pub(crate) use code::name_of;
 pub use direction::{FromClient, FromWorker, Message, SessionAction, ToClient, ToWorker};
-pub use failure::{Failure, FailureClass};
+pub use failure::{CANCELLED, Failure, FailureClass};
 pub use reply::{Reply, SpacedReply};
 
 use crate::handshake::Secret;
@@ -103,6 +103,19 @@ pub struct Stats {
     pub own: u64,
     /// Number of instructions that ran in one pass with an earlier one.
     pub joined: u64,
+}
+
+/// Number of `cancel` messages among whole frames. Words that are no frames count as none: their
+/// reader refuses them.
+pub fn count_cancels(words: &[u32]) -> u32 {
+    let mut rest = words;
+    let mut count = 0;
+    while let Ok(Some(frame)) = wire::cut::first(rest) {
+        count +=
+            u32::from(frame.first().is_some_and(|&first| wire::halves(first).0 == code::CANCEL));
+        rest = rest.get(frame.len()..).unwrap_or_default();
+    }
+    count
 }
 
 /// The beginning of a text that fits a message, for senders that pass on texts of others.

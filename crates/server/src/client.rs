@@ -92,7 +92,10 @@ impl ServedClient {
             return if self.inbound.is_corrupt() { Err(Breach::Ring) } else { Ok(false) };
         }
         self.active_until = now + ACTIVE;
-        self.held_back = !outbox.admit(self.session, &self.workers, now, load, self.held_back);
+        let admitted = outbox.admit(self.session, &self.workers, now, load, self.held_back);
+        // A cancelled instruction needs no room.
+        let is_cancelled = self.inbound.is_cancelled(!admitted);
+        self.held_back = !admitted && !is_cancelled;
         if self.held_back {
             return Ok(false);
         }
@@ -101,8 +104,11 @@ impl ServedClient {
             self.held_back = true;
             return Ok(false);
         }
-        let Quantum { words: words_run, has_request, asked, outcome } =
-            run(words, slab, self.session, dispatcher, outbox);
+        let Quantum { words: words_run, has_request, asked, cancels, outcome } =
+            run((words, slab), self.session, is_cancelled, dispatcher, outbox);
+        if cancels {
+            self.inbound.cancel_consumed();
+        }
         if has_request {
             self.asked_at = now;
         }
@@ -121,18 +127,22 @@ struct Quantum {
     has_request: bool,
     /// Request that concerns other sessions: the last message of the quantum.
     asked: Option<SessionRequest>,
+    /// True if the last message of the quantum is a `cancel`.
+    cancels: bool,
     outcome: Result<(), Breach>,
 }
 
-/// Runs the instructions and messages at the front of `words`, up to a quantum.
+/// Runs the instructions and messages at the front of `words`, up to a quantum. Of cancelled ones
+/// nothing is computed.
 fn run(
-    words: &mut [u32],
-    mut slab: Option<&mut SlabPayloads>,
+    (words, mut slab): (&mut [u32], Option<&mut SlabPayloads>),
     session: SessionId,
+    is_cancelled: bool,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Quantum {
-    let mut quantum = Quantum { words: 0, has_request: false, asked: None, outcome: Ok(()) };
+    let mut quantum =
+        Quantum { words: 0, has_request: false, asked: None, cancels: false, outcome: Ok(()) };
     for _ in 0..QUANTUM_INSTRUCTIONS {
         let unread = words.get_mut(quantum.words..).unwrap_or_default();
         let length = match cut::first(unread) {
@@ -148,17 +158,20 @@ fn run(
         let head: SmallVec<[u32; HEAD_WORDS]> = SmallVec::from_slice(head);
         outbox.begin_instruction();
         quantum.outcome = if frame.first().is_some_and(|&first| cut::is_message(first)) {
-            run_message(frame, session, dispatcher, outbox).map(|asked| quantum.asked = asked)
+            run_message(frame, session, dispatcher, outbox, &mut quantum)
         } else if let Some(slab) = slab.as_deref_mut().filter(|_| names_slab(frame)) {
             chunk(frame, slab, session, dispatcher, outbox)
+        } else if is_cancelled {
+            dispatcher.cancel_words(session, frame, outbox).map_err(Breach::from)
         } else {
             dispatcher.instruction_words(session, frame, outbox).map_err(Breach::from)
         };
         if let Some(estimate) = dispatcher.estimate(session, &head) {
             outbox.charge(session, estimate);
         }
-        let is_over = quantum.outcome.is_err() || quantum.asked.is_some();
-        if is_over || quantum.words >= QUANTUM_WORDS || outbox.is_tight() {
+        let is_over = quantum.outcome.is_err() || quantum.asked.is_some() || quantum.cancels;
+        let is_tight = outbox.is_tight() && !is_cancelled;
+        if is_over || quantum.words >= QUANTUM_WORDS || is_tight {
             break;
         }
     }
@@ -214,16 +227,18 @@ fn run_message(
     session: SessionId,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
-) -> Result<Option<SessionRequest>, Breach> {
+    quantum: &mut Quantum,
+) -> Result<(), Breach> {
     let (message, _) = message::decode(frame)?;
     match message {
         FromClient::StatsRequest { request } => {
             dispatcher.handle(Event::StatsRequest { session, request }, outbox);
-            Ok(None)
         }
         FromClient::Sessions { request, action, name } => {
-            Ok(Some(SessionRequest { request, action, name: name.to_owned() }))
+            quantum.asked = Some(SessionRequest { request, action, name: name.to_owned() });
         }
-        FromClient::Goodbye { reason } => Err(Breach::Goodbye(reason.to_owned())),
+        FromClient::Cancel => quantum.cancels = true,
+        FromClient::Goodbye { reason } => return Err(Breach::Goodbye(reason.to_owned())),
     }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use crate::backlog::{Backlog, KEPT_WORDS};
 use crate::death::LastInstruction;
 use gt_protocol::handshake::FRAME_BYTES_MAX;
 use gt_protocol::integer::to_u64;
+use gt_protocol::message::count_cancels;
 use gt_protocol::wire::{WireError, cut};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{Consumer, HEAD_WORDS, Producer, SlabReader, SlabWriter};
@@ -19,6 +20,9 @@ pub(crate) const RING_WORDS: u32 = 1 << 16;
 pub(crate) const CHANNEL_FRAMES: usize = 8;
 /// Words read from a ring at a time: one chunk of an upload and a few hundred small instructions.
 const REFILL_WORDS: usize = 16 * 1024;
+/// Words of a client on a socket that are taken while it is held back (16 MiB), so that a `cancel`
+/// behind them is seen: some 500,000 instructions.
+const AHEAD_WORDS_MAX: usize = 4 << 20;
 /// Duration of a measurement of a peer's speed: some hundred small instructions.
 const DRAIN_WINDOW: Duration = Duration::from_millis(1);
 
@@ -87,11 +91,24 @@ pub(crate) struct Inbound {
     /// Number of words received in total.
     arrived: u64,
     slab: Option<SlabPayloads>,
+    /// Numbers of `cancel` messages, wrapping: those among the words from a socket, and those that
+    /// were consumed.
+    cancels_arrived: u32,
+    cancels_consumed: u32,
 }
 
 impl Inbound {
     pub fn new(source: WordSource, slab: Option<SlabPayloads>) -> Self {
-        Self { source, words: Vec::new(), start: 0, arrived: 0, slab }
+        let (cancels_arrived, cancels_consumed) = (0, 0);
+        Self {
+            source,
+            words: Vec::new(),
+            start: 0,
+            arrived: 0,
+            slab,
+            cancels_arrived,
+            cancels_consumed,
+        }
     }
 
     /// Words that have arrived and were not consumed, and the payloads beside them.
@@ -127,6 +144,32 @@ impl Inbound {
         }
     }
 
+    /// Returns true if a `cancel` is behind the words that have not been consumed. A ring tells it
+    /// in its header; from a socket the words of a client that is held back are taken, up to a
+    /// limit.
+    pub fn is_cancelled(&mut self, is_held_back: bool) -> bool {
+        let announced = match &self.source {
+            WordSource::Ring { consumer, .. } => consumer.announced(),
+            WordSource::Socket(_) => {
+                if is_held_back {
+                    self.look_ahead();
+                }
+                self.cancels_arrived
+            }
+        };
+        announced.wrapping_sub(self.cancels_consumed).cast_signed() > 0
+    }
+
+    /// Counts a `cancel` that was consumed.
+    pub fn cancel_consumed(&mut self) {
+        self.cancels_consumed = self.cancels_consumed.wrapping_add(1);
+    }
+
+    fn look_ahead(&mut self) {
+        // The loop ends: each round takes a frame of words.
+        while self.words.len() - self.start < AHEAD_WORDS_MAX && self.refill() {}
+    }
+
     /// Reads until a whole frame is there, if one has arrived.
     ///
     /// # Errors
@@ -145,8 +188,11 @@ impl Inbound {
     }
 
     fn refill(&mut self) -> bool {
-        self.words.drain(..self.start);
-        self.start = 0;
+        // Looking ahead, words are moved only when as many have been consumed.
+        if self.start > self.words.len() / 2 {
+            self.words.drain(..self.start);
+            self.start = 0;
+        }
         let before = self.words.len();
         let some = self.take();
         self.arrived += to_u64(self.words.len() - before);
@@ -157,12 +203,13 @@ impl Inbound {
         match &mut self.source {
             WordSource::Ring { consumer, .. } => consumer.read(&mut self.words, REFILL_WORDS) > 0,
             WordSource::Socket(receiver) => match receiver.try_recv() {
-                Ok(words) if self.words.is_empty() => {
-                    self.words = words;
-                    true
-                }
                 Ok(words) => {
-                    self.words.extend_from_slice(&words);
+                    self.cancels_arrived = self.cancels_arrived.wrapping_add(count_cancels(&words));
+                    if self.words.is_empty() {
+                        self.words = words;
+                    } else {
+                        self.words.extend_from_slice(&words);
+                    }
                     true
                 }
                 Err(_) => false,

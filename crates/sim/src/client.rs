@@ -4,10 +4,12 @@
 use crate::exact::exact;
 mod answers;
 mod breach;
+mod cancel;
 mod script;
 
 pub use answers::Evidence;
 pub use breach::BreachKind;
+use cancel::Cancelled;
 pub use script::{ProgramLine, Script};
 
 use crate::arithmetic::tensor::{ToyTensor, to_dims, wide};
@@ -74,6 +76,7 @@ pub struct Client {
     next_request: u64,
     /// Failures that this client has received, by number.
     reported: BTreeSet<u64>,
+    cancelled: Cancelled,
     pub answers: u64,
     pub failures: u64,
     /// True once the session is over; nothing is expected any more.
@@ -119,6 +122,7 @@ impl Client {
             pending: BTreeMap::new(),
             next_request: first_request + 1,
             reported: BTreeSet::new(),
+            cancelled: Cancelled::default(),
             answers: 0,
             failures: 0,
             closed: false,
@@ -348,6 +352,7 @@ impl Client {
         instruction.signal = self.signal;
         let Some(evaluated) = evaluated else { return Vec::new() };
         let ids = self.oracle.commit(evaluated);
+        self.note_dependence(&instruction, &ids);
         for &id in &ids {
             let next = exact::<_, u32>(self.slots.len());
             let slot = self.slots_free.pop().unwrap_or(next);

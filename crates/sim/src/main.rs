@@ -10,13 +10,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "\
-gt-sim SEED [--steps N] [--faults none|all] [--mistake NAME] [--trace]
-gt-sim --range A..B [--steps N] [--faults none|all] [--mistake NAME]
-gt-sim --programs A..B [--steps N]
+gt-sim SEED [--steps N] [--faults none|all] [--cancels] [--mistake NAME] [--trace]
+gt-sim --range A..B [--steps N] [--faults none|all] [--cancels] [--mistake NAME]
+gt-sim --programs A..B [--steps N] [--cancels]
 
   --programs  one client with layouts on workers that stay; the first program that goes wrong is made short
   --steps N   instructions of each client (drawn by the seed if not given)
   --faults    none, or all: crashes, joins, stalls, breaches of the protocol (all if not given)
+  --cancels   clients cancel what they have queued, at random moments
   --mistake   planted in what the core puts out, to be found: free-early, gather-order, ... (`Mistake::ALL`)
   --trace     each instruction of a worker and each message as well
 ";
@@ -35,6 +36,7 @@ struct CommandLine {
     mode: Mode,
     steps: Option<u64>,
     faults: bool,
+    cancels: bool,
     mistake: Option<(&'static str, Mistake)>,
     trace: bool,
 }
@@ -57,6 +59,7 @@ fn parse(words: &[String]) -> Result<CommandLine, String> {
         mode: Mode::Single,
         steps: None,
         faults: true,
+        cancels: false,
         mistake: None,
         trace: false,
     };
@@ -79,6 +82,7 @@ fn parse(words: &[String]) -> Result<CommandLine, String> {
                 let named = Mistake::ALL.into_iter().find(|(other, _)| other == name);
                 command.mistake = Some(named.ok_or(format!("{name} is no mistake"))?);
             }
+            "--cancels" => command.cancels = true,
             "--trace" => command.trace = true,
             text => {
                 let seed = number(text)?;
@@ -99,16 +103,18 @@ impl CommandLine {
         let scenario =
             if self.mode == Mode::Programs { Scenario::OneClient } else { Scenario::ManyClients };
         let mistake = self.mistake.map(|(_, mistake)| mistake);
-        Simulation { seed, steps: self.steps, faults: self.faults, detail, mistake, scenario }
+        let &Self { steps, faults, cancels, .. } = self;
+        Simulation { seed, steps, faults, cancels, detail, mistake, scenario }
     }
 
     /// The options of a seed's run, for the line that repeats it.
     fn options(&self) -> String {
         let steps = self.steps.map(|steps| format!(" --steps {steps}")).unwrap_or_default();
         let faults = if self.faults { "" } else { " --faults none" };
+        let cancels = if self.cancels { " --cancels" } else { "" };
         let mistake =
             self.mistake.map(|(name, _)| format!(" --mistake {name}")).unwrap_or_default();
-        format!("{steps}{faults}{mistake}")
+        format!("{steps}{faults}{cancels}{mistake}")
     }
 }
 

@@ -29,6 +29,9 @@ pub struct Shell {
     pub outputs: CoreOutputs,
     planted: Option<Planted>,
     connections: BTreeMap<SessionId, SimConnection>,
+    /// The number of workers, where one client has them to itself: it cancels on the workers, and
+    /// not in front of the dispatcher.
+    pub alone: Option<u32>,
     pub instructions: u64,
 }
 
@@ -64,6 +67,8 @@ pub struct CoreOutputs {
     pub to_sessions: Vec<(SessionId, Vec<u32>)>,
     pub detail: Detail,
     pub lines: Vec<String>,
+    /// Number of cancels that the workers are told of before they reach them.
+    pub cancels: u32,
     /// Error of an output that has no binary form.
     pub error: Option<String>,
     pub collectives: u64,
@@ -87,6 +92,7 @@ impl Shell {
             to_sessions: Vec::new(),
             detail,
             lines: Vec::new(),
+            cancels: 0,
             error: None,
             collectives: 0,
             lineages: BTreeMap::new(),
@@ -98,6 +104,7 @@ impl Shell {
             outputs,
             planted: mistake.map(Planted::new),
             connections,
+            alone: None,
             instructions: 0,
         }
     }
@@ -145,8 +152,9 @@ impl Shell {
                 return Intake::Breach(error.to_string());
             }
         };
+        let is_cancelled = message::count_cancels(&connection.inbox) > 0;
         let frame: Vec<u32> = connection.inbox.drain(..length).collect();
-        match self.frame(session, &frame, inferred) {
+        match self.frame(session, &frame, is_cancelled, inferred) {
             Ok(()) => Intake::Taken,
             Err(text) => {
                 self.close(session);
@@ -159,6 +167,7 @@ impl Shell {
         &mut self,
         session: SessionId,
         frame: &[u32],
+        is_cancelled: bool,
         inferred: InferredMeta<'_>,
     ) -> Result<(), String> {
         let (code, _) = wire::halves(frame[0]);
@@ -167,6 +176,10 @@ impl Shell {
             let event = match message {
                 FromClient::StatsRequest { request } => Event::StatsRequest { session, request },
                 FromClient::Sessions { .. } => return Err("asked for sessions".to_owned()),
+                FromClient::Cancel => {
+                    self.cancel_on_workers();
+                    return Ok(());
+                }
                 FromClient::Goodbye { reason } => return Err(format!("said goodbye: {reason}")),
             };
             self.handle(event);
@@ -177,10 +190,25 @@ impl Shell {
         if let Some(planted) = &mut self.planted {
             planted.note(session, &instruction, &self.accounts, &self.dispatcher);
         }
-        self.plan(session, (&instruction, frame), inferred).map_err(|fault| fault.to_string())?;
+        let planned = if is_cancelled && self.alone.is_none() {
+            self.dispatcher.cancel(session, &instruction, &mut self.outputs)
+        } else {
+            self.plan(session, (&instruction, frame), inferred)
+        };
+        planned.map_err(|fault| fault.to_string())?;
         self.plant(Occasion::Instruction);
         self.accounts.enter(session, &instruction, &self.dispatcher);
         Ok(())
+    }
+
+    /// Cancels what the only session has sent to workers, as an embedded client does.
+    fn cancel_on_workers(&mut self) {
+        if let Some(workers) = self.alone {
+            self.outputs.cancels += 1;
+            for worker in 0..workers {
+                self.outputs.worker_message(worker, &ToWorker::Cancel);
+            }
+        }
     }
 
     /// Plans through the entry point that this kind of client uses.

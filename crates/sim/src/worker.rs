@@ -62,6 +62,8 @@ pub struct SimWorker {
     /// Duration of a turn in ticks: some workers are slow.
     pub ticks: u64,
     is_new: bool,
+    /// Number of cancels that the dispatcher has announced.
+    announced: u32,
 }
 
 /// Messages that have arrived, by sender.
@@ -73,7 +75,7 @@ impl SimWorker {
         machine.set_index(id.index);
         let stream =
             SimStream { stream: CommunicationStream::new(SimPeers::default()), lags: false };
-        Self { id, machine, stream, inbox: Vec::new(), ticks, is_new: true }
+        Self { id, machine, stream, inbox: Vec::new(), ticks, is_new: true, announced: 0 }
     }
 
     pub fn receive(&mut self, words: &[u32]) {
@@ -95,6 +97,11 @@ impl SimWorker {
     pub fn peer_joined(&mut self, peer: PeerId) {
         let peers = self.stream.stream.peers_mut();
         peers.has_news |= peers.incarnations.lose_earlier(peer) | peers.joined.insert(peer);
+    }
+
+    /// Announces a cancel, whose message may be behind many words.
+    pub fn announce_cancel(&mut self) {
+        self.announced += 1;
     }
 
     /// Number of words not yet executed.
@@ -125,7 +132,7 @@ impl SimWorker {
     /// waits for it, or if there are none.
     pub fn turn(&mut self, frames_max: usize, lags: bool) -> Effects {
         let mut effects = Effects::default();
-        let mut outbox = WorkerOutbox::default();
+        let mut outbox = WorkerOutbox { words: Vec::new(), announced: self.announced };
         if std::mem::take(&mut self.is_new) {
             self.machine.announce(false, &mut outbox);
         }
@@ -146,7 +153,7 @@ impl SimWorker {
             Err(stop) => effects.violation = Some(format!("a worker stopped: {stop:?}")),
         }
         self.machine.catch_up(&mut outbox, &mut self.stream);
-        effects.words = outbox.0;
+        effects.words = outbox.words;
         effects.peer_messages = std::mem::take(&mut self.stream.stream.peers_mut().peer_messages);
         effects
     }
@@ -217,12 +224,18 @@ impl Driver<BorrowedTensors> for SimStream {
     }
 }
 
-#[derive(Default)]
-struct WorkerOutbox(Vec<u32>);
+struct WorkerOutbox {
+    words: Vec<u32>,
+    announced: u32,
+}
 
 impl Replies for WorkerOutbox {
+    fn announced(&self) -> u32 {
+        self.announced
+    }
+
     fn send(&mut self, message: &FromWorker<'_>) {
-        if let Err(error) = message::encode(message, &mut self.0) {
+        if let Err(error) = message::encode(message, &mut self.words) {
             unreachable!("a worker's message has no binary form: {error}");
         }
     }

@@ -41,6 +41,8 @@ pub struct Simulation<'a> {
     /// Steps of each client; drawn if not given.
     pub steps: Option<u64>,
     pub faults: bool,
+    /// True if clients cancel what they have queued, at random moments.
+    pub cancels: bool,
     pub detail: Detail,
     /// Planted in the core's outputs, to be detected.
     pub mistake: Option<Mistake>,
@@ -57,6 +59,8 @@ pub struct Summary {
     pub answers: u64,
     pub failures: u64,
     pub crashes: u64,
+    /// Number of answers that told that a value was cancelled.
+    pub cancelled: u64,
     /// Number of workers that took the index of a crashed one.
     pub replaced: u64,
     pub breaches: u64,
@@ -76,6 +80,7 @@ impl Summary {
         self.answers += other.answers;
         self.failures += other.failures;
         self.crashes += other.crashes;
+        self.cancelled += other.cancelled;
         self.replaced += other.replaced;
         self.breaches += other.breaches;
         self.resumed += other.resumed;
@@ -218,12 +223,18 @@ impl World {
             random,
         };
         world.shell.dispatcher.set_cost_model(drawn_cost_model(config.seed));
+        if config.cancels {
+            world.faults.add_cancels(&mut world.random);
+        }
         // Sometimes there are more workers than a collective can name.
         let many = world.random.percent(3);
         let most = if many_clients { 4 } else { 8 };
         let workers = if many { 10 } else { world.random.between(1, most) };
         for _ in 0..workers {
             world.join_worker();
+        }
+        if config.cancels && !many_clients && world.random.percent(70) {
+            world.shell.alone = Some(world.next_worker);
         }
         let clients = if many_clients { world.random.between(1, 3) } else { 1 };
         for _ in 0..clients {
@@ -318,6 +329,9 @@ impl World {
     fn flush(&mut self) -> Checked {
         if let Some(error) = self.shell.outputs.error.take() {
             return Err(error);
+        }
+        for _ in 0..std::mem::take(&mut self.shell.outputs.cancels) {
+            self.workers.values_mut().for_each(|host| host.worker.announce_cancel());
         }
         for (worker, words) in std::mem::take(&mut self.shell.outputs.to_workers) {
             if self.workers.contains_key(&worker) {

@@ -13,6 +13,7 @@ fn config(seed: u64, faults: bool) -> Simulation<'static> {
         seed,
         steps: None,
         faults,
+        cancels: false,
         detail: Detail::Nothing,
         mistake: None,
         scenario: Scenario::ManyClients,
@@ -86,6 +87,32 @@ fn programs_with_layouts_are_right() {
         let result = simulate(&config).result;
         assert!(result.is_ok(), "program {seed}: {result:?}");
     }
+}
+
+#[test]
+fn what_is_cancelled_was_computed_or_says_so() {
+    let mut cancelled = 0;
+    for seed in 0..80 {
+        let config = Simulation { cancels: true, ..config(seed, seed % 2 == 0) };
+        let result = simulate(&config).result;
+        let again = format!("cargo run --release -p gt-sim -- {seed} --cancels --trace");
+        assert!(result.is_ok(), "{result:?}\nagain: {again}");
+        cancelled += result.map_or(0, |summary| summary.cancelled);
+    }
+    assert!(cancelled >= 15, "{cancelled} cancelled values were read");
+}
+
+#[test]
+fn programs_that_are_cancelled_on_their_workers_are_right() {
+    let mut cancelled = 0;
+    for seed in 0..100 {
+        let scenario = Scenario::OneClient;
+        let config = Simulation { scenario, cancels: true, ..config(seed, false) };
+        let result = simulate(&config).result;
+        assert!(result.is_ok(), "program {seed}: {result:?}");
+        cancelled += result.map_or(0, |summary| summary.cancelled);
+    }
+    assert!(cancelled >= 15, "{cancelled} cancelled values were read");
 }
 
 #[test]

@@ -251,3 +251,15 @@ fn a_forked_child_would_not_have_the_mapping() {
     }
     assert!(seen >= 2, "both ends are mapped");
 }
+
+#[test]
+fn an_announcement_overtakes_the_words() {
+    let (mut producer, mut consumer, _memory) = ring(SMALL);
+    assert!(producer.write(&[&[1, 2, 3]]));
+    assert_eq!(consumer.announced(), 0);
+    producer.announce();
+    producer.announce();
+    assert_eq!(consumer.announced(), 2);
+    assert_eq!(read_all(&mut consumer), [1, 2, 3]);
+    assert_eq!(consumer.announced(), 2);
+}

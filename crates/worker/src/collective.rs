@@ -118,6 +118,7 @@ impl<E: Engine> MachineState<E> {
         tag: u64,
         group: &Group,
     ) -> Result<Begun<E>, NoValue> {
+        self.check_collective()?;
         self.table.check_vacant(&instruction.outputs)?;
         self.make_as_received(instruction)?;
         let plan = plan(&self.table, instruction, tag, group)?;

@@ -1,5 +1,6 @@
 //! Execution of a worker's stream, one instruction after the other.
 
+mod cancel;
 mod compute;
 mod control;
 mod read;
@@ -16,7 +17,8 @@ use crate::rounding::{Rounding, parts_of_billion};
 use crate::state::MachineState;
 use crate::stream::Driver;
 use crate::table::NoValue;
-use gt_protocol::message::{self, Backends, FromWorker, Peer, Stats, ToWorker};
+use cancel::Cancels;
+use gt_protocol::message::{self, Backends, FailureClass, FromWorker, Peer, Stats, ToWorker};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError};
 use gt_protocol::{Instruction, Kind, Op};
 use std::fmt;
@@ -36,6 +38,7 @@ pub struct Machine<E: Engine> {
     state: MachineState<E>,
     executed: u64,
     look_ahead: LookAhead,
+    cancels: Cancels,
 }
 
 impl<E: Engine> fmt::Debug for Machine<E> {
@@ -47,7 +50,8 @@ impl<E: Engine> fmt::Debug for Machine<E> {
 
 impl<E: Engine> Machine<E> {
     pub fn new(engine: E) -> Self {
-        Self { state: MachineState::new(engine), executed: 0, look_ahead: LookAhead::default() }
+        let (look_ahead, cancels) = (LookAhead::default(), Cancels::default());
+        Self { state: MachineState::new(engine), executed: 0, look_ahead, cancels }
     }
 
     /// Tells the worker its index, by which collectives name it.
@@ -139,19 +143,56 @@ impl<E: Engine> Machine<E> {
                 {
                     break;
                 }
-                self.executed += 1;
-                let seen = self.look_ahead.seen(next);
-                self.state.engine.begin_instruction();
-                replies.running(self.state.running(&instruction));
-                let done = self.instruction(&instruction, seen, replies, driver);
-                self.state.engine.end_instruction(self.state.session, &instruction);
-                if let Err(why) = done {
-                    self.fail(&instruction, &why, replies);
+                if self.cancels.is_expected(replies.announced())
+                    && self.state.is_cancelled(&instruction)
+                {
+                    self.cancel(&instruction, next, replies, driver);
+                } else {
+                    self.execute(&instruction, next, replies, driver);
                 }
             }
             rest = next;
         }
         Ok(words.len() - rest.len())
+    }
+
+    #[inline]
+    fn execute(
+        &mut self,
+        instruction: &Instruction<'_>,
+        next: &[u32],
+        replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) {
+        self.executed += 1;
+        let seen = self.look_ahead.seen(next);
+        self.state.engine.begin_instruction();
+        replies.running(self.state.running(instruction));
+        let done = self.instruction(instruction, seen, replies, driver);
+        self.state.engine.end_instruction(self.state.session, instruction);
+        if let Err(why) = done {
+            self.fail(instruction, &why, replies);
+        }
+    }
+
+    #[cold]
+    fn cancel(
+        &mut self,
+        instruction: &Instruction<'_>,
+        next: &[u32],
+        replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) {
+        if instruction.op.info().kind() == Kind::Collective {
+            self.state.cancels_collective = true;
+            self.execute(instruction, next, replies, driver);
+            self.state.cancels_collective = false;
+            return;
+        }
+        if let Some(rounding) = &mut self.state.rounding {
+            rounding.seen(self.state.session, instruction);
+        }
+        self.state.cancel(instruction);
     }
 
     #[cold]
@@ -187,6 +228,10 @@ impl<E: Engine> Machine<E> {
                 // failure.
                 let _ = self.state.engine.synchronize();
                 replies.send(&FromWorker::Done { request });
+                return Ok(true);
+            }
+            Ok((ToWorker::Cancel, _)) => {
+                self.cancels.arrived();
                 return Ok(true);
             }
             // Other members depend on messages that were started.
@@ -246,7 +291,7 @@ impl<E: Engine> Machine<E> {
         if matches!(instruction.op, Op::Read | Op::Synchronize) {
             let request = unsigned(instruction, "request").unwrap_or(0);
             replies.send(&FromWorker::FailedReply { request, failure });
-        } else if matches!(why, NoValue::Fault(_)) {
+        } else if matches!(why, NoValue::Fault(fault) if fault.class != FailureClass::Cancelled) {
             replies.send(&FromWorker::Failure(failure));
         }
     }

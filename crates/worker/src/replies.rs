@@ -30,4 +30,9 @@ pub trait Replies {
         let _ = show;
         false
     }
+    /// Number of `cancel` messages, wrapping, that have been read or are behind the words that have
+    /// not been executed.
+    fn announced(&self) -> u32 {
+        0
+    }
 }

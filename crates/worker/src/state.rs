@@ -36,6 +36,8 @@ pub struct MachineState<E: Engine> {
     pub group: UpdateGroup<E::Value>,
     /// Number of instructions that ran together with one before them.
     pub joined: u64,
+    /// True while a collective is started that is cancelled.
+    pub cancels_collective: bool,
     tickets: u64,
 }
 
@@ -53,6 +55,7 @@ impl<E: Engine> MachineState<E> {
             rounding: None,
             group: UpdateGroup::default(),
             joined: 0,
+            cancels_collective: false,
             tickets: 0,
         }
     }

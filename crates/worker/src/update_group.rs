@@ -50,6 +50,11 @@ impl<V> UpdateGroup<V> {
         self.results.pop_front().map(|results| (self.reuse, results))
     }
 
+    /// Returns true if the next update's results were computed with an earlier one.
+    pub fn is_computed(&self, op: Op) -> bool {
+        op.info().grouped && matches!(self.results.front(), Some(Some(_)))
+    }
+
     /// The results of an update that overwrites the operands in `reuse`, computed together with the
     /// following ones where possible.
     pub fn run<E: Engine<Value = V>>(

@@ -125,6 +125,10 @@ impl Dispatcher {
     /// Handles a worker's report that an instruction failed: the client gets it with its own source
     /// position.
     fn failed(&mut self, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
+        // The user knows of it, and a read of a result tells the line.
+        if failure.class == FailureClass::Cancelled {
+            return;
+        }
         let session = SessionId(failure.session);
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let number = number_of(state.next_number(), failure.number);

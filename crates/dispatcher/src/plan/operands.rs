@@ -79,9 +79,14 @@ impl Planner<'_> {
         let (meta, from) = (*value.meta(), value.shards());
         let memory = Memory::of(&from.layout, to, keep);
         if memory == Memory::Grow {
-            return Resharded::borrowed(&self.grow(meta, &from, slot, to));
+            let grown = self.keeping(|planner| planner.grow(meta, &from, slot, to));
+            return Resharded::borrowed(&grown);
         }
-        let resharded = self.redistribute(meta, &from, to);
+        let resharded = if memory == Memory::Nothing {
+            self.redistribute(meta, &from, to)
+        } else {
+            self.keeping(|planner| planner.redistribute(meta, &from, to))
+        };
         if memory == Memory::Nothing || !resharded.owned {
             return resharded;
         }
@@ -129,7 +134,8 @@ impl Planner<'_> {
         };
         let instruction = Run::step(op, deferred.attrs, SmallVec::new(), 1);
         let run = Run { instruction: &instruction, outputs: &[meta] };
-        let results = self.on_behalf_of(number, |planner| planner.create_shards(run, &layout));
+        let create = |planner: &mut Self| planner.create_shards(run, &layout);
+        let results = self.on_behalf_of(number, |planner| planner.keeping(create));
         match results.map(|mut results| results.pop()) {
             Ok(Some((_, shards))) => {
                 self.value_mut(slot).replace(shards);

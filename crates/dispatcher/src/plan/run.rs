@@ -168,6 +168,9 @@ impl Planner<'_> {
                 };
                 slot_at(slots, place)
             });
+            if let [_, _, flags, ..] = words {
+                *flags |= u32::from(self.kept_signal()) << 16;
+            }
             if self.core.workers.address(self.id, worker, self.sink) {
                 self.sink.words(worker, words);
             }

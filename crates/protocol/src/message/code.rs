@@ -19,8 +19,9 @@ pub const SPACED_REPLY: u16 = MESSAGE_CODE_FIRST | 0xd;
 pub const SLAB_REPLY: u16 = MESSAGE_CODE_FIRST | 0xe;
 pub const MARK: u16 = MESSAGE_CODE_FIRST | 0x10;
 pub const SESSIONS: u16 = MESSAGE_CODE_FIRST | 0x11;
+pub const CANCEL: u16 = MESSAGE_CODE_FIRST | 0x12;
 
-const NAMES: [(u16, &str); 17] = [
+const NAMES: [(u16, &str); 18] = [
     (REPLY, "reply"),
     (DONE, "done"),
     (FAILURE, "failure"),
@@ -38,6 +39,7 @@ const NAMES: [(u16, &str); 17] = [
     (SLAB_REPLY, "slab_reply"),
     (MARK, "mark"),
     (SESSIONS, "sessions"),
+    (CANCEL, "cancel"),
 ];
 
 /// The name of a message's code; `None` if no message has it.

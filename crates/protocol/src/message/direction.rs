@@ -41,6 +41,9 @@ pub enum ToWorker<'a> {
     Mark { request: u64 },
     /// Introduces another worker that it reaches by TCP from here on.
     Peer(Peer<'a>),
+    /// Ends the words whose computing instructions are cancelled: it was announced in front of
+    /// them. Only a dispatcher with one session sends it.
+    Cancel,
     /// The dispatcher closes the connection on purpose.
     Goodbye { reason: &'a str },
 }
@@ -121,6 +124,8 @@ pub enum FromClient<'a> {
     /// Asks for the named sessions, or has one of them end or lose its client; answered by a
     /// `description`.
     Sessions { request: u64, action: SessionAction, name: &'a str },
+    /// Cancels the computing instructions before it that have not begun.
+    Cancel,
     /// The client closes the connection on purpose.
     Goodbye { reason: &'a str },
 }
@@ -183,6 +188,7 @@ impl<'a> Message<'a> for ToWorker<'a> {
             Self::StatsRequest { .. } => code::STATS_REQUEST,
             Self::Mark { .. } => code::MARK,
             Self::Peer(_) => code::PEER,
+            Self::Cancel => code::CANCEL,
             Self::Goodbye { .. } => code::GOODBYE,
         }
     }
@@ -191,6 +197,7 @@ impl<'a> Message<'a> for ToWorker<'a> {
         match self {
             Self::StatsRequest { request } | Self::Mark { request } => push_u64(out, *request),
             Self::Peer(peer) => append_peer(peer, out)?,
+            Self::Cancel => {}
             Self::Goodbye { reason } => append_reason(reason, out)?,
         }
         Ok(())
@@ -205,6 +212,7 @@ impl<'a> Message<'a> for ToWorker<'a> {
             code::STATS_REQUEST => Self::StatsRequest { request: reader.u64()? },
             code::MARK => Self::Mark { request: reader.u64()? },
             code::PEER => Self::Peer(peer(reader)?),
+            code::CANCEL => Self::Cancel,
             code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
             _ => return Err(unexpected(code)),
         })
@@ -335,6 +343,7 @@ impl<'a> Message<'a> for FromClient<'a> {
         match self {
             Self::StatsRequest { .. } => code::STATS_REQUEST,
             Self::Sessions { .. } => code::SESSIONS,
+            Self::Cancel => code::CANCEL,
             Self::Goodbye { .. } => code::GOODBYE,
         }
     }
@@ -347,6 +356,7 @@ impl<'a> Message<'a> for FromClient<'a> {
                 out.push(action.code());
                 append_text("sessions", name, SESSION_NAME_BYTES_MAX, out)?;
             }
+            Self::Cancel => {}
             Self::Goodbye { reason } => append_reason(reason, out)?,
         }
         Ok(())
@@ -364,6 +374,7 @@ impl<'a> Message<'a> for FromClient<'a> {
                 action: action(reader)?,
                 name: reader.text(SESSION_NAME_BYTES_MAX)?,
             },
+            code::CANCEL => Self::Cancel,
             code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
             _ => return Err(unexpected(code)),
         })

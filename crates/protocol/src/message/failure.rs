@@ -42,10 +42,15 @@ pub enum FailureClass {
     Dtype,
     /// A matrix without an inverse or a factorization, or whose iteration does not converge.
     LinearAlgebra,
+    /// The user cancelled it before it ran.
+    Cancelled,
 }
 
+/// Reason in the failure of an instruction that the user cancelled.
+pub const CANCELLED: &str = "cancelled before it ran, by Ctrl-C or gt.cancel()";
+
 impl FailureClass {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Runtime,
         Self::Index,
         Self::Value,
@@ -59,6 +64,7 @@ impl FailureClass {
         Self::Shape,
         Self::Dtype,
         Self::LinearAlgebra,
+        Self::Cancelled,
     ];
 
     /// The wire's number.
@@ -77,6 +83,7 @@ impl FailureClass {
             Self::Shape => 10,
             Self::Dtype => 11,
             Self::LinearAlgebra => 12,
+            Self::Cancelled => 13,
         }
     }
 

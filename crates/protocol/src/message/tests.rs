@@ -115,6 +115,7 @@ fn every_frame(
         (words(&ToClient::FailedReply { request, failure }), BOTH),
         (words(&ToWorker::StatsRequest { request }), ASKED),
         (words(&ToWorker::Mark { request }), DOWN),
+        (words(&FromClient::Cancel), ASKED),
         (words(&FromClient::Sessions { request, action: SessionAction::End, name: "exp1" }), ASKS),
         (words(&FromWorker::Stats(stats)), BACK),
         (words(&ToClient::WorkerStats { worker: index, stats }), CLIENT),
@@ -278,6 +279,17 @@ fn codes_are_neither_operators_nor_shared() {
     for (code, class) in FailureClass::ALL.into_iter().enumerate() {
         assert_eq!(usize::from(class.code()), code);
     }
+}
+
+#[test]
+fn cancels_are_counted_among_whole_frames() {
+    let mut all = words(&FromClient::Cancel);
+    all.extend(words(&FromClient::StatsRequest { request: 0xf012 }));
+    all.extend(words(&FromClient::Cancel));
+    assert_eq!(count_cancels(&all), 2);
+    assert_eq!(count_cancels(&all[1..]), 1);
+    assert_eq!(count_cancels(&[0, 0x0001_f012]), 0, "words that are no frames");
+    assert_eq!(count_cancels(&[0x0009_0001, 0x0001_f012]), 0, "an incomplete one");
 }
 
 #[test]

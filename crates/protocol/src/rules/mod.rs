@@ -42,3 +42,4 @@ pub use infer::infer;
 pub use outputs::{Outputs, RuleArg, promote};
 pub use shape::stored_name;
 pub use unchanged::keeps_metadata;
+pub use update::replaced_operands;

@@ -4,6 +4,17 @@
 use super::call::Call;
 use super::error::RuleError;
 use super::outputs::{Inferred, Outputs, check_refused, several};
+use crate::operator::Op;
+
+/// The operands that the results of an update replace, in the results' order.
+#[allow(clippy::wildcard_enum_match_arm, reason = "operators of other families replace nothing")]
+pub fn replaced_operands(op: Op) -> &'static [usize] {
+    match op {
+        Op::Sgd => &[0, 2],
+        Op::Adamw => &[0, 2, 3, 4],
+        _ => &[],
+    }
+}
 
 pub(super) fn infer(call: &Call<'_>) -> Inferred {
     let param = call.tensor(0)?;

@@ -163,22 +163,22 @@ pub fn owned(fd: i32) -> OwnedFd {
 
 fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream) -> PyResult<()> {
     let Worker { mut machine, mut idle, .. } = worker;
-    let Setup { mut words, answers, slabs, is_embedded, .. } = setup;
-    let mut answers = RingReplies { ring: answers, slabs, frame: Vec::new() };
+    let Setup { words, answers, slabs, is_embedded, .. } = setup;
+    let mut answers = RingReplies { words, ring: answers, slabs, frame: Vec::new() };
     let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);
     let mut shared_cpu = SharedCpu::default();
     machine.announce(false, &mut answers);
     loop {
         let wanted = words_wanted(&taken);
-        if words.read(&mut taken, wanted) == 0 {
+        if answers.words.read(&mut taken, wanted) == 0 {
             answers.rest();
             // While a collective is in flight the wait below polls too.
             let waits = machine.is_in_flight()
-                || !wait_a_moment(&mut words, &answers, &mut shared_cpu, || {
+                || !wait_a_moment(&mut answers, &mut shared_cpu, || {
                     is_embedded && stream.is_alone()
                 });
             if waits {
-                if words.is_corrupt() {
+                if answers.words.is_corrupt() {
                     return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
                 }
                 py.check_signals()?;
@@ -187,7 +187,7 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
                 }
                 let limit = idle.limit();
                 machine.flush_record();
-                py.detach(|| stream.wait_for_words(&mut words, limit));
+                py.detach(|| stream.wait_for_words(&mut answers.words, limit));
                 idle.look(py)?;
                 machine.catch_up(&mut answers, stream);
                 continue;
@@ -205,13 +205,13 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
 
 /// Waits briefly for words. Sleeps, at most for a nap, where the sender may need this CPU.
 fn wait_a_moment(
-    words: &mut Consumer,
-    answers: &RingReplies,
+    answers: &mut RingReplies,
     shared_cpu: &mut SharedCpu,
     may_nap: impl FnOnce() -> bool,
 ) -> bool {
     let shares_cpu = answers.ring.shares_cpu();
     let has_left = shared_cpu.leave(shares_cpu);
+    let words = &mut answers.words;
     if has_left || !shares_cpu { words.wait(SPIN, SPIN) } else { may_nap() && words.nap(NAP) }
 }
 
@@ -225,6 +225,8 @@ fn words_wanted(taken: &[u32]) -> usize {
 
 /// Writes answers as frames to a ring; large payloads go through the slab.
 struct RingReplies {
+    /// The ring with instructions, which announces cancels.
+    words: Consumer,
     ring: Producer,
     slabs: Option<WorkerSlabs>,
     frame: Vec<u32>,
@@ -280,6 +282,10 @@ impl Replies for RingReplies {
             return true;
         }
         false
+    }
+
+    fn announced(&self) -> u32 {
+        self.words.announced()
     }
 
     fn send(&mut self, message: &FromWorker<'_>) {

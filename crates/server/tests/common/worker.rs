@@ -52,7 +52,8 @@ impl Toy {
                     }
                     ToWorker::Mark { request } => self.peer.say(&FromWorker::Done { request }),
                     // It has nothing to do with other workers.
-                    ToWorker::Peer(_) => {}
+                    // Only an embedded dispatcher passes cancels on.
+                    ToWorker::Peer(_) | ToWorker::Cancel => {}
                 }
                 continue;
             }

@@ -82,6 +82,20 @@ impl Client {
         else {
             return Err(format!("a reply for request {request}, which is not open"));
         };
+        if self.cancelled.has_unknown_elements(*value) {
+            for range in 0..reply.count {
+                let place = reply.start + range / run.max(1) * stride + range % run.max(1);
+                let position = place.checked_sub(*start).and_then(|at| usize::try_from(at).ok());
+                if let Some(has_arrived) = position.and_then(|at| arrived.get_mut(at)) {
+                    *has_arrived = true;
+                }
+            }
+            if arrived.iter().all(|&has_arrived| has_arrived) {
+                self.pending.remove(&request);
+                self.answers += 1;
+            }
+            return Ok(());
+        }
         // Some shards of a failed value may arrive: they were sent before the failure was known, or
         // are all that was requested.
         let is_spoiled = matches!(expected, Expectation::Failed { certain: true, .. });
@@ -139,7 +153,9 @@ impl Client {
                 self.answers += 1;
                 let roots = self.oracle.roots().range(..before);
                 for (&number, &root) in roots {
-                    let excused = evidence.lost(number) || evidence.homeless(number);
+                    let excused = evidence.lost(number)
+                        || evidence.homeless(number)
+                        || self.cancelled.excuses(number);
                     if root != Root::Perhaps && !excused && !self.reported.contains(&number) {
                         return Err(format!(
                             "synchronized, and nobody has told of the failure of %{number}"
@@ -162,6 +178,9 @@ impl Client {
         failure: &Failure<'_>,
         evidence: &dyn Evidence,
     ) -> Result<(), String> {
+        if failure.class == FailureClass::Cancelled {
+            return Err(format!("a cancel is reported: {failure:?}"));
+        }
         self.reported.insert(failure.number);
         let known = self.oracle.roots().contains_key(&failure.number);
         check_failure(session, failure, known, evidence.lost(failure.number), evidence)
@@ -181,8 +200,12 @@ impl Client {
         self.reported.insert(failure.number);
         let known = match &expected {
             Expectation::Failed { causes, .. } => causes.contains(&failure.number),
-            Expectation::Value(_) => false,
+            // Elements that are not known may be wrong indices.
+            Expectation::Value(_) => self.cancelled.has_unknown_elements(value),
         };
+        let is_cancelled = failure.class == FailureClass::Cancelled;
+        self.cancelled.answers += u64::from(is_cancelled);
+        let known = if is_cancelled { self.cancelled.is_allowed(failure.number) } else { known };
         let (number, _) = value.parts();
         let lost = evidence.lost(number);
         check_failure(session, failure, known, lost, evidence)

@@ -23,6 +23,7 @@ enum FaultKind {
     ConnectionBreak,
     Newcomer,
     Hostile,
+    Cancel,
 }
 
 /// Faults that may still occur in this simulation: not every seed has every kind.
@@ -54,6 +55,14 @@ impl Faults {
             }
         }
         Self { supply, rarity: random.between(20, 400) }
+    }
+
+    /// Adds cancels of clients.
+    pub fn add_cancels(&mut self, random: &mut Random) {
+        for _ in 0..random.between(1, 8) {
+            self.supply.insert(random.index(self.supply.len() + 1), FaultKind::Cancel);
+        }
+        self.rarity = self.rarity.min(30);
     }
 }
 
@@ -87,6 +96,7 @@ impl World {
             FaultKind::ConnectionBreak => self.break_connection(),
             FaultKind::Newcomer => self.add_client(false),
             FaultKind::Hostile => self.add_client(true),
+            FaultKind::Cancel => self.cancel(),
         }
         Ok(())
     }
@@ -234,6 +244,21 @@ impl World {
         self.network.cut(Route::ToClient(client));
         let ticks = self.random.between(1, 400);
         self.network.after(ticks, NetworkEvent::Resume(client));
+    }
+
+    /// A client cancels what it has queued, and what it sends with the cancel.
+    fn cancel(&mut self) {
+        let client = self.random.index(self.clients.len());
+        let connection = &mut self.clients[client];
+        if connection.session.is_none() || connection.client.closed || connection.is_broken {
+            return;
+        }
+        let mut words = connection.client.turn();
+        words.extend(connection.client.cancel());
+        let bytes = connection.near.send(words);
+        let now = self.network.now();
+        self.shell.outputs.note(|| format!("# tick {now}: client {client} cancels"));
+        self.network.send(Route::FromClient(client), Packet::Bytes(bytes));
     }
 
     fn crash_client(&mut self) {

@@ -93,7 +93,8 @@ impl World {
         }
         for (id, live) in self.shell.accounts.held(session) {
             let (number, _) = id.parts();
-            let excused = evidence.lost(number) || evidence.homeless(number);
+            let excused =
+                evidence.lost(number) || evidence.homeless(number) || client.may_be_cancelled(id);
             let refused =
                 matches!(client.oracle.outcome(id), Some(Expectation::Failed { shape: None, .. }));
             if !live && !excused && !refused {
@@ -175,6 +176,11 @@ impl World {
             answers: self.clients.iter().map(|connection| connection.client.answers).sum(),
             failures: self.clients.iter().map(|connection| connection.client.failures).sum(),
             crashes: exact::<_, u64>(self.crashed.len()),
+            cancelled: self
+                .clients
+                .iter()
+                .map(|connection| connection.client.cancelled_answers())
+                .sum(),
             replaced: self.incarnations.values().copied().map(u64::from).sum(),
             joined: self.workers.values().map(|host| host.worker.joined()).sum(),
             sessions: self.clients.len(),

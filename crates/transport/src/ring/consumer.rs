@@ -60,6 +60,13 @@ impl Consumer {
         words.each_ref().map(|word| word.load(Ordering::Relaxed))
     }
 
+    /// Number of announcements of the producer ([`Producer::announce`](super::Producer::announce)),
+    /// wrapping. A hostile one may store anything.
+    #[must_use]
+    pub fn announced(&self) -> u32 {
+        self.mapping.header().announced.word.load(Ordering::Acquire)
+    }
+
     /// Number of words that can be read now; 0 when corrupt.
     pub fn available(&mut self) -> usize {
         let unread = self.tail.wrapping_sub(self.head);

@@ -52,6 +52,8 @@ pub(super) struct RingHeader {
     pub(super) producer_parked: CacheLine,
     /// CPU on which the consumer last looked for words, plus one; 0 before that. Only a hint.
     pub(super) consumer_cpu: CacheLine,
+    /// Number of announcements, wrapping. Written by the producer only.
+    pub(super) announced: CacheLine,
     /// The last mark of the producer (see [`Producer::mark`](super::Producer::mark)).
     pub(super) producer_mark: MarkLine,
 }

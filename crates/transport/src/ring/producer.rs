@@ -139,6 +139,12 @@ impl Producer {
         self.has_space(words) && !self.corrupt
     }
 
+    /// Announces a message that the consumer should know of before it has read the words in front
+    /// of it.
+    pub fn announce(&mut self) {
+        self.mapping.header().announced.word.fetch_add(1, Ordering::Release);
+    }
+
     /// Sets the eventfd that wakes a consumer sleeping in epoll
     /// ([`park_begin`](super::Consumer::park_begin)) from now on. It must be non-blocking: a peer's
     /// claim that a descriptor is an eventfd guarantees nothing.

@@ -62,6 +62,7 @@ impl<E: Engine> MachineState<E> {
         backend: Backend,
         negotiation: &mut Negotiation<E::Rendezvous>,
     ) -> Result<(InFlightOf<E>, RoundPayloads), NoValue> {
+        self.check_collective()?;
         self.table.check_vacant(&instruction.outputs)?;
         self.make_as_received(instruction)?;
         let (tag, group) = (negotiation.tag, &negotiation.group);

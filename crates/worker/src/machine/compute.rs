@@ -101,7 +101,7 @@ impl<E: Engine> MachineState<E> {
     }
 
     /// Stores results in their slots, contiguous; `is_contiguous` is true if all operands were.
-    fn define(
+    pub(super) fn define(
         &mut self,
         instruction: &Instruction<'_>,
         values: Values<E::Value>,

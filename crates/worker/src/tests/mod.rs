@@ -6,6 +6,7 @@
     reason = "a toy of five operators, and numbers that fit"
 )]
 
+mod cancel;
 mod coalesced;
 mod codec;
 mod collective;

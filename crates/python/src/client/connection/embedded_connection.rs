@@ -322,9 +322,23 @@ impl Connection for EmbeddedConnection {
                 outputs.session(session, &ToClient::Description { request, text: "" });
                 return;
             }
+            FromClient::Cancel => return self.cancel(answers),
             FromClient::Goodbye { .. } => Event::SessionClosed { session },
         };
         core.handle(event, &mut outputs);
+        self.end_given_up(answers);
+    }
+
+    fn cancel(&mut self, answers: &mut Answers) {
+        for link in self.links.iter_mut().filter(|link| link.alive) {
+            link.producer.announce();
+        }
+        let workers = (0..).zip(&self.links).filter(|(_, link)| link.alive);
+        let workers: Vec<WorkerIndex> = workers.map(|(index, _)| index).collect();
+        let (_, mut outputs) = self.split(answers);
+        for worker in workers {
+            outputs.worker_message(worker, &ToWorker::Cancel);
+        }
         self.end_given_up(answers);
     }
 

@@ -130,6 +130,10 @@ pub(crate) trait Connection: Send {
     }
     /// Sends a message that is not an instruction.
     fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers);
+    /// Cancels what this connection sent before and what has not begun.
+    fn cancel(&mut self, answers: &mut Answers) {
+        self.say(&FromClient::Cancel, answers);
+    }
     /// The inboxes to watch, with an index for [`Connection::receive`].
     fn inboxes(&self) -> Vec<SharedInbox>;
     /// Words that came from inbox `index`.

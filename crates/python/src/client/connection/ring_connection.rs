@@ -133,6 +133,12 @@ impl Connection for RingConnection {
         }
     }
 
+    fn cancel(&mut self, answers: &mut Answers) {
+        // The words in front of it wait for their turns.
+        self.producer.announce();
+        self.say(&FromClient::Cancel, answers);
+    }
+
     fn inboxes(&self) -> Vec<SharedInbox> {
         vec![Arc::clone(&self.inbox)]
     }

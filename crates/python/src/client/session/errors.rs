@@ -62,6 +62,7 @@ pub(crate) fn of_failure(py: Python<'_>, failed: &Failed, advice: Option<&str>) 
         FailureClass::OutOfMemory => "OutOfMemoryError",
         FailureClass::Protocol => "ConnectionLost",
         FailureClass::LinearAlgebra => "LinAlgError",
+        FailureClass::Cancelled => "CancelledError",
         FailureClass::Runtime
         | FailureClass::WorkerLost
         | FailureClass::Quota

@@ -1,7 +1,8 @@
 //! The client's single state and the operations on it: preparing and sending instructions, waiting
 //! for answers, replacing connections. Files import only those before them in this order: `ending`,
-//! `fork`, `state`, `deaths`, `patience`, `prepare`, `silence`, `wait`, `replace`.
+//! `fork`, `state`, `cancel`, `deaths`, `patience`, `prepare`, `silence`, `wait`, `replace`.
 
+mod cancel;
 mod deaths;
 mod ending;
 mod fork;
@@ -12,6 +13,7 @@ mod silence;
 mod state;
 mod wait;
 
+pub(crate) use cancel::cancel;
 pub(crate) use deaths::watch_deaths;
 pub(crate) use ending::hold_other_threads;
 pub(crate) use patience::WORKER_WAIT;

@@ -17,6 +17,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(connect, module)?)?;
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(disconnect, module)?)?;
+    module.add_function(wrap_pyfunction!(cancel, module)?)?;
     module.add_function(wrap_pyfunction!(end_with_program, module)?)?;
     module.add_function(wrap_pyfunction!(leave_parent, module)?)?;
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
@@ -78,6 +79,12 @@ fn serve(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
 #[pyfunction]
 fn disconnect(py: Python<'_>) {
     runtime::disconnect(py);
+}
+
+/// Cancels what the session queued and what has not begun.
+#[pyfunction]
+fn cancel(py: Python<'_>) {
+    runtime::cancel(py);
 }
 
 /// Ends the session with the program: other threads that use it block instead of raising an error.

@@ -1,5 +1,6 @@
 //! Preconditions of an instruction: a connection, the configuration, and room.
 
+use super::cancel::check_signals;
 use super::ending::hold_other_threads;
 use super::fork::forked;
 use super::patience::Patience;
@@ -90,7 +91,7 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
                 let full_for = full_since.get_or_insert_with(Instant::now).elapsed();
                 let nap = (full_for / 4).clamp(FULL_NAP_MIN, FULL_NAP_MAX);
                 py.detach(|| std::thread::sleep(nap));
-                py.check_signals()?;
+                check_signals(py)?;
             }
         }
     }
@@ -120,7 +121,7 @@ pub(crate) fn prepare_payload(py: Python<'_>) -> PyResult<()> {
         // A worker that waits for its answers to be read takes no payloads; neither does one that
         // is gone.
         with(py, Runtime::receive_ready);
-        py.check_signals()?;
+        check_signals(py)?;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Waiting for an answer while other threads go on.
 
+use super::cancel::{cancel, is_ctrl_c};
 use super::ending::hold_other_threads;
 use super::patience::Patience;
 use super::silence::{Question, Watch};
@@ -19,6 +20,9 @@ use std::time::{Duration, Instant};
 const READ_SPIN: Duration = Duration::from_micros(150);
 /// Time for which a read parks before it looks for signals and dead peers.
 const READ_PARK: Duration = Duration::from_millis(100);
+/// Time that an interrupted read still gives to what it waits for before it cancels the queue: most
+/// training steps end within it, and so lose nothing.
+const GRACE: Duration = Duration::from_millis(500);
 /// Nap of a read while another thread listens.
 const LISTENER_NAP: Duration = Duration::from_micros(50);
 
@@ -100,17 +104,53 @@ fn wait_watched(
         let arrived = py.detach(|| listen(&inboxes, received, &mut words, sleeps));
         is_quiet = arrived.is_none();
         if let Some(index) = arrived {
-            with(py, |runtime| {
-                if let Some(connection) = runtime.connection.as_mut() {
-                    connection.receive(index, &words, &mut runtime.answers);
-                }
-                RECEIVED.fetch_add(1, Ordering::AcqRel);
-            });
+            deliver(py, index, &words);
         } else if let Err(interrupt) = py.check_signals() {
+            if is_ctrl_c(py, &interrupt) && !ends_within_grace(py, request, asked_in) {
+                cancel(py);
+            }
             with(py, |runtime| runtime.answers.forget(request));
             return Err(interrupt);
         }
     }
+}
+
+/// Returns true if an interrupted request is answered, or its session over, within the grace. A
+/// second interrupt ends that.
+fn ends_within_grace(py: Python<'_>, request: u64, asked_in: u32) -> bool {
+    let begun = Instant::now();
+    let mut words = Vec::new();
+    while begun.elapsed() < GRACE {
+        let inboxes = with(py, |runtime| {
+            if let Some(connection) = runtime.connection.as_mut() {
+                connection.flush();
+            }
+            runtime.receive_ready();
+            let is_over = epoch() != asked_in
+                || runtime.answers.closed.is_some()
+                || runtime.answers.take(request).is_some();
+            let connection = runtime.connection.as_ref().filter(|_| !is_over);
+            connection.map(|connection| (connection.inboxes(), RECEIVED.load(Ordering::Acquire)))
+        });
+        let Some((inboxes, received)) = inboxes else { return true };
+        words.clear();
+        if let Some(index) = py.detach(|| listen(&inboxes, received, &mut words, true)) {
+            deliver(py, index, &words);
+        } else if py.check_signals().is_err() {
+            return false;
+        }
+    }
+    false
+}
+
+/// Passes the words of an inbox to the connection.
+fn deliver(py: Python<'_>, index: usize, words: &[u32]) {
+    with(py, |runtime| {
+        if let Some(connection) = runtime.connection.as_mut() {
+            connection.receive(index, words, &mut runtime.answers);
+        }
+        RECEIVED.fetch_add(1, Ordering::AcqRel);
+    });
 }
 
 /// Looks for the answer of a request that was sent in the connection `asked_in`. If nothing has

@@ -132,3 +132,22 @@ def test_one_without_attributes_is_not_visited():
     assert not gc.is_tracked(tensor)
     tensor.foo = 1
     assert gc.is_tracked(tensor)
+
+
+def test_memory_of_one_that_is_gone_brings_nothing_along():
+    places = set()
+    ended = []
+    for turn in range(8):
+        tensor = gt.ones(2) + turn
+        places.add(id(tensor))
+        assert vars(tensor) == {}
+        assert not weakref.getweakrefs(tensor)
+        tensor.turn = turn
+        ended.append(weakref.ref(tensor))
+        del tensor
+        assert ended[-1]() is None
+    assert len(places) < len(ended), "no memory was used again"
+    assert not gc.is_tracked(gt.ones(2) + 1)
+    parameter = gt.nn.Parameter(gt.ones(2))
+    assert type(parameter) is gt.nn.Parameter
+    assert gc.is_tracked(parameter)

@@ -7,13 +7,13 @@ mod distribute;
 mod publish;
 mod read;
 
-use crate::event::{ClientFault, TraceNotes, WorkerIndex};
+use crate::event::{ClientFault, Sink, TraceNotes, WorkerIndex};
 use crate::number::slot_of;
 use crate::planner::Planner;
 use crate::session::Session;
-use crate::session::published::KEPT_FIRST;
 use crate::session::requests::{Request, RequestKind, request_number};
 use crate::session::value::Handle;
+use crate::workers::Workers;
 use gt_protocol::message::{ToClient, ToWorker};
 use gt_protocol::{Attr, Instruction, Op};
 
@@ -61,25 +61,7 @@ impl Planner<'_> {
 
     /// Frees one value.
     pub fn release(&mut self, slot: u32) -> Result<(), ClientFault> {
-        match self.session.handle(slot) {
-            // A name keeps it; no client has this slot.
-            _ if slot >= KEPT_FIRST => {
-                return Err(ClientFault::UnknownSlot { op: Op::Free, slot: u64::from(slot) });
-            }
-            Handle::Live(value) => match value.only() {
-                Some((worker, slot)) => self.core.workers.free(worker, &[slot], self.sink),
-                None => self.core.workers.free_all(value.worker_slots(), self.sink),
-            },
-            Handle::Failed(_) => {}
-            Handle::Free => {
-                return Err(ClientFault::UnknownSlot { op: Op::Free, slot: u64::from(slot) });
-            }
-        }
-        if !self.session.reductions.is_empty() {
-            self.session.reductions.forget(slot);
-        }
-        self.session.clear(slot);
-        Ok(())
+        release(self.session, &mut self.core.workers, slot, self.sink)
     }
 
     fn synchronize(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
@@ -139,4 +121,24 @@ impl Planner<'_> {
             }
         }
     }
+}
+
+/// Frees one value of a session, on the workers that hold it too.
+pub(crate) fn release(
+    session: &mut Session,
+    workers: &mut Workers,
+    slot: u32,
+    sink: &mut dyn Sink,
+) -> Result<(), ClientFault> {
+    match session.take(slot)? {
+        Handle::Live(value) => match value.only() {
+            Some((worker, slot)) => workers.free(worker, &[slot], sink),
+            None => workers.free_all(value.worker_slots(), sink),
+        },
+        Handle::Failed(_) | Handle::Free => {}
+    }
+    if !session.reductions.is_empty() {
+        session.reductions.forget(slot);
+    }
+    Ok(())
 }

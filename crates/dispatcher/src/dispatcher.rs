@@ -10,6 +10,7 @@ pub(crate) mod probe;
 mod recovery;
 mod untrusted;
 
+use crate::control::release;
 use crate::cost::CostModel;
 use crate::event::{ClientFault, Event, SessionId, Sink, Statistics};
 use crate::planner::{Config, Core, Planner};
@@ -149,8 +150,9 @@ impl Dispatcher {
         slots: &[u32],
         sink: &mut dyn Sink,
     ) -> Result<(), ClientFault> {
-        let mut planner = self.planner(session, sink).ok_or(ClientFault::NoSession { session })?;
-        slots.iter().try_for_each(|&slot| planner.release(slot))
+        let Self { sessions, core, .. } = self;
+        let state = sessions.get_mut(&session).ok_or(ClientFault::NoSession { session })?;
+        slots.iter().try_for_each(|&slot| release(state, &mut core.workers, slot, sink))
     }
 
     /// Handles an event, which is anything except an instruction.

@@ -214,8 +214,14 @@ impl Session {
     }
 
     pub fn define(&mut self, slot: u32, mut value: Value) {
-        let bytes = value.spec().bytes;
         value.site = self.site_of(value.number());
+        self.enter(slot, value);
+    }
+
+    /// Enters a value that has its call site.
+    #[inline]
+    pub fn enter(&mut self, slot: u32, value: Value) {
+        let bytes = value.spec().bytes;
         if let Some(handle) = self.place(slot) {
             *handle = Handle::Live(value);
             self.live_values += 1;
@@ -240,6 +246,25 @@ impl Session {
             self.live_bytes = self.live_bytes.saturating_sub(value.spec().bytes);
         }
         *handle = Handle::Free;
+    }
+
+    /// Takes what a client's slot refers to, which becomes free.
+    #[inline]
+    pub fn take(&mut self, slot: u32) -> Result<Handle, ClientFault> {
+        // Behind the client's slots are those that a name keeps; no client has these.
+        let own = usize::try_from(slot).ok().and_then(|place| self.handles.get_mut(place));
+        match own.map(std::mem::take) {
+            Some(Handle::Free) | None => {
+                Err(ClientFault::UnknownSlot { op: Op::Free, slot: u64::from(slot) })
+            }
+            Some(handle) => {
+                if let Handle::Live(value) = &handle {
+                    self.live_values -= 1;
+                    self.live_bytes = self.live_bytes.saturating_sub(value.spec().bytes);
+                }
+                Ok(handle)
+            }
+        }
     }
 
     /// Keeps a root cause for later reads.

@@ -7,6 +7,7 @@
 pub mod cut;
 mod decode;
 mod encode;
+mod frees;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -14,6 +15,7 @@ mod words;
 
 pub use decode::{decode, decode_into, halves};
 pub use encode::{append_attrs, close, count_outputs, encode, encode_free, rebind};
+pub use frees::Frees;
 pub use view::{InstructionView, freed};
 pub(crate) use words::{WordReader, count_word, push_bytes, push_dims, push_u64};
 pub use words::{scalar, scalar_words};

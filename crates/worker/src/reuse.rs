@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 /// Number of words before the list of a `free`: header and count.
 const FREE_WORDS_BEFORE: usize = 4;
-/// Maximum number of values of a `free` that is searched: a longer one frees no temporaries.
+/// Number of values of a `free` that are searched: in a run of frees the first ones belong to the
+/// instruction before it.
 const FREE_SLOTS_SEARCHED_MAX: usize = 8;
 
 /// Returns true if the result of `op` may be a view of operand 0's memory.
@@ -119,9 +120,7 @@ pub fn freed_next(instruction: &Instruction<'_>, next: &[u32]) -> u16 {
     }
     let length = to_usize(first >> 16);
     let Some(freed) = next.get(FREE_WORDS_BEFORE..length) else { return 0 };
-    if freed.len() > FREE_SLOTS_SEARCHED_MAX {
-        return 0;
-    }
+    let freed = &freed[..freed.len().min(FREE_SLOTS_SEARCHED_MAX)];
     let mut dying = 0;
     for (position, operand) in instruction.operands.iter().take(16).enumerate() {
         if let Operand::Value(id) = operand

@@ -59,11 +59,12 @@ impl Dispatcher {
                 *word = plain_slot(session, *word);
             }
         }
-        let number = session.number(*tag);
+        let site = *tag;
+        let number = session.number(site);
         (*tag, *flags) = (low_half(number), *flags & 0xffff);
         for (output, (word, meta)) in (0..).zip(defined.iter_mut().zip(outputs)) {
             let result_slot = core.workers.take_slot(plain.worker);
-            plain.define(session, *word, result_slot, (*meta, number, output));
+            plain.define(session, *word, result_slot, meta, (site, number, output));
             *word = result_slot;
         }
         sink.words(plain.worker, words);
@@ -140,7 +141,8 @@ impl Dispatcher {
             for (output, ((slot, result_slot), meta)) in
                 (0..).zip(defined.zip(result_slots).zip(outputs))
             {
-                plain.define(session, slot, result_slot, (*meta, number, output));
+                let place = (instruction.tag, number, output);
+                plain.define(session, slot, result_slot, meta, place);
             }
             sink.words(plain.worker, &words);
         }
@@ -183,16 +185,16 @@ impl Plain {
         operands: impl Iterator<Item = u32>,
         defined: &(impl Iterator<Item = u32> + Clone),
     ) -> Option<Self> {
-        let mut bytes: u64 = 0;
-        let mut operands = operands.map(|slot| {
+        let (mut first, mut bytes) = (None, 0_u64);
+        for slot in operands {
             let value = session.value(slot)?;
+            let worker = value.plain()?;
+            if first.get_or_insert((slot, worker)).1 != worker {
+                return None;
+            }
             bytes = bytes.saturating_add(value.spec().bytes);
-            Some((slot, value.plain()?))
-        });
-        let (first, worker) = operands.next()??;
-        if operands.any(|operand| operand.is_none_or(|(_, other)| other != worker)) {
-            return None;
         }
+        let (first, worker) = first?;
         if !session.scopes.stays_on(signal, worker, core.workers.epoch())
             || !core.workers.is_addressed(worker, id)
         {
@@ -207,26 +209,29 @@ impl Plain {
         Some(Self { worker, first, bytes })
     }
 
-    /// Enters a result in the worker's slot `result_slot`: its metadata, number and index among the
-    /// outputs.
+    /// Enters a result in the worker's slot `result_slot`: its metadata, and its call site, number,
+    /// and index among the outputs.
     #[inline]
     fn define(
         &self,
         session: &mut Session,
         slot: u32,
         result_slot: u32,
-        (meta, number, output): (Meta, u64, u8),
+        meta: &Meta,
+        (site, number, output): (u32, u64, u8),
     ) {
         let Some(first) = session.value(self.first) else {
             unreachable!("{} is plain", self.first)
         };
-        let spec = if *first.meta() == meta {
+        let spec = if first.meta() == meta {
             Arc::clone(first.spec())
         } else {
             let layout = first.layout().clone();
-            session.specs.of(&meta, &layout)
+            session.specs.of(meta, &layout)
         };
-        session.define(slot, Value::on_one(spec, number, output, result_slot));
+        let mut value = Value::on_one(spec, number, output, result_slot);
+        value.site = site;
+        session.enter(slot, value);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::instruction::{Attr, Id, Instruction, Operand};
 use crate::operator::{AttrInfo, Op, OpInfo, OperandKind};
 
 /// Op code and length, tag, flags, count.
-const FREE_HEADER_WORDS: usize = 4;
+pub(super) const FREE_HEADER_WORDS: usize = 4;
 
 /// Appends the words of an instruction; on an error `out` is unchanged.
 pub fn encode(instruction: &Instruction<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {

@@ -135,6 +135,23 @@ impl RingMapping {
         }
     }
 
+    /// Copies words to a counter's place and the places behind it, which the consumer has given back
+    /// and reads only once they are published. At most the capacity.
+    pub(super) fn copy_in(&self, counter: u32, words: &[u32]) {
+        let (first, second) = self.words_at(counter, words.len());
+        let (low, high) = words.split_at(first.len());
+        for (places, words) in [(first, low), (second, high)] {
+            let count = places.len().min(words.len());
+            // SAFETY: both ranges have at least `count` words, and this process's memory does not
+            // overlap the mapping. No thread of this process reads these places; a process that
+            // reads them before they are published reads any words, as a hostile one may anyway.
+            unsafe {
+                let to = places.as_ptr().cast_mut().cast::<u32>();
+                ptr::copy_nonoverlapping(words.as_ptr(), to, count);
+            }
+        }
+    }
+
     fn words(&self) -> &[AtomicU32] {
         // SAFETY: `capacity` aligned words are inside the mapping behind the header (see new) and live
         // as long as self; they are atomics, so the other process may write them meanwhile.

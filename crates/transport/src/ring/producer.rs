@@ -109,7 +109,8 @@ impl Producer {
         }
         let mut tail = self.tail;
         for part in parts {
-            tail = self.store(tail, part.len(), part.iter().copied());
+            self.mapping.copy_in(tail, part);
+            tail = tail.wrapping_add(to_counter(part.len()));
         }
         self.publish(tail);
         true
@@ -186,19 +187,6 @@ impl Producer {
         } else {
             self.head = head;
         }
-    }
-
-    /// Stores `count` words from a counter on, unpublished, and returns the counter behind them.
-    fn store(&self, counter: u32, count: usize, mut words: impl Iterator<Item = u32>) -> u32 {
-        let (first, second) = self.mapping.words_at(counter, count);
-        // Two loops and not a chained iterator, which tests at every word which half it is in.
-        for (slot, word) in first.iter().zip(words.by_ref()) {
-            slot.store(word, Ordering::Relaxed);
-        }
-        for (slot, word) in second.iter().zip(words) {
-            slot.store(word, Ordering::Relaxed);
-        }
-        counter.wrapping_add(to_counter(count))
     }
 
     fn publish(&mut self, tail: u32) {

@@ -12,7 +12,7 @@ use gt_dispatcher::{
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text;
-use gt_protocol::wire::{self, EncodeError};
+use gt_protocol::wire::{self, EncodeError, Frees};
 use gt_protocol::{Family, Id, Instruction, Meta, Op};
 use gt_server::{Backlog, LineLog};
 use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader, peer_closed};
@@ -37,7 +37,7 @@ pub(crate) struct WorkerProcess {
     /// Words that did not fit into the ring; only a plan far longer than usual leaves any.
     pub backlog: Backlog,
     /// Frees that go with the next words.
-    pub frees: Vec<u32>,
+    pub frees: Frees,
     pub alive: bool,
     /// True once the worker has sent something: it is ready for instructions.
     pub has_started: bool,
@@ -422,8 +422,11 @@ impl Connection for EmbeddedConnection {
 }
 
 impl WorkerProcess {
+    #[inline]
     fn has_room(&mut self) -> bool {
-        self.backlog.flush(&mut self.producer);
+        if !self.backlog.is_empty() {
+            self.backlog.flush(&mut self.producer);
+        }
         (self.backlog.is_empty() && self.producer.has_space(ROOM_WORDS))
             || self.producer.is_corrupt()
     }
@@ -432,9 +435,9 @@ impl WorkerProcess {
         if !self.alive {
             return;
         }
-        self.lineage.append(&self.frees);
+        self.lineage.append(self.frees.words());
         self.lineage.append(words);
-        self.backlog.send(&mut self.producer, &[&self.frees, words]);
+        self.backlog.send(&mut self.producer, &[self.frees.words(), words]);
         self.frees.clear();
     }
 
@@ -451,8 +454,8 @@ impl WorkerProcess {
 
     /// Frees slots with the next words.
     fn free(&mut self, slots: &[u32]) {
-        wire::encode_free(slots, &mut self.frees);
-        if self.frees.len() > FREES_WORDS_MAX {
+        self.frees.add(slots);
+        if self.frees.words().len() > FREES_WORDS_MAX {
             self.write(&[]);
         }
     }

@@ -6,7 +6,8 @@ use super::payload::{self, Payloads};
 use super::ring_inbox::ring_inbox;
 use super::{Connection, SharedInbox};
 use gt_protocol::message::{self, FromClient};
-use gt_protocol::{Instruction, Meta, Op, wire};
+use gt_protocol::wire::Frees;
+use gt_protocol::{Instruction, Meta, Op};
 use gt_server::Backlog;
 use gt_transport::{Consumer, Producer, RingError, SlabReader, set_short_slice};
 use std::net::TcpStream;
@@ -27,7 +28,7 @@ pub(crate) struct RingConnection {
     /// Words that did not fit into the ring: of an instruction that is longer than usual.
     backlog: Backlog,
     /// Frees that go with the next words.
-    frees: Vec<u32>,
+    frees: Frees,
     room: usize,
     slabs: Option<Slabs>,
 }
@@ -59,14 +60,14 @@ impl RingConnection {
             address: address.to_owned(),
             scratch: Vec::new(),
             backlog: Backlog::default(),
-            frees: Vec::new(),
+            frees: Frees::default(),
             room,
             slabs,
         })
     }
 
     fn write(&mut self, words: &[u32]) {
-        self.backlog.send(&mut self.producer, &[&self.frees, words]);
+        self.backlog.send(&mut self.producer, &[self.frees.words(), words]);
         self.frees.clear();
     }
 }
@@ -113,7 +114,7 @@ impl Connection for RingConnection {
     }
 
     fn release(&mut self, slots: &[u32], _answers: &mut Answers) -> Result<(), String> {
-        wire::encode_free(slots, &mut self.frees);
+        self.frees.add(slots);
         Ok(())
     }
 

@@ -38,7 +38,8 @@ pub(crate) fn emit_again(
     attrs: &[Attr],
 ) -> PyResult<Vars> {
     let mut vars = Vars::new();
-    cast_first(py, op, args, attrs, &mut vars)?;
+    let one = cast_first(py, op, args, attrs, &mut vars)?;
+    vars.extend(one);
     Ok(vars)
 }
 
@@ -52,7 +53,8 @@ pub(crate) fn emit_consuming(
     consumes: u16,
 ) -> PyResult<Vars> {
     let mut vars = Vars::new();
-    with_attrs(py, op, args, &attrs, consumes, &mut vars)?;
+    let one = with_attrs(py, op, args, &attrs, consumes, &mut vars)?;
+    vars.extend(one);
     Ok(vars)
 }
 
@@ -64,8 +66,10 @@ pub(crate) fn one(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Var> {
 /// The one result of an operator that has one.
 fn single(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<Var> {
     let mut vars = Vars::new();
-    cast_first(py, op, args, attrs, &mut vars)?;
-    only(vars)
+    match cast_first(py, op, args, attrs, &mut vars)? {
+        Some(result) => Ok(result),
+        None => only(vars),
+    }
 }
 
 /// [`with_attrs`], after autocast, where a region is open, has cast the operands.
@@ -76,7 +80,7 @@ fn cast_first(
     args: &[Arg<'_>],
     attrs: &[Attr],
     vars: &mut Vars,
-) -> PyResult<()> {
+) -> PyResult<Option<Var>> {
     if autocast::is_open()
         && let Some(dtype) = autocast::dtype_of(py, op, args, attrs)?
     {
@@ -94,7 +98,7 @@ fn emit_autocast(
     attrs: &[Attr],
     dtype: Dtype,
     vars: &mut Vars,
-) -> PyResult<()> {
+) -> PyResult<Option<Var>> {
     let mut casts: SmallVec<[Option<Var>; 4]> = SmallVec::new();
     for arg in args {
         casts.push(match arg {
@@ -119,6 +123,7 @@ pub(crate) fn autocast_to(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<V
     Ok(made)
 }
 
+/// Emits one instruction; its results are added to `vars`, but for one that is returned.
 fn with_attrs(
     py: Python<'_>,
     op: Op,
@@ -126,14 +131,17 @@ fn with_attrs(
     attrs: &[Attr],
     consumes: u16,
     vars: &mut Vars,
-) -> PyResult<()> {
+) -> PyResult<Option<Var>> {
     loop {
         // This repeats only if a view's memory was written while the view was taken: by another
         // thread, or by a destructor.
         match emission::emit(py, op, args, attrs, consumes, vars)? {
-            Emission::Done => return Ok(()),
+            Emission::One(result) => return Ok(Some(result)),
+            Emission::Done => return Ok(None),
             Emission::Floats(floats) => return emit_cast(py, op, args, attrs, floats, vars),
-            Emission::Complex => return complex::emit(py, op, args, attrs, vars),
+            Emission::Complex => {
+                return complex::emit(py, op, args, attrs, vars).map(|()| None);
+            }
             Emission::Stale(position) => {
                 if let Some(Arg::Var(var)) = args.get(position) {
                     var.value(py)?;
@@ -153,7 +161,7 @@ fn emit_cast(
     attrs: &[Attr],
     floats: u16,
     vars: &mut Vars,
-) -> PyResult<()> {
+) -> PyResult<Option<Var>> {
     let default = default_float(py);
     let mut casts: SmallVec<[Option<Var>; 4]> = SmallVec::new();
     for (position, arg) in args.iter().enumerate() {
@@ -231,7 +239,7 @@ pub(crate) fn tensor<'py>(
     args: &[Arg<'_>],
     attrs: SmallVec<[Attr; 2]>,
 ) -> PyResult<Bound<'py, Tensor>> {
-    Tensor::wrap(py, only(emit(py, op, args, attrs)?)?)
+    Tensor::wrap(py, single(py, op, args, &attrs)?)
 }
 
 /// A variable's value and the edge that its gradient takes.

@@ -38,6 +38,8 @@ use smallvec::SmallVec;
 pub(crate) enum Emission {
     /// Its results' variables have been added.
     Done,
+    /// Its one result, which has not been added.
+    One(Var),
     /// Nothing was sent: the operand at this position is a view whose memory was written since it
     /// was taken.
     Stale(usize),
@@ -103,16 +105,6 @@ pub(crate) fn emit(
     vars: &mut Vars,
 ) -> PyResult<Emission> {
     let caller = caller::current(py);
-    let request = EmissionRequest { op, args, attrs, caller, consumes };
-    let quick = match args {
-        [Arg::Var(operand)] => publish_plain(py, request, [operand]),
-        [Arg::Var(left), Arg::Var(right)] => publish_plain(py, request, [left, right]),
-        _ => None,
-    };
-    if let Some(var) = quick {
-        vars.push(var?);
-        return Ok(Emission::Done);
-    }
     loop {
         let edges = edges(py, op, args, attrs)?;
         let consumes = match &edges {
@@ -123,7 +115,15 @@ pub(crate) fn emit(
             }
             Some(_) | None => consumes,
         };
-        match publish(py, EmissionRequest { consumes, ..request }, vars) {
+        let request = EmissionRequest { op, args, attrs, caller, consumes };
+        if let Some(result) = publish_plain(py, request) {
+            let result = result?;
+            if let Some(edges) = edges {
+                record(py, op, args, (attrs, edges), caller, std::slice::from_ref(&result))?;
+            }
+            return Ok(Emission::One(result));
+        }
+        match publish(py, request, vars) {
             Publication::Done => {}
             Publication::NotReady => {
                 runtime::prepare_for(py, caller)?;
@@ -145,14 +145,23 @@ pub(crate) fn emit(
     }
 }
 
-/// Words of header, result slot, and operands of [`publish_plain`].
+/// Words of header, result slot, and operands of [`publish_values`].
 const PLAIN_WORDS: usize = 8;
 
 /// Fast path of [`publish`]: an operator without attributes and with one result, of tensors at
-/// hand, not recorded, whose result is in the inference cache. Its few words are written at once.
-/// Nothing has been sent where it returns `None`.
+/// hand, whose result is in the inference cache. Its few words are written at once. Nothing has
+/// been sent where it returns `None`.
 #[inline]
-fn publish_plain<const N: usize>(
+fn publish_plain(py: Python<'_>, request: EmissionRequest<'_>) -> Option<PyResult<Var>> {
+    match request.args {
+        [Arg::Var(operand)] => publish_values(py, request, [operand]),
+        [Arg::Var(left), Arg::Var(right)] => publish_values(py, request, [left, right]),
+        _ => None,
+    }
+}
+
+#[inline]
+fn publish_values<const N: usize>(
     py: Python<'_>,
     request: EmissionRequest<'_>,
     operands: [&Var; N],
@@ -165,9 +174,6 @@ fn publish_plain<const N: usize>(
         && info.operands.len() == N
         && !info.has_list();
     if !is_plain || default_float::is_other(py) {
-        return None;
-    }
-    if operands.iter().any(|operand| operand.may_require_grad(py)) && grad_enabled() {
         return None;
     }
     let epoch = runtime::epoch();
@@ -343,7 +349,9 @@ fn record(
                 }
             });
         }
-        node.outputs.extend(vars.iter().map(|var| var.shared_meta(py)));
+        for var in vars {
+            node.outputs.push(var.shared_meta(py));
+        }
     });
     for (position, var) in (0..).zip(vars) {
         let bit = 1_u16 << position.min(15);

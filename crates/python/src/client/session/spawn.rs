@@ -9,6 +9,7 @@ use crate::client::connection::ring_inbox::ring_inbox;
 use crate::client::connection::worker_child::{ForkServer, WorkerChild};
 use gt_dispatcher::{CostModel, Lineage};
 use gt_protocol::message::{Peer, Reach};
+use gt_protocol::wire::Frees;
 use gt_server::{Backlog, LineLog};
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, SLABS, SlabReader, SlabWriter, create,
@@ -199,7 +200,7 @@ fn start_worker(
         control,
         child,
         backlog: Backlog::default(),
-        frees: Vec::new(),
+        frees: Frees::default(),
         alive: true,
         has_started: false,
         payloads: Payloads::new(SlabWriter::new(payloads)?),

@@ -81,7 +81,7 @@ pub(crate) fn node(
 ) -> SharedNode {
     let empty = Node {
         kind,
-        attrs: attrs.to_vec(),
+        attrs: if attrs.is_empty() { Vec::new() } else { attrs.to_vec() },
         inputs: Inputs::new(),
         outputs: SmallVec::new(),
         sequence: next_sequence(),
@@ -244,10 +244,10 @@ impl Resident for Node {
 
     /// A long chain is freed in a loop, not by recursion.
     #[inline]
-    fn end(mut self, py: Python<'_>) {
+    fn end(&mut self, py: Python<'_>) {
         let mut queue: SmallVec<[SharedNode; 4]> = SmallVec::new();
         self.release_inputs(py, &mut queue);
-        for output in self.outputs {
+        for output in self.outputs.drain(..) {
             output.release(py);
         }
         while let Some(mut node) = queue.pop() {

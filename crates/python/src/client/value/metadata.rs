@@ -30,7 +30,7 @@ impl Resident for Metadata {
     }
 
     #[inline]
-    fn end(self, _py: Python<'_>) {}
+    fn end(&mut self, _py: Python<'_>) {}
 }
 
 impl Deref for Metadata {

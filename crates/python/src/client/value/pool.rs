@@ -20,9 +20,9 @@ pub(crate) trait Resident: Send + Sized + 'static {
     /// The pool of all values of this type.
     fn pool() -> &'static GilCell<Pool<Self>>;
 
-    /// Drops a value that is no longer referred to. The pool is not borrowed: other values may be
-    /// made and dropped in here.
-    fn end(self, py: Python<'_>);
+    /// Prepares for the drop of a value that is no longer referred to. The pool is not borrowed:
+    /// other values may be made and dropped in here.
+    fn end(&mut self, py: Python<'_>);
 }
 
 /// Values of one type.
@@ -112,13 +112,17 @@ impl<T: Resident> Pooled<T> {
         if count != 0 {
             return;
         }
+        // A weak reference of its own: its end may drop the others, and must not free the slot.
+        slot.weak.set(slot.weak.get() + 1);
         // SAFETY: the value was initialised when the reference was made, and this was the last one
-        // to it: with `strong` at 0 it is not read again.
-        let value = unsafe { (*slot.value.get()).assume_init_read() };
-        if slot.weak.get() == 0 {
-            T::pool().get_mut(py).free.push(this.0);
+        // to it: with `strong` at 0 it is not read again. It ends where it is, because a node is
+        // large to move.
+        unsafe {
+            let value = (*slot.value.get()).assume_init_mut();
+            value.end(py);
+            std::ptr::drop_in_place(value);
         }
-        value.end(py);
+        PooledWeak(this.0).release(py);
     }
 
     /// The value, where nothing else refers to it, not even weakly.

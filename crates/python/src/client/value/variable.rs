@@ -467,8 +467,9 @@ impl WeakVar {
     }
 }
 
-/// A tensor on a cluster: operators emit instructions, values come back when they are read.
-#[pyclass(frozen, subclass, weakref, dict, module = "gt", name = "Tensor")]
+/// A tensor on a cluster: operators emit instructions, values come back when they are read. The
+/// memory of up to 1,024 objects that are gone is kept: a program frees about as many as it makes.
+#[pyclass(frozen, subclass, weakref, dict, freelist = 1024, module = "gt", name = "Tensor")]
 pub(crate) struct Tensor {
     pub var: ObjectVar,
 }

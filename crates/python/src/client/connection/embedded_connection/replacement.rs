@@ -179,7 +179,7 @@ impl EmbeddedConnection {
         }
         self.deaths.push(now);
         let WorkerProcess { mut lineage, frees, .. } = old;
-        lineage.append(&frees);
+        lineage.append(frees.words());
         lineage
     }
 

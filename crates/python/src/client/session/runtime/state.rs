@@ -261,6 +261,10 @@ impl Runtime {
         waiting.bytes = 0;
         let slots = &mut waiting.slots;
         // The caller has found room for an instruction, and so for one batch.
+        if slots.len() <= FREE_BATCH {
+            self.free(slots);
+            return slots.clear();
+        }
         loop {
             let keep = slots.len().saturating_sub(FREE_BATCH);
             self.free(&slots[keep..]);

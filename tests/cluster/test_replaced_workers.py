@@ -191,6 +191,30 @@ def test_what_cannot_be_made_again_is_a_clear_error() -> None:
     assert "values were lost, 1 is made again" in said[-1]
 
 
+def test_values_from_before_a_cancel_are_lost() -> None:
+    """Nobody but the dead worker knew which of the cancelled instructions had run."""
+    printed, said = run("""
+        import warnings
+        warnings.simplefilter("ignore")
+        weight = gt.ones(200, 200)
+        print(weight.sum().item())
+        for _ in range(2000):
+            weight = weight @ weight
+        gt.cancel()
+        z = gt.arange(4.0)
+        y = z + 1
+        print(y.tolist())
+        kill()
+        print(error(weight.tolist))
+        print(y.tolist(), (z * 2).tolist())
+    """)
+    assert printed[0] == "40000.0"
+    assert printed[1] == "[1.0, 2.0, 3.0, 4.0]"
+    assert GONE.format(0, KILLED) + " and held this value" in printed
+    assert printed[-1] == "[1.0, 2.0, 3.0, 4.0] [0.0, 2.0, 4.0, 6.0]"
+    assert "another took its place" in said[-1]
+
+
 KILLER = """
 import os, signal, sys
 if "gt.worker" in sys.orig_argv:

@@ -139,6 +139,17 @@ impl Lineage {
         self.present.words.reserve_exact(words.max(PART_WORDS));
     }
 
+    /// Drops all words: a part of them was cancelled, and only the worker knows which.
+    pub fn forget(&mut self) {
+        for part in self.past.drain(..).chain([std::mem::take(&mut self.present)]) {
+            for frame in frames(&part.words).filter(|frame| is_session(frame)) {
+                self.session.clear();
+                self.session.extend_from_slice(frame);
+            }
+        }
+        (self.words_past, self.beside) = (0, 0);
+    }
+
     /// Number of words that are kept.
     pub fn len(&self) -> usize {
         self.words_past + self.present.words.len()

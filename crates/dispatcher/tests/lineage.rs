@@ -129,6 +129,21 @@ fn run(remake: &Remake) -> Toy {
 }
 
 #[test]
+fn values_from_before_a_cancel_are_not_made_again() {
+    let mut lineage = of(&[full(1, 0, 5), full(2, 1, 7)]);
+    lineage.forget();
+    assert!(lineage.is_empty());
+    for word in [full(3, 2, 9), add(4, 3, [2, 2]), add(5, 4, [2, 0]), free(&[1])] {
+        append(&mut lineage, &word);
+    }
+    let remake = lineage.remake(&wanted(&[0, 2, 3, 4]));
+    assert_eq!(remake.slots, BTreeSet::from([2, 3]));
+    let mut toy = Toy::default();
+    toy.run(&remake.words);
+    assert_eq!(toy.values, BTreeMap::from([(2, 9), (3, 36)]));
+}
+
+#[test]
 fn only_what_wanted_values_need_is_run_again() {
     let lineage = of(&[
         full(0, 0, 5),

@@ -332,6 +332,7 @@ impl Connection for EmbeddedConnection {
     fn cancel(&mut self, answers: &mut Answers) {
         for link in self.links.iter_mut().filter(|link| link.alive) {
             link.producer.announce();
+            link.lineage.forget();
         }
         let workers = (0..).zip(&self.links).filter(|(_, link)| link.alive);
         let workers: Vec<WorkerIndex> = workers.map(|(index, _)| index).collect();

@@ -1,6 +1,10 @@
 //! Values of a worker that are made again from the words that it was sent.
 
-#![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "the line of a panic says why a test cannot go on"
+)]
 
 use gt_dispatcher::{Lineage, Remake, WantedValues};
 use gt_protocol::wire::{self, cut};
@@ -67,7 +71,9 @@ fn wanted(slots: &[u32]) -> WantedValues {
 fn of(words: &[Instruction<'_>]) -> Lineage {
     let mut lineage = Lineage::new(WORDS_MAX);
     append(&mut lineage, &session(1));
-    words.iter().for_each(|word| append(&mut lineage, word));
+    for word in words {
+        append(&mut lineage, word);
+    }
     lineage
 }
 
